@@ -1,0 +1,2 @@
+//! The whylat command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Tables to findings: stages and rules of whylat

@@ -1,0 +1,1 @@
+//! Workloads and a wire emulator that cause known TCP problems

@@ -1,0 +1,1 @@
+//! Kernel to records: the probes of whylat

@@ -1,0 +1,1 @@
+//! A recording session of whylat

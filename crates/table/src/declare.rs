@@ -1,0 +1,341 @@
+//! The `table!` macro: a table is declared once, as a row struct with a documented
+//! field a line, and everything else follows from that declaration: the typed
+//! columns, the Arrow schema, reading and writing batches, and the reference page.
+//!
+//! A column keeps its cells as `Vec<T>` while it is filled, because a plain push is
+//! what the recorder can afford a million times a second; Arrow arrays are made only
+//! when a batch leaves.
+
+use std::sync::Arc;
+
+#[doc(hidden)]
+pub use arrow_array::RecordBatch;
+use arrow_array::types::{
+    Float64Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringArray};
+#[doc(hidden)]
+pub use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field as ArrowField, Schema};
+
+/// What the reference page says of one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Column name, the same in Rust, Arrow and Parquet.
+    pub name: &'static str,
+    /// What the value means.
+    pub doc: &'static str,
+    /// Unit of the value, or `-` for names and identifiers.
+    pub unit: &'static str,
+    /// What an absent value means; empty for a column that is never null.
+    pub null: &'static str,
+}
+
+/// A batch that does not have the shape its table declares.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ShapeError {
+    /// A column that may not be null is not in the batch at all.
+    #[error("table {table}: column {column} is missing")]
+    Missing {
+        /// Table whose declaration was broken.
+        table: &'static str,
+        /// The absent column.
+        column: &'static str,
+    },
+    /// A column has another type, or nulls where none may be.
+    #[error("table {table}: column {column} is {found}, expected {expected}")]
+    Type {
+        /// Table whose declaration was broken.
+        table: &'static str,
+        /// The offending column.
+        column: &'static str,
+        /// What the batch holds.
+        found: String,
+        /// What the declaration says.
+        expected: String,
+    },
+}
+
+/// One row of a declared table.
+pub trait Table: Sized + Clone {
+    /// Name of the table, of its directory in a recording and of its reference section.
+    const NAME: &'static str;
+    /// What a row is.
+    const DOC: &'static str;
+    /// The columns in order.
+    const FIELDS: &'static [Field];
+    /// The typed columns of this table.
+    type Columns: Columns<Row = Self>;
+    /// The row's position on the recording's time axis, `CLOCK_MONOTONIC` nanoseconds.
+    fn time_ns(&self) -> u64;
+}
+
+/// The columns of a declared table.
+pub trait Columns: Default + Send {
+    /// The row type these columns hold.
+    type Row: Table<Columns = Self>;
+    /// Appends a row.
+    fn push(&mut self, row: Self::Row);
+    /// The row at `index`. Panics past the end, as slices do.
+    fn row(&self, index: usize) -> Self::Row;
+    /// Number of rows.
+    fn len(&self) -> usize;
+    /// Whether there is no row.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The declared Arrow schema.
+    fn schema() -> SchemaRef;
+    /// Turns the columns into an Arrow batch.
+    fn into_batch(self) -> RecordBatch;
+    /// Takes the columns out of an Arrow batch. A nullable column that the batch
+    /// lacks (an older recording) is all null; columns unknown to us are ignored.
+    fn from_batch(batch: &RecordBatch) -> Result<Self, ShapeError>;
+    /// First and last time of the rows; `None` without rows.
+    fn time_range_ns(&self) -> Option<(u64, u64)>;
+}
+
+/// A value that a column can hold.
+pub trait Cell: Sized + Clone {
+    /// Arrow type of the column.
+    fn data_type() -> DataType;
+    /// Whether the column may hold nulls.
+    const NULLABLE: bool;
+    /// The Arrow array of these cells.
+    fn to_array(cells: Vec<Self>) -> ArrayRef;
+    /// The cells of an Arrow array; `None` if it has another type or forbidden nulls.
+    fn from_array(array: &dyn Array) -> Option<Vec<Self>>;
+    /// Cells for a column that an older recording lacks; `None` if it may not lack it.
+    fn absent(rows: usize) -> Option<Vec<Self>> {
+        let _ = rows;
+        None
+    }
+}
+
+macro_rules! primitive_cell {
+    ($($native:ty => $arrow:ty),+ $(,)?) => {$(
+        impl Cell for $native {
+            fn data_type() -> DataType {
+                <$arrow as arrow_array::types::ArrowPrimitiveType>::DATA_TYPE
+            }
+            const NULLABLE: bool = false;
+            fn to_array(cells: Vec<Self>) -> ArrayRef {
+                Arc::new(PrimitiveArray::<$arrow>::new(cells.into(), None))
+            }
+            fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+                let array = array.as_any().downcast_ref::<PrimitiveArray<$arrow>>()?;
+                (array.null_count() == 0).then(|| array.values().to_vec())
+            }
+        }
+        impl Cell for Option<$native> {
+            fn data_type() -> DataType {
+                <$native as Cell>::data_type()
+            }
+            const NULLABLE: bool = true;
+            fn to_array(cells: Vec<Self>) -> ArrayRef {
+                Arc::new(PrimitiveArray::<$arrow>::from(cells))
+            }
+            fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+                let array = array.as_any().downcast_ref::<PrimitiveArray<$arrow>>()?;
+                Some(array.iter().collect())
+            }
+            fn absent(rows: usize) -> Option<Vec<Self>> {
+                Some(vec![None; rows])
+            }
+        }
+    )+};
+}
+
+primitive_cell! {
+    u8 => UInt8Type,
+    u16 => UInt16Type,
+    u32 => UInt32Type,
+    u64 => UInt64Type,
+    i32 => Int32Type,
+    i64 => Int64Type,
+    f64 => Float64Type,
+}
+
+impl Cell for bool {
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+    const NULLABLE: bool = false;
+    fn to_array(cells: Vec<Self>) -> ArrayRef {
+        Arc::new(BooleanArray::from(cells))
+    }
+    fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+        let array = array.as_any().downcast_ref::<BooleanArray>()?;
+        array.iter().collect()
+    }
+}
+
+impl Cell for Option<bool> {
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+    const NULLABLE: bool = true;
+    fn to_array(cells: Vec<Self>) -> ArrayRef {
+        Arc::new(BooleanArray::from(cells))
+    }
+    fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+        let array = array.as_any().downcast_ref::<BooleanArray>()?;
+        Some(array.iter().collect())
+    }
+    fn absent(rows: usize) -> Option<Vec<Self>> {
+        Some(vec![None; rows])
+    }
+}
+
+impl Cell for String {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    const NULLABLE: bool = false;
+    fn to_array(cells: Vec<Self>) -> ArrayRef {
+        Arc::new(StringArray::from(cells))
+    }
+    fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+        let array = array.as_any().downcast_ref::<StringArray>()?;
+        array.iter().map(|cell| cell.map(str::to_owned)).collect()
+    }
+}
+
+impl Cell for Option<String> {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    const NULLABLE: bool = true;
+    fn to_array(cells: Vec<Self>) -> ArrayRef {
+        Arc::new(StringArray::from(cells))
+    }
+    fn from_array(array: &dyn Array) -> Option<Vec<Self>> {
+        let array = array.as_any().downcast_ref::<StringArray>()?;
+        Some(array.iter().map(|cell| cell.map(str::to_owned)).collect())
+    }
+    fn absent(rows: usize) -> Option<Vec<Self>> {
+        Some(vec![None; rows])
+    }
+}
+
+/// Builds the Arrow field of a column.
+#[doc(hidden)]
+pub fn arrow_field<C: Cell>(name: &str) -> ArrowField {
+    ArrowField::new(name, C::data_type(), C::NULLABLE)
+}
+
+/// Builds the schema of a table.
+#[doc(hidden)]
+pub fn arrow_schema(fields: Vec<ArrowField>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
+}
+
+/// Takes one column out of a batch.
+#[doc(hidden)]
+pub fn take_column<C: Cell>(
+    batch: &RecordBatch,
+    table: &'static str,
+    column: &'static str,
+) -> Result<Vec<C>, ShapeError> {
+    let Some(array) = batch.column_by_name(column) else {
+        return C::absent(batch.num_rows()).ok_or(ShapeError::Missing { table, column });
+    };
+    C::from_array(array.as_ref()).ok_or_else(|| ShapeError::Type {
+        table,
+        column,
+        found: format!("{} with {} nulls", array.data_type(), array.null_count()),
+        expected: format!(
+            "{}{}",
+            C::data_type(),
+            if C::NULLABLE { "" } else { " without nulls" }
+        ),
+    })
+}
+
+/// Declares a table: `row`, `columns`, name, the field that is its time, and each
+/// field as `name: type, "unit"` with a doc comment; an optional field adds
+/// `, null = "what absence means"`.
+#[macro_export]
+macro_rules! table {
+    (
+        $(#[doc = $doc:literal])+
+        row $row:ident, columns $columns:ident, name $name:literal, time $time:ident {
+            $(
+                $(#[doc = $field_doc:literal])+
+                $field:ident: $type:ty, $unit:literal $(, null = $null:literal)?;
+            )+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $row {
+            $(
+                $(#[doc = $field_doc])+
+                pub $field: $type,
+            )+
+        }
+
+        #[doc = concat!("The columns of table `", $name, "`.")]
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct $columns {
+            $(
+                $(#[doc = $field_doc])+
+                pub $field: Vec<$type>,
+            )+
+        }
+
+        impl $crate::Table for $row {
+            const NAME: &'static str = $name;
+            const DOC: &'static str = concat!($($doc, "\n"),+);
+            const FIELDS: &'static [$crate::Field] = &[
+                $($crate::Field {
+                    name: stringify!($field),
+                    doc: concat!($($field_doc, "\n"),+),
+                    unit: $unit,
+                    null: concat!($($null)?),
+                }),+
+            ];
+            type Columns = $columns;
+            fn time_ns(&self) -> u64 {
+                self.$time
+            }
+        }
+
+        impl $crate::Columns for $columns {
+            type Row = $row;
+            fn push(&mut self, row: $row) {
+                let $row { $($field),+ } = row;
+                $(self.$field.push($field);)+
+            }
+            fn row(&self, index: usize) -> $row {
+                $row { $($field: self.$field[index].clone()),+ }
+            }
+            fn len(&self) -> usize {
+                self.$time.len()
+            }
+            fn schema() -> $crate::declare::SchemaRef {
+                $crate::declare::arrow_schema(vec![
+                    $($crate::declare::arrow_field::<$type>(stringify!($field))),+
+                ])
+            }
+            fn into_batch(self) -> $crate::declare::RecordBatch {
+                let arrays = vec![
+                    $(<$type as $crate::declare::Cell>::to_array(self.$field)),+
+                ];
+                $crate::declare::RecordBatch::try_new(Self::schema(), arrays)
+                    .expect("every column is built from the same rows and its own type")
+            }
+            fn from_batch(
+                batch: &$crate::declare::RecordBatch,
+            ) -> Result<Self, $crate::ShapeError> {
+                Ok(Self {
+                    $($field: $crate::declare::take_column(batch, $name, stringify!($field))?),+
+                })
+            }
+            fn time_range_ns(&self) -> Option<(u64, u64)> {
+                Some((*self.$time.iter().min()?, *self.$time.iter().max()?))
+            }
+        }
+    };
+}

@@ -1,0 +1,175 @@
+//! Closed sets of names that columns hold as text, so that a query reads
+//! `kind = 'fast_retransmit'` and not `kind = 3`.
+
+/// Declares an enum whose values are stored as text in a column.
+macro_rules! names {
+    (
+        $(#[doc = $doc:literal])+
+        pub enum $name:ident {
+            $($(#[doc = $value_doc:literal])+ $value:ident = $text:literal,)+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize,
+        )]
+        pub enum $name {
+            $(
+                $(#[doc = $value_doc])+
+                #[serde(rename = $text)]
+                $value,
+            )+
+        }
+
+        impl $name {
+            /// Every value, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$value),+];
+
+            /// The stored name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text),+
+                }
+            }
+
+            /// What the value means.
+            pub const fn doc(self) -> &'static str {
+                match self {
+                    $(Self::$value => concat!($($value_doc, "\n"),+)),+
+                }
+            }
+
+            /// The value of a stored name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl $crate::declare::Cell for $name {
+            fn data_type() -> arrow_schema::DataType {
+                <String as $crate::declare::Cell>::data_type()
+            }
+            const NULLABLE: bool = false;
+            fn to_array(cells: Vec<Self>) -> arrow_array::ArrayRef {
+                std::sync::Arc::new(arrow_array::StringArray::from_iter_values(
+                    cells.into_iter().map(Self::name),
+                ))
+            }
+            fn from_array(array: &dyn arrow_array::Array) -> Option<Vec<Self>> {
+                let array = array.as_any().downcast_ref::<arrow_array::StringArray>()?;
+                array.iter().map(|cell| cell.and_then(Self::from_name)).collect()
+            }
+        }
+    };
+}
+
+names! {
+    /// Which side opened a connection.
+    pub enum Role {
+        /// This socket called connect.
+        Client = "client",
+        /// This socket came out of a listening socket.
+        Server = "server",
+        /// The connection was open before the recording and neither end shows it.
+        Unknown = "unknown",
+    }
+}
+
+names! {
+    /// Why a connection is in the recording.
+    pub enum Chosen {
+        /// It matches what the user asked to record.
+        Target = "target",
+        /// It is the other end, on this host, of a connection that matches.
+        Peer = "peer",
+    }
+}
+
+names! {
+    /// When a row of `tcp_samples` was taken.
+    pub enum SampleKind {
+        /// At a random (Poisson) time, by polling.
+        Poll = "poll",
+        /// When the socket closed, in the kernel.
+        Close = "close",
+    }
+}
+
+names! {
+    /// What happened to a connection.
+    pub enum TcpEventKind {
+        /// TCP state change; `old` and `new` are kernel states (`TCP_ESTABLISHED` = 1, …).
+        State = "state",
+        /// Congestion state change; `old` and `new` are `TCP_CA_*` (Open 0, Disorder 1, CWR 2,
+        /// Recovery 3, Loss 4). Loss again means a further retransmission timeout.
+        CongestionState = "congestion_state",
+        /// A segment sent again because duplicate ACKs or SACK showed it lost.
+        FastRetransmit = "fast_retransmit",
+        /// A segment sent again because the retransmission timer expired.
+        TimeoutRetransmit = "timeout_retransmit",
+        /// A segment sent again to probe for a lost tail (TLP).
+        TailLossProbe = "tail_loss_probe",
+        /// A SYN or SYN-ACK sent again.
+        SynRetransmit = "syn_retransmit",
+        /// The receiver reported a segment that it already had (DSACK): a retransmission was
+        /// not needed.
+        Spurious = "spurious",
+        /// The peer announced a window of zero bytes.
+        ZeroWindowOpen = "zero_window_open",
+        /// The peer announced room again after a window of zero bytes.
+        ZeroWindowClose = "zero_window_close",
+    }
+}
+
+names! {
+    /// What stops the next byte of a sending socket, in order of decision.
+    pub enum Stage {
+        /// Nothing is acknowledged until a retransmission timeout mends it.
+        RetransmitTimeout = "retransmit_timeout",
+        /// Nothing is acknowledged until a tail-loss probe mends it.
+        TailLoss = "tail_loss",
+        /// The receiver's announced window is full.
+        ReceiverWindow = "receiver_window",
+        /// Fast recovery, while the congestion window is the brake.
+        FastRetransmit = "fast_retransmit",
+        /// The congestion window is full.
+        CongestionWindow = "congestion_window",
+        /// The pacing timer holds the next segment.
+        Pacing = "pacing",
+        /// Sent segments wait below TCP, in queueing discipline or driver (TCP small queues).
+        LocalQueue = "local_queue",
+        /// The application or the kernel asked to wait for more data (cork).
+        Cork = "cork",
+        /// Nagle's algorithm holds a short segment.
+        Nagle = "nagle",
+        /// The receiver withholds its ACK until its timer expires, and the sender waits for it.
+        DelayedAck = "delayed_ack",
+        /// The send buffer is full although path and receiver would take more.
+        SendBuffer = "send_buffer",
+        /// All is sent and on its way, for at most the path's round-trip time.
+        InFlight = "in_flight",
+        /// The application gives nothing to send.
+        SenderApp = "sender_app",
+        /// None of the above could be shown.
+        Unknown = "unknown",
+    }
+}
+
+names! {
+    /// How a stage's share was found.
+    pub enum Method {
+        /// From the in-kernel stage ledger: every interval, in nanoseconds.
+        Ledger = "ledger",
+        /// From the kernel's own busy, window-limited and buffer-limited clocks, in jiffies.
+        Chronograph = "chronograph",
+        /// From the share of random samples that found the socket in the stage.
+        Samples = "samples",
+    }
+}

@@ -1,0 +1,358 @@
+//! Every table of a recording. The doc lines here become `docs/tables.md`; units and the
+//! meaning of null are part of the declaration.
+
+use crate::names::{Chosen, Role, SampleKind, TcpEventKind};
+use crate::{Stage, table};
+
+table! {
+    /// A process that owned a recorded socket.
+    row Process, columns Processes, name "processes", time time_ns {
+        /// Process id in the initial pid namespace.
+        pid: u32, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// When the process started; tells two uses of one pid apart.
+        started_ns: Option<u64>, "ns", null = "the process was gone before it was looked up";
+        /// Command name (`/proc/PID/comm`), at most 15 bytes.
+        comm: String, "-";
+        /// Path of the executable.
+        exe: Option<String>, "-", null = "not readable";
+        /// Path of the control group.
+        cgroup: Option<String>, "-", null = "not readable";
+        /// Real user id.
+        uid: Option<u32>, "-", null = "not readable";
+    }
+}
+
+table! {
+    /// What is known of a TCP connection: one socket, so a connection within this host has two.
+    /// A row is written when something about it becomes known; later values win.
+    row Connection, columns Connections, name "connections", time time_ns {
+        /// Socket cookie, unique on this host until reboot.
+        conn: u64, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Local address and port.
+        local: String, "-";
+        /// Remote address and port.
+        remote: String, "-";
+        /// Which side opened it.
+        role: Role, "-";
+        /// Why it is recorded.
+        chosen: Chosen, "-";
+        /// When it was established.
+        opened_ns: Option<u64>, "ns", null = "open before the recording";
+        /// When the socket reached the closed state.
+        closed_ns: Option<u64>, "ns", null = "still open when last seen";
+        /// Owning process.
+        pid: Option<u32>, "-", null = "owner not known";
+        /// The other end of this connection, when it is on this host and recorded.
+        peer_conn: Option<u64>, "-", null = "other end not on this host, or not recorded";
+        /// Whether TCP_NODELAY is set.
+        nodelay: Option<bool>, "-", null = "not readable without BPF";
+        /// Congestion control algorithm.
+        congestion: Option<String>, "-", null = "not reported";
+        /// Sending maximum segment size.
+        mss_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Send buffer limit (`sk_sndbuf`).
+        sndbuf_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Whether the application fixed the send buffer (SO_SNDBUF).
+        sndbuf_locked: Option<bool>, "-", null = "not readable without BPF";
+        /// Receive buffer limit (`sk_rcvbuf`).
+        rcvbuf_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Whether the application fixed the receive buffer (SO_RCVBUF).
+        rcvbuf_locked: Option<bool>, "-", null = "not readable without BPF";
+    }
+}
+
+table! {
+    /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
+    /// cumulative over the connection's life; gauges are the value at that time. A poll that
+    /// finds nothing changed since the last stored row is counted as filtered, not stored.
+    row TcpSample, columns TcpSamples, name "tcp_samples", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When the sample was taken.
+        time_ns: u64, "ns";
+        /// Poll or close.
+        kind: SampleKind, "-";
+        /// TCP state (`TCP_ESTABLISHED` = 1, …); gauge.
+        state: u8, "-";
+        /// Congestion state (`TCP_CA_Open` = 0, …); gauge.
+        ca_state: u8, "-";
+        /// Consecutive unanswered retransmission timeouts; gauge.
+        backoff: u8, "-";
+        /// Whether the sender was last limited by the application (`app_limited`); gauge.
+        app_limited: Option<bool>, "-", null = "kernel before 4.9";
+        /// Bytes in the send buffer not yet acknowledged: SNAP's CurAppWQueue; gauge.
+        send_queue_bytes: u32, "bytes";
+        /// Largest `send_queue_bytes` of any sample so far: SNAP's MaxAppWQueue.
+        max_send_queue_bytes: u32, "bytes";
+        /// Bytes received and not yet read by the application; gauge.
+        receive_queue_bytes: u32, "bytes";
+        /// Bytes written and not yet sent; gauge.
+        notsent_bytes: Option<u32>, "bytes", null = "kernel before 4.6";
+        /// Segments sent and not yet acknowledged; gauge.
+        unacked: u32, "segments";
+        /// Segments selectively acknowledged; gauge.
+        sacked: u32, "segments";
+        /// Segments believed lost; gauge.
+        lost: u32, "segments";
+        /// Retransmitted segments in flight; gauge.
+        retrans: u32, "segments";
+        /// Retransmitted segments; counter.
+        total_retrans: u32, "segments";
+        /// Retransmission timeouts; counter.
+        total_rto: Option<u16>, "-", null = "kernel before 6.7";
+        /// Recoveries from retransmission timeouts; counter.
+        total_rto_recoveries: Option<u16>, "-", null = "kernel before 6.7";
+        /// Time spent in retransmission-timeout recovery; counter.
+        total_rto_time_ms: Option<u32>, "ms", null = "kernel before 6.7";
+        /// Retransmission timeout; gauge.
+        rto_us: u32, "us";
+        /// Delayed-ACK timeout of this socket as a receiver; gauge.
+        ato_us: u32, "us";
+        /// Smoothed round-trip time; gauge.
+        srtt_us: u32, "us";
+        /// Smoothed mean deviation of the round-trip time; gauge.
+        rttvar_us: u32, "us";
+        /// Least round-trip time in the kernel's window.
+        min_rtt_us: Option<u32>, "us", null = "no sample yet, or kernel before 4.6";
+        /// Round-trip time estimated as a receiver; gauge.
+        rcv_rtt_us: u32, "us";
+        /// Congestion window; gauge.
+        cwnd: u32, "segments";
+        /// Slow-start threshold; gauge.
+        ssthresh: u32, "segments";
+        /// Sending maximum segment size; gauge.
+        mss_bytes: u32, "bytes";
+        /// Window announced by the peer; gauge.
+        snd_wnd_bytes: Option<u32>, "bytes", null = "kernel before 5.4";
+        /// Window announced to the peer: SNAP's Rwin seen from the receiver; gauge.
+        rcv_wnd_bytes: Option<u32>, "bytes", null = "kernel before 6.2";
+        /// Pacing rate; gauge.
+        pacing_rate_bytes_per_s: Option<u64>, "bytes/s", null = "pacing is off";
+        /// Delivery rate of the last sample; gauge.
+        delivery_rate_bytes_per_s: Option<u64>, "bytes/s", null = "kernel before 4.9";
+        /// Bytes acknowledged; counter.
+        bytes_acked: u64, "bytes";
+        /// Bytes received in order; counter.
+        bytes_received: u64, "bytes";
+        /// Bytes sent, retransmissions included; counter.
+        bytes_sent: Option<u64>, "bytes", null = "kernel before 4.19";
+        /// Bytes retransmitted; counter.
+        bytes_retrans: Option<u64>, "bytes", null = "kernel before 4.19";
+        /// Segments sent; counter.
+        segs_out: u32, "segments";
+        /// Segments received; counter.
+        segs_in: u32, "segments";
+        /// Segments with data sent; counter.
+        data_segs_out: Option<u32>, "segments", null = "kernel before 4.6";
+        /// Segments with data received; counter.
+        data_segs_in: Option<u32>, "segments", null = "kernel before 4.6";
+        /// Segments delivered to the peer; counter.
+        delivered: Option<u32>, "segments", null = "kernel before 4.18";
+        /// Segments delivered with a congestion mark; counter.
+        delivered_ce: Option<u32>, "segments", null = "kernel before 4.18";
+        /// Segments that the peer reported as duplicates (DSACK); counter.
+        dsack_dups: Option<u32>, "segments", null = "kernel before 4.19";
+        /// Reordering events seen; counter.
+        reord_seen: Option<u32>, "-", null = "kernel before 4.19";
+        /// Segments received out of order; counter.
+        rcv_ooopack: Option<u32>, "segments", null = "kernel before 5.4";
+        /// Time with unacknowledged data; counter, in steps of a jiffy.
+        busy_us: Option<u64>, "us", null = "kernel before 4.10";
+        /// Part of it limited by the receiver's window: SNAP's RwinLimitTime; counter.
+        rwnd_limited_us: Option<u64>, "us", null = "kernel before 4.10";
+        /// Part of it in which the kernel saw the send buffer limit; a lower bound; counter.
+        sndbuf_limited_us: Option<u64>, "us", null = "kernel before 4.10";
+        /// Receive buffer limit; gauge.
+        rcvbuf_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Send buffer limit; gauge.
+        sndbuf_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Memory charged to queued outgoing data (`sk_wmem_queued`); gauge.
+        wmem_queued_bytes: Option<u32>, "bytes", null = "not reported";
+        /// Segments dropped at the socket; counter.
+        drops: Option<u32>, "segments", null = "not reported";
+    }
+}
+
+table! {
+    /// Something that happened to a connection.
+    row TcpEvent, columns TcpEvents, name "tcp_events", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When it happened.
+        time_ns: u64, "ns";
+        /// What happened.
+        kind: TcpEventKind, "-";
+        /// State before, for state changes.
+        old: Option<u8>, "-", null = "not a state change";
+        /// State after, for state changes.
+        new: Option<u8>, "-", null = "not a state change";
+        /// Segments concerned.
+        segments: Option<u32>, "segments", null = "not a retransmission";
+        /// Bytes in flight at that time.
+        in_flight_bytes: Option<u32>, "bytes", null = "not a retransmission";
+    }
+}
+
+table! {
+    /// One send or receive call on a TCP socket.
+    row Call, columns Calls, name "calls", time end_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When the call was done.
+        end_ns: u64, "ns";
+        /// When the call first blocked; its work until then is not in the duration.
+        start_ns: Option<u64>, "ns", null = "the call never blocked; its short duration is not measured at this detail";
+        /// Time blocked within the call.
+        blocked_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
+        /// Time the thread was runnable and waited for a CPU within the call.
+        runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
+        /// Send (true) or receive (false).
+        is_send: bool, "-";
+        /// Bytes that the caller offered or had room for.
+        asked_bytes: Option<u64>, "bytes", null = "not readable from the call's registers";
+        /// Bytes done, or a negative errno.
+        result: i32, "bytes";
+        /// Stream offset after the last byte of the call, from the first byte of the connection.
+        offset_end: u64, "bytes";
+        /// Flags of the call (`MSG_PEEK` = 2, …); sends carry none here.
+        flags: u32, "-";
+        /// Thread that called.
+        tid: u32, "-";
+        /// Process that called.
+        pid: u32, "-";
+        /// CPU on which the call ended.
+        cpu: u16, "-";
+    }
+}
+
+table! {
+    /// One reading of a connection's stage ledger: how long, since `since_ns`, each thing was
+    /// what stopped the next byte. All times are cumulative; the stages add up to
+    /// `time_ns - since_ns`.
+    row TcpStage, columns TcpStages, name "tcp_stages", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// Until when the ledger is accounted.
+        time_ns: u64, "ns";
+        /// When the ledger began: connection established, or the recording's start.
+        since_ns: u64, "ns";
+        /// Whether the socket has closed and this is the last reading.
+        closed: bool, "-";
+        /// Stage `retransmit_timeout`.
+        retransmit_timeout_ns: u64, "ns";
+        /// Stage `tail_loss`.
+        tail_loss_ns: u64, "ns";
+        /// Stage `receiver_window`.
+        receiver_window_ns: u64, "ns";
+        /// Stage `fast_retransmit`.
+        fast_retransmit_ns: u64, "ns";
+        /// Stage `congestion_window`, before the first reduction of the window.
+        cwnd_startup_ns: u64, "ns";
+        /// Stage `congestion_window`, from a reduction by loss until the earlier value is regained.
+        cwnd_loss_ns: u64, "ns";
+        /// Stage `congestion_window`, reduced by congestion marks or local drops (CWR).
+        cwnd_cwr_ns: u64, "ns";
+        /// Stage `congestion_window`, otherwise: probing for more.
+        cwnd_probing_ns: u64, "ns";
+        /// Stage `pacing`.
+        pacing_ns: u64, "ns";
+        /// Stage `local_queue`.
+        local_queue_ns: u64, "ns";
+        /// Stage `cork`.
+        cork_ns: u64, "ns";
+        /// Stage `nagle`.
+        nagle_ns: u64, "ns";
+        /// Stage `delayed_ack`.
+        delayed_ack_ns: u64, "ns";
+        /// Stage `send_buffer`.
+        send_buffer_ns: u64, "ns";
+        /// Stage `in_flight`.
+        in_flight_ns: u64, "ns";
+        /// Stage `sender_app`.
+        sender_app_ns: u64, "ns";
+        /// Stage `unknown`.
+        unknown_ns: u64, "ns";
+        /// Times that Nagle's algorithm held a segment; counter.
+        nagle_holds: u32, "-";
+        /// Waits that ended because the receiver's delayed-ACK timer expired; counter.
+        delayed_acks: u32, "-";
+        /// Longest single Nagle hold, delayed ACK included.
+        longest_hold_ns: u64, "ns";
+        /// Stalls ended by a retransmission timeout; counter.
+        timeout_stalls: u32, "-";
+        /// Stalls ended by a tail-loss probe; counter.
+        tail_loss_stalls: u32, "-";
+        /// Sum of round-trip time samples: SNAP's SumRTT; counter.
+        rtt_sum_us: u64, "us";
+        /// Number of round-trip time samples: SNAP's SampleRTT; counter.
+        rtt_samples: u32, "-";
+        /// Receiving: bytes were ready and no thread was in a receive call for them.
+        reader_slow_ns: u64, "ns";
+        /// Times that bytes waited for the reader; counter.
+        reader_slow_waits: u32, "-";
+        /// Receiving: the window announced to the peer was closed.
+        window_closed_ns: u64, "ns";
+        /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
+        nodelay: bool, "-";
+    }
+}
+
+impl TcpStage {
+    /// The sending stages with their times. The causes of `congestion_window` are added up.
+    pub fn stages_ns(&self) -> [(Stage, u64); Stage::ALL.len()] {
+        let cwnd_ns =
+            self.cwnd_startup_ns + self.cwnd_loss_ns + self.cwnd_cwr_ns + self.cwnd_probing_ns;
+        [
+            (Stage::RetransmitTimeout, self.retransmit_timeout_ns),
+            (Stage::TailLoss, self.tail_loss_ns),
+            (Stage::ReceiverWindow, self.receiver_window_ns),
+            (Stage::FastRetransmit, self.fast_retransmit_ns),
+            (Stage::CongestionWindow, cwnd_ns),
+            (Stage::Pacing, self.pacing_ns),
+            (Stage::LocalQueue, self.local_queue_ns),
+            (Stage::Cork, self.cork_ns),
+            (Stage::Nagle, self.nagle_ns),
+            (Stage::DelayedAck, self.delayed_ack_ns),
+            (Stage::SendBuffer, self.send_buffer_ns),
+            (Stage::InFlight, self.in_flight_ns),
+            (Stage::SenderApp, self.sender_app_ns),
+            (Stage::Unknown, self.unknown_ns),
+        ]
+    }
+}
+
+table! {
+    /// One reading of two clocks: the reference `CLOCK_MONOTONIC` and another.
+    row ClockPair, columns ClockPairs, name "clock_pairs", time monotonic_ns {
+        /// Reading of the reference clock: the middle of the window.
+        monotonic_ns: u64, "ns";
+        /// Name of the other clock.
+        clock: String, "-";
+        /// Reading of the other clock.
+        other_ns: i64, "ns";
+        /// Half of the window in which both were read: the bound of the error.
+        error_ns: u64, "ns";
+    }
+}
+
+/// Calls `$then!` with every table's row type: the one list of tables.
+#[macro_export]
+macro_rules! for_each_table {
+    ($then:ident) => {
+        $then! {
+            $crate::tables::Process,
+            $crate::tables::Connection,
+            $crate::tables::TcpSample,
+            $crate::tables::TcpEvent,
+            $crate::tables::Call,
+            $crate::tables::TcpStage,
+            $crate::tables::ClockPair,
+        }
+    };
+}
