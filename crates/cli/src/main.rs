@@ -1,2 +1,71 @@
-//! The whylat command.
-fn main() {}
+//! The `whylat` command: one file a subcommand. Data goes to stdout, talk to stderr.
+//!
+//! Exit codes: `run` gives the command's own status (126 or 127 when it cannot be started, 128 +
+//! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but events were lost or
+//! the recording was not closed.
+
+mod args;
+mod demo;
+mod doctor;
+mod lab;
+mod load;
+mod maintain;
+mod record;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tells why networked programs are slow.
+#[derive(Debug, Parser)]
+#[command(name = "whylat", version, max_term_width = 80, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Record a command and its children until it exits, and print the diagnosis.
+    Run(record::Run),
+    /// Record processes that are running, until interrupted or for a time.
+    Record(record::Record),
+    /// Print the diagnosis of a recording again.
+    Report(report::ReportArgs),
+    /// Say what works on this host, what does not, and the command that mends it.
+    Doctor(doctor::Doctor),
+    /// Record a real stall on this machine, explain it, and show it mended.
+    Demo(demo::Demo),
+    /// Check a recording's digests, row counts and accounts.
+    Validate(maintain::Validate),
+    /// Close what a crash left open.
+    Recover(maintain::Recover),
+    /// Workloads that cause known problems, and a wire emulator.
+    Lab(lab::Lab),
+}
+
+/// Exit codes of every command but `run`.
+mod exit {
+    /// Failed.
+    pub(crate) const FAILED: u8 = 1;
+    /// Done, but events were lost or the recording was not closed.
+    pub(crate) const INCOMPLETE: u8 = 3;
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(run) => run.execute(),
+        Command::Record(record) => record.execute(),
+        Command::Report(report) => report.execute(),
+        Command::Doctor(doctor) => doctor.execute(),
+        Command::Demo(demo) => demo.execute(),
+        Command::Validate(validate) => validate.execute(),
+        Command::Recover(recover) => recover.execute(),
+        Command::Lab(lab) => return lab.execute(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(exit::FAILED)
+    })
+}

@@ -1,1 +1,29 @@
-//! Tables to findings: stages and rules of whylat
+//! Tables to findings: which stage limits each TCP connection, and why.
+//!
+//! Comes in: the columns of a recording, batch by batch ([`Evidence`]), and what its manifest
+//! says. Goes out: one [`Report`], worst finding first. Pure: no I/O, no clock, no kernel; the
+//! same rows give the same answer.
+//!
+//! ```text
+//! gather/   rows → one small digest a connection (nothing else is kept)
+//! stages/   digest → share of time in each stage, with method and bound
+//! snap/     digest → SNAP's flags and Table 4, independent of the stages
+//! rules/    one file a rule: fires, quiet, or cannot tell
+//! group     findings of many connections of one program → one finding
+//! report/   the contract `whylat.report/1`
+//! ```
+
+mod assemble;
+mod case;
+mod gather;
+mod group;
+pub mod report;
+pub mod rules;
+mod severity;
+mod snap;
+mod stages;
+pub mod units;
+
+pub use assemble::diagnose;
+pub use gather::Evidence;
+pub use report::Report;

@@ -1,1 +1,37 @@
-//! Workloads and a wire emulator that cause known TCP problems
+//! Workloads and a wire that cause known TCP problems, so that a diagnosis can be
+//! checked against what really happened.
+//!
+//! In: what to impair and which program to run. Out: the kernel's own TCP, slowed in
+//! a known way, and an account of it that does not come from the profiler.
+//!
+//! * [`netns`]: anonymous network namespaces. They have no name and no pin: when the
+//!   process that made them dies, however it dies, the kernel removes them.
+//! * [`wire`]: a user-space path between two namespaces, with delay, loss, rate and
+//!   queue, its own counters and a log of every packet.
+//! * [`workload`]: small programs, one process each, that print at the end exactly
+//!   what they did; [`process`] starts them and reads what they say.
+//!
+//! Nothing here changes the host's own network namespace.
+
+pub mod error;
+pub mod netns;
+pub mod process;
+pub mod wire;
+pub mod workload;
+
+pub use error::LabError;
+pub use netns::{Netns, tie_to_parent};
+pub use process::Running;
+pub use wire::{Direction, DirectionConfig, Wire, WireConfig};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Now, in nanoseconds of `CLOCK_MONOTONIC`, the time base of every recording.
+pub fn now_ns() -> u64 {
+    // clock_gettime fails only for a clock id that does not exist.
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| {
+        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+        let nanos = u64::try_from(time.tv_nsec()).unwrap_or(0);
+        seconds * 1_000_000_000 + nanos
+    })
+}

@@ -1,1 +1,20 @@
-//! A recording session of whylat
+//! A recording session: starts the probes, drains them, batches what they give, accounts for what
+//! is lost, and hands it to a recording directory. No BPF and no diagnosis here.
+//!
+//! One thread collects (this crate's caller), one stores. When the disk cannot follow, the
+//! collector waits, the kernel's ring fills, and what does not fit is counted there as lost: memory
+//! stays bounded and the account stays exact.
+
+mod account;
+mod error;
+mod launch;
+mod options;
+mod poll;
+mod session;
+mod signals;
+mod sockets;
+mod store;
+
+pub use error::RecordError;
+pub use options::{Command, Detail, Options, Target};
+pub use session::{Outcome, record, without_hooks};

@@ -17,6 +17,14 @@ use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringArray};
 #[doc(hidden)]
 pub use arrow_schema::SchemaRef;
 use arrow_schema::{DataType, Field as ArrowField, Schema};
+#[doc(hidden)]
+pub use parquet::basic::Encoding;
+#[doc(hidden)]
+pub use parquet::errors::ParquetError;
+
+#[doc(hidden)]
+pub use crate::encode::{PageBody, RowGroup};
+use crate::encode::Fixed;
 
 /// What the reference page says of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +79,25 @@ pub trait Table: Sized + Clone {
 }
 
 /// The columns of a declared table.
-pub trait Columns: Default + Send {
+pub trait Columns: Default + Send + 'static {
     /// The row type these columns hold.
     type Row: Table<Columns = Self>;
     /// Appends a row.
     fn push(&mut self, row: Self::Row);
     /// The row at `index`. Panics past the end, as slices do.
     fn row(&self, index: usize) -> Self::Row;
+    /// Moves all rows of `other` to the end of these.
+    fn append(&mut self, other: Self);
+    /// Encodes some of the rows as one page of each column of `group`.
+    #[doc(hidden)]
+    fn encode(
+        &self,
+        rows: std::ops::Range<usize>,
+        group: &mut RowGroup,
+    ) -> Result<(), ParquetError>;
+    /// Parquet encoding of each column in an open segment.
+    #[doc(hidden)]
+    fn encodings() -> Vec<Encoding>;
     /// Number of rows.
     fn len(&self) -> usize;
     /// Whether there is no row.
@@ -101,6 +121,10 @@ pub trait Cell: Sized + Clone {
     fn data_type() -> DataType;
     /// Whether the column may hold nulls.
     const NULLABLE: bool;
+    /// How an open segment encodes these cells.
+    const ENCODING: Encoding;
+    /// Makes these cells the body of a data page.
+    fn encode(cells: &[Self], page: &mut PageBody);
     /// The Arrow array of these cells.
     fn to_array(cells: Vec<Self>) -> ArrayRef;
     /// The cells of an Arrow array; `None` if it has another type or forbidden nulls.
@@ -119,6 +143,10 @@ macro_rules! primitive_cell {
                 <$arrow as arrow_array::types::ArrowPrimitiveType>::DATA_TYPE
             }
             const NULLABLE: bool = false;
+            const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            fn encode(cells: &[Self], page: &mut PageBody) {
+                <$native as Fixed>::encode(cells, page);
+            }
             fn to_array(cells: Vec<Self>) -> ArrayRef {
                 Arc::new(PrimitiveArray::<$arrow>::new(cells.into(), None))
             }
@@ -132,6 +160,10 @@ macro_rules! primitive_cell {
                 <$native as Cell>::data_type()
             }
             const NULLABLE: bool = true;
+            const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            fn encode(cells: &[Self], page: &mut PageBody) {
+                <$native as Fixed>::encode_optional(cells, page);
+            }
             fn to_array(cells: Vec<Self>) -> ArrayRef {
                 Arc::new(PrimitiveArray::<$arrow>::from(cells))
             }
@@ -161,6 +193,10 @@ impl Cell for bool {
         DataType::Boolean
     }
     const NULLABLE: bool = false;
+    const ENCODING: Encoding = Encoding::PLAIN;
+    fn encode(cells: &[Self], page: &mut PageBody) {
+        page.bools(cells);
+    }
     fn to_array(cells: Vec<Self>) -> ArrayRef {
         Arc::new(BooleanArray::from(cells))
     }
@@ -175,6 +211,12 @@ impl Cell for Option<bool> {
         DataType::Boolean
     }
     const NULLABLE: bool = true;
+    const ENCODING: Encoding = Encoding::PLAIN;
+    fn encode(cells: &[Self], page: &mut PageBody) {
+        page.levels_of(cells);
+        let present: Vec<bool> = cells.iter().copied().flatten().collect();
+        page.bools(&present);
+    }
     fn to_array(cells: Vec<Self>) -> ArrayRef {
         Arc::new(BooleanArray::from(cells))
     }
@@ -192,6 +234,10 @@ impl Cell for String {
         DataType::Utf8
     }
     const NULLABLE: bool = false;
+    const ENCODING: Encoding = Encoding::DELTA_BYTE_ARRAY;
+    fn encode(cells: &[Self], page: &mut PageBody) {
+        page.strings(cells.iter().map(String::as_str));
+    }
     fn to_array(cells: Vec<Self>) -> ArrayRef {
         Arc::new(StringArray::from(cells))
     }
@@ -206,6 +252,11 @@ impl Cell for Option<String> {
         DataType::Utf8
     }
     const NULLABLE: bool = true;
+    const ENCODING: Encoding = Encoding::DELTA_BYTE_ARRAY;
+    fn encode(cells: &[Self], page: &mut PageBody) {
+        page.levels_of(cells);
+        page.strings(cells.iter().flatten().map(String::as_str));
+    }
     fn to_array(cells: Vec<Self>) -> ArrayRef {
         Arc::new(StringArray::from(cells))
     }
@@ -310,6 +361,21 @@ macro_rules! table {
             }
             fn row(&self, index: usize) -> $row {
                 $row { $($field: self.$field[index].clone()),+ }
+            }
+            fn append(&mut self, mut other: Self) {
+                $(self.$field.append(&mut other.$field);)+
+            }
+            fn encode(
+                &self,
+                rows: std::ops::Range<usize>,
+                group: &mut $crate::declare::RowGroup,
+            ) -> Result<(), $crate::declare::ParquetError> {
+                group.begin(rows.len());
+                $(group.column(&self.$field[rows.clone()])?;)+
+                Ok(())
+            }
+            fn encodings() -> Vec<$crate::declare::Encoding> {
+                vec![$(<$type as $crate::declare::Cell>::ENCODING),+]
             }
             fn len(&self) -> usize {
                 self.$time.len()

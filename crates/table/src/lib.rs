@@ -2,10 +2,34 @@
 //! they are filled ([`declare`]), and stored as sealed Parquet segments in a directory that
 //! survives a kill ([`write`], [`read`]).
 
+mod check;
+mod decode;
+mod delta;
+mod encode;
+mod error;
+mod files;
+mod fixture;
+mod fold;
+mod journal;
+mod merge;
+mod recover;
+mod reference;
+mod segment;
+
 pub mod declare;
 pub mod manifest;
 pub mod names;
+pub mod read;
 pub mod tables;
+pub mod write;
 
+pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table};
+pub use error::{Problem, ReadError, WriteError};
+pub use fixture::{FixtureError, rows_from_jsonl, rows_to_jsonl, write_fixture};
+pub use fold::fold_connections;
 pub use names::{Chosen, Method, Role, SampleKind, Stage, TcpEventKind};
+pub use read::Recording;
+pub use recover::{Recovered, recover};
+pub use reference::reference;
+pub use write::{Closed, WriteOptions, Writer};

@@ -57,6 +57,10 @@ macro_rules! names {
                 <String as $crate::declare::Cell>::data_type()
             }
             const NULLABLE: bool = false;
+            const ENCODING: $crate::declare::Encoding = <String as $crate::declare::Cell>::ENCODING;
+            fn encode(cells: &[Self], page: &mut $crate::declare::PageBody) {
+                page.strings(cells.iter().map(|cell| cell.name()));
+            }
             fn to_array(cells: Vec<Self>) -> arrow_array::ArrayRef {
                 std::sync::Arc::new(arrow_array::StringArray::from_iter_values(
                     cells.into_iter().map(Self::name),

@@ -1,1 +1,30 @@
-//! Findings to text and JSON
+//! A diagnosis as text or JSON. Comes in: a [`diagnose::Report`]; goes out: a string. Computes
+//! nothing new: every number is in the report, here it only gets its unit and its place.
+
+mod clean;
+mod compare;
+mod json;
+mod page;
+mod text;
+
+pub use compare::{Side, side_by_side};
+pub use json::json;
+pub use text::text;
+
+/// How text is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Whether ANSI colours are used: for a terminal, and without NO_COLOR.
+    pub colour: bool,
+    /// Columns available; lines are never longer than 80.
+    pub width: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self {
+            colour: false,
+            width: page::MOST_COLUMNS,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+# Everything a user or a developer does. `make setup` installs what is missing from the
+# distribution; all other targets call it first, and it does nothing when nothing is missing.
+
+CARGO   ?= cargo
+PROFILE := --release
+
+.PHONY: demo test bench build fmt lint setup check-tools unit kernel clean
+
+demo: build
+	./target/release/whylat demo
+
+build: setup
+	$(CARGO) build $(PROFILE) --workspace
+
+test: lint unit kernel
+
+# Unit, property and golden tests: no privileges needed, though some do more as root.
+unit: setup
+	$(CARGO) test $(PROFILE) --workspace --exclude whylat
+
+# Real programs over the real kernel: root, network namespaces, one test at a time.
+kernel: build
+	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
+
+bench: build
+	./benches/run
+
+fmt:
+	$(CARGO) fmt --all
+	clang-format-19 -i $(BPF_SOURCES)
+
+lint: setup
+	$(CARGO) fmt --all --check
+	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
+	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+
+BPF_SOURCES = $(wildcard crates/probe/src/*/*.bpf.c crates/probe/src/*/*.h)
+
+setup: check-tools
+	@./scripts/setup
+
+check-tools:
+	@command -v git >/dev/null || { echo "error: git is not installed"; echo "hint: apt-get install git"; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo "error: Rust (cargo) is not installed"; echo "hint: install Rust 1.88 or newer with rustup"; exit 1; }
+	@command -v python3 >/dev/null || { echo "error: Python 3 is not installed"; echo "hint: apt-get install python3"; exit 1; }
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,143 @@
+//! `whylat demo`: a real client and server that stall on Nagle's algorithm and delayed ACKs,
+//! recorded and explained; then the same work mended; then both side by side.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use diagnose::Report;
+use record::{Detail, Options, Target};
+
+use crate::{args, load};
+
+/// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
+const ROUNDS: u32 = 101;
+
+/// Shows a stall.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Keep the two recordings in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// One recorded run.
+struct Run {
+    report: Report,
+    took_ns: u64,
+}
+
+impl Demo {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let scratch = Scratch::new(self.keep)?;
+        eprintln!(
+            "1/2  a client sends {ROUNDS} requests, each in two small writes, and waits for \
+             each answer"
+        );
+        let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
+        print!("{}", view::text(&stalled.report, &args::text_options()));
+        eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
+        let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
+        println!();
+        print!(
+            "{}",
+            view::side_by_side(
+                &view::Side {
+                    label: "two writes",
+                    report: &stalled.report,
+                    total_ns: stalled.took_ns,
+                },
+                &view::Side {
+                    label: "with TCP_NODELAY",
+                    report: &mended.report,
+                    total_ns: mended.took_ns,
+                },
+                &args::text_options(),
+            )
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Where the recordings go: a directory of the user's, or one that is removed at the end.
+struct Scratch {
+    path: PathBuf,
+    remove: bool,
+}
+
+impl Scratch {
+    fn new(keep: Option<PathBuf>) -> anyhow::Result<Self> {
+        let remove = keep.is_none();
+        let path = keep.unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("whylat-demo-{}", std::process::id()))
+        });
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path, remove })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.remove {
+            // Only a temporary directory is left over if this fails.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Starts a server, records a client that talks to it, and diagnoses the recording.
+fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
+    let program = std::env::current_exe().context("cannot find whylat's own program file")?;
+    let mut server = Command::new(&program)
+        .args(["lab", "workload", "reply-server", "--connections", "1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the demo's server")?;
+    let port = ready_port(&mut server)?;
+    let mut argv: Vec<OsString> = vec![program.into()];
+    for word in ["lab", "workload", "write-write-read", "--connect"] {
+        argv.push(word.into());
+    }
+    argv.push(format!("127.0.0.1:{port}").into());
+    argv.extend(["--rounds".into(), ROUNDS.to_string().into()]);
+    argv.extend(mend.iter().map(OsString::from));
+    let options = Options {
+        target: Target::Command(record::Command { argv, as_root: true, silent: true }),
+        detail: Detail::Calls,
+        output: output.to_owned(),
+        force: true,
+        duration: None,
+        poll_mean: args::POLL_MEAN,
+        ready_file: None,
+        arguments: vec!["whylat".to_owned(), "demo".to_owned()],
+    };
+    let outcome = record::record(&options)?;
+    let status = server.wait().context("cannot wait for the demo's server")?;
+    if outcome.command_exit_code() != Some(0) || !status.success() {
+        bail!("the demo's client or server failed\nhint: whylat doctor");
+    }
+    let report = load::diagnose(output)?;
+    let took_ns = client_life_ns(&report)
+        .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;
+    Ok(Run { report, took_ns })
+}
+
+/// How long the client's connection lasted: connected, every request answered, closed.
+fn client_life_ns(report: &Report) -> Option<u64> {
+    let is_client = |c: &&diagnose::report::Connection| c.role == table::Role::Client;
+    report.connections.iter().find(is_client).map(|connection| connection.lifetime_ns)
+}
+
+fn ready_port(server: &mut std::process::Child) -> anyhow::Result<u16> {
+    let stdout = server.stdout.take().ok_or_else(|| anyhow!("the demo's server has no output"))?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).context("cannot hear from the demo's server")?;
+    let ready: serde_json::Value = serde_json::from_str(&line)
+        .with_context(|| format!("the demo's server said {line:?}"))?;
+    let port = ready["ready"].as_u64().and_then(|port| u16::try_from(port).ok());
+    port.ok_or_else(|| anyhow!("the demo's server named no port: {line:?}"))
+}

@@ -1,0 +1,98 @@
+//! `whylat doctor`: what works on this host, what does not, and the command that mends it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use probe::clock::Host;
+use probe::hooks::{Hooks, Selection, Storage};
+use probe::tcp_stats::{Poller, Scope};
+use serde::Serialize;
+use table::manifest::{Coverage, ProbeState};
+
+use crate::exit;
+
+/// Examines the host.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    schema: &'static str,
+    kernel: String,
+    cpus: u32,
+    clocksource: String,
+    probes: Vec<Coverage>,
+}
+
+impl Doctor {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let host = Host::read()?;
+        let mut probes = polling();
+        probes.extend(hooks());
+        let works = probes.iter().all(|probe| !matches!(probe.state, ProbeState::Off { .. }));
+        let findings = Findings {
+            schema: "whylat.doctor/1",
+            kernel: host.kernel,
+            cpus: host.cpus,
+            clocksource: host.clocksource,
+            probes,
+        };
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&findings)?);
+        } else {
+            print_text(&findings);
+        }
+        Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
+    }
+}
+
+fn polling() -> Vec<Coverage> {
+    let root = nix::unistd::geteuid().is_root();
+    let state = match Poller::open(if root { Scope::Host } else { Scope::Own }) {
+        Ok(_) if root => ProbeState::On,
+        Ok(_) => ProbeState::Fallback {
+            which: "own sockets in this network namespace".to_owned(),
+            why: "whylat is not running as root".to_owned(),
+        },
+        Err(error) => ProbeState::Off {
+            why: error.to_string(),
+            remedy: "load the kernel's socket monitoring: modprobe tcp_diag".to_owned(),
+        },
+    };
+    vec![Coverage { probe: "tcp_stats".to_owned(), state }]
+}
+
+/// Loads and attaches everything, as a recording would, and lets go again.
+fn hooks() -> Vec<Coverage> {
+    let mut storage = Storage::uninit();
+    let attached = Hooks::load(&mut storage, &Selection::default(), true).and_then(|hooks| {
+        hooks.attach()?;
+        Ok(hooks.coverage().to_vec())
+    });
+    attached.unwrap_or_else(|error| record::without_hooks(&error, true))
+}
+
+fn print_text(findings: &Findings) {
+    println!("kernel       {}", findings.kernel);
+    println!("CPUs         {}", findings.cpus);
+    println!("clock        {}", findings.clocksource);
+    println!();
+    for Coverage { probe, state } in &findings.probes {
+        match state {
+            ProbeState::On => println!("  ok         {probe}"),
+            ProbeState::Fallback { which, why } => {
+                println!("  partly     {probe}: {which}, because {why}");
+            }
+            ProbeState::Off { why, remedy } => {
+                println!("  no         {probe}: {why}");
+                if !remedy.is_empty() {
+                    println!("             hint: {remedy}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `whylat lab`: the wire emulator and the workloads, as they are in the lab crate.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// The lab.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// A path between two new network namespaces, with delay, loss and a rate.
+    #[command(disable_help_flag = true)]
+    Wire(Rest),
+    /// A small program with a known TCP behaviour.
+    #[command(disable_help_flag = true)]
+    Workload(Rest),
+}
+
+#[derive(Debug, Args)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Lab {
+    pub(crate) fn execute(self) -> ExitCode {
+        match self.command {
+            LabCommand::Wire(rest) => lab::wire::command::main(rest.arguments),
+            LabCommand::Workload(rest) => lab::workload::main(rest.arguments),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A recording directory → a diagnosis.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use diagnose::{Evidence, Report};
+use table::Recording;
+use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+
+/// The newest recording in the current directory.
+pub(crate) fn newest() -> anyhow::Result<PathBuf> {
+    let entries = std::fs::read_dir(".").context("cannot list the current directory")?;
+    let is_recording = |path: &Path| path.extension().is_some_and(|ext| ext == "whylat");
+    entries
+        .flatten()
+        .filter(|entry| is_recording(&entry.path()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .max()
+        .map(|(_, path)| path)
+        .ok_or_else(|| {
+            anyhow!(
+                "no recording (*.whylat) in the current directory\n\
+                 hint: make one with `whylat run -- COMMAND`, or name its directory"
+            )
+        })
+}
+
+/// Reads a recording and diagnoses it.
+pub(crate) fn diagnose(path: &Path) -> anyhow::Result<Report> {
+    let recording = Recording::open(path)?;
+    let mut evidence = Evidence::new(
+        recording.header().clone(),
+        recording.coverage().to_vec(),
+        recording.loss().to_vec(),
+        recording.cost().cloned(),
+        recording.closed().cloned(),
+        Vec::new(),
+    );
+    recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
+    recording.scan::<Process>(|rows| evidence.add_processes(&rows));
+    recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
+    recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
+    recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
+    recording.scan::<Call>(|rows| evidence.add_calls(&rows));
+    for problem in recording.problems() {
+        evidence.add_problem(problem.to_string());
+    }
+    Ok(diagnose::diagnose(evidence))
+}

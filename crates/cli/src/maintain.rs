@@ -1,0 +1,44 @@
+//! `whylat validate` and `whylat recover`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::exit;
+
+/// Checks a recording.
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The recording
+    dir: PathBuf,
+}
+
+impl Validate {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let problems = table::validate(&self.dir)?;
+        for problem in &problems {
+            println!("{problem}");
+        }
+        if problems.is_empty() {
+            println!("{}: every digest, row count and account is right", self.dir.display());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(ExitCode::from(exit::FAILED))
+    }
+}
+
+/// Closes a recording that a crash left open.
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    /// The recording
+    dir: PathBuf,
+}
+
+impl Recover {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let outcome = table::recover(&self.dir)?;
+        println!("{outcome}");
+        Ok(ExitCode::SUCCESS)
+    }
+}

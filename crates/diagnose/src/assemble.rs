@@ -1,0 +1,289 @@
+//! The whole diagnosis: judge every connection, ask every rule about each, put the answers
+//! together, worst first.
+
+use std::collections::HashMap;
+
+use table::{Role, TcpEventKind};
+
+use crate::case::{Case, Context, Subject};
+use crate::gather::Evidence;
+use crate::group::{self, Member};
+use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
+use crate::report::{Closed, Connection, Flags, Host, Report, SCHEMA, SnapTable4};
+use crate::rules::{Doubt, Found, RULES, Verdict};
+use crate::snap::flags::FlagTimes;
+use crate::snap::table4::table4;
+use crate::stages;
+
+/// Diagnoses a recording.
+pub fn diagnose(evidence: Evidence) -> Report {
+    let context = Context::new(&evidence);
+    let subjects = subjects(&evidence, &context);
+    let by_id: HashMap<u64, usize> = subjects
+        .iter()
+        .enumerate()
+        .map(|(index, subject)| (subject.id, index))
+        .collect();
+    let mut cases: Vec<Case> = subjects
+        .iter()
+        .map(|own| case(own, &subjects, &by_id, &context))
+        .collect();
+    let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
+    let (mut found, mut doubts) = (Vec::new(), Vec::new());
+    for (case, verdicts) in cases.iter().zip(verdicts) {
+        for (rule, verdict) in verdicts {
+            match verdict {
+                Verdict::Quiet => {}
+                Verdict::Fires(said) => found.push(Member { rule, case, said }),
+                Verdict::CannotTell(said) => doubts.push(Member { rule, case, said }),
+            }
+        }
+    }
+    let harms = harms(&found);
+    let (connections, snap_table4) = connections(&subjects, &context, &harms);
+    report(&evidence, connections, snap_table4, found, doubts)
+}
+
+/// Every connection judged, in the order of its id.
+fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+    let mut ids: Vec<u64> = evidence.connections.keys().copied().collect();
+    ids.sort_unstable();
+    let judged = ids.into_iter().filter_map(|id| {
+        let gathered = evidence.connections.get(&id)?;
+        let calls = evidence.calls_of(id);
+        let judged = stages::judge(gathered, &calls, context.given);
+        let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
+        let until_ns = gathered
+            .identity
+            .as_ref()
+            .and_then(|identity| identity.closed_ns);
+        let comm = pid.and_then(|pid| {
+            evidence
+                .processes
+                .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
+        });
+        Some(Subject {
+            id,
+            gathered,
+            calls,
+            judged,
+            comm,
+        })
+    });
+    judged.collect()
+}
+
+fn case<'a>(
+    own: &'a Subject<'a>,
+    all: &'a [Subject<'a>],
+    by_id: &HashMap<u64, usize>,
+    context: &'a Context,
+) -> Case<'a> {
+    let peer = own.identity().and_then(|identity| identity.peer_conn);
+    let peer = peer
+        .and_then(|peer| by_id.get(&peer))
+        .and_then(|index| all.get(*index));
+    Case {
+        own,
+        peer,
+        context,
+        earlier: Vec::new(),
+        doubt: false,
+    }
+}
+
+/// Asks every rule in order; each knows what the earlier ones said.
+fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
+    let mut verdicts = Vec::new();
+    for (index, rule) in RULES.iter().enumerate() {
+        let verdict = rule.check(case);
+        match &verdict {
+            Verdict::Quiet => continue,
+            Verdict::Fires(found) => case.earlier.push((rule.name(), found.harm_ns)),
+            Verdict::CannotTell(_) => case.doubt = true,
+        }
+        verdicts.push((index, verdict));
+    }
+    verdicts
+}
+
+/// Harm by connection, ns.
+fn harms(found: &[Member<Found>]) -> HashMap<u64, u64> {
+    let mut harms = HashMap::new();
+    for member in found {
+        *harms.entry(member.case.own.id).or_insert(0) += member.said.harm_ns;
+    }
+    harms
+}
+
+fn connections(
+    subjects: &[Subject],
+    context: &Context,
+    harms: &HashMap<u64, u64>,
+) -> (Vec<Connection>, SnapTable4) {
+    let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
+    let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
+    let mut connections: Vec<Connection> = subjects
+        .iter()
+        .zip(&flags)
+        .map(|(subject, flags)| {
+            let harm_ns = harms.get(&subject.id).copied().unwrap_or(0);
+            connection(subject, context, flags.into(), harm_ns)
+        })
+        .collect();
+    connections.sort_by_key(|connection| {
+        (
+            std::cmp::Reverse((connection.harm_ns, connection.lifetime_ns)),
+            connection.id,
+        )
+    });
+    (connections, table)
+}
+
+/// SNAP's flags of a connection, with what only the end of the recording can add: the time
+/// before the first sample of a connection opened in it, and the round-trip samples.
+fn flags(subject: &Subject) -> FlagTimes {
+    let samples = &subject.gathered.samples;
+    let mut flags = samples.flags;
+    if let (Some((None, start_ns)), Some(first)) =
+        (samples.start(subject.opened_ns()), samples.first.as_ref())
+    {
+        flags.add(None, first, first.time_ns.saturating_sub(start_ns));
+    }
+    flags.add_rtt(&subject.gathered.ledger.rtt, samples.min_rtt_us);
+    flags
+}
+
+fn connection(subject: &Subject, context: &Context, flags: Flags, harm_ns: u64) -> Connection {
+    let identity = subject.identity();
+    let judged = &subject.judged;
+    let unknown = || "?".to_owned();
+    let pid = identity.and_then(|identity| identity.pid);
+    let known = pid.is_some() || subject.comm.is_some();
+    let ledger = judged.ledger.as_ref().filter(|_| !judged.sent_nothing);
+    Connection {
+        id: subject.id,
+        local: identity.map_or_else(unknown, |identity| identity.local.clone()),
+        remote: identity.map_or_else(unknown, |identity| identity.remote.clone()),
+        process: known.then(|| Process {
+            pid,
+            comm: subject.comm.map(str::to_owned),
+        }),
+        role: identity.map_or(Role::Unknown, |identity| identity.role),
+        peer: identity.and_then(|identity| identity.peer_conn),
+        chosen: identity.map_or(table::Chosen::Target, |identity| identity.chosen),
+        opened_ns: subject.opened_ns(),
+        closed_ns: identity.and_then(|identity| identity.closed_ns),
+        lifetime_ns: judged.life_ns,
+        sent_nothing: judged.sent_nothing,
+        not_judged: judged.not_judged.clone(),
+        stages: judged.stages.clone(),
+        congestion_window_ns: ledger.map(|ledger| CongestionCauses {
+            startup: ledger.cwnd_startup_ns,
+            loss: ledger.cwnd_loss_ns,
+            cwr: ledger.cwnd_cwr_ns,
+            probing: ledger.cwnd_probing_ns,
+        }),
+        receive: judged.receive,
+        flags,
+        totals: totals(subject, context),
+        tcp: tcp(subject),
+        harm_ns,
+    }
+}
+
+fn totals(subject: &Subject, context: &Context) -> Totals {
+    let (calls, events) = (&subject.calls, &subject.gathered.events);
+    let ledger = subject.judged.ledger.as_ref();
+    let called = |value: u64| context.given.calls.then_some(value);
+    let blocked = |unmeasured: u64, value: u64| called(value).filter(|_| unmeasured == 0);
+    let happened = |kind| context.events.then(|| events.count(kind));
+    Totals {
+        bytes_sent: subject.judged.bytes.0,
+        bytes_received: subject.judged.bytes.1,
+        send_calls: called(calls.send.calls),
+        receive_calls: called(calls.receive.calls),
+        send_blocked_ns: blocked(calls.send.unmeasured, calls.send.blocked_ns),
+        receive_blocked_ns: blocked(calls.receive.unmeasured, calls.receive.blocked_ns),
+        retransmits: subject.growth(|sample| Some(sample.total_retrans.into())),
+        timeouts: subject.growth(|sample| sample.total_rto.map(u64::from)),
+        tail_loss_probes: happened(TcpEventKind::TailLossProbe),
+        spurious: subject.growth(|sample| sample.dsack_dups.map(u64::from)),
+        zero_windows: happened(TcpEventKind::ZeroWindowOpen).filter(|_| ledger.is_some()),
+        nagle_holds: ledger.map(|ledger| ledger.nagle_holds.into()),
+        delayed_acks: ledger.map(|ledger| ledger.delayed_acks.into()),
+        longest_hold_ns: ledger.map(|ledger| ledger.longest_hold_ns),
+    }
+}
+
+fn tcp(subject: &Subject) -> Tcp {
+    let identity = subject.identity();
+    let last = subject.last_sample();
+    let nodelay = subject.judged.ledger.as_ref().map(|ledger| ledger.nodelay);
+    Tcp {
+        congestion: identity.and_then(|identity| identity.congestion.clone()),
+        nodelay: nodelay.or(identity.and_then(|identity| identity.nodelay)),
+        mss_bytes: last
+            .map(|last| last.mss_bytes)
+            .or(identity.and_then(|identity| identity.mss_bytes)),
+        cwnd: last.map(|last| last.cwnd),
+        snd_wnd_bytes: last.and_then(|last| last.snd_wnd_bytes),
+        sndbuf_bytes: identity
+            .and_then(|identity| identity.sndbuf_bytes)
+            .or(last.and_then(|last| last.sndbuf_bytes)),
+        sndbuf_locked: identity.and_then(|identity| identity.sndbuf_locked),
+        rcvbuf_bytes: identity
+            .and_then(|identity| identity.rcvbuf_bytes)
+            .or(last.and_then(|last| last.rcvbuf_bytes)),
+        rcvbuf_locked: identity.and_then(|identity| identity.rcvbuf_locked),
+        min_rtt_us: subject.gathered.samples.min_rtt_us,
+        srtt_us: last.map(|last| last.srtt_us),
+    }
+}
+
+fn report(
+    evidence: &Evidence,
+    connections: Vec<Connection>,
+    snap_table4: SnapTable4,
+    found: Vec<Member<Found>>,
+    doubts: Vec<Member<Doubt>>,
+) -> Report {
+    let header = &evidence.header;
+    let closed = match &evidence.closed {
+        Some(close) if close.in_order => Closed::InOrder,
+        Some(_) => Closed::Recovered,
+        None => Closed::NotClosed,
+    };
+    let ended_ns = evidence
+        .closed
+        .as_ref()
+        .map_or(evidence.latest_ns, |close| close.ended_ns);
+    let (from_ns, to_ns) = evidence.span;
+    let span_ns = ended_ns
+        .min(to_ns)
+        .saturating_sub(header.started_ns.max(from_ns));
+    Report {
+        schema: SCHEMA,
+        host: Host {
+            name: header.host.clone(),
+            boot_id: header.boot_id.clone(),
+            kernel: header.kernel.clone(),
+            cpus: header.cpus,
+            clocksource: header.clocksource.clone(),
+            detail: header.detail.clone(),
+            whylat: header.whylat.clone(),
+            arguments: header.arguments.clone(),
+            started_realtime_ns: header.started_realtime_ns,
+        },
+        span_ns,
+        closed,
+        problems: evidence.problems.clone(),
+        coverage: evidence.coverage.clone(),
+        loss: evidence.loss.iter().cloned().map(Into::into).collect(),
+        cost: evidence.cost.clone(),
+        connections,
+        snap_table4,
+        findings: group::findings(found),
+        undecided: group::undecided(doubts),
+    }
+}

@@ -1,0 +1,271 @@
+//! One connection as a rule sees it: its digests, its stages, its other end, and what the
+//! recording could see at all. Rules read; they keep nothing.
+
+use table::manifest::ProbeState;
+use table::tables::{Connection, TcpSample, TcpStage};
+use table::{Method, Stage};
+
+use crate::gather::calls::CallDigest;
+use crate::gather::{Evidence, Gathered};
+use crate::report::{Receive, RuledOut};
+use crate::stages::{Given, Judged};
+use crate::units::{count, duration, percent};
+
+/// What the recording as a whole could see.
+#[derive(Debug)]
+pub struct Context {
+    /// What stages need.
+    pub given: Given,
+    /// Detail level of the recording.
+    pub detail: String,
+    /// Whether events were recorded.
+    pub events: bool,
+    /// Records lost, by probe, where any were.
+    pub lost: Vec<(String, u64)>,
+    /// Hooks that were off, with what mends them.
+    pub off: Vec<(String, String)>,
+}
+
+impl Context {
+    /// Reads it from the manifest and from what rows there are.
+    pub fn new(evidence: &Evidence) -> Self {
+        let on = |probe: &str| {
+            evidence.coverage.iter().any(|coverage| {
+                coverage.probe == probe && !matches!(coverage.state, ProbeState::Off { .. })
+            })
+        };
+        let lost = evidence.loss.iter().filter(|loss| loss.lost_total() > 0);
+        let off = evidence
+            .coverage
+            .iter()
+            .filter_map(|coverage| match &coverage.state {
+                ProbeState::Off { remedy, .. } => Some((coverage.probe.clone(), remedy.clone())),
+                _ => None,
+            });
+        let jiffy_ns = evidence
+            .header
+            .jiffy_ns
+            .unwrap_or(crate::stages::bound::LONGEST_JIFFY_NS);
+        Self {
+            given: Given {
+                jiffy_ns,
+                calls: !evidence.calls.is_empty() || on("calls"),
+                span: evidence.span,
+            },
+            detail: evidence.header.detail.clone(),
+            events: evidence.any_events || on("tcp_events"),
+            lost: lost
+                .map(|loss| (loss.probe.clone(), loss.lost_total()))
+                .collect(),
+            off: off.collect(),
+        }
+    }
+}
+
+/// One connection, judged.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// Socket cookie.
+    pub id: u64,
+    /// Digests.
+    pub gathered: &'a Gathered,
+    /// Calls.
+    pub calls: CallDigest,
+    /// Stages.
+    pub judged: Judged,
+    /// Command name of the owner.
+    pub comm: Option<&'a str>,
+}
+
+impl Subject<'_> {
+    /// Row of table `connections`, folded.
+    pub fn identity(&self) -> Option<&Connection> {
+        self.gathered.identity.as_ref()
+    }
+
+    /// When it was opened, if within the recording, ns.
+    pub fn opened_ns(&self) -> Option<u64> {
+        self.identity().and_then(|identity| identity.opened_ns)
+    }
+
+    /// Growth of a counter of `tcp_info` over the judged time.
+    pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
+        self.gathered.samples.growth(self.opened_ns(), counter)
+    }
+
+    /// Last sample.
+    pub fn last_sample(&self) -> Option<&TcpSample> {
+        self.gathered.samples.last.as_ref()
+    }
+}
+
+/// A connection with its other end and the recording around it.
+#[derive(Debug)]
+pub struct Case<'a> {
+    /// The connection.
+    pub own: &'a Subject<'a>,
+    /// Its other end, when it is on this host and recorded.
+    pub peer: Option<&'a Subject<'a>>,
+    /// What the recording could see.
+    pub context: &'a Context,
+    /// Rules that fired on it before this one, with the harm found, ns.
+    pub earlier: Vec<(&'static str, u64)>,
+    /// Whether an earlier rule could not tell.
+    pub doubt: bool,
+}
+
+impl Case<'_> {
+    /// Judged time, ns.
+    pub fn life_ns(&self) -> u64 {
+        self.own.judged.life_ns
+    }
+
+    /// Time in a stage, ns.
+    pub fn ns(&self, stage: Stage) -> u64 {
+        self.own.judged.stages.ns(stage)
+    }
+
+    /// Share of a stage.
+    pub fn share(&self, stage: Stage) -> f64 {
+        self.own
+            .judged
+            .stages
+            .get(stage)
+            .map_or(0.0, |share| share.share)
+    }
+
+    /// How a stage was measured; `None` when it was not.
+    pub fn method(&self, stage: Stage) -> Option<Method> {
+        self.own.judged.stages.get(stage).map(|share| share.method)
+    }
+
+    /// The ledger, where there is one and something was sent.
+    pub fn ledger(&self) -> Option<&TcpStage> {
+        self.own
+            .judged
+            .ledger
+            .as_ref()
+            .filter(|_| !self.own.judged.sent_nothing)
+    }
+
+    /// The other end's receiving side.
+    pub fn peer_receive(&self) -> Option<&Receive> {
+        self.peer.and_then(|peer| peer.judged.receive.as_ref())
+    }
+
+    /// Mean bytes of a send call.
+    pub fn mean_send_bytes(&self) -> Option<f64> {
+        self.own.calls.send.mean_bytes()
+    }
+
+    /// Send calls per receive call.
+    pub fn sends_per_receive(&self) -> Option<f64> {
+        let receives = self.own.calls.receive.calls;
+        (receives > 0).then(|| self.own.calls.send.calls as f64 / receives as f64)
+    }
+
+    /// Whether the time blocked in calls is known for this connection.
+    pub fn blocking_known(&self) -> bool {
+        let calls = &self.own.calls;
+        self.context.given.calls && calls.send.unmeasured + calls.receive.unmeasured == 0
+    }
+
+    /// Bytes per second delivered over the judged time.
+    pub fn delivered_bytes_per_s(&self) -> Option<f64> {
+        let samples = &self.own.gathered.samples;
+        let (_, start_ns) = samples.start(self.own.opened_ns())?;
+        let elapsed_ns = samples.last.as_ref()?.time_ns.checked_sub(start_ns)?;
+        let bytes = self.own.growth(|sample| Some(sample.bytes_acked))?;
+        (elapsed_ns > 0).then(|| bytes as f64 * 1e9 / elapsed_ns as f64)
+    }
+
+    /// Congestion window in bytes, last seen.
+    pub fn cwnd_bytes(&self) -> Option<u64> {
+        let last = self.own.last_sample()?;
+        Some(u64::from(last.cwnd) * u64::from(last.mss_bytes))
+    }
+
+    /// Retransmitted segments.
+    pub fn retransmits(&self) -> Option<u64> {
+        self.own.growth(|sample| Some(sample.total_retrans.into()))
+    }
+
+    /// Rules out a stage by its share of the life.
+    pub fn not_stage(&self, cause: &'static str, stage: Stage) -> Option<RuledOut> {
+        let share = self.own.judged.stages.get(stage)?;
+        let because = format!(
+            "{} of its life ({})",
+            percent(share.share),
+            duration(share.ns)
+        );
+        Some(RuledOut { cause, because })
+    }
+
+    /// Rules out loss by its counters.
+    pub fn not_loss(&self) -> Option<RuledOut> {
+        let retransmits = self.retransmits()?;
+        let because = match self
+            .own
+            .growth(|sample| sample.data_segs_out.map(u64::from))
+        {
+            Some(segments) => format!(
+                "{} of {} segments were sent again",
+                count(retransmits),
+                count(segments.max(retransmits))
+            ),
+            None => format!("{} segments were sent again", count(retransmits)),
+        };
+        Some(RuledOut {
+            cause: "packet loss",
+            because,
+        })
+    }
+
+    /// Rules out a slow reader at the other end.
+    pub fn not_peer_reader(&self) -> Option<RuledOut> {
+        let slow = self.peer_receive()?.reader_slow;
+        let because = format!(
+            "bytes waited for it {} of the time ({})",
+            percent(slow.share),
+            duration(slow.ns)
+        );
+        Some(RuledOut {
+            cause: "a slow reader",
+            because,
+        })
+    }
+
+    /// What holds for every finding: the far end unseen, records lost.
+    pub fn general_blind_spots(&self) -> Vec<String> {
+        let mut blind = Vec::new();
+        if self.peer.is_none() {
+            blind.push(
+                "The other end is not in this recording: its side is inferred from here."
+                    .to_owned(),
+            );
+        }
+        for (probe, lost) in &self.context.lost {
+            blind.push(format!("{} records of {probe} were lost.", count(*lost)));
+        }
+        blind
+    }
+
+    /// What would let an undecided rule decide.
+    pub fn more_detail(&self) -> Vec<String> {
+        let mut help = Vec::new();
+        if self.context.detail == "stats" {
+            help.push(
+                "Record as root with `--detail calls`: it keeps a ledger of every wait.".into(),
+            );
+        }
+        for (probe, remedy) in self
+            .context
+            .off
+            .iter()
+            .filter(|(_, remedy)| !remedy.is_empty())
+        {
+            help.push(format!("Turn on {probe}: {remedy}"));
+        }
+        help
+    }
+}

@@ -1,0 +1,80 @@
+//! Events of one connection: counts by kind, the intervals in congestion state Loss, and how
+//! long the peer's window was zero.
+
+use table::TcpEventKind;
+use table::tables::TcpEvent;
+
+/// `TCP_CA_Loss` of the kernel's `enum tcp_ca_state`.
+const CA_LOSS: u8 = 4;
+
+/// Events of one connection.
+#[derive(Debug, Clone, Default)]
+pub struct EventDigest {
+    counts: [u64; TcpEventKind::ALL.len()],
+    /// Intervals in state Loss, ns; an open one has no end.
+    pub loss: Vec<(u64, Option<u64>)>,
+    /// Time with a zero window, of openings whose end was seen, ns.
+    pub zero_window_ns: u64,
+    zero_window_since: Option<u64>,
+}
+
+impl EventDigest {
+    /// Adds one event. Events of a connection come in the order of time.
+    pub fn add(&mut self, event: &TcpEvent) {
+        let TcpEvent {
+            conn: _,
+            time_ns,
+            kind,
+            old,
+            new,
+            segments,
+            in_flight_bytes: _,
+        } = *event;
+        // A retransmission event may stand for several segments sent at once.
+        let weight = match kind {
+            TcpEventKind::FastRetransmit | TcpEventKind::TimeoutRetransmit => {
+                u64::from(segments.unwrap_or(1).max(1))
+            }
+            _ => 1,
+        };
+        self.counts[kind as usize] += weight;
+        match kind {
+            TcpEventKind::CongestionState => self.congestion_state(time_ns, old, new),
+            TcpEventKind::ZeroWindowOpen => self.zero_window_since = Some(time_ns),
+            TcpEventKind::ZeroWindowClose => {
+                if let Some(since) = self.zero_window_since.take() {
+                    self.zero_window_ns += time_ns.saturating_sub(since);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn congestion_state(&mut self, time_ns: u64, old: Option<u8>, new: Option<u8>) {
+        let open = matches!(self.loss.last(), Some((_, None)));
+        if new == Some(CA_LOSS) {
+            // Loss again while in Loss is a further timeout of the same stall.
+            if !open {
+                self.loss.push((time_ns, None));
+            }
+        } else if old == Some(CA_LOSS)
+            && open
+            && let Some(last) = self.loss.last_mut()
+        {
+            last.1 = Some(time_ns);
+        }
+    }
+
+    /// How often `kind` happened (segments, for retransmissions).
+    pub fn count(&self, kind: TcpEventKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// Time with a zero window until `end_ns`, ns.
+    pub fn zero_window_until_ns(&self, end_ns: u64) -> u64 {
+        let open_ns = self
+            .zero_window_since
+            .map_or(0, |since| end_ns.saturating_sub(since));
+        self.zero_window_ns + open_ns
+    }
+}

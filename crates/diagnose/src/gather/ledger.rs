@@ -1,0 +1,102 @@
+//! Readings of one connection's in-kernel stage ledger. They are cumulative, so the first
+//! and the last suffice; the mean round-trip time between readings is kept for SNAP's
+//! delayed-ACK flag.
+
+use table::tables::TcpStage;
+
+/// Round-trip samples between two readings of the ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct RttInterval {
+    /// Length of the interval, ns.
+    pub length_ns: u64,
+    /// SNAP's `diff(SumRTT)`, µs.
+    pub rtt_sum_us: u64,
+    /// SNAP's `diff(SampleRTT)`.
+    pub rtt_samples: u32,
+}
+
+/// Readings of one connection's ledger.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerDigest {
+    /// Last reading before the judged span: what it says was spent earlier.
+    pub base: Option<TcpStage>,
+    /// Last reading within the span.
+    pub last: Option<TcpStage>,
+    /// Round-trip samples between readings.
+    pub rtt: Vec<RttInterval>,
+}
+
+impl LedgerDigest {
+    /// Adds a reading; those after the span are ignored.
+    pub fn add(&mut self, reading: TcpStage, span: (u64, u64)) {
+        if reading.time_ns > span.1 {
+            return;
+        }
+        if reading.time_ns < span.0 {
+            self.base = Some(reading);
+            return;
+        }
+        let earlier = self.last.as_ref().or(self.base.as_ref());
+        if earlier.is_some_and(|earlier| earlier.time_ns > reading.time_ns) {
+            return;
+        }
+        let (since_ns, sum, samples) = match earlier {
+            Some(earlier) => (earlier.time_ns, earlier.rtt_sum_us, earlier.rtt_samples),
+            None => (reading.since_ns, 0, 0),
+        };
+        self.rtt.push(RttInterval {
+            length_ns: reading.time_ns.saturating_sub(since_ns),
+            rtt_sum_us: reading.rtt_sum_us.saturating_sub(sum),
+            rtt_samples: reading.rtt_samples.saturating_sub(samples),
+        });
+        self.last = Some(reading);
+    }
+
+    /// The last reading less what was spent before the span. Gauges and `longest_hold_ns`
+    /// stay those of the last reading.
+    pub fn within_span(&self) -> Option<TcpStage> {
+        let mut last = self.last.clone()?;
+        let Some(base) = self
+            .base
+            .as_ref()
+            .filter(|base| base.since_ns == last.since_ns)
+        else {
+            return Some(last);
+        };
+        last.since_ns = base.time_ns;
+        macro_rules! subtract {
+            ($($field:ident),+ $(,)?) => {
+                $(last.$field = last.$field.saturating_sub(base.$field);)+
+            };
+        }
+        subtract!(
+            retransmit_timeout_ns,
+            tail_loss_ns,
+            receiver_window_ns,
+            fast_retransmit_ns,
+            cwnd_startup_ns,
+            cwnd_loss_ns,
+            cwnd_cwr_ns,
+            cwnd_probing_ns,
+            pacing_ns,
+            local_queue_ns,
+            cork_ns,
+            nagle_ns,
+            delayed_ack_ns,
+            send_buffer_ns,
+            in_flight_ns,
+            sender_app_ns,
+            unknown_ns,
+            nagle_holds,
+            delayed_acks,
+            timeout_stalls,
+            tail_loss_stalls,
+            rtt_sum_us,
+            rtt_samples,
+            reader_slow_ns,
+            reader_slow_waits,
+            window_closed_ns,
+        );
+        Some(last)
+    }
+}

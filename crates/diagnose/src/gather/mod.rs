@@ -1,0 +1,165 @@
+//! Rows come in batch by batch and in any order of tables; one small digest a connection is
+//! kept. This is the only part whose cost grows with the recording.
+
+pub mod calls;
+pub mod connections;
+pub mod events;
+pub mod hash;
+pub mod ledger;
+pub mod polls;
+pub mod rates;
+pub mod samples;
+
+use table::Columns;
+use table::manifest::{Close, Cost, Coverage, Header, Loss};
+use table::tables::{Calls, Connection, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
+
+use calls::{CallDigest, CallTable};
+use events::EventDigest;
+use hash::CookieMap;
+use ledger::LedgerDigest;
+use samples::SampleDigest;
+
+/// All that is kept of one connection, calls apart.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Who it is; `None` when only other tables name it.
+    pub identity: Option<Connection>,
+    /// Samples.
+    pub samples: SampleDigest,
+    /// Ledger readings.
+    pub ledger: LedgerDigest,
+    /// Events.
+    pub events: EventDigest,
+}
+
+/// A recording on its way to a diagnosis: what its manifest says, and a digest of its rows.
+#[derive(Debug)]
+pub struct Evidence {
+    pub(crate) header: Header,
+    pub(crate) coverage: Vec<Coverage>,
+    pub(crate) loss: Vec<Loss>,
+    pub(crate) cost: Option<Cost>,
+    pub(crate) closed: Option<Close>,
+    pub(crate) problems: Vec<String>,
+    pub(crate) span: (u64, u64),
+    pub(crate) latest_ns: u64,
+    pub(crate) any_events: bool,
+    pub(crate) connections: CookieMap<Gathered>,
+    pub(crate) calls: CallTable,
+    pub(crate) processes: connections::Processes,
+}
+
+impl Evidence {
+    /// Starts with what the manifest says. `closed` is `None` for a recording that was not
+    /// closed; `problems` are the reader's own words about damaged or missing parts.
+    pub fn new(
+        header: Header,
+        coverage: Vec<Coverage>,
+        loss: Vec<Loss>,
+        cost: Option<Cost>,
+        closed: Option<Close>,
+        problems: Vec<String>,
+    ) -> Self {
+        Self {
+            latest_ns: header.started_ns,
+            header,
+            coverage,
+            loss,
+            cost,
+            closed,
+            problems,
+            span: (0, u64::MAX),
+            any_events: false,
+            connections: CookieMap::default(),
+            calls: CallTable::default(),
+            processes: connections::Processes::default(),
+        }
+    }
+
+    /// Judges only the time from `from_ns` to `to_ns` (`CLOCK_MONOTONIC`). To be called before
+    /// rows are added.
+    pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
+        self.span = (from_ns, to_ns);
+        self
+    }
+
+    fn gathered(&mut self, conn: u64) -> &mut Gathered {
+        self.connections.entry(conn).or_default()
+    }
+
+    fn reached(&mut self, range: Option<(u64, u64)>) {
+        if let Some((_, last_ns)) = range {
+            self.latest_ns = self.latest_ns.max(last_ns);
+        }
+    }
+
+    /// Adds rows of table `connections`.
+    pub fn add_connections(&mut self, rows: &Connections) {
+        self.reached(rows.time_range_ns());
+        for index in 0..rows.len() {
+            let row = rows.row(index);
+            match &mut self.gathered(row.conn).identity {
+                Some(known) => connections::merge(known, row),
+                unknown => *unknown = Some(row),
+            }
+        }
+    }
+
+    /// Adds rows of table `tcp_samples`, in the order of time for each connection.
+    pub fn add_samples(&mut self, rows: &TcpSamples) {
+        self.reached(rows.time_range_ns());
+        let span = self.span;
+        for index in 0..rows.len() {
+            self.gathered(rows.conn[index])
+                .samples
+                .add(rows.row(index), span);
+        }
+    }
+
+    /// Adds rows of table `tcp_stages`, in the order of time for each connection.
+    pub fn add_stages(&mut self, rows: &TcpStages) {
+        self.reached(rows.time_range_ns());
+        let span = self.span;
+        for index in 0..rows.len() {
+            self.gathered(rows.conn[index])
+                .ledger
+                .add(rows.row(index), span);
+        }
+    }
+
+    /// Adds rows of table `tcp_events`, in the order of time for each connection.
+    pub fn add_events(&mut self, rows: &TcpEvents) {
+        self.reached(rows.time_range_ns());
+        self.any_events |= !rows.is_empty();
+        let span = self.span;
+        for index in 0..rows.len() {
+            if (span.0..=span.1).contains(&rows.time_ns[index]) {
+                self.gathered(rows.conn[index]).events.add(&rows.row(index));
+            }
+        }
+    }
+
+    /// Adds rows of table `calls`, in any order.
+    pub fn add_calls(&mut self, rows: &Calls) {
+        self.reached(rows.time_range_ns());
+        self.calls.add(rows, self.span);
+    }
+
+    /// Adds what a reader found damaged or missing, in its own words.
+    pub fn add_problem(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    /// Adds rows of table `processes`.
+    pub fn add_processes(&mut self, rows: &Processes) {
+        for index in 0..rows.len() {
+            self.processes.add(rows.row(index));
+        }
+    }
+
+    /// The calls of a connection; empty sums when it made none.
+    pub(crate) fn calls_of(&self, conn: u64) -> CallDigest {
+        self.calls.get(conn).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,242 @@
+//! Findings in the report: what, whose, how much it cost, how it is known, what was ruled
+//! out, what could not be seen, and what to do.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::connection::Process;
+
+/// How much a finding matters, by harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing is lost, or too little to act on.
+    Info,
+    /// More than a twentieth of the life of a connection is lost.
+    Warning,
+    /// More than half of it is lost.
+    Critical,
+}
+
+impl Severity {
+    /// The name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// Which direction of a connection a finding speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// What the subject sends: from local to remote.
+    Sending,
+    /// What the subject receives: from remote to local.
+    Receiving,
+}
+
+/// Whom a finding speaks of: one connection, or many alike of one program.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// Owner of the sockets; `None` when not known.
+    pub process: Option<Process>,
+    /// Local address of the worst connection; without the port when there are many.
+    pub local: String,
+    /// Remote address of the worst connection.
+    pub remote: String,
+    /// Number of connections.
+    pub connections: u64,
+    /// Ids of the worst of them, at most sixteen.
+    pub ids: Vec<u64>,
+    /// Their lives together, ns.
+    pub lifetime_ns: u64,
+}
+
+/// One answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// Stable name of the rule, documented in `docs/findings/RULE.md`.
+    pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One sentence with the numbers that matter.
+    pub headline: String,
+    /// Whom it speaks of.
+    pub subject: Subject,
+    /// Direction of the data concerned.
+    pub direction: Direction,
+    /// Share of the subject's life in the stages concerned.
+    pub share: f64,
+    /// Time that threads were blocked or data was late because of it, ns.
+    pub harm_ns: u64,
+    /// Numbers that show it.
+    pub evidence: Evidence,
+    /// Other causes that the recording excludes, and why.
+    pub ruled_out: Vec<RuledOut>,
+    /// What the recording cannot show.
+    pub could_not_see: Vec<String>,
+    /// What to do, best first.
+    pub advice: Vec<Advice>,
+    /// What that may bring; `None` when it cannot be estimated.
+    pub estimated_win: Option<Win>,
+    /// How sure this is.
+    pub confidence: Confidence,
+}
+
+/// A problem that is there but whose cause the recording cannot tell.
+#[derive(Debug, Clone, Serialize)]
+pub struct Undecided {
+    /// Rules that may apply.
+    pub candidates: Vec<&'static str>,
+    /// One sentence with the numbers that matter.
+    pub headline: String,
+    /// Whom it speaks of.
+    pub subject: Subject,
+    /// Direction of the data concerned.
+    pub direction: Direction,
+    /// Share of the subject's life concerned.
+    pub share: f64,
+    /// Time that may have been lost, ns.
+    pub possible_harm_ns: u64,
+    /// Numbers that show it.
+    pub evidence: Evidence,
+    /// Why the cause cannot be told.
+    pub why: String,
+    /// What would tell.
+    pub would_help: Vec<String>,
+}
+
+/// Facts in order, printed as an object by name.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence(pub Vec<Fact>);
+
+impl Serialize for Evidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for fact in &self.0 {
+            map.serialize_entry(fact.name, fact)?;
+        }
+        map.end()
+    }
+}
+
+/// One number of evidence.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fact {
+    /// Name, unique within a finding.
+    #[serde(skip)]
+    pub name: &'static str,
+    /// The value.
+    pub value: Value,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is, in words that follow the number.
+    pub label: &'static str,
+    /// How the facts of many connections become one.
+    #[serde(skip)]
+    pub merge: Merge,
+}
+
+/// Value of a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A whole number.
+    Whole(u64),
+    /// A share, a rate or a mean.
+    Real(f64),
+    /// Yes or no.
+    Is(bool),
+}
+
+/// Unit of a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// A number of things.
+    Count,
+    /// Nanoseconds.
+    Ns,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerS,
+    /// Share of one.
+    Share,
+    /// A plain ratio.
+    Ratio,
+    /// Yes or no.
+    Flag,
+}
+
+/// How the facts of many connections become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// Added up.
+    Sum,
+    /// The largest.
+    Max,
+    /// That of the worst connection.
+    Worst,
+}
+
+/// A cause that was excluded.
+#[derive(Debug, Clone, Serialize)]
+pub struct RuledOut {
+    /// The cause.
+    pub cause: &'static str,
+    /// Why it is not that, with a number.
+    pub because: String,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Advice(pub Cow<'static, str>);
+
+/// What a mend may bring.
+#[derive(Debug, Clone, Serialize)]
+pub struct Win {
+    /// How many times faster the same work may become.
+    pub times_faster: f64,
+    /// What the estimate assumes.
+    pub assumes: &'static str,
+}
+
+/// How sure a finding is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Confidence {
+    /// Level.
+    pub level: Level,
+    /// Why.
+    pub because: String,
+}
+
+/// Level of confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Measured directly, nothing lost.
+    High,
+    /// Measured in part, inferred in part, or with losses.
+    Medium,
+    /// Few samples, or only one sign of it.
+    Low,
+}
+
+impl Level {
+    /// The name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The contract `whylat.report/1`: what a diagnosis says, in the form that it is printed as
+//! JSON (`docs/report.schema.json`) and drawn as text. An absent or null value means "not
+//! measured", never zero.
+
+pub mod connection;
+pub mod finding;
+pub mod snap;
+
+use serde::Serialize;
+use table::manifest::{Cost, Coverage};
+
+pub use connection::{Connection, Receive, StageShare, Stages};
+pub use finding::{
+    Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,
+    Undecided, Unit, Value, Win,
+};
+pub use snap::{Flags, SnapTable4, Table4Row};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "whylat.report/1";
+
+/// A whole diagnosis.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Where and how the recording was made.
+    pub host: Host,
+    /// Judged time, ns.
+    pub span_ns: u64,
+    /// How the recording ended.
+    pub closed: Closed,
+    /// What the reader found damaged or missing, in its words.
+    pub problems: Vec<String>,
+    /// State of each probe.
+    pub coverage: Vec<Coverage>,
+    /// Totals of each probe.
+    pub loss: Vec<Loss>,
+    /// What the profiler itself used; `None` when the recording does not say.
+    pub cost: Option<Cost>,
+    /// Every connection, the one with the most harm first.
+    pub connections: Vec<Connection>,
+    /// SNAP's Table 4 of these connections.
+    pub snap_table4: SnapTable4,
+    /// What was found, worst first.
+    pub findings: Vec<Finding>,
+    /// What holds connections up but cannot be told apart from this recording, worst first.
+    pub undecided: Vec<Undecided>,
+}
+
+impl Report {
+    /// Whether the recording was closed in order, undamaged, and lost nothing.
+    pub fn is_complete(&self) -> bool {
+        let lost = self
+            .loss
+            .iter()
+            .any(|loss| loss.lost_total != 0 || loss.residual != 0);
+        self.closed == Closed::InOrder && self.problems.is_empty() && !lost
+    }
+}
+
+/// Where and how a recording was made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Host {
+    /// Host name.
+    pub name: String,
+    /// Kernel's boot id: connection ids are unique within it.
+    pub boot_id: String,
+    /// Kernel release and version.
+    pub kernel: String,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// Kernel clock source.
+    pub clocksource: String,
+    /// Detail level.
+    pub detail: String,
+    /// Version of whylat that recorded.
+    pub whylat: String,
+    /// Command line that made the recording.
+    pub arguments: Vec<String>,
+    /// `CLOCK_REALTIME` at the start, ns.
+    pub started_realtime_ns: u64,
+}
+
+/// How a recording ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closed {
+    /// The recorder closed it.
+    InOrder,
+    /// `whylat recover` closed it after a crash.
+    Recovered,
+    /// It was never closed: the end of the recording is missing.
+    NotClosed,
+}
+
+/// Totals of one probe: `produced = stored + filtered + Σ lost + residual`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Loss {
+    /// The probe's own totals.
+    #[serde(flatten)]
+    pub totals: table::manifest::Loss,
+    /// Σ of `lost`.
+    pub lost_total: u64,
+    /// What the totals leave unexplained; anything but zero is a fault of the recorder.
+    pub residual: i64,
+}
+
+impl From<table::manifest::Loss> for Loss {
+    fn from(totals: table::manifest::Loss) -> Self {
+        let residual = totals.residual();
+        let lost_total = totals.lost_total();
+        let clamped = if residual < 0 { i64::MIN } else { i64::MAX };
+        Self {
+            totals,
+            lost_total,
+            residual: i64::try_from(residual).unwrap_or(clamped),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A writer waits for an ACK that the receiver withholds, and Nagle's algorithm has no part in
+//! it: the send buffer holds less than the application wants to write, or a single segment is
+//! in flight (after a timeout, or with a congestion window of one).
+
+use table::Stage;
+
+use super::nagle_delayed_ack::{held_by_nagle, pattern};
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    total_ns, whole, worst,
+};
+use crate::case::Case;
+use crate::report::{Direction, Finding, RuledOut, Undecided, Unit, Value};
+use crate::units::{count, duration, percent};
+
+/// See the module.
+pub struct DelayedAck;
+
+/// `TCP_DELACK_MIN` of the kernel, 40 ms, µs: how much later than the path's round trip a
+/// withheld ACK comes at least, but for a jiffy.
+const DELACK_MIN_US: u32 = 40_000;
+
+impl Rule for DelayedAck {
+    fn name(&self) -> &'static str {
+        "delayed_ack"
+    }
+
+    fn summary(&self) -> &'static str {
+        "The writer waits for an ACK that the receiver withholds"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_polls(case);
+        };
+        if ledger.delayed_acks == 0 || held_by_nagle(ledger) {
+            return Verdict::Quiet;
+        }
+        let harm_ns = harm_ns(case, ledger.delayed_ack_ns);
+        if harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        let waits = u64::from(ledger.delayed_acks);
+        let mut facts = vec![
+            sum(
+                "delayed_acks",
+                waits,
+                "waits ended only when the receiver's ACK timer expired",
+            ),
+            worst(
+                "mean_wait_ns",
+                Value::Whole(ledger.delayed_ack_ns / waits),
+                Unit::Ns,
+                "average wait beyond the path's round trip",
+            ),
+        ];
+        if case.blocking_known() {
+            let blocked_ns = case.own.calls.send.blocked_ns;
+            facts.push(total_ns(
+                "send_blocked_ns",
+                blocked_ns,
+                "blocked in send calls",
+            ));
+        }
+        facts.extend(pattern(case));
+        let limit = case
+            .own
+            .identity()
+            .and_then(|identity| identity.sndbuf_bytes);
+        facts.extend(known(
+            "sndbuf_bytes",
+            limit.map(u64::from),
+            Unit::Bytes,
+            "send buffer limit",
+        ));
+        facts.extend(min_rtt(case));
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.delayed_ack_ns,
+            harm_ns,
+            facts,
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let holds = case.ledger().map_or(0, |ledger| ledger.nagle_holds);
+        let nagle = RuledOut {
+            cause: "Nagle's algorithm",
+            because: format!("it held {} segments", count(holds.into())),
+        };
+        Explanation {
+            ruled_out: [
+                Some(nagle),
+                case.not_peer_reader(),
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_loss(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: case.general_blind_spots(),
+            advice: advice([
+                "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more than \
+                 one message, so that the next write finds room.",
+                "At the receiver: answer at once, or set TCP_QUICKACK after each receive.",
+            ]),
+            win: WinBasis::HarmGone("no write waits for a withheld ACK"),
+            confidence: measured(case, "every wait was measured in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let waits = whole(&finding.evidence.0, "delayed_acks").unwrap_or(0);
+        format!(
+            "The writer waited {} times for an ACK that the receiver withheld: {} of {} ({}).",
+            count(waits),
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "ACKs came 40 ms or more later than the path needs; data was outstanding {} of the \
+             time.",
+            percent(undecided.share)
+        )
+    }
+}
+
+/// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
+/// `EAGAIN` and waiting elsewhere.
+fn harm_ns(case: &Case, delayed_ns: u64) -> u64 {
+    let send = &case.own.calls.send;
+    if case.blocking_known() && send.would_block == 0 {
+        delayed_ns.min(send.blocked_ns)
+    } else {
+        delayed_ns
+    }
+}
+
+impl DelayedAck {
+    /// Without the ledger: the smoothed round-trip time says that ACKs come late, but a queue
+    /// on the path does the same.
+    fn check_polls(&self, case: &Case) -> Verdict {
+        let samples = &case.own.gathered.samples;
+        let unknown_ns = case.ns(Stage::Unknown);
+        let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
+            return Verdict::Quiet;
+        };
+        let jiffy_us = (case.context.given.jiffy_ns / 1_000) as u32;
+        let late = last.srtt_us.saturating_sub(least_us) >= DELACK_MIN_US.saturating_sub(jiffy_us);
+        if unknown_ns == 0 || !late {
+            return Verdict::Quiet;
+        }
+        let srtt = worst(
+            "srtt_ns",
+            Value::Whole(u64::from(last.srtt_us) * 1_000),
+            Unit::Ns,
+            "smoothed round-trip time",
+        );
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: unknown_ns,
+            facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),
+            why: "Late ACKs may be withheld by the receiver or may come through a queue on the \
+                  path, and polls do not see whether a writer waited for them.",
+            would_help: None,
+        })
+    }
+}

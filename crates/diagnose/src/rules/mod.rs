@@ -1,0 +1,217 @@
+//! The rules: one file each, all in [`RULES`]. A rule looks at one connection and says that
+//! it fires, that it is quiet, or that the recording cannot tell; findings of many connections
+//! are put together afterwards.
+//!
+//! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.
+
+mod delayed_ack;
+mod fast_retransmits;
+mod nagle_delayed_ack;
+mod receive_buffer_limited;
+mod retransmit_timeouts;
+mod send_buffer_limited;
+mod sender_app_limited;
+mod slow_reader;
+mod small_writes;
+mod window_cause;
+
+use crate::case::Case;
+use crate::report::{
+    Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Undecided, Unit, Value,
+};
+
+/// What a rule says of one connection.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Not this.
+    Quiet,
+    /// This, with so much harm.
+    Fires(Found),
+    /// It may be this; the recording cannot tell.
+    CannotTell(Doubt),
+}
+
+/// What a firing rule found on one connection.
+#[derive(Debug)]
+pub struct Found {
+    /// Direction of the data concerned.
+    pub direction: Direction,
+    /// Time in the stages concerned, ns.
+    pub concerned_ns: u64,
+    /// Time that threads were blocked or data was late, ns.
+    pub harm_ns: u64,
+    /// The numbers that show it.
+    pub facts: Vec<Fact>,
+}
+
+/// What a rule that cannot tell knows of one connection.
+#[derive(Debug)]
+pub struct Doubt {
+    /// All rules that may apply.
+    pub candidates: Vec<&'static str>,
+    /// Time concerned, ns.
+    pub concerned_ns: u64,
+    /// The numbers that show it.
+    pub facts: Vec<Fact>,
+    /// Why the cause cannot be told.
+    pub why: &'static str,
+    /// What would tell, beside more detail.
+    pub would_help: Option<&'static str>,
+}
+
+/// What a finding says beside its numbers; asked only of its worst connection.
+#[derive(Debug)]
+pub struct Explanation {
+    /// Excluded causes.
+    pub ruled_out: Vec<RuledOut>,
+    /// What the recording cannot show.
+    pub could_not_see: Vec<String>,
+    /// What to do, best first.
+    pub advice: Vec<Advice>,
+    /// What it may bring.
+    pub win: WinBasis,
+    /// How sure it is.
+    pub confidence: Confidence,
+}
+
+/// How the win is estimated.
+#[derive(Debug)]
+pub enum WinBasis {
+    /// All of the harm goes away.
+    HarmGone(&'static str),
+    /// At most so many times faster, even where the harm would promise more.
+    AtMost(f64, &'static str),
+    /// It cannot be estimated.
+    Unknown,
+}
+
+/// One rule.
+pub trait Rule: Sync {
+    /// Stable name.
+    fn name(&self) -> &'static str;
+    /// What it finds, in one line.
+    fn summary(&self) -> &'static str;
+    /// Looks at one connection.
+    fn check(&self, case: &Case) -> Verdict;
+    /// Explains a finding by its worst connection.
+    fn explain(&self, case: &Case) -> Explanation;
+    /// One sentence for the finding.
+    fn headline(&self, finding: &Finding) -> String;
+    /// One sentence for what it cannot tell.
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "{} may be lost; the recording cannot tell to what.",
+            crate::units::duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// All rules. `sender_app_limited` comes last: it is what remains (SNAP's default class).
+pub const RULES: &[&dyn Rule] = &[
+    &nagle_delayed_ack::NagleDelayedAck,
+    &delayed_ack::DelayedAck,
+    &send_buffer_limited::SendBufferLimited,
+    &receive_buffer_limited::ReceiveBufferLimited,
+    &slow_reader::SlowReader,
+    &retransmit_timeouts::RetransmitTimeouts,
+    &fast_retransmits::FastRetransmits,
+    &small_writes::SmallWrites,
+    &sender_app_limited::SenderAppLimited,
+];
+
+/// A count, added up over connections.
+fn sum(name: &'static str, value: u64, label: &'static str) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value),
+        unit: Unit::Count,
+        label,
+        merge: Merge::Sum,
+    }
+}
+
+/// A duration, added up over connections.
+fn total_ns(name: &'static str, value_ns: u64, label: &'static str) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value_ns),
+        unit: Unit::Ns,
+        label,
+        merge: Merge::Sum,
+    }
+}
+
+/// A duration of which the longest is kept.
+fn longest_ns(name: &'static str, value_ns: u64, label: &'static str) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value_ns),
+        unit: Unit::Ns,
+        label,
+        merge: Merge::Max,
+    }
+}
+
+/// A number of the worst connection.
+fn worst(name: &'static str, value: Value, unit: Unit, label: &'static str) -> Fact {
+    Fact {
+        name,
+        value,
+        unit,
+        label,
+        merge: Merge::Worst,
+    }
+}
+
+/// Whole number of the worst connection, where it is known.
+fn known(name: &'static str, value: Option<u64>, unit: Unit, label: &'static str) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Whole(value), unit, label))
+}
+
+/// Least round-trip time of the path, where it is known.
+fn min_rtt(case: &Case) -> Option<Fact> {
+    let rtt_ns = case
+        .own
+        .gathered
+        .samples
+        .min_rtt_us
+        .map(|us| u64::from(us) * 1_000);
+    known(
+        "min_rtt_ns",
+        rtt_ns,
+        Unit::Ns,
+        "least round-trip time of the path",
+    )
+}
+
+/// Value of a whole-number fact.
+fn whole(facts: &[Fact], name: &str) -> Option<u64> {
+    facts
+        .iter()
+        .find(|fact| fact.name == name)
+        .and_then(|fact| match fact.value {
+            Value::Whole(value) => Some(value),
+            _ => None,
+        })
+}
+
+/// Advice in fixed words.
+fn advice<const N: usize>(lines: [&'static str; N]) -> Vec<Advice> {
+    lines.into_iter().map(|line| Advice(line.into())).collect()
+}
+
+/// Confidence of a finding that the ledger measured, lowered when records were lost.
+fn measured(case: &Case, because: &str) -> Confidence {
+    if case.context.lost.is_empty() {
+        Confidence {
+            level: Level::High,
+            because: because.to_owned(),
+        }
+    } else {
+        let because = format!("{because}; but records were lost");
+        Confidence {
+            level: Level::Medium,
+            because,
+        }
+    }
+}

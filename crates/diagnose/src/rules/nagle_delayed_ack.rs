@@ -1,0 +1,202 @@
+//! Nagle's algorithm holds a short segment until earlier data is acknowledged, while the
+//! receiver withholds that ACK in the hope of an answer to carry it. Each waits for the other
+//! until the receiver's timer expires: 40 ms on Linux, 200 ms elsewhere.
+
+use table::tables::TcpStage;
+use table::{Method, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, longest_ns, measured,
+    min_rtt, sum, total_ns, whole, worst,
+};
+use crate::case::Case;
+use crate::report::{Advice, Direction, Fact, Finding, Undecided, Unit, Value};
+use crate::units::{count, duration, percent};
+
+/// See the module.
+pub struct NagleDelayedAck;
+
+/// Whether the waits for withheld ACKs are Nagle's: holds go with at least half of them.
+pub fn held_by_nagle(ledger: &TcpStage) -> bool {
+    ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
+}
+
+/// Of the time that Nagle's algorithm held data for the path's own round trip, the part in
+/// which a thread here waited. A stream loses nothing by it: more data joins the segment.
+pub fn nagle_harm_ns(case: &Case) -> u64 {
+    let held_ns = case.ns(Stage::Nagle);
+    if case.blocking_known() {
+        held_ns.min(case.own.calls.send.blocked_ns + case.own.calls.receive.blocked_ns)
+    } else {
+        0
+    }
+}
+
+/// What the calls look like: size of writes, writes per read.
+pub fn pattern(case: &Case) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(mean_bytes) = case.mean_send_bytes() {
+        let value = Value::Whole(mean_bytes.round() as u64);
+        facts.push(worst(
+            "mean_write_bytes",
+            value,
+            Unit::Bytes,
+            "average write",
+        ));
+    }
+    if let Some(ratio) = case.sends_per_receive() {
+        facts.push(worst(
+            "writes_per_read",
+            Value::Real(ratio),
+            Unit::Ratio,
+            "writes for each read",
+        ));
+    }
+    facts
+}
+
+impl Rule for NagleDelayedAck {
+    fn name(&self) -> &'static str {
+        "nagle_delayed_ack"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Short writes wait for an ACK that the receiver withholds"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_polls(case);
+        };
+        if ledger.delayed_acks == 0 || !held_by_nagle(ledger) {
+            return Verdict::Quiet;
+        }
+        let late_ns = ledger.delayed_ack_ns;
+        let holds = u64::from(ledger.nagle_holds);
+        let mean_ns = (ledger.nagle_ns + late_ns) / holds;
+        let mut facts = vec![
+            sum(
+                "nagle_holds",
+                holds,
+                "short segments held back by Nagle's algorithm",
+            ),
+            sum(
+                "delayed_acks",
+                ledger.delayed_acks.into(),
+                "of these waits ended only when the receiver's ACK timer expired",
+            ),
+            total_ns(
+                "delayed_ack_ns",
+                late_ns,
+                "spent on withheld ACKs, beyond the path's round trip",
+            ),
+            worst(
+                "mean_hold_ns",
+                Value::Whole(mean_ns),
+                Unit::Ns,
+                "average wait",
+            ),
+            longest_ns("longest_hold_ns", ledger.longest_hold_ns, "longest wait"),
+        ];
+        facts.extend(pattern(case));
+        let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
+        facts.extend(known(
+            "mss_bytes",
+            segment.map(u64::from),
+            Unit::Bytes,
+            "would fit in one segment",
+        ));
+        facts.extend(min_rtt(case));
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.nagle_ns + late_ns,
+            harm_ns: late_ns + nagle_harm_ns(case),
+            facts,
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        if !case.blocking_known() {
+            blind.push(
+                "How long threads were blocked: only time beyond the round trip counts.".into(),
+            );
+        }
+        Explanation {
+            ruled_out: [
+                case.not_peer_reader(),
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the congestion window", Stage::CongestionWindow),
+                case.not_loss(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: cures(case),
+            win: WinBasis::HarmGone("each message leaves at once"),
+            confidence: measured(case, "every hold was measured in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let holds = whole(&finding.evidence.0, "nagle_holds").unwrap_or(0);
+        format!(
+            "Short writes waited {} times for an ACK that the receiver withheld: {} of {} ({}).",
+            count(holds),
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Short segments lay unsent while earlier data was unacknowledged, about {} of the \
+             time.",
+            percent(undecided.share)
+        )
+    }
+}
+
+impl NagleDelayedAck {
+    /// Polls see short unsent tails, but a healthy stream has them two thirds of the time.
+    fn check_polls(&self, case: &Case) -> Verdict {
+        let held_ns = case.ns(Stage::Nagle);
+        if held_ns == 0 || case.method(Stage::Nagle) != Some(Method::Samples) {
+            return Verdict::Quiet;
+        }
+        let polls = case.own.gathered.samples.polls;
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: held_ns,
+            facts: [
+                Some(sum("polls", polls, "polls of the connection")),
+                min_rtt(case),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            why: "A poll sees that a short segment waits, not for how long, nor whether the \
+                  receiver withheld its ACK. Healthy streams look the same.",
+            would_help: None,
+        })
+    }
+}
+
+/// Cures, the application's first.
+fn cures(case: &Case) -> Vec<Advice> {
+    let nodelay_now = case.own.identity().and_then(|identity| identity.nodelay) == Some(true);
+    let nodelay = if nodelay_now {
+        "TCP_NODELAY was set late: set it before the first write."
+    } else {
+        "Or set TCP_NODELAY on this socket: short segments then leave without waiting for ACKs."
+    };
+    advice([
+        "Send each message with one call: build it in one buffer, or hand all its parts to writev() \
+         or sendmsg(), or use MSG_MORE on all parts but the last.",
+        nodelay,
+        "If only the receiver can change: set TCP_QUICKACK after each receive (Linux falls back \
+         to delaying by itself), or answer at once.",
+    ])
+}

@@ -1,0 +1,176 @@
+//! The receiver's window is smaller than the path needs, although its reader keeps up: the
+//! receive buffer is too small for rate times delay.
+
+use table::Stage;
+
+use super::window_cause::{WindowCause, window_cause};
+use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, min_rtt, sum, worst};
+use crate::case::Case;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::units::{bytes, duration, percent};
+
+/// See the module.
+pub struct ReceiveBufferLimited;
+
+impl Rule for ReceiveBufferLimited {
+    fn name(&self) -> &'static str {
+        "receive_buffer_limited"
+    }
+
+    fn summary(&self) -> &'static str {
+        "The receiver's buffer is smaller than the path needs"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let limited_ns = case.ns(Stage::ReceiverWindow);
+        if limited_ns == 0 {
+            return Verdict::Quiet;
+        }
+        match window_cause(case) {
+            WindowCause::Reader(_) => Verdict::Quiet,
+            WindowCause::Buffer(_) => Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: limited_ns,
+                harm_ns: limited_ns,
+                facts: facts(case),
+            }),
+            WindowCause::Unclear => Verdict::CannotTell(Doubt {
+                candidates: vec![self.name(), "slow_reader"],
+                concerned_ns: limited_ns,
+                facts: facts(case),
+                why: "The other end is not recorded: its reader may be late, or its buffer may be \
+                      small.",
+                would_help: Some("Record on the other host too, or on both ends of this one."),
+            }),
+        }
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let confidence = match window_cause(case) {
+            WindowCause::Buffer(confidence) => confidence,
+            _ => Confidence {
+                level: Level::Low,
+                because: "the cause is not certain".into(),
+            },
+        };
+        Explanation {
+            ruled_out: [
+                case.not_peer_reader(),
+                case.not_stage("the congestion window", Stage::CongestionWindow),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+                case.not_loss(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: case.general_blind_spots(),
+            advice: cures(case),
+            win: win(case),
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "The receiver's window was full although its reader kept up: {} of {} ({}).",
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "The receiver's window held data back for {} ({}).",
+            duration(undecided.possible_harm_ns),
+            percent(undecided.share)
+        )
+    }
+}
+
+/// Numbers of the window; shared with `slow_reader`.
+pub fn facts(case: &Case) -> Vec<Fact> {
+    let samples = &case.own.gathered.samples;
+    let mut facts = Vec::new();
+    let window = samples.window.largest_bytes;
+    let window = Some(u64::from(window)).filter(|window| *window > 0);
+    facts.extend(known(
+        "largest_window_bytes",
+        window,
+        Unit::Bytes,
+        "largest window announced",
+    ));
+    facts.extend(known(
+        "cwnd_bytes",
+        case.cwnd_bytes(),
+        Unit::Bytes,
+        "that the congestion window would allow",
+    ));
+    if let Some(zero) = zero_windows(case) {
+        facts.push(sum("zero_windows", zero, "times the window went to zero"));
+    }
+    let peer = case.peer.and_then(|peer| peer.identity());
+    let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
+    facts.extend(known(
+        "rcvbuf_bytes",
+        buffer,
+        Unit::Bytes,
+        "receive buffer limit at the other end",
+    ));
+    if let Some(locked) = peer.and_then(|peer| peer.rcvbuf_locked) {
+        let label = "the application there fixed it (SO_RCVBUF)";
+        facts.push(worst("rcvbuf_locked", Value::Is(locked), Unit::Flag, label));
+    }
+    if let Some(receive) = case.peer_receive() {
+        let slow = Value::Real(receive.reader_slow.share);
+        let label = "of the time, bytes waited for the reader there";
+        facts.push(worst("peer_reader_slow", slow, Unit::Share, label));
+    }
+    facts.extend(min_rtt(case));
+    facts
+}
+
+/// Times that the peer's window went to zero, where events can tell.
+fn zero_windows(case: &Case) -> Option<u64> {
+    let seen = case
+        .own
+        .gathered
+        .events
+        .count(table::TcpEventKind::ZeroWindowOpen);
+    let visible = case.context.events && case.ledger().is_some();
+    (visible || seen > 0).then_some(seen)
+}
+
+fn win(case: &Case) -> WinBasis {
+    let window_bytes = case.own.gathered.samples.window.largest_bytes;
+    match case.cwnd_bytes() {
+        Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > u64::from(window_bytes) => {
+            WinBasis::AtMost(
+                cwnd_bytes as f64 / f64::from(window_bytes),
+                "the congestion window stays as it is; it may grow further",
+            )
+        }
+        _ => WinBasis::Unknown,
+    }
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    let peer = case.peer.and_then(|peer| peer.identity());
+    let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
+        "At the receiver, raise the third value of net.ipv4.tcp_rmem: the kernel sizes the buffer \
+         by itself up to it."
+    } else {
+        "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer by itself, up to \
+         net.ipv4.tcp_rmem."
+    };
+    let mut advice = vec![Advice(first.into())];
+    if let Some(cwnd_bytes) = case.cwnd_bytes() {
+        let text = format!(
+            "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: what the \
+             congestion window allows now, twice over.",
+            bytes(cwnd_bytes * 2)
+        );
+        advice.push(Advice(text.into()));
+    }
+    advice
+}

@@ -1,0 +1,175 @@
+//! Lost data was mended only by a timer: the retransmission timeout (200 ms or more on Linux)
+//! or the tail-loss probe. Until then nothing was acknowledged.
+
+use table::{Stage, TcpEventKind};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, worst,
+};
+use crate::case::Case;
+use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::units::{count, duration, percent};
+
+/// See the module.
+pub struct RetransmitTimeouts;
+
+impl Rule for RetransmitTimeouts {
+    fn name(&self) -> &'static str {
+        "retransmit_timeouts"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Lost data waits for a retransmission timer"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let stalled_ns = case.ns(Stage::RetransmitTimeout) + case.ns(Stage::TailLoss);
+        if stalled_ns == 0 {
+            return self.check_counters(case);
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: stalled_ns,
+            harm_ns: stalled_ns,
+            facts: facts(case, stalled_ns),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where on the path the data was lost.".into());
+        let confidence = if case.ledger().is_some() {
+            measured(case, "every stall was measured in the kernel")
+        } else {
+            blind.push("Stalls that a tail-loss probe mended: `stats` does not time them.".into());
+            let because = "from timeouts and the kernel's own timer values".to_owned();
+            Confidence {
+                level: Level::Medium,
+                because,
+            }
+        };
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the sending application", Stage::SenderApp),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: advice([
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
+                 the switches between; look for bursts, full queues, and paths that fail.",
+                "With few segments in flight TCP cannot see a loss by duplicate ACKs: send over fewer \
+                 connections, so that each has more in flight.",
+                "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
+                 20ms`.",
+            ]),
+            win: WinBasis::HarmGone("nothing is lost"),
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Lost data waited for a retransmission timer: {} of {} ({}).",
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let sent_again = super::whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
+        format!(
+            "{} segments were sent again, with unknown cost.",
+            count(sent_again)
+        )
+    }
+}
+
+fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(ledger) = case.ledger() {
+        let (timeouts, probes) = (
+            u64::from(ledger.timeout_stalls),
+            u64::from(ledger.tail_loss_stalls),
+        );
+        facts.push(sum(
+            "timeout_stalls",
+            timeouts,
+            "stalls mended by a retransmission timeout",
+        ));
+        facts.push(sum(
+            "tail_loss_stalls",
+            probes,
+            "stalls mended by a tail-loss probe",
+        ));
+        if let Some(mean_ns) = stalled_ns.checked_div(timeouts + probes) {
+            facts.push(worst(
+                "mean_stall_ns",
+                Value::Whole(mean_ns),
+                Unit::Ns,
+                "average stall",
+            ));
+        }
+    } else {
+        let stalls = case.own.gathered.events.loss.len() as u64;
+        facts.push(sum(
+            "timeout_stalls",
+            stalls,
+            "stalls mended by a retransmission timeout",
+        ));
+    }
+    facts.extend(
+        case.retransmits()
+            .map(|n| sum("retransmits", n, "segments sent again")),
+    );
+    let fast = case.own.gathered.events.count(TcpEventKind::FastRetransmit);
+    if case.context.events {
+        facts.push(sum(
+            "fast_retransmits",
+            fast,
+            "of them by duplicate ACKs, without a timer",
+        ));
+    }
+    let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    facts.extend(spurious.map(|n| sum("spurious", n, "of them the receiver already had")));
+    let rto_ns = case
+        .own
+        .gathered
+        .samples
+        .first_rto_us
+        .map(|us| u64::from(us) * 1_000);
+    facts.extend(known(
+        "first_timeout_ns",
+        rto_ns,
+        Unit::Ns,
+        "first retransmission timeout",
+    ));
+    facts
+}
+
+impl RetransmitTimeouts {
+    /// Segments were sent again, and nothing says how: kernels before 6.7 count no timeouts in
+    /// `tcp_info`, and without events the congestion state is seen only by luck.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let counted = case
+            .own
+            .last_sample()
+            .is_some_and(|last| last.total_rto.is_some());
+        let retransmits = case.retransmits().unwrap_or(0);
+        if case.ledger().is_some() || case.context.events || counted || retransmits == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "fast_retransmits"],
+            concerned_ns: case.ns(Stage::Unknown),
+            facts: vec![sum("retransmits", retransmits, "segments sent again")],
+            why: "The kernel's statistics do not say which were sent again by a timer, and no \
+                  events were recorded.",
+            would_help: None,
+        })
+    }
+}

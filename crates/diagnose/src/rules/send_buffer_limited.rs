@@ -1,0 +1,240 @@
+//! The send buffer is smaller than what path and receiver would take: all is sent, the writer
+//! has no room for more, and neither window is full.
+//!
+//! A writer that blocks proves nothing (every bulk flow blocks), and the kernel's own clock
+//! `sndbuf_limited` missed the textbook case; the stage is the proof.
+
+use table::{Method, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, measured, min_rtt, sum, total_ns,
+    worst,
+};
+use crate::case::Case;
+use crate::gather::polls::PollClass;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
+use crate::units::{bytes, duration, percent};
+
+/// See the module.
+pub struct SendBufferLimited;
+
+impl Rule for SendBufferLimited {
+    fn name(&self) -> &'static str {
+        "send_buffer_limited"
+    }
+
+    fn summary(&self) -> &'static str {
+        "The send buffer is smaller than the path would take"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let limited_ns = case.ns(Stage::SendBuffer);
+        if limited_ns == 0 {
+            return self.check_queue(case);
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: limited_ns,
+            harm_ns: limited_ns,
+            facts: facts(case),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        if path_bytes(case).is_none() {
+            blind.push("What the path would take: no sample of the windows.".into());
+        }
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the congestion window", Stage::CongestionWindow),
+                case.not_stage("a withheld ACK", Stage::DelayedAck),
+                case.not_loss(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: cures(case),
+            win: win(case),
+            confidence: confidence(case),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "The send buffer was full while path and receiver would have taken more: {} of {} \
+             ({}).",
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+}
+
+/// Numbers of the buffer and of what the path would take.
+fn facts(case: &Case) -> Vec<Fact> {
+    let identity = case.own.identity();
+    let samples = &case.own.gathered.samples;
+    let mut facts = Vec::new();
+    let limit = identity
+        .and_then(|identity| identity.sndbuf_bytes)
+        .map(u64::from);
+    facts.extend(known(
+        "sndbuf_bytes",
+        limit,
+        Unit::Bytes,
+        "send buffer limit (SO_SNDBUF)",
+    ));
+    if let Some(locked) = identity.and_then(|identity| identity.sndbuf_locked) {
+        let label = "the application fixed it";
+        facts.push(worst("sndbuf_locked", Value::Is(locked), Unit::Flag, label));
+    }
+    let queue = Some(u64::from(samples.max_send_queue_bytes)).filter(|queue| *queue > 0);
+    facts.extend(known(
+        "max_send_queue_bytes",
+        queue,
+        Unit::Bytes,
+        "most that was ever queued",
+    ));
+    facts.extend(known(
+        "path_bytes",
+        path_bytes(case),
+        Unit::Bytes,
+        "that both windows would let into the path",
+    ));
+    if let Some(rate) = case.delivered_bytes_per_s() {
+        facts.push(worst(
+            "delivered",
+            Value::Real(rate),
+            Unit::BytesPerS,
+            "delivered",
+        ));
+    }
+    facts.extend(min_rtt(case));
+    if case.blocking_known() {
+        let send = &case.own.calls.send;
+        facts.push(sum(
+            "blocked_sends",
+            send.blocked_calls,
+            "send calls that blocked",
+        ));
+        facts.push(total_ns(
+            "send_blocked_ns",
+            send.blocked_ns,
+            "blocked in them",
+        ));
+    }
+    facts
+}
+
+/// Bytes that congestion window and announced window together let into the path.
+fn path_bytes(case: &Case) -> Option<u64> {
+    let window_bytes = u64::from(case.own.last_sample()?.snd_wnd_bytes?);
+    Some(case.cwnd_bytes()?.min(window_bytes))
+}
+
+fn win(case: &Case) -> WinBasis {
+    let queue_bytes = u64::from(case.own.gathered.samples.max_send_queue_bytes);
+    match path_bytes(case) {
+        Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtMost(
+            path_bytes as f64 / queue_bytes as f64,
+            "both windows stay as they are; they may grow further",
+        ),
+        _ => WinBasis::Unknown,
+    }
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    let locked = case
+        .own
+        .identity()
+        .and_then(|identity| identity.sndbuf_locked);
+    let first = if locked == Some(false) {
+        "Raise the third value of net.ipv4.tcp_wmem: the kernel sizes the buffer by itself up to it."
+    } else {
+        "Do not set SO_SNDBUF: Linux then sizes the buffer by itself, up to net.ipv4.tcp_wmem."
+    };
+    let mut advice = vec![Advice(first.into())];
+    if let Some(path_bytes) = path_bytes(case) {
+        // The kernel doubles the value for its own book-keeping (sock_setsockopt), and queued
+        // data takes about twice its size in buffers (tcp_sndbuf_expand).
+        let text = format!(
+            "Or set SO_SNDBUF to {} or more: as much as the path takes now, twice over.",
+            bytes(path_bytes * 2)
+        );
+        advice.push(Advice(text.into()));
+    }
+    advice
+}
+
+fn confidence(case: &Case) -> Confidence {
+    let Some(share) = case.own.judged.stages.get(Stage::SendBuffer) else {
+        return Confidence {
+            level: Level::Low,
+            because: "not measured".into(),
+        };
+    };
+    match share.method {
+        Method::Ledger => measured(case, "every interval was measured in the kernel"),
+        _ => {
+            let level = if share.bound < share.share {
+                Level::Medium
+            } else {
+                Level::Low
+            };
+            let because = format!(
+                "from {} random polls: {} ± {}",
+                case.own.gathered.samples.polls,
+                percent(share.share),
+                percent(share.bound)
+            );
+            Confidence { level, because }
+        }
+    }
+}
+
+impl SendBufferLimited {
+    /// SNAP's sign (the queue is at its largest) without the means to tell: the kernel reports
+    /// neither the buffer's limit nor its use.
+    fn check_queue(&self, case: &Case) -> Verdict {
+        let samples = &case.own.gathered.samples;
+        let seen = samples
+            .last
+            .as_ref()
+            .is_some_and(|last| last.sndbuf_bytes.is_none());
+        let flagged = samples.flags.send_buffer.share().unwrap_or(0.0);
+        if case.ledger().is_some() || !seen || flagged == 0.0 || case.ns(Stage::Unknown) == 0 {
+            return Verdict::Quiet;
+        }
+        let all_sent = samples
+            .weights
+            .shares([PollClass::AllSent, PollClass::HeldSegments]);
+        if all_sent.is_none_or(|(shares, _)| shares[0] < shares[1]) {
+            return Verdict::Quiet;
+        }
+        let flag = worst(
+            "send_queue_at_largest",
+            Value::Real(flagged),
+            Unit::Share,
+            "of the time the send queue was at its largest",
+        );
+        let queue = u64::from(samples.max_send_queue_bytes);
+        let queue = known(
+            "max_send_queue_bytes",
+            Some(queue),
+            Unit::Bytes,
+            "most that was queued",
+        );
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: case.ns(Stage::Unknown),
+            facts: [Some(flag), queue].into_iter().flatten().collect(),
+            why: "The queue was at its largest with everything sent, but this kernel reports \
+                  neither the buffer's limit nor its use: the writer may as well have had no \
+                  more to write.",
+            would_help: None,
+        })
+    }
+}

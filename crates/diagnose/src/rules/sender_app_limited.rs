@@ -1,0 +1,142 @@
+//! Nothing held the connection up: TCP had nothing to send, because the application gave it
+//! nothing. SNAP's default class, and the most common by far. It is an answer, not a problem.
+
+use table::Stage;
+
+use super::nagle_delayed_ack::pattern;
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, total_ns, worst,
+};
+use crate::case::Case;
+use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::severity::held_up;
+use crate::units::{duration, percent};
+use table::{Chosen, Method};
+
+/// See the module.
+pub struct SenderAppLimited;
+
+impl Rule for SenderAppLimited {
+    fn name(&self) -> &'static str {
+        "sender_app_limited"
+    }
+
+    fn summary(&self) -> &'static str {
+        "TCP held nothing up; the application sets the pace"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let asked_for = case
+            .own
+            .identity()
+            .is_none_or(|identity| identity.chosen == Chosen::Target);
+        let held = case
+            .earlier
+            .iter()
+            .any(|(_, harm_ns)| held_up(*harm_ns, case.life_ns()));
+        if !asked_for || held || case.doubt {
+            return Verdict::Quiet;
+        }
+        let app_ns = case.ns(Stage::SenderApp);
+        let unknown_ns = case.ns(Stage::Unknown);
+        let largest = case
+            .own
+            .judged
+            .stages
+            .iter()
+            .max_by_key(|(_, share)| share.ns);
+        match largest {
+            None => Verdict::Quiet,
+            Some((Stage::SenderApp, _)) => Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: app_ns,
+                harm_ns: 0,
+                facts: facts(case),
+            }),
+            // The unknown part could hide a problem larger than what is known.
+            Some((Stage::Unknown, _)) if unknown_ns * 2 > case.life_ns() => {
+                self.cannot_exclude(case, unknown_ns)
+            }
+            Some(_) => Verdict::Quiet,
+        }
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let confidence = match case.method(Stage::SenderApp) {
+            Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
+            _ => Confidence {
+                level: Level::Medium,
+                because: "from the kernel's own busy time, in jiffies".into(),
+            },
+        };
+        Explanation {
+            ruled_out: [
+                case.not_stage("a withheld ACK", Stage::DelayedAck),
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the congestion window", Stage::CongestionWindow),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+                case.not_loss(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: case.general_blind_spots(),
+            advice: advice([
+                "If this is too slow, look at the program: what it computes or waits for between two \
+                 writes. TCP and the path are not the limit.",
+            ]),
+            win: WinBasis::Unknown,
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "TCP did not hold this up: {} of the time there was nothing to send. The application \
+             sets the pace.",
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Data was outstanding for {} ({}) and nothing says what it waited for.",
+            duration(undecided.possible_harm_ns),
+            percent(undecided.share)
+        )
+    }
+}
+
+fn facts(case: &Case) -> Vec<Fact> {
+    let in_flight = Value::Real(case.share(Stage::InFlight));
+    let mut facts = Vec::new();
+    if case.method(Stage::InFlight).is_some() {
+        let label = "of the time data was on its way, for about a round trip";
+        facts.push(worst("in_flight", in_flight, Unit::Share, label));
+    }
+    if case.blocking_known() && case.own.calls.receive.blocked_ns > 0 {
+        let blocked_ns = case.own.calls.receive.blocked_ns;
+        facts.push(total_ns(
+            "receive_blocked_ns",
+            blocked_ns,
+            "waited for the other end's data",
+        ));
+    }
+    facts.extend(pattern(case));
+    facts
+}
+
+impl SenderAppLimited {
+    fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
+        let unknown = Value::Real(case.share(Stage::Unknown));
+        let label = "of the time data was outstanding, for a reason that was not measured";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: unknown_ns,
+            facts: vec![worst("unknown", unknown, Unit::Share, label)],
+            why: "Most of its time could not be given to any stage, so that the application is not \
+                  shown to set the pace, nor anything else.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Severity is harm, not share: time that a thread was blocked or data was late, against the
+//! life of the connection. The bands are those by which SNAP counts applications in its Table 4:
+//! a problem for more than 5 % and for more than 50 % of the time.
+
+use crate::report::Severity;
+
+/// Harm above this share of a life is a warning.
+const WARNING_SHARE: f64 = 0.05;
+
+/// Harm above this share of a life is critical.
+const CRITICAL_SHARE: f64 = 0.5;
+
+/// Harm below this in total is never above info: 40 ms, the kernel's `TCP_DELACK_MIN`, is the
+/// shortest stall that Linux makes on purpose.
+const LEAST_HARM_NS: u64 = 40_000_000;
+
+/// Severity of a finding over connections, given as (harm, life) in ns. A band counts when the
+/// connections in it or above lose enough together, so that many healthy connections do not
+/// dilute a few that stall.
+pub fn severity(members: &[(u64, u64)]) -> Severity {
+    let harm_above = |share: f64| -> u64 {
+        let over = |&&(harm_ns, life_ns): &&(u64, u64)| harm_ns as f64 > life_ns as f64 * share;
+        members
+            .iter()
+            .filter(over)
+            .map(|(harm_ns, _)| harm_ns)
+            .sum()
+    };
+    if harm_above(CRITICAL_SHARE) >= LEAST_HARM_NS {
+        Severity::Critical
+    } else if harm_above(WARNING_SHARE) >= LEAST_HARM_NS {
+        Severity::Warning
+    } else {
+        Severity::Info
+    }
+}
+
+/// Whether one connection loses enough to count as held up.
+pub fn held_up(harm_ns: u64, life_ns: u64) -> bool {
+    severity(&[(harm_ns, life_ns)]) > Severity::Info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn bands_follow_harm() {
+        assert_eq!(severity(&[(0, SECOND)]), Severity::Info);
+        assert_eq!(severity(&[(50_000_000, SECOND)]), Severity::Info);
+        assert_eq!(severity(&[(51_000_000, SECOND)]), Severity::Warning);
+        assert_eq!(severity(&[(510_000_000, SECOND)]), Severity::Critical);
+    }
+
+    #[test]
+    fn a_short_stall_is_never_above_info() {
+        assert_eq!(severity(&[(3_000_000, 5_000_000)]), Severity::Info);
+        assert_eq!(
+            severity(&vec![(3_000_000, 5_000_000); 5_003]),
+            Severity::Critical
+        );
+    }
+
+    #[test]
+    fn healthy_connections_do_not_dilute_a_stalled_one() {
+        let mut members = vec![(1_000_000, SECOND); 1_000];
+        members.push((900_000_000, SECOND));
+        assert_eq!(severity(&members), Severity::Critical);
+    }
+}

@@ -1,0 +1,70 @@
+//! Stages from the in-kernel ledger: every interval was measured, so this only divides by
+//! the life and says how exact it is. Life that the ledger does not cover is `unknown`.
+
+use table::tables::TcpStage;
+use table::{Method, Stage};
+
+use super::bound;
+use crate::report::{StageShare, Stages};
+
+/// What the bounds need to know beside the ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Life to divide by, ns.
+    pub life_ns: u64,
+    /// How often the socket's stage may have changed: send calls, or data segments.
+    pub changes: u64,
+    /// Length of a jiffy, ns.
+    pub jiffy_ns: u64,
+}
+
+/// The shares of all stages.
+pub fn stages(ledger: &TcpStage, scale: Scale) -> Stages {
+    let times = ledger.stages_ns();
+    let covered_ns: u64 = times.iter().map(|(_, ns)| ns).sum();
+    let missing_ns = scale.life_ns.saturating_sub(covered_ns);
+    let mut stages = Stages::default();
+    for (stage, ns) in times {
+        let ns = if stage == Stage::Unknown {
+            ns + missing_ns
+        } else {
+            ns
+        };
+        stages.set(
+            stage,
+            share(ns, bound_ns(ledger, stage, scale), scale.life_ns),
+        );
+    }
+    stages
+}
+
+/// A share measured by the ledger.
+pub fn share(ns: u64, bound_ns: f64, life_ns: u64) -> StageShare {
+    StageShare {
+        share: if life_ns == 0 {
+            0.0
+        } else {
+            ns as f64 / life_ns as f64
+        },
+        ns,
+        method: Method::Ledger,
+        bound: bound::as_share(bound_ns, life_ns),
+    }
+}
+
+fn bound_ns(ledger: &TcpStage, stage: Stage, scale: Scale) -> f64 {
+    let delayed = u64::from(ledger.delayed_acks);
+    let (intervals, timed) = match stage {
+        Stage::Nagle | Stage::DelayedAck => (u64::from(ledger.nagle_holds).max(delayed), delayed),
+        Stage::RetransmitTimeout => (
+            u64::from(ledger.timeout_stalls),
+            ledger.timeout_stalls.into(),
+        ),
+        Stage::TailLoss => (
+            u64::from(ledger.tail_loss_stalls),
+            ledger.tail_loss_stalls.into(),
+        ),
+        _ => (scale.changes, 0),
+    };
+    bound::ledger_ns(intervals, timed, scale.jiffy_ns)
+}

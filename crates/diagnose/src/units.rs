@@ -1,0 +1,118 @@
+//! Numbers as people read them: three significant digits, a unit, thousands separated.
+//! Used by the sentences of the rules and by every text view, so that both agree.
+
+/// A duration in nanoseconds, such as `43.8 ms` or `3 min 20 s`.
+pub fn duration(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => scaled(value / 1e3, "µs"),
+        1_000_000..1_000_000_000 => scaled(value / 1e6, "ms"),
+        1_000_000_000..120_000_000_000 => scaled(value / 1e9, "s"),
+        _ => minutes(ns / 1_000_000_000),
+    }
+}
+
+fn minutes(seconds: u64) -> String {
+    if seconds < 7_200 {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    } else {
+        format!("{} h {} min", seconds / 3_600, seconds / 60 % 60)
+    }
+}
+
+/// A number of bytes, such as `91.4 kB` (powers of ten).
+pub fn bytes(count: u64) -> String {
+    let value = count as f64;
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => scaled(value / 1e3, "kB"),
+        1_000_000..1_000_000_000 => scaled(value / 1e6, "MB"),
+        1_000_000_000..1_000_000_000_000 => scaled(value / 1e9, "GB"),
+        _ => scaled(value / 1e12, "TB"),
+    }
+}
+
+/// A rate in bytes per second, given as network people do: `6.21 Mbit/s`.
+pub fn rate(bytes_per_s: f64) -> String {
+    let bits = bytes_per_s * 8.0;
+    match bits {
+        b if b < 1e3 => scaled(b, "bit/s"),
+        b if b < 1e6 => scaled(b / 1e3, "kbit/s"),
+        b if b < 1e9 => scaled(b / 1e6, "Mbit/s"),
+        b => scaled(b / 1e9, "Gbit/s"),
+    }
+}
+
+/// A share of one as a percentage, such as `97.6 %`; what is there but tiny reads `<0.1 %`.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value > 0.0 && value < 0.05 {
+        "<0.1 %".to_owned()
+    } else {
+        format!("{value:.1} %")
+    }
+}
+
+/// A count with its thousands separated: `1,000,003`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A ratio such as `41×`; below ten with one decimal.
+pub fn times(ratio: f64) -> String {
+    if ratio < 9.95 {
+        format!("{ratio:.1}×")
+    } else {
+        format!("{}×", count(ratio.round() as u64))
+    }
+}
+
+fn scaled(value: f64, unit: &str) -> String {
+    match value {
+        v if v < 9.995 => format!("{v:.2} {unit}"),
+        v if v < 99.95 => format!("{v:.1} {unit}"),
+        v => format!("{v:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_keep_three_digits() {
+        let cases = [
+            (850, "850 ns"),
+            (12_300, "12.3 µs"),
+            (43_812_000, "43.8 ms"),
+            (20_140_000_000, "20.1 s"),
+            (200_000_000_000, "3 min 20 s"),
+            (7_260_000_000_000, "2 h 1 min"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(duration(ns), text);
+        }
+    }
+
+    #[test]
+    fn counts_bytes_and_shares() {
+        assert_eq!(count(1_000_003), "1,000,003");
+        assert_eq!(count(999), "999");
+        assert_eq!(bytes(91_400), "91.4 kB");
+        assert_eq!(rate(775_000.0), "6.20 Mbit/s");
+        assert_eq!(percent(0.9764), "97.6 %");
+        assert_eq!(percent(0.000_1), "<0.1 %");
+        assert_eq!(percent(0.0), "0.0 %");
+        assert_eq!(times(2.04), "2.0×");
+        assert_eq!(times(1_234.4), "1,234×");
+    }
+}

@@ -1,0 +1,18 @@
+//! The lab's own command, so that its programs can be run and tested without the rest:
+//! `whylat-lab workload ROLE …` and `whylat-lab wire …`. The `whylat` command calls the
+//! same functions.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let word = args.next();
+    match word.as_ref().and_then(|word| word.to_str()) {
+        Some("workload") => whylat_lab::workload::main(args),
+        Some("wire") => whylat_lab::wire::command::main(args),
+        _ => {
+            eprintln!("error: no such command\nhint: whylat-lab workload --help, or wire --help");
+            ExitCode::from(2)
+        }
+    }
+}

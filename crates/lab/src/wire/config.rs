@@ -1,0 +1,200 @@
+//! What a wire does to packets: the options, their units and their limits.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+
+/// Which way a packet goes over a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From namespace `a` to namespace `b`.
+    AToB,
+    /// From namespace `b` to namespace `a`.
+    BToA,
+}
+
+impl Direction {
+    /// Both directions, in the order in which arrays of two are kept.
+    pub const BOTH: [Direction; 2] = [Direction::AToB, Direction::BToA];
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Direction::AToB => 0,
+            Direction::BToA => 1,
+        }
+    }
+}
+
+/// A stretch of time in which packets are lost more often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LossWindow {
+    /// Start, in microseconds after the first packet that the wire saw.
+    pub after_us: u64,
+    /// Length in microseconds.
+    pub for_us: u64,
+    /// Repeats every so many microseconds; 0 for a single window.
+    pub every_us: u64,
+    /// Share of packets lost inside it, in parts per million; 1,000,000 loses them all.
+    pub loss_ppm: u32,
+}
+
+/// What happens to the packets of one direction. The default changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectionConfig {
+    /// Propagation delay in microseconds.
+    pub delay_us: u64,
+    /// Extra delay, uniform between 0 and this, in microseconds.
+    pub jitter_us: u64,
+    /// Lets jitter change the order of packets. Otherwise a packet waits for the one
+    /// before it.
+    pub jitter_reorders: bool,
+    /// Share of packets lost at random, in parts per million. The n-th packet of a
+    /// direction meets the n-th number of the seed, whatever the timing.
+    pub loss_ppm: u32,
+    /// Stretches of time with another loss.
+    pub windows: Vec<LossWindow>,
+    /// Data segments to lose, counted from 0 over the TCP segments with payload that
+    /// this direction saw, retransmissions included.
+    pub lose_data: Vec<Range<u64>>,
+    /// Loses every packet while true.
+    pub blackhole: bool,
+    /// Rate in bits per second of IP packets; `None` for no limit.
+    pub rate_bps: Option<u64>,
+    /// Bytes that may wait for the rate limit; a packet that does not fit is dropped.
+    pub queue_bytes: u64,
+}
+
+impl Default for DirectionConfig {
+    fn default() -> Self {
+        DirectionConfig {
+            delay_us: 0,
+            jitter_us: 0,
+            jitter_reorders: false,
+            loss_ppm: 0,
+            windows: Vec::new(),
+            lose_data: Vec::new(),
+            blackhole: false,
+            rate_bps: None,
+            queue_bytes: 1 << 20,
+        }
+    }
+}
+
+impl DirectionConfig {
+    /// A direction that only delays.
+    pub fn delay(delay_us: u64) -> Self {
+        DirectionConfig {
+            delay_us,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        const LONGEST_US: u64 = 10_000_000;
+        let refuse = |option, value: u64, why, hint| {
+            Err(LabError::Option {
+                option,
+                value: value.to_string(),
+                why,
+                hint,
+            })
+        };
+        if self.delay_us.saturating_add(self.jitter_us) > LONGEST_US {
+            let sum = self.delay_us.saturating_add(self.jitter_us);
+            return refuse("delay_us + jitter_us", sum, "over 10 s", "use microseconds");
+        }
+        let ppm = self
+            .windows
+            .iter()
+            .map(|window| window.loss_ppm)
+            .chain([self.loss_ppm]);
+        if let Some(ppm) = ppm.max().filter(|ppm| *ppm > 1_000_000) {
+            return refuse("loss_ppm", ppm.into(), "over 1,000,000", "1 % is 10,000");
+        }
+        if self.rate_bps.is_some_and(|rate| rate < 1_000) {
+            let rate = self.rate_bps.unwrap_or(0);
+            return refuse("rate_bps", rate, "under 1,000", "give bits per second");
+        }
+        Ok(())
+    }
+}
+
+/// A wire between two namespaces.
+#[derive(Debug, Clone)]
+pub struct WireConfig {
+    /// What happens to packets from `a` to `b`.
+    pub a_to_b: DirectionConfig,
+    /// What happens to packets from `b` to `a`.
+    pub b_to_a: DirectionConfig,
+    /// Seed of loss and jitter; the directions draw from separate sequences of it.
+    pub seed: u64,
+    /// MTU of both devices in bytes.
+    pub mtu: u32,
+    /// Name of the TUN device in both namespaces.
+    pub device: String,
+    /// Address of `a`; `b` has the next one. The two share a /30.
+    pub address_a: Ipv4Addr,
+    /// IPv6 address of `a`; `b` has the next one. `None` switches IPv6 off on the
+    /// devices, so that only the programs' own packets are seen.
+    pub address6_a: Option<Ipv6Addr>,
+    /// Congestion control of all routes in both namespaces; `None` keeps the kernel's.
+    pub congctl: Option<String>,
+    /// Packets that the log may hold; 0 keeps no log. Those beyond are counted.
+    pub log_packets: usize,
+}
+
+impl Default for WireConfig {
+    fn default() -> Self {
+        WireConfig {
+            a_to_b: DirectionConfig::default(),
+            b_to_a: DirectionConfig::default(),
+            seed: 1,
+            mtu: 1500,
+            device: "wire0".into(),
+            address_a: Ipv4Addr::new(10, 77, 0, 1),
+            address6_a: None,
+            congctl: None,
+            log_packets: 1 << 20,
+        }
+    }
+}
+
+impl WireConfig {
+    /// The same impairment both ways.
+    pub fn both(direction: DirectionConfig) -> Self {
+        WireConfig {
+            a_to_b: direction.clone(),
+            b_to_a: direction,
+            ..Self::default()
+        }
+    }
+
+    /// Address of `b`.
+    pub fn address_b(&self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.address_a).wrapping_add(1))
+    }
+
+    /// IPv6 address of `b`, if the wire carries IPv6.
+    pub fn address6_b(&self) -> Option<Ipv6Addr> {
+        self.address6_a
+            .map(|address| Ipv6Addr::from(u128::from(address).wrapping_add(1)))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        self.a_to_b.check()?;
+        self.b_to_a.check()?;
+        if !(576..=65_535).contains(&self.mtu) {
+            return Err(LabError::Option {
+                option: "mtu",
+                value: self.mtu.to_string(),
+                why: "outside 576 to 65535",
+                hint: "1500 is Ethernet's",
+            });
+        }
+        Ok(())
+    }
+}

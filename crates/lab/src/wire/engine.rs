@@ -1,0 +1,337 @@
+//! The forwarding loop: one thread that reads packets from two TUN devices, asks the
+//! path what becomes of each, keeps those under way, and hands them over on time.
+//!
+//! All state sits behind one lock that the thread holds while it handles a batch, so a
+//! snapshot of the counters always balances and agrees with the log.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::prctl::set_timerslack;
+use nix::sys::time::{TimeSpec, TimeValLike};
+
+use super::config::{Direction, DirectionConfig};
+use super::packet::{Packet, parse};
+use super::path::{Entering, Fate, Path};
+use super::stats::{Cause, DirectionStats, PacketRecord, Verdict};
+use crate::now_ns;
+
+/// Packets read from one device before the other gets its turn.
+const BATCH: usize = 64;
+const LARGEST_PACKET: usize = 65_536;
+
+/// State shared by the loop and the handle.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) ways: [Way; 2],
+    pub(crate) log: Log,
+    pub(crate) failure: Option<String>,
+    first_packet_ns: Option<u64>,
+}
+
+/// One direction: what to do, what is under way, what happened.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) config: DirectionConfig,
+    pub(crate) stats: DirectionStats,
+    path: Path,
+    travelling: BinaryHeap<Travelling>,
+}
+
+/// The packet log and its bound.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) records: Vec<PacketRecord>,
+    pub(crate) missed: u64,
+    capacity: usize,
+}
+
+/// A packet under way.
+#[derive(Debug)]
+struct Travelling {
+    at_ns: u64,
+    /// Its number in this direction: packets due together keep their order.
+    index: u64,
+    row: Option<usize>,
+    bytes: Vec<u8>,
+}
+
+impl PartialEq for Travelling {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Travelling {}
+
+impl PartialOrd for Travelling {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Travelling {
+    /// Reversed: the heap's greatest element is the packet that is due first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_ns, other.index).cmp(&(self.at_ns, self.index))
+    }
+}
+
+/// Locks the state. A poisoned lock only means that another thread died holding it; the
+/// counters are still the best account there is.
+pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    pub(crate) fn new(configs: [DirectionConfig; 2], seed: u64, log_packets: usize) -> Self {
+        let [a_to_b, b_to_a] = configs;
+        State {
+            // Distinct sequences per direction; the path mixes the seed further.
+            ways: [Way::new(a_to_b, seed), Way::new(b_to_a, !seed)],
+            log: Log {
+                records: Vec::new(),
+                missed: 0,
+                capacity: log_packets,
+            },
+            failure: None,
+            first_packet_ns: None,
+        }
+    }
+
+    /// Takes one packet of `direction` from its device and hands it over, keeps it until
+    /// it is due, or drops it.
+    fn enter(&mut self, direction: Direction, bytes: &[u8], to: &File) {
+        let time_ns = now_ns();
+        let way = &mut self.ways[direction.index()];
+        let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let tcp = match parse(bytes) {
+            Packet::Tcp(segment) => Some(segment),
+            Packet::Other => None,
+            Packet::Ignored => return way.stats.ignored.add(packet_bytes),
+        };
+        let first_ns = *self.first_packet_ns.get_or_insert(time_ns);
+        let index = way.stats.entered.packets;
+        let payload_bytes = tcp.map_or(0, |tcp| tcp.payload_bytes);
+        let fate = way.decide(
+            Entering {
+                packet_bytes,
+                payload_bytes,
+            },
+            time_ns,
+            first_ns,
+        );
+        let verdict = match fate {
+            Fate::Deliver { .. } => Verdict::Travelling,
+            Fate::Drop(cause) => Verdict::Dropped(cause),
+        };
+        let delivered_ns = None;
+        let row = self.log.push(PacketRecord {
+            time_ns,
+            direction,
+            index,
+            packet_bytes,
+            tcp,
+            verdict,
+            delivered_ns,
+        });
+        if let Fate::Deliver { at_ns } = fate {
+            if at_ns <= time_ns && way.travelling.is_empty() {
+                way.hand_over(&mut self.log, row, bytes, to);
+            } else {
+                way.travelling.push(Travelling {
+                    at_ns,
+                    index,
+                    row,
+                    bytes: bytes.to_vec(),
+                });
+            }
+        }
+    }
+
+    /// Hands over all packets that are due. Returns when the next one is.
+    fn deliver_due(&mut self, tuns: &[File; 2]) -> Option<u64> {
+        for direction in Direction::BOTH {
+            let way = &mut self.ways[direction.index()];
+            let to = &tuns[1 - direction.index()];
+            while way
+                .travelling
+                .peek()
+                .is_some_and(|packet| packet.at_ns <= now_ns())
+            {
+                if let Some(packet) = way.travelling.pop() {
+                    way.hand_over(&mut self.log, packet.row, &packet.bytes, to);
+                }
+            }
+        }
+        self.ways
+            .iter()
+            .filter_map(|way| way.travelling.peek())
+            .map(|packet| packet.at_ns)
+            .min()
+    }
+
+    /// Drops what is still under way, so that the final counters and log are complete.
+    fn discard_rest(&mut self) {
+        for way in &mut self.ways {
+            for packet in std::mem::take(&mut way.travelling) {
+                way.settle(
+                    &mut self.log,
+                    packet.row,
+                    &packet.bytes,
+                    Some(Cause::Discarded),
+                );
+            }
+        }
+    }
+}
+
+impl Way {
+    fn new(config: DirectionConfig, seed: u64) -> Self {
+        Way {
+            config,
+            stats: DirectionStats::default(),
+            path: Path::new(seed),
+            travelling: BinaryHeap::new(),
+        }
+    }
+
+    /// Decides what becomes of a packet and counts it.
+    fn decide(&mut self, packet: Entering, now_ns: u64, first_ns: u64) -> Fate {
+        self.stats.entered.add(packet.packet_bytes);
+        let held_bytes = self.stats.travelling.bytes;
+        let fate = self
+            .path
+            .admit(&self.config, packet, now_ns, now_ns - first_ns, held_bytes);
+        match fate {
+            Fate::Deliver { .. } => self.stats.travelling.add(packet.packet_bytes),
+            Fate::Drop(cause) => self.stats.dropped.of(cause).add(packet.packet_bytes),
+        }
+        fate
+    }
+
+    fn hand_over(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], mut to: &File) {
+        // The receiver's TCP input runs inside this write (tun_get_user).
+        let refused = to.write(bytes).is_err();
+        self.settle(log, row, bytes, refused.then_some(Cause::Refused));
+    }
+
+    /// Moves a packet from travelling to its end, in counters and log.
+    fn settle(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], lost: Option<Cause>) {
+        let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.stats.travelling.remove(packet_bytes);
+        let record = row.and_then(|row| log.records.get_mut(row));
+        match lost {
+            Some(cause) => {
+                self.stats.dropped.of(cause).add(packet_bytes);
+                if let Some(record) = record {
+                    record.verdict = Verdict::Dropped(cause);
+                }
+            }
+            None => {
+                self.stats.delivered.add(packet_bytes);
+                if let Some(record) = record {
+                    record.verdict = Verdict::Delivered;
+                    record.delivered_ns = Some(now_ns());
+                }
+            }
+        }
+    }
+}
+
+impl Log {
+    fn push(&mut self, record: PacketRecord) -> Option<usize> {
+        if self.records.len() < self.capacity {
+            self.records.push(record);
+            return Some(self.records.len() - 1);
+        }
+        // A log that is switched off has not missed anything.
+        self.missed += u64::from(self.capacity > 0);
+        None
+    }
+}
+
+/// Forwards until `stop` is closed at its other end, or a device fails.
+pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<State>>) {
+    // The default slack of 50 us would show in every round trip. Without it the wire is
+    // only less exact, so a refusal is no error.
+    let _ = set_timerslack(1);
+    let outcome = forward(&tuns, &stop, &state);
+    let mut state = lock(&state);
+    state.discard_rest();
+    state.failure = outcome.err().map(|why| why.to_string());
+}
+
+fn forward(tuns: &[File; 2], stop: &PipeReader, state: &Mutex<State>) -> io::Result<()> {
+    let mut buffer = vec![0; LARGEST_PACKET];
+    let mut due_ns = None;
+    loop {
+        let ready = wait(tuns, stop, due_ns)?;
+        if ready.stop {
+            return Ok(());
+        }
+        let mut state = lock(state);
+        state.deliver_due(tuns);
+        for direction in Direction::BOTH {
+            if ready.tuns[direction.index()] {
+                read_batch(&mut state, direction, tuns, &mut buffer)?;
+            }
+        }
+        due_ns = state.deliver_due(tuns);
+    }
+}
+
+fn read_batch(
+    state: &mut State,
+    direction: Direction,
+    tuns: &[File; 2],
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let [from, to] = match direction {
+        Direction::AToB => [&tuns[0], &tuns[1]],
+        Direction::BToA => [&tuns[1], &tuns[0]],
+    };
+    let mut from = from;
+    for _ in 0..BATCH {
+        match from.read(buffer) {
+            Ok(length) => state.enter(direction, &buffer[..length], to),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+struct Ready {
+    tuns: [bool; 2],
+    stop: bool,
+}
+
+/// Sleeps until a packet comes, a packet is due or the wire is stopped.
+fn wait(tuns: &[File; 2], stop: &PipeReader, due_ns: Option<u64>) -> io::Result<Ready> {
+    let mut fds = [
+        PollFd::new(tuns[0].as_fd(), PollFlags::POLLIN),
+        PollFd::new(tuns[1].as_fd(), PollFlags::POLLIN),
+        PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+    ];
+    let timeout = due_ns.map(|due_ns| {
+        let left_ns = due_ns.saturating_sub(now_ns());
+        TimeSpec::nanoseconds(i64::try_from(left_ns).unwrap_or(i64::MAX))
+    });
+    match ppoll(&mut fds, timeout, None) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(why) => return Err(why.into()),
+    }
+    let any = |fd: &PollFd| fd.any().unwrap_or(false);
+    Ok(Ready {
+        tuns: [any(&fds[0]), any(&fds[1])],
+        stop: any(&fds[2]),
+    })
+}

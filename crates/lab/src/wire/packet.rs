@@ -1,0 +1,225 @@
+//! Reads from raw bytes what the wire needs to know of a packet: whether it counts,
+//! and its TCP fields for the log.
+
+use serde::{Deserialize, Serialize};
+
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const TCP_HEADER: usize = 20;
+const PROTOCOL_TCP: u8 = 6;
+
+/// TCP fields of one packet, as sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Sender's port.
+    pub source_port: u16,
+    /// Receiver's port.
+    pub destination_port: u16,
+    /// Sequence number of the first payload byte (of the SYN or FIN if there is none).
+    pub seq: u32,
+    /// Acknowledgement number.
+    pub ack: u32,
+    /// Payload length.
+    pub payload_bytes: u32,
+    /// Flag bits: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    pub flags: u8,
+    /// Receive window field, before scaling.
+    pub window: u16,
+    /// Window scale option; only SYN segments carry one.
+    pub window_scale: Option<u8>,
+    /// First SACK block, `[start, end)`. One below `ack` is a DSACK.
+    pub first_sack: Option<(u32, u32)>,
+}
+
+/// What a packet is to the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packet {
+    /// Counts, and is TCP.
+    Tcp(Segment),
+    /// Counts, another protocol or a later fragment.
+    Other,
+    /// Multicast or not IP: the devices' own talk.
+    Ignored,
+}
+
+/// Classifies the bytes of one IP packet.
+pub(crate) fn parse(bytes: &[u8]) -> Packet {
+    match bytes.first().map(|first| first >> 4) {
+        Some(4) if bytes.len() >= IPV4_HEADER => parse_ipv4(bytes),
+        Some(6) if bytes.len() >= IPV6_HEADER => parse_ipv6(bytes),
+        _ => Packet::Ignored,
+    }
+}
+
+fn parse_ipv4(bytes: &[u8]) -> Packet {
+    if bytes[16] >= 224 {
+        return Packet::Ignored;
+    }
+    let header_bytes = usize::from(bytes[0] & 0xf) * 4;
+    let total = usize::from(be16(bytes, 2)).min(bytes.len());
+    let fragment = be16(bytes, 6) & 0x1fff;
+    match bytes.get(header_bytes..total) {
+        Some(segment) if bytes[9] == PROTOCOL_TCP && fragment == 0 => parse_tcp(segment),
+        _ => Packet::Other,
+    }
+}
+
+fn parse_ipv6(bytes: &[u8]) -> Packet {
+    if bytes[24] == 0xff {
+        return Packet::Ignored;
+    }
+    let total = (IPV6_HEADER + usize::from(be16(bytes, 4))).min(bytes.len());
+    if bytes[6] == PROTOCOL_TCP {
+        parse_tcp(&bytes[IPV6_HEADER..total])
+    } else {
+        Packet::Other
+    }
+}
+
+fn parse_tcp(segment: &[u8]) -> Packet {
+    if segment.len() < TCP_HEADER {
+        return Packet::Other;
+    }
+    let header_bytes = usize::from(segment[12] >> 4) * 4;
+    let Some(options) = segment.get(TCP_HEADER..header_bytes) else {
+        return Packet::Other;
+    };
+    let (window_scale, first_sack) = parse_options(options);
+    Packet::Tcp(Segment {
+        source_port: be16(segment, 0),
+        destination_port: be16(segment, 2),
+        seq: be32(segment, 4),
+        ack: be32(segment, 8),
+        payload_bytes: u32::try_from(segment.len() - header_bytes).unwrap_or(0),
+        flags: segment[13],
+        window: be16(segment, 14),
+        window_scale,
+        first_sack,
+    })
+}
+
+fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
+    const END: u8 = 0;
+    const NOP: u8 = 1;
+    const WINDOW_SCALE: u8 = 3;
+    const SACK: u8 = 5;
+    let (mut window_scale, mut first_sack) = (None, None);
+    while let [kind, rest @ ..] = options {
+        let length = match (*kind, rest.first()) {
+            (END, _) => break,
+            (NOP, _) => 1,
+            (_, Some(length)) => usize::from(*length),
+            (_, None) => break,
+        };
+        let Some(option) = options.get(..length).filter(|_| length > 0) else {
+            break;
+        };
+        match (*kind, length) {
+            (WINDOW_SCALE, 3) => window_scale = Some(option[2]),
+            (SACK, 10..) => first_sack = Some((be32(option, 2), be32(option, 6))),
+            _ => {}
+        }
+        options = &options[length..];
+    }
+    (window_scale, first_sack)
+}
+
+/// Big-endian 16 bits at `at`; the callers have checked the length.
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Big-endian 32 bits at `at`; the callers have checked the length.
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(options: &[u8], payload: usize) -> Vec<u8> {
+        let mut bytes = vec![0x12, 0x34, 0x00, 0x50, 0, 0, 0, 9, 0, 0, 0, 7];
+        bytes.push(u8::try_from((TCP_HEADER + options.len()) / 4).unwrap() << 4);
+        bytes.extend([0x18, 0x01, 0x00, 0, 0, 0, 0]);
+        bytes.extend(options);
+        bytes.extend(std::iter::repeat_n(0xaa, payload));
+        bytes
+    }
+
+    fn ipv4(segment: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(IPV4_HEADER + segment.len())
+            .unwrap()
+            .to_be_bytes();
+        let mut bytes = vec![
+            0x45,
+            0,
+            length[0],
+            length[1],
+            0,
+            0,
+            0,
+            0,
+            64,
+            PROTOCOL_TCP,
+            0,
+            0,
+        ];
+        bytes.extend([10, 77, 0, 1, 10, 77, 0, 2]);
+        bytes.extend(segment);
+        bytes
+    }
+
+    #[test]
+    fn tcp_over_ipv4_and_ipv6_reads_the_same() {
+        let options = [1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 5];
+        let segment = tcp(&options, 11);
+        let mut v6 = vec![
+            0x60,
+            0,
+            0,
+            0,
+            0,
+            u8::try_from(segment.len()).unwrap(),
+            6,
+            64,
+        ];
+        v6.extend([0xfd; 32]);
+        v6.extend(&segment);
+        let Packet::Tcp(read) = parse(&ipv4(&segment)) else {
+            panic!("not TCP")
+        };
+        assert_eq!(parse(&v6), Packet::Tcp(read));
+        assert_eq!((read.source_port, read.destination_port), (0x1234, 80));
+        assert_eq!((read.seq, read.ack, read.payload_bytes), (9, 7, 11));
+        assert_eq!(
+            (read.flags, read.window, read.first_sack),
+            (0x18, 256, Some((3, 5)))
+        );
+    }
+
+    #[test]
+    fn window_scale_is_read_from_a_syn() {
+        let Packet::Tcp(read) = parse(&ipv4(&tcp(&[3, 3, 7, 0], 0))) else {
+            panic!("not TCP")
+        };
+        assert_eq!((read.window_scale, read.payload_bytes), (Some(7), 0));
+    }
+
+    #[test]
+    fn multicast_and_noise_are_ignored_and_no_prefix_panics() {
+        let whole = ipv4(&tcp(&[1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 5], 3));
+        for length in 0..whole.len() {
+            let read = parse(&whole[..length]);
+            assert_eq!(
+                read == Packet::Ignored,
+                length < IPV4_HEADER,
+                "length {length}"
+            );
+        }
+        let mut multicast = whole.clone();
+        multicast[16] = 224;
+        assert_eq!(parse(&multicast), Packet::Ignored);
+        assert_eq!(parse(&[0; 60]), Packet::Ignored);
+    }
+}

@@ -1,0 +1,307 @@
+//! One direction of a wire as a pure model: a packet and the time go in, its fate comes
+//! out. No clock, no device, so that every rule can be tested without root.
+//!
+//! A packet first meets loss, then waits for the rate limit in a bounded queue, then
+//! travels for the delay plus jitter.
+
+use std::collections::VecDeque;
+
+use super::config::{DirectionConfig, LossWindow};
+use super::stats::Cause;
+
+const PPM: u64 = 1_000_000;
+/// Bytes that may travel at once. Only an unlimited rate with a long delay comes near;
+/// it keeps the process from growing without bound.
+const TRAVELLING_BYTES: u64 = 256 << 20;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for loss.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `0..bound`, or 0 when `bound` is 0.
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It arrives at this time.
+    Deliver { at_ns: u64 },
+    /// It is dropped now.
+    Drop(Cause),
+}
+
+/// The memory of one direction.
+#[derive(Debug)]
+pub(crate) struct Path {
+    loss: Random,
+    jitter: Random,
+    /// When the link has sent all that is queued.
+    link_free_ns: u64,
+    /// Packets that the rate limit still holds: when each leaves, and its bytes.
+    queue: VecDeque<(u64, u64)>,
+    queued_bytes: u64,
+    last_arrival_ns: u64,
+    data_segments: u64,
+}
+
+impl Path {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut seeds = Random::new(seed);
+        Path {
+            loss: Random::new(seeds.next()),
+            jitter: Random::new(seeds.next()),
+            link_free_ns: 0,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            last_arrival_ns: 0,
+            data_segments: 0,
+        }
+    }
+
+    /// Decides on a packet that enters at `now_ns`. `since_first_ns` is the age of the
+    /// wire's first packet, `travelling_bytes` what this direction holds already.
+    pub(crate) fn admit(
+        &mut self,
+        config: &DirectionConfig,
+        packet: Entering,
+        now_ns: u64,
+        since_first_ns: u64,
+        travelling_bytes: u64,
+    ) -> Fate {
+        // Drawn for every packet, dropped or not: the n-th packet always meets the n-th
+        // number.
+        let loss_draw = self.loss.below(PPM);
+        let jitter_ns = self.jitter.below(config.jitter_us * 1000 + 1);
+        let data_index = self.data_segments;
+        self.data_segments += u64::from(packet.payload_bytes > 0);
+
+        if config.blackhole {
+            return Fate::Drop(Cause::Blackhole);
+        }
+        if packet.payload_bytes > 0 && config.lose_data.iter().any(|r| r.contains(&data_index)) {
+            return Fate::Drop(Cause::Chosen);
+        }
+        if loss_draw < u64::from(config.loss_ppm) {
+            return Fate::Drop(Cause::Random);
+        }
+        if loss_draw < u64::from(window_loss_ppm(&config.windows, since_first_ns / 1000)) {
+            return Fate::Drop(Cause::Window);
+        }
+        let bytes = u64::from(packet.packet_bytes);
+        let Some(leaves_ns) = self.enqueue(config, bytes, now_ns, travelling_bytes) else {
+            return Fate::Drop(Cause::Queue);
+        };
+        let mut at_ns = leaves_ns + config.delay_us * 1000 + jitter_ns;
+        if !config.jitter_reorders {
+            at_ns = at_ns.max(self.last_arrival_ns);
+        }
+        self.last_arrival_ns = at_ns;
+        Fate::Deliver { at_ns }
+    }
+
+    /// When the last bit of the packet leaves the link, or nothing if it does not fit.
+    fn enqueue(
+        &mut self,
+        config: &DirectionConfig,
+        bytes: u64,
+        now_ns: u64,
+        travelling_bytes: u64,
+    ) -> Option<u64> {
+        if travelling_bytes + bytes > TRAVELLING_BYTES {
+            return None;
+        }
+        let Some(rate_bps) = config.rate_bps else {
+            return Some(now_ns);
+        };
+        while self
+            .queue
+            .front()
+            .is_some_and(|(leaves_ns, _)| *leaves_ns <= now_ns)
+        {
+            self.queued_bytes -= self.queue.pop_front().map_or(0, |(_, bytes)| bytes);
+        }
+        if self.queued_bytes + bytes > config.queue_bytes && !self.queue.is_empty() {
+            return None;
+        }
+        let takes_ns = bytes * 8 * 1_000_000_000 / rate_bps;
+        self.link_free_ns = self.link_free_ns.max(now_ns) + takes_ns;
+        self.queue.push_back((self.link_free_ns, bytes));
+        self.queued_bytes += bytes;
+        Some(self.link_free_ns)
+    }
+}
+
+/// The sizes of a packet that decide its fate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entering {
+    /// IP packet length.
+    pub(crate) packet_bytes: u32,
+    /// TCP payload length; 0 for pure ACKs and for what is not TCP.
+    pub(crate) payload_bytes: u32,
+}
+
+fn window_loss_ppm(windows: &[LossWindow], since_first_us: u64) -> u32 {
+    let open = |window: &&LossWindow| {
+        let Some(age_us) = since_first_us.checked_sub(window.after_us) else {
+            return false;
+        };
+        let phase_us = age_us.checked_rem(window.every_us).unwrap_or(age_us);
+        phase_us < window.for_us
+    };
+    windows
+        .iter()
+        .filter(open)
+        .map(|window| window.loss_ppm)
+        .max()
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: Entering = Entering {
+        packet_bytes: 1000,
+        payload_bytes: 948,
+    };
+
+    fn lost(seed: u64, spacing_ns: u64) -> Vec<u64> {
+        let config = DirectionConfig {
+            loss_ppm: 10_000,
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(seed);
+        (0..10_007)
+            .filter(|n| {
+                path.admit(&config, DATA, n * spacing_ns, 0, 0) == Fate::Drop(Cause::Random)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn loss_depends_on_seed_and_index_only() {
+        let first = lost(7, 1_000);
+        assert_eq!(first, lost(7, 999_999));
+        assert_ne!(first, lost(8, 1_000));
+        // 1 % of 10,007; five standard deviations are 50.
+        assert!((50..=150).contains(&first.len()), "lost {}", first.len());
+    }
+
+    #[test]
+    fn rate_spaces_packets_and_bounds_the_queue() {
+        let config = DirectionConfig {
+            rate_bps: Some(8_000_000),
+            queue_bytes: 3_000,
+            delay_us: 5,
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(1);
+        let mut admit = |now_ns| path.admit(&config, DATA, now_ns, 0, 0);
+        // 1000 bytes at 8 Mbit/s take 1 ms.
+        assert_eq!(admit(0), Fate::Deliver { at_ns: 1_005_000 });
+        assert_eq!(admit(0), Fate::Deliver { at_ns: 2_005_000 });
+        assert_eq!(admit(0), Fate::Deliver { at_ns: 3_005_000 });
+        assert_eq!(admit(0), Fate::Drop(Cause::Queue));
+        assert_eq!(admit(1_000_000), Fate::Deliver { at_ns: 4_005_000 });
+        assert_eq!(admit(9_000_000), Fate::Deliver { at_ns: 10_005_000 });
+    }
+
+    #[test]
+    fn a_packet_larger_than_the_queue_passes_an_idle_link() {
+        let config = DirectionConfig {
+            rate_bps: Some(8_000_000),
+            queue_bytes: 10,
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(1);
+        assert_eq!(
+            path.admit(&config, DATA, 0, 0, 0),
+            Fate::Deliver { at_ns: 1_000_000 }
+        );
+        assert_eq!(path.admit(&config, DATA, 0, 0, 0), Fate::Drop(Cause::Queue));
+    }
+
+    #[test]
+    fn jitter_keeps_order_unless_told() {
+        let mut config = DirectionConfig {
+            delay_us: 100,
+            jitter_us: 50,
+            ..DirectionConfig::default()
+        };
+        let arrivals = |config: &DirectionConfig| -> Vec<u64> {
+            let mut path = Path::new(3);
+            let fates = (0..101).map(|n| path.admit(config, DATA, n * 1_000, 0, 0));
+            fates
+                .filter_map(|fate| match fate {
+                    Fate::Deliver { at_ns } => Some(at_ns),
+                    Fate::Drop(_) => None,
+                })
+                .collect()
+        };
+        let ordered = arrivals(&config);
+        assert_eq!(ordered.len(), 101);
+        assert!(ordered.is_sorted());
+        config.jitter_reorders = true;
+        let free = arrivals(&config);
+        assert!(!free.is_sorted());
+        for (n, at_ns) in free.iter().enumerate() {
+            let sent_ns = n as u64 * 1_000;
+            assert!((sent_ns + 100_000..=sent_ns + 150_000).contains(at_ns));
+        }
+    }
+
+    #[test]
+    fn windows_open_and_close_on_schedule() {
+        let window = LossWindow {
+            after_us: 100,
+            for_us: 10,
+            every_us: 50,
+            loss_ppm: 1_000_000,
+        };
+        let open = |us| window_loss_ppm(std::slice::from_ref(&window), us) > 0;
+        let at: Vec<u64> = [0, 99, 100, 109, 110, 149, 150, 159, 160]
+            .into_iter()
+            .filter(|us| open(*us))
+            .collect();
+        assert_eq!(at, [100, 109, 150, 159]);
+        let once = LossWindow {
+            every_us: 0,
+            ..window.clone()
+        };
+        assert_eq!(window_loss_ppm(std::slice::from_ref(&once), 150), 0);
+    }
+
+    #[test]
+    fn chosen_data_segments_are_lost_and_pure_acks_not_counted() {
+        let config = DirectionConfig {
+            lose_data: vec![1..2, 2..3],
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(1);
+        let ack = Entering {
+            packet_bytes: 52,
+            payload_bytes: 0,
+        };
+        let fates: Vec<bool> = [DATA, ack, DATA, ack, DATA, DATA]
+            .into_iter()
+            .map(|packet| path.admit(&config, packet, 0, 0, 0) == Fate::Drop(Cause::Chosen))
+            .collect();
+        assert_eq!(fates, [false, false, true, false, true, false]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Bulk transfer in both directions: `stream` to `sink`, and `push-server` to
+//! `receive-only`. The sender waits at the end until the receiver has read everything,
+//! so its times cover the whole transfer.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Context;
+use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
+use super::reply::{gather, serve_each, start};
+use crate::error::LabError;
+use crate::now_ns;
+
+/// What and how fast to send.
+#[derive(Debug, Clone, Args)]
+struct Sending {
+    /// Bytes to send on each connection.
+    #[arg(long, conflicts_with = "seconds")]
+    bytes: Option<u64>,
+    /// Seconds to send for (2 unless --bytes is given).
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Bytes of each send call.
+    #[arg(long, default_value_t = 65_536)]
+    write_size: usize,
+    /// Sleeps between send calls.
+    #[arg(long, default_value_t = 0)]
+    pause_us: u64,
+}
+
+/// How to read.
+#[derive(Debug, Clone, Args)]
+struct Reading {
+    /// Bytes asked for by each receive call.
+    #[arg(long, default_value_t = 65_536)]
+    read_size: usize,
+    /// Sleeps after each receive call.
+    #[arg(long, default_value_t = 0)]
+    read_pause_us: u64,
+}
+
+/// Options of `stream`.
+#[derive(Debug, Args)]
+pub(crate) struct Stream {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Connections, each with a thread.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    #[command(flatten)]
+    sending: Sending,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// Options of `sink`.
+#[derive(Debug, Args)]
+pub(crate) struct Sink {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Ends after this many connections have closed.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// Options of `push-server`.
+#[derive(Debug, Args)]
+pub(crate) struct PushServer {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Ends after this many connections have closed.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    #[command(flatten)]
+    sending: Sending,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// Options of `receive-only`.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiveOnly {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// What a sender did.
+#[derive(Debug, Serialize)]
+pub(crate) struct SendTruth {
+    transfers: Vec<Transfer>,
+    connections: Vec<ConnectionTruth>,
+}
+
+/// One connection's transfer, times in `CLOCK_MONOTONIC`.
+#[derive(Debug, Serialize)]
+struct Transfer {
+    first_send_ns: u64,
+    /// The last send call returned: all bytes are in the kernel.
+    last_send_ns: u64,
+    /// The receiver has read everything.
+    drained_ns: u64,
+}
+
+/// What a receiver did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReceiveTruth {
+    connections: Vec<ConnectionTruth>,
+}
+
+impl Sending {
+    fn run(&self, mut peer: Peer) -> Result<(Transfer, ConnectionTruth), LabError> {
+        let chunk = vec![0x73; self.write_size.max(1)];
+        let first_send_ns = now_ns();
+        let end_ns = first_send_ns + (self.seconds.unwrap_or(2.0).max(0.0) * 1e9) as u64;
+        let mut left = self.bytes.unwrap_or(u64::MAX);
+        while left > 0 && (self.bytes.is_some() || now_ns() < end_ns) {
+            let next = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+            left -= peer.send(&chunk[..next])? as u64;
+            pause_us(self.pause_us);
+        }
+        let last_send_ns = now_ns();
+        peer.end_of_stream()?;
+        while peer.recv(&mut [0; 64])? > 0 {}
+        let transfer = Transfer {
+            first_send_ns,
+            last_send_ns,
+            drained_ns: now_ns(),
+        };
+        Ok((transfer, peer.close()))
+    }
+}
+
+impl Reading {
+    fn run(&self, mut peer: Peer) -> Result<ConnectionTruth, LabError> {
+        let mut buffer = vec![0; self.read_size.max(1)];
+        while peer.recv(&mut buffer)? > 0 {
+            pause_us(self.read_pause_us);
+        }
+        Ok(peer.close())
+    }
+}
+
+impl SendTruth {
+    fn of(sent: Vec<(Transfer, ConnectionTruth)>) -> Self {
+        let (transfers, connections) = sent.into_iter().unzip();
+        SendTruth {
+            transfers,
+            connections,
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
+        let peers = (0..self.connections)
+            .map(|_| Peer::connect(self.connect, &self.socket))
+            .collect::<Result<Vec<_>, _>>()?;
+        context.start(peers.first().map_or(0, Peer::port))?;
+        // A single connection runs in the main thread, as a plain sender would.
+        if peers.len() == 1 {
+            let sent = peers.into_iter().map(|peer| self.sending.run(peer));
+            return sent.collect::<Result<_, _>>().map(SendTruth::of);
+        }
+        thread::scope(|scope| {
+            let threads = peers
+                .into_iter()
+                .map(|peer| start(scope, move || self.sending.run(peer)))
+                .collect::<Result<_, _>>()?;
+            gather(threads).map(SendTruth::of)
+        })
+    }
+}
+
+impl Sink {
+    pub(crate) fn run(&self, context: &Context) -> Result<ReceiveTruth, LabError> {
+        let listener = listen(self.listen, &self.socket)?;
+        context.ready(port_of(&listener)?)?;
+        let connections = serve_each(&listener, self.connections, |peer| self.reading.run(peer))?;
+        Ok(ReceiveTruth { connections })
+    }
+}
+
+impl PushServer {
+    pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
+        let listener = listen(self.listen, &self.socket)?;
+        context.ready(port_of(&listener)?)?;
+        serve_each(&listener, self.connections, |peer| self.sending.run(peer)).map(SendTruth::of)
+    }
+}
+
+impl ReceiveOnly {
+    pub(crate) fn run(&self, context: &Context) -> Result<ReceiveTruth, LabError> {
+        let peer = Peer::connect(self.connect, &self.socket)?;
+        context.start(peer.port())?;
+        Ok(ReceiveTruth {
+            connections: vec![self.reading.run(peer)?],
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! Small real programs with a known behaviour.
+//!
+//! In: a role and its options. Out, on stdout, one JSON object a line: first, where
+//! others wait for it, `{"ready": PORT, "pid": PID}`; last, the role's ground truth:
+//! every connection with its ports and cookie, every send and receive call counted,
+//! every slow one with its time. Each role is meant to be one process, so that it can be
+//! recorded like any program. All are bounded in count, and by `--limit-s` in time.
+
+mod bulk;
+mod calls;
+mod hold;
+mod peer;
+mod reply;
+mod rounds;
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use peer::{CallCounts, ConnectionTruth};
+
+use crate::error::LabError;
+use crate::now_ns;
+
+/// Programs with a known TCP behaviour.
+#[derive(Debug, Parser)]
+#[command(name = "whylat lab workload", no_binary_name = true)]
+struct Command {
+    #[command(subcommand)]
+    role: Role,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Give up after this many seconds.
+    #[arg(long, global = true, default_value_t = 60)]
+    limit_s: u32,
+    /// Clients: connect, print the ready line, then wait for a line on stdin.
+    #[arg(long, global = true)]
+    start_on_stdin: bool,
+    /// Also write the ready line to this file.
+    #[arg(long, global = true)]
+    ready_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Server: reads requests, answers all, some or none of them.
+    ReplyServer(reply::ReplyServer),
+    /// Client: a request in two small writes, then waits for the answer.
+    WriteWriteRead(rounds::WriteWriteRead),
+    /// Client: a request in one write with TCP_NODELAY, then waits for the answer.
+    RequestReply(rounds::RequestReply),
+    /// Client: opens a connection, exchanges a little, closes, many times.
+    ShortLived(rounds::ShortLived),
+    /// Client: sends in bulk.
+    Stream(bulk::Stream),
+    /// Server: receives in bulk.
+    Sink(bulk::Sink),
+    /// Server: sends in bulk to whoever connects.
+    PushServer(bulk::PushServer),
+    /// Client: connects and only receives.
+    ReceiveOnly(bulk::ReceiveOnly),
+    /// Makes as many send and receive calls as it can, of a known number.
+    CountCalls(calls::CountCalls),
+    /// Holds many idle connections until stdin closes.
+    HoldOpen(hold::HoldOpen),
+}
+
+/// What a role is given besides its own options.
+pub(crate) struct Context {
+    start_on_stdin: bool,
+    ready_file: Option<PathBuf>,
+}
+
+/// Runs `whylat lab workload` with the arguments after these words. Prints to stdout
+/// and stderr; ends the process when the time limit is reached.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = match Command::try_parse_from(args) {
+        Ok(command) => command,
+        Err(problem) => return usage(&problem),
+    };
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints help to stdout or a usage error to stderr: exit 0 or 2.
+pub(crate) fn usage(problem: &clap::Error) -> ExitCode {
+    // Nothing is left to tell if stderr itself is closed.
+    let _ = problem.print();
+    ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2))
+}
+
+fn run(command: Command) -> Result<(), LabError> {
+    let Common {
+        limit_s,
+        start_on_stdin,
+        ready_file,
+    } = command.common;
+    limit_time(limit_s)?;
+    let context = Context {
+        start_on_stdin,
+        ready_file,
+    };
+    let start_ns = now_ns();
+    let (role, detail) = match command.role {
+        Role::ReplyServer(role) => ("reply-server", to_json(role.run(&context)?)),
+        Role::WriteWriteRead(role) => ("write-write-read", to_json(role.run(&context)?)),
+        Role::RequestReply(role) => ("request-reply", to_json(role.run(&context)?)),
+        Role::ShortLived(role) => ("short-lived", to_json(role.run(&context)?)),
+        Role::Stream(role) => ("stream", to_json(role.run(&context)?)),
+        Role::Sink(role) => ("sink", to_json(role.run(&context)?)),
+        Role::PushServer(role) => ("push-server", to_json(role.run(&context)?)),
+        Role::ReceiveOnly(role) => ("receive-only", to_json(role.run(&context)?)),
+        Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
+        Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
+    };
+    let mut truth = json!({
+        "role": role,
+        "pid": std::process::id(),
+        "start_ns": start_ns,
+        "end_ns": now_ns(),
+    });
+    if let (Some(truth), Value::Object(detail)) = (truth.as_object_mut(), detail) {
+        truth.extend(detail);
+    }
+    say(&truth)
+}
+
+impl Context {
+    /// A server's socket listens: tells the port.
+    pub(crate) fn ready(&self, port: u16) -> Result<(), LabError> {
+        let line = json!({ "ready": port, "pid": std::process::id() });
+        if let Some(path) = &self.ready_file {
+            // Renamed, so that whoever waits for the file never reads half of it.
+            let whole = path.with_extension("part");
+            std::fs::write(&whole, format!("{line}\n"))
+                .and_then(|()| std::fs::rename(&whole, path))
+                .map_err(|why| {
+                    LabError::os("write", path.display().to_string(), why, "check the path")
+                })?;
+        }
+        say(&line)
+    }
+
+    /// A client is connected: under `--start-on-stdin`, tells so and waits for a line.
+    pub(crate) fn start(&self, port: u16) -> Result<(), LabError> {
+        if !self.start_on_stdin {
+            return Ok(());
+        }
+        self.ready(port)?;
+        let mut line = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut line)
+            .map(drop)
+            .map_err(|why| LabError::os("read", "stdin", why, "send a line to start the workload"))
+    }
+}
+
+fn to_json(truth: impl Serialize) -> Value {
+    // These are plain structs of numbers and strings, which cannot fail to serialise.
+    serde_json::to_value(truth).unwrap_or(Value::Null)
+}
+
+fn say(line: &Value) -> Result<(), LabError> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
+}
+
+/// Ends the process with a message after `limit_s`. A signal and not a watching thread,
+/// because the thread's sleep would be recorded as the program's own waiting.
+fn limit_time(limit_s: u32) -> Result<(), LabError> {
+    extern "C" fn over(_: libc::c_int) {
+        const TEXT: &[u8] = b"error: the workload reached its time limit\n\
+            hint: raise --limit-s, or see why its peer does not go on\n";
+        // SAFETY: write and _exit are async-signal-safe; TEXT is static.
+        unsafe {
+            libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
+            libc::_exit(1);
+        }
+    }
+    let action = SigAction::new(SigHandler::Handler(over), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler only makes async-signal-safe calls.
+    unsafe { sigaction(Signal::SIGALRM, &action) }
+        .map_err(|why| LabError::os("set", "the time limit", why, "report this"))?;
+    nix::unistd::alarm::set(limit_s.max(1));
+    Ok(())
+}

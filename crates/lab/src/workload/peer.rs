@@ -1,0 +1,269 @@
+//! A TCP connection that keeps account of every call made on it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::error::LabError;
+use crate::now_ns;
+
+/// Calls that take at least this long are listed one by one.
+const SLOW_CALL_NS: u64 = 10_000_000;
+/// So that a long run stays bounded in memory; the counters go on.
+const SLOW_CALLS_KEPT: usize = 10_000;
+
+/// Calls of one kind on one connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CallCounts {
+    /// All calls made.
+    pub calls: u64,
+    /// Calls that moved at least one byte.
+    pub moved: u64,
+    /// Receive calls that returned 0, the peer's end of stream.
+    pub ends: u64,
+    /// Calls that returned EAGAIN.
+    pub again: u64,
+    /// Calls that returned another error.
+    pub failed: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time spent inside these calls; 0 where the role does not measure it.
+    pub in_call_ns: u64,
+    /// Calls of 10 ms or more, each as start (`CLOCK_MONOTONIC`) and duration in ns.
+    pub slow: Vec<[u64; 2]>,
+}
+
+impl CallCounts {
+    pub(crate) fn count(&mut self, outcome: &io::Result<usize>) {
+        self.calls += 1;
+        match outcome {
+            Ok(0) => self.ends += 1,
+            Ok(bytes) => {
+                self.moved += 1;
+                self.bytes += *bytes as u64;
+            }
+            Err(why) if why.kind() == ErrorKind::WouldBlock => self.again += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    fn timed(&mut self, call: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        let start_ns = now_ns();
+        let outcome = call();
+        let duration_ns = now_ns() - start_ns;
+        self.count(&outcome);
+        self.in_call_ns += duration_ns;
+        if duration_ns >= SLOW_CALL_NS && self.slow.len() < SLOW_CALLS_KEPT {
+            self.slow.push([start_ns, duration_ns]);
+        }
+        outcome
+    }
+}
+
+/// One connection as the workload knows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConnectionTruth {
+    /// Address and port of this end.
+    pub local: SocketAddr,
+    /// Address and port of the other end.
+    pub remote: SocketAddr,
+    /// The socket's cookie (`SO_COOKIE`).
+    pub cookie: u64,
+    /// When connect or accept returned, `CLOCK_MONOTONIC`.
+    pub opened_ns: u64,
+    /// Just before close, `CLOCK_MONOTONIC`.
+    pub closed_ns: u64,
+    /// Send calls.
+    pub send: CallCounts,
+    /// Receive calls.
+    pub recv: CallCounts,
+}
+
+/// Options that every socket takes.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SocketOptions {
+    /// SO_SNDBUF in bytes (the kernel doubles it).
+    #[arg(long)]
+    pub(crate) sndbuf: Option<usize>,
+    /// SO_RCVBUF in bytes (the kernel doubles it).
+    #[arg(long)]
+    pub(crate) rcvbuf: Option<usize>,
+    /// Set TCP_NODELAY.
+    #[arg(long)]
+    pub(crate) nodelay: bool,
+    /// TCP_CONGESTION: cubic, bbr, reno.
+    #[arg(long)]
+    pub(crate) cc: Option<String>,
+}
+
+impl SocketOptions {
+    /// A socket with the options set, before connect or listen, as buffer sizes need.
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        if let Some(bytes) = self.sndbuf {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.rcvbuf {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        if let Some(name) = &self.cc {
+            socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        socket.set_tcp_nodelay(self.nodelay)?;
+        Ok(socket)
+    }
+}
+
+/// A connection and its account.
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    pub(crate) truth: ConnectionTruth,
+}
+
+impl Peer {
+    /// Connects to `address`.
+    pub(crate) fn connect(address: SocketAddr, options: &SocketOptions) -> Result<Self, LabError> {
+        let hint = "start the server role first and use the port of its ready line";
+        options
+            .socket(address)
+            .and_then(|socket| socket.connect(&address.into()).map(|()| socket))
+            .and_then(|socket| Peer::new(socket.into()))
+            .map_err(|why| LabError::os("connect to", address.to_string(), why, hint))
+    }
+
+    /// Accounts for a connection that is established.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        let truth = ConnectionTruth {
+            local: stream.local_addr()?,
+            remote: stream.peer_addr()?,
+            cookie: SockRef::from(&stream).cookie()?,
+            opened_ns: now_ns(),
+            closed_ns: 0,
+            send: CallCounts::default(),
+            recv: CallCounts::default(),
+        };
+        Ok(Peer { stream, truth })
+    }
+
+    /// One send call.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LabError> {
+        let stream = &mut self.stream;
+        let outcome = self.truth.send.timed(|| stream.write(bytes));
+        outcome.map_err(|why| self.problem("send on", why))
+    }
+
+    /// Send calls until all is taken by the kernel.
+    pub(crate) fn send_all(&mut self, bytes: &[u8]) -> Result<(), LabError> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += self.send(&bytes[done..])?;
+        }
+        Ok(())
+    }
+
+    /// One receive call; 0 is the end of the stream.
+    pub(crate) fn recv(&mut self, bytes: &mut [u8]) -> Result<usize, LabError> {
+        let stream = &mut self.stream;
+        let outcome = self.truth.recv.timed(|| stream.read(bytes));
+        outcome.map_err(|why| self.problem("receive on", why))
+    }
+
+    /// Receive calls until `bytes` is full. False if the stream ended before its first
+    /// byte; an end in the middle is an error.
+    pub(crate) fn recv_exact(&mut self, bytes: &mut [u8]) -> Result<bool, LabError> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.recv(&mut bytes[done..])? {
+                0 if done == 0 => return Ok(false),
+                0 => {
+                    let connection = self.name();
+                    return Err(LabError::PeerGone {
+                        connection,
+                        done,
+                        expected: bytes.len(),
+                    });
+                }
+                more => done += more,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells the peer that no more is sent.
+    pub(crate) fn end_of_stream(&mut self) -> Result<(), LabError> {
+        self.stream
+            .shutdown(Shutdown::Write)
+            .map_err(|why| self.problem("end", why))
+    }
+
+    /// Closes the connection and gives its account.
+    pub(crate) fn close(mut self) -> ConnectionTruth {
+        self.truth.closed_ns = now_ns();
+        self.truth
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.truth.local.port()
+    }
+
+    fn name(&self) -> String {
+        format!("{} > {}", self.truth.local, self.truth.remote)
+    }
+
+    fn problem(&self, action: &'static str, why: io::Error) -> LabError {
+        LabError::os(
+            action,
+            self.name(),
+            why,
+            "read the peer's own output; it stopped first",
+        )
+    }
+}
+
+/// A listening socket with the options set; accepted connections inherit them.
+pub(crate) fn listen(
+    address: SocketAddr,
+    options: &SocketOptions,
+) -> Result<TcpListener, LabError> {
+    // The kernel's own default for net.core.somaxconn.
+    const BACKLOG: i32 = 4096;
+    options
+        .socket(address)
+        .and_then(|socket| {
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(socket.into())
+        })
+        .map_err(|why| LabError::os("listen on", address.to_string(), why, "use port 0"))
+}
+
+/// Port that the listener got.
+pub(crate) fn port_of(listener: &TcpListener) -> Result<u16, LabError> {
+    let address = listener.local_addr();
+    let port = address.map(|address| address.port());
+    port.map_err(|why| LabError::os("name", "the listening socket", why, "report this"))
+}
+
+/// Waits for the next connection.
+pub(crate) fn accept(listener: &TcpListener) -> Result<Peer, LabError> {
+    listener
+        .accept()
+        .and_then(|(stream, _)| Peer::new(stream))
+        .map_err(|why| LabError::os("accept on", "the listening socket", why, "raise ulimit -n"))
+}
+
+/// Sleeps; 0 does not sleep at all, not even for the scheduler's shortest time.
+pub(crate) fn pause_us(us: u64) {
+    if us > 0 {
+        std::thread::sleep(Duration::from_micros(us));
+    }
+}

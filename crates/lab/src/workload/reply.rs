@@ -1,0 +1,116 @@
+//! `reply-server`: reads requests of a fixed size and answers all, some or none.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Context;
+use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, pause_us, port_of};
+use crate::error::LabError;
+
+/// Options of `reply-server`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplyServer {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Ends after this many connections have closed.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// Bytes of a request.
+    #[arg(long, default_value_t = 100)]
+    request: usize,
+    /// Bytes of an answer.
+    #[arg(long, default_value_t = 100)]
+    reply: usize,
+    /// Answers every so many requests; 0 never answers.
+    #[arg(long, default_value_t = 1)]
+    reply_every: u64,
+    /// Sleeps this long before it reads each request.
+    #[arg(long, default_value_t = 0)]
+    read_delay_us: u64,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// What the server did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Truth {
+    requests: u64,
+    replies: u64,
+    connections: Vec<ConnectionTruth>,
+}
+
+impl ReplyServer {
+    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+        let listener = listen(self.listen, &self.socket)?;
+        context.ready(port_of(&listener)?)?;
+        let served = serve_each(&listener, self.connections, |peer| self.serve(peer))?;
+        Ok(Truth {
+            requests: served.iter().map(|(_, requests, _)| requests).sum(),
+            replies: served.iter().map(|(_, _, replies)| replies).sum(),
+            connections: served
+                .into_iter()
+                .map(|(connection, _, _)| connection)
+                .collect(),
+        })
+    }
+
+    fn serve(&self, mut peer: Peer) -> Result<(ConnectionTruth, u64, u64), LabError> {
+        let mut request = vec![0; self.request];
+        let reply = vec![0x72; self.reply];
+        let (mut requests, mut replies) = (0, 0);
+        loop {
+            pause_us(self.read_delay_us);
+            if !peer.recv_exact(&mut request)? {
+                return Ok((peer.close(), requests, replies));
+            }
+            requests += 1;
+            if self.reply_every > 0 && requests % self.reply_every == 0 {
+                peer.send_all(&reply)?;
+                replies += 1;
+            }
+        }
+    }
+}
+
+/// Accepts `count` connections, serves each in a thread of its own and gathers what they
+/// return, in the order of accept.
+pub(crate) fn serve_each<T: Send>(
+    listener: &TcpListener,
+    count: usize,
+    serve: impl Fn(Peer) -> Result<T, LabError> + Sync,
+) -> Result<Vec<T>, LabError> {
+    let serve = &serve;
+    thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(count);
+        for _ in 0..count {
+            let peer = accept(listener)?;
+            threads.push(start(scope, move || serve(peer))?);
+        }
+        gather(threads)
+    })
+}
+
+/// Starts a thread of a scope.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, LabError> {
+    let started = thread::Builder::new().spawn_scoped(scope, work);
+    started.map_err(|why| LabError::os("start", "a thread", why, "ask for fewer connections"))
+}
+
+/// Waits for all threads; the first error wins.
+pub(crate) fn gather<T>(
+    threads: Vec<thread::ScopedJoinHandle<'_, Result<T, LabError>>>,
+) -> Result<Vec<T>, LabError> {
+    let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    threads.into_iter().map(join).collect()
+}

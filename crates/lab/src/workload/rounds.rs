@@ -1,0 +1,305 @@
+//! Clients that send a request and wait for its answer, many times: `write-write-read`
+//! (the request in two small writes, which Nagle and a delayed ACK stall together),
+//! `request-reply` (the healthy form) and `short-lived` (a connection per exchange).
+
+use std::net::SocketAddr;
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Context;
+use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
+use super::reply::{gather, start};
+use crate::error::LabError;
+use crate::now_ns;
+
+/// Single rounds kept for the output; the totals count all.
+const ROUNDS_KEPT: usize = 100_000;
+
+/// Options of `write-write-read`.
+#[derive(Debug, Args)]
+pub(crate) struct WriteWriteRead {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Requests to send.
+    #[arg(long, default_value_t = 211)]
+    rounds: u64,
+    /// Bytes of the first write.
+    #[arg(long, default_value_t = 20)]
+    header: usize,
+    /// Bytes of the second write.
+    #[arg(long, default_value_t = 80)]
+    body: usize,
+    /// Sends header and body in one write.
+    #[arg(long)]
+    one_write: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// Options of `request-reply`. Sets TCP_NODELAY unless told otherwise.
+#[derive(Debug, Args)]
+pub(crate) struct RequestReply {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Requests on each connection.
+    #[arg(long, default_value_t = 1009)]
+    rounds: u64,
+    /// Bytes of a request.
+    #[arg(long, default_value_t = 100)]
+    request: usize,
+    /// Connections, each with a thread.
+    #[arg(long, default_value_t = 1)]
+    concurrency: usize,
+    /// Leaves Nagle's algorithm on.
+    #[arg(long)]
+    nagle: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// How answers are waited for.
+#[derive(Debug, Clone, Args)]
+struct Waiting {
+    /// Bytes of an answer.
+    #[arg(long, default_value_t = 100)]
+    reply: usize,
+    /// Waits for an answer after every so many requests; 0 never. As the server has it.
+    #[arg(long, default_value_t = 1)]
+    reply_every: u64,
+    /// Sleeps between rounds.
+    #[arg(long, default_value_t = 0)]
+    pause_us: u64,
+    /// Rounds at least this long count as stalled.
+    #[arg(long, default_value_t = 25)]
+    stall_ms: u64,
+}
+
+/// Options of `short-lived`.
+#[derive(Debug, Args)]
+pub(crate) struct ShortLived {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Connections to open, one after the other.
+    #[arg(long, default_value_t = 101)]
+    count: u64,
+    /// Time from open to close.
+    #[arg(long, default_value_t = 5000)]
+    life_us: u64,
+    /// Bytes of the request.
+    #[arg(long, default_value_t = 100)]
+    request: usize,
+    /// Bytes of the answer.
+    #[arg(long, default_value_t = 100)]
+    reply: usize,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// What a client with rounds did and how long it waited.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Truth {
+    rounds: u64,
+    stalled_rounds: u64,
+    stalled_ns: u64,
+    min_ns: u64,
+    median_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+    connections: Vec<ConnectionTruth>,
+    /// Each round: start, all written, answer read; `CLOCK_MONOTONIC`. By connection.
+    round_times_ns: Vec<[u64; 3]>,
+}
+
+/// What `short-lived` did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ShortTruth {
+    connections: Vec<ConnectionTruth>,
+}
+
+/// The writes of a round and the wait after it.
+struct Plan<'a> {
+    rounds: u64,
+    writes: &'a [Vec<u8>],
+    waiting: &'a Waiting,
+}
+
+impl WriteWriteRead {
+    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+        let peer = Peer::connect(self.connect, &self.socket)?;
+        context.start(peer.port())?;
+        let writes = if self.one_write {
+            vec![vec![0x68; self.header + self.body]]
+        } else {
+            vec![vec![0x68; self.header], vec![0x62; self.body]]
+        };
+        let plan = Plan {
+            rounds: self.rounds,
+            writes: &writes,
+            waiting: &self.waiting,
+        };
+        Ok(Truth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
+    }
+}
+
+impl RequestReply {
+    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+        let mut socket = self.socket.clone();
+        socket.nodelay = !self.nagle;
+        let peers = (0..self.concurrency)
+            .map(|_| Peer::connect(self.connect, &socket))
+            .collect::<Result<Vec<_>, _>>()?;
+        context.start(peers.first().map_or(0, Peer::port))?;
+        let writes = [vec![0x71; self.request]];
+        let plan = Plan {
+            rounds: self.rounds,
+            writes: &writes,
+            waiting: &self.waiting,
+        };
+        // A single connection runs in the main thread, as a plain client would.
+        let runs = if peers.len() == 1 {
+            peers
+                .into_iter()
+                .map(|peer| plan.run(peer))
+                .collect::<Result<_, _>>()?
+        } else {
+            run_all(&plan, peers)?
+        };
+        Ok(Truth::of(runs, self.waiting.stall_ms))
+    }
+}
+
+fn run_all(plan: &Plan<'_>, peers: Vec<Peer>) -> Result<Vec<Run>, LabError> {
+    thread::scope(|scope| {
+        let threads = peers
+            .into_iter()
+            .map(|peer| start(scope, move || plan.run(peer)))
+            .collect::<Result<_, _>>()?;
+        gather(threads)
+    })
+}
+
+type Run = (ConnectionTruth, Vec<[u64; 3]>);
+
+impl Plan<'_> {
+    fn run(&self, mut peer: Peer) -> Result<Run, LabError> {
+        let mut reply = vec![0; self.waiting.reply];
+        let mut times_ns =
+            Vec::with_capacity(usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT));
+        for round in 1..=self.rounds {
+            let start_ns = now_ns();
+            for write in self.writes {
+                peer.send_all(write)?;
+            }
+            let sent_ns = now_ns();
+            let every = self.waiting.reply_every;
+            if every > 0 && round % every == 0 && !peer.recv_exact(&mut reply)? {
+                let connection = format!("{} > {}", peer.truth.local, peer.truth.remote);
+                return Err(LabError::PeerGone {
+                    connection,
+                    done: 0,
+                    expected: reply.len(),
+                });
+            }
+            times_ns.push([start_ns, sent_ns, now_ns()]);
+            pause_us(self.waiting.pause_us);
+        }
+        Ok((peer.close(), times_ns))
+    }
+}
+
+impl Truth {
+    fn of(runs: Vec<Run>, stall_ms: u64) -> Self {
+        let (connections, times): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+        let mut round_times_ns = times.concat();
+        let mut sorted: Vec<u64> = round_times_ns
+            .iter()
+            .map(|[start, _, end]| end - start)
+            .collect();
+        sorted.sort_unstable();
+        let stalled = &sorted[sorted.partition_point(|ns| *ns < stall_ms * 1_000_000)..];
+        let at = |share_percent: usize| {
+            let last = sorted.len().saturating_sub(1);
+            sorted.get(last * share_percent / 100).copied().unwrap_or(0)
+        };
+        let truth = Truth {
+            rounds: sorted.len() as u64,
+            stalled_rounds: stalled.len() as u64,
+            stalled_ns: stalled.iter().sum(),
+            min_ns: at(0),
+            median_ns: at(50),
+            p99_ns: at(99),
+            max_ns: at(100),
+            connections,
+            round_times_ns: Vec::new(),
+        };
+        round_times_ns.truncate(ROUNDS_KEPT);
+        Truth {
+            round_times_ns,
+            ..truth
+        }
+    }
+}
+
+impl ShortLived {
+    pub(crate) fn run(&self, context: &Context) -> Result<ShortTruth, LabError> {
+        context.start(0)?;
+        let connections = (0..self.count)
+            .map(|_| self.live())
+            .collect::<Result<_, _>>()?;
+        Ok(ShortTruth { connections })
+    }
+
+    fn live(&self) -> Result<ConnectionTruth, LabError> {
+        let mut peer = Peer::connect(self.connect, &self.socket)?;
+        peer.send_all(&vec![0x71; self.request])?;
+        peer.recv_exact(&mut vec![0; self.reply])?;
+        let age_us = (now_ns() - peer.truth.opened_ns) / 1000;
+        pause_us(self.life_us.saturating_sub(age_us));
+        Ok(peer.close())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_and_percentiles_are_counted_over_all_connections() {
+        let durations_ms = [1, 40, 2, 41, 3];
+        let times: Vec<[u64; 3]> = durations_ms
+            .iter()
+            .map(|ms| [100, 101, 100 + ms * 1_000_000])
+            .collect();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let connection = ConnectionTruth {
+            local: address,
+            remote: address,
+            cookie: 0,
+            opened_ns: 0,
+            closed_ns: 0,
+            send: Default::default(),
+            recv: Default::default(),
+        };
+        let runs = vec![
+            (connection.clone(), times[..2].to_vec()),
+            (connection, times[2..].to_vec()),
+        ];
+        let truth = Truth::of(runs, 25);
+        assert_eq!((truth.rounds, truth.stalled_rounds), (5, 2));
+        assert_eq!(truth.stalled_ns, 81_000_000);
+        assert_eq!(
+            (truth.min_ns, truth.median_ns, truth.max_ns),
+            (1_000_000, 3_000_000, 41_000_000)
+        );
+        assert_eq!(Truth::of(Vec::new(), 25).max_ns, 0);
+    }
+}

@@ -1,0 +1,359 @@
+//! Every role does what its options say, and its own account is exact.
+//! Needs root: it runs them in network namespaces.
+
+#[allow(dead_code)]
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{exchange, may_make_namespaces, program, role, until};
+use serde_json::Value;
+use whylat_lab::{DirectionConfig, Netns, Running, Wire, WireConfig};
+
+const LO: &str = "127.0.0.1";
+
+fn on_loopback(server: &str, client: &str) -> (Value, Value) {
+    let netns = Netns::new().unwrap();
+    exchange((&netns, LO, server), (&netns, client))
+}
+
+fn number(truth: &Value, path: &str) -> u64 {
+    truth
+        .pointer(path)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{path} in {truth}"))
+}
+
+/// A sum over the connections of a truth, for example of `/send/calls`.
+fn sum(truth: &Value, path: &str) -> u64 {
+    let connections = truth["connections"].as_array().unwrap();
+    connections
+        .iter()
+        .map(|connection| number(connection, path))
+        .sum()
+}
+
+/// Both ends name the same connections, and no call failed.
+fn assert_ends_agree(client: &Value, server: &Value) {
+    let ends = |truth: &Value, local: &str, remote: &str| {
+        let connections = truth["connections"].as_array().unwrap();
+        let mut pairs: Vec<_> = connections
+            .iter()
+            .map(|end| (end[local].to_string(), end[remote].to_string()))
+            .collect();
+        pairs.sort();
+        pairs
+    };
+    assert_eq!(
+        ends(client, "local", "remote"),
+        ends(server, "remote", "local")
+    );
+    for truth in [client, server] {
+        assert_eq!(sum(truth, "/send/failed") + sum(truth, "/recv/failed"), 0);
+        assert!(number(truth, "/connections/0/cookie") > 0);
+    }
+    assert_eq!(sum(client, "/send/bytes"), sum(server, "/recv/bytes"));
+    assert_eq!(sum(server, "/send/bytes"), sum(client, "/recv/bytes"));
+}
+
+#[test]
+fn two_small_writes_stall_on_loopback_and_the_cures_work() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let run = |cure: &str| {
+        let client = format!("write-write-read --rounds 53 {cure}");
+        let (client, server) = on_loopback("reply-server", &client);
+        assert_ends_agree(&client, &server);
+        assert_eq!(
+            (number(&client, "/rounds"), number(&server, "/requests")),
+            (53, 53)
+        );
+        let writes = if cure == "--one-write" { 53 } else { 106 };
+        assert_eq!(sum(&client, "/send/calls"), writes);
+        assert_eq!(sum(&client, "/recv/moved"), 53);
+        assert_eq!(client["round_times_ns"].as_array().unwrap().len(), 53);
+        let times = ["/stalled_rounds", "/median_ns", "/max_ns"].map(|at| number(&client, at));
+        eprintln!("{cure:12} [stalled rounds, median ns, max ns] {times:?}");
+        times
+    };
+    let [stalled, median_ns, _] = run("");
+    assert!(stalled >= 40, "only {stalled} of 53 rounds stalled");
+    assert!((38_000_000..60_000_000).contains(&median_ns), "{median_ns}");
+    for cure in ["--nodelay", "--one-write"] {
+        let [_, median_ns, _] = run(cure);
+        assert!(
+            median_ns < 5_000_000,
+            "{cure} leaves a median of {median_ns} ns"
+        );
+    }
+}
+
+#[test]
+fn two_small_writes_stall_over_a_wire() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let wire = Wire::start(WireConfig::both(DirectionConfig::delay(5_000))).unwrap();
+    let address = wire.address_b().to_string();
+    let client = "write-write-read --rounds 53 --stall-ms 40";
+    let (client, server) = exchange((&wire.b, &address, "reply-server"), (&wire.a, client));
+    assert_ends_agree(&client, &server);
+    let stalled = number(&client, "/stalled_rounds");
+    eprintln!(
+        "{stalled} of 53 rounds stalled, median {} ns",
+        client["median_ns"]
+    );
+    assert!(stalled >= 20, "only {stalled} of 53 rounds stalled");
+}
+
+#[test]
+fn answers_come_only_every_so_often_when_told() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let server = "reply-server --reply-every 50 --request 10 --read-delay-us 10";
+    let client = "write-write-read --header 3 --body 7 --rounds 499 --reply-every 50";
+    let (client, server) = on_loopback(server, client);
+    assert_ends_agree(&client, &server);
+    assert_eq!(
+        (number(&server, "/requests"), number(&server, "/replies")),
+        (499, 9)
+    );
+    assert_eq!(sum(&client, "/send/calls"), 998);
+
+    let server = "reply-server --reply-every 0 --request 10";
+    let client = "write-write-read --one-write --header 3 --body 7 --rounds 97 --reply-every 0";
+    let (client, server) = on_loopback(server, client);
+    assert_ends_agree(&client, &server);
+    assert_eq!(
+        (number(&server, "/requests"), number(&server, "/replies")),
+        (97, 0)
+    );
+    assert_eq!(sum(&client, "/recv/calls"), 0);
+}
+
+#[test]
+fn request_reply_counts_every_connection() {
+    if !may_make_namespaces() {
+        return;
+    }
+    for concurrency in [1, 3] {
+        let (client, server) = on_loopback(
+            &format!("reply-server --connections {concurrency} --request 31 --reply 4001"),
+            &format!(
+                "request-reply --rounds 503 --request 31 --reply 4001 --concurrency {concurrency}"
+            ),
+        );
+        assert_ends_agree(&client, &server);
+        assert_eq!(client["connections"].as_array().unwrap().len(), concurrency);
+        let rounds = 503 * concurrency as u64;
+        assert_eq!(number(&client, "/rounds"), rounds);
+        assert_eq!(number(&server, "/replies"), rounds);
+        assert_eq!(sum(&client, "/send/calls"), rounds);
+        assert_eq!(sum(&client, "/recv/bytes"), rounds * 4001);
+    }
+}
+
+#[test]
+fn short_lived_connections_live_as_long_as_told() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (client, server) = on_loopback(
+        "reply-server --connections 41",
+        "short-lived --count 41 --life-us 5000",
+    );
+    assert_ends_agree(&client, &server);
+    let lives = client["connections"].as_array().unwrap();
+    assert_eq!(lives.len(), 41);
+    for life in lives {
+        let life_ns = number(life, "/closed_ns") - number(life, "/opened_ns");
+        assert!(life_ns >= 4_999_000, "closed after {life_ns} ns");
+        assert_eq!(
+            (number(life, "/send/calls"), number(life, "/recv/calls")),
+            (1, 1)
+        );
+    }
+}
+
+#[test]
+fn bulk_moves_exactly_the_bytes_both_ways() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (client, server) = on_loopback(
+        "sink --connections 2 --rcvbuf 8192 --read-size 10007",
+        "stream --connections 2 --bytes 1000003 --write-size 4099 --sndbuf 16384 --nodelay --cc cubic",
+    );
+    assert_ends_agree(&client, &server);
+    assert_eq!(sum(&server, "/recv/bytes"), 2 * 1_000_003);
+    assert_eq!(sum(&server, "/recv/ends"), 2);
+    for transfer in client["transfers"].as_array().unwrap() {
+        let times = ["/first_send_ns", "/last_send_ns", "/drained_ns"];
+        assert!(times.map(|at| number(transfer, at)).is_sorted());
+    }
+
+    let (client, server) = on_loopback(
+        "push-server --bytes 1000003 --write-size 1009",
+        "receive-only",
+    );
+    assert_ends_agree(&client, &server);
+    assert_eq!(sum(&client, "/recv/bytes"), 1_000_003);
+    assert_eq!(sum(&client, "/send/calls"), 0);
+    // 991 writes of 1009 bytes and a last one of 84, when none is cut short.
+    assert!(sum(&server, "/send/calls") >= 992);
+}
+
+#[test]
+fn a_slow_reader_blocks_the_sender_and_both_say_so() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (client, server) = on_loopback(
+        "sink --rcvbuf 4096 --read-size 4096 --read-pause-us 20000",
+        "stream --bytes 200003 --sndbuf 4096 --write-size 20011",
+    );
+    assert_ends_agree(&client, &server);
+    let blocked_ns = sum(&client, "/send/in_call_ns");
+    let life_ns = number(&client, "/end_ns") - number(&client, "/start_ns");
+    eprintln!("sender blocked {blocked_ns} of {life_ns} ns");
+    assert!(blocked_ns > life_ns / 2);
+    let slow = client["connections"][0]["send"]["slow"].as_array().unwrap();
+    assert!(slow.iter().all(|call| number(call, "/1") >= 10_000_000));
+    assert!(!slow.is_empty());
+}
+
+#[test]
+fn call_counts_are_exact() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let netns = Netns::new().unwrap();
+    let mut calls = role(
+        &netns,
+        "count-calls --pairs 2 --sends 20011 --size 61 --empty-reads 3 --start-on-stdin",
+    );
+    assert!(calls.port().unwrap() > 0);
+    calls.go().unwrap();
+    let truth = calls.finish().unwrap();
+    let sends = 2 * 20_011;
+    assert_eq!(number(&truth, "/send_calls"), sends);
+    assert_eq!(number(&truth, "/bytes"), sends * 61);
+    assert_eq!(sum(&truth, "/recv/moved"), sends);
+    assert_eq!(number(&truth, "/recv_again"), sends * 3);
+    assert_eq!(number(&truth, "/recv_calls"), sends * 4);
+    assert_eq!(sum(&truth, "/send/failed") + sum(&truth, "/recv/failed"), 0);
+    eprintln!("{} calls/s", truth["calls_per_s"]);
+}
+
+/// Established and TIME_WAIT sockets of a namespace: states 01 and 06 of /proc/net/tcp.
+fn sockets(netns: &Netns) -> (usize, usize) {
+    let text = netns
+        .run(|| fs::read_to_string("/proc/thread-self/net/tcp").unwrap())
+        .unwrap();
+    let states: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().nth(3))
+        .collect();
+    let count = |state| states.iter().filter(|found| **found == state).count();
+    (count("01"), count("06"))
+}
+
+#[test]
+fn hold_open_holds_and_lets_go_without_time_wait() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let netns = Netns::new().unwrap();
+    // A low limit, so that several processes are needed.
+    let script = format!("ulimit -n 400; exec {} workload hold-open 503", program());
+    let mut command = netns.command("sh");
+    command.args(["-c", &script]);
+    let mut held = Running::start(command).unwrap();
+    held.line().unwrap();
+    assert_eq!(sockets(&netns), (1006, 0));
+    let truth = held.finish().unwrap();
+    assert_eq!(number(&truth, "/connections_held"), 503);
+    assert_eq!(number(&truth, "/sockets_held"), 1006);
+    assert_eq!(number(&truth, "/processes"), 3);
+    assert_eq!(sockets(&netns), (0, 0));
+}
+
+#[test]
+fn hold_open_lets_go_when_it_is_killed() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let netns = Netns::new().unwrap();
+    let mut held = role(&netns, "hold-open 101");
+    held.line().unwrap();
+    assert_eq!(sockets(&netns).0, 202);
+    drop(held);
+    until("all sockets gone", || sockets(&netns) == (0, 0));
+}
+
+#[test]
+fn the_time_limit_ends_a_role_with_a_message() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let netns = Netns::new().unwrap();
+    let output = netns
+        .command(program())
+        .args(["workload", "sink", "--limit-s", "1"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("time limit") && said.contains("hint:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn bad_input_is_explained() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(program()).args(arguments).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = run(&["workload", "no-such-role"]);
+    assert_eq!(code, Some(2), "{said}");
+    let (code, said) = run(&["workload", "stream"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--connect"), "{said}");
+    let (code, said) = run(&["workload", "receive-only", "--connect", "127.0.0.1:1"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("127.0.0.1:1") && said.contains("hint:"),
+        "{said}"
+    );
+    let (code, said) = run(&["nonsense"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("hint:"), "{said}");
+}
+
+#[test]
+fn the_ready_file_is_written_whole() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let netns = Netns::new().unwrap();
+    let path = std::env::temp_dir().join(format!("whylat-lab-ready-{}", std::process::id()));
+    let mut server = role(
+        &netns,
+        &format!("reply-server --ready-file {}", path.display()),
+    );
+    let port = server.port().unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let ready: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(number(&ready, "/ready"), u64::from(port));
+    assert_eq!(number(&ready, "/pid"), u64::from(server.pid()));
+}

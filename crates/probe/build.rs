@@ -1,0 +1,56 @@
+//! Compiles the BPF programs and generates their Rust skeleton, wire types included.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+
+use libbpf_cargo::SkeletonBuilder;
+
+const SOURCE: &str = "src/bpf/hooks.bpf.c";
+
+/// The newest clang at hand: Debian installs them beside each other under versioned names.
+fn find_clang() -> PathBuf {
+    println!("cargo:rerun-if-env-changed=CLANG");
+    if let Some(clang) = env::var_os("CLANG") {
+        return clang.into();
+    }
+    let names = (16..=25).rev().map(|version| format!("clang-{version}"));
+    names
+        .chain(["clang".to_owned()])
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+        .unwrap_or_else(|| {
+            panic!("no clang found to compile BPF programs\nhint: make setup (or set CLANG)")
+        })
+        .into()
+}
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => "x86",
+        Ok("aarch64") => "arm64",
+        other => panic!("BPF programs are not written for architecture {other:?} yet"),
+    };
+    let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
+    SkeletonBuilder::new()
+        .source(SOURCE)
+        .clang(find_clang())
+        .clang_args([
+            format!("-D__TARGET_ARCH_{arch}"),
+            "-mcpu=v3".to_owned(),
+            "-Wall".to_owned(),
+            "-Werror".to_owned(),
+            format!("-I{multiarch}"),
+        ])
+        .build_and_generate(out.join("hooks.skel.rs"))
+        .unwrap_or_else(|error| panic!("{SOURCE}: {error:#}"));
+    for folder in ["src/bpf", "src/calls", "src/inventory", "src/tcp_events", "src/tcp_stages"] {
+        for entry in fs::read_dir(folder).expect("folder of this crate").flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|ext| ext == "h" || ext == "c") {
+                println!("cargo:rerun-if-changed={}", path.display());
+            }
+        }
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every place where whylat touches the kernel, and what each probe does there. The probes' own
+ * logic is in their folders; this file is the list of hooks. One program a hook serves all
+ * probes, because attaching costs more than what most of them do.
+ *
+ * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
+ * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
+ */
+#include "kernel.h"
+#include "ring.h"
+#include "select.h"
+#include "socket.h"
+#include "../tcp_stages/tcp_stages.bpf.h"
+#include "../inventory/inventory.bpf.h"
+#include "../tcp_events/tcp_events.bpf.h"
+#include "../calls/calls.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* The ledger and the call log are kept: detail `calls` and above. */
+const volatile bool detail_calls = false;
+
+/* Puts the wire types into the object's BTF, from which Rust takes them. */
+const struct socket_seen wire_socket_seen = {};
+const struct tcp_event wire_tcp_event = {};
+const struct close_sample wire_close_sample = {};
+const struct stage_reading wire_stage_reading = {};
+const struct call_record wire_call_record = {};
+const struct call_batch wire_call_batch = {};
+const struct record_header wire_record_header = {};
+const enum record_kind wire_record_kind = 0;
+const enum tcp_event_kind wire_tcp_event_kind = 0;
+const enum stage wire_stage = 0;
+
+/* ---- processes: who is recorded ---- */
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(handle_sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	select_on_fork(parent->tgid, child->tgid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
+{
+	char comm[16];
+
+	bpf_get_current_comm(comm, sizeof(comm));
+	if (is_selected_comm(comm))
+		select_task(task->tgid, TASK_RECORDED);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+
+	if (task->pid == task->tgid)
+		bpf_map_delete_elem(&tasks, &tgid);
+	return 0;
+}
+
+/* ---- connections: birth, death, trouble ---- */
+
+static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp, int old_state,
+				     int new_state)
+{
+	struct socket_state *st;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (new_state == TCP_ESTABLISHED) {
+		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, now_ns);
+		return;
+	}
+	st = socket_recorded(sk);
+	if (!st)
+		return;
+	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
+	if (new_state != TCP_CLOSE)
+		return;
+	events_on_close(st, sk, tp, detail_calls, now_ns);
+	socket_emit(st, sk, tp, now_ns, now_ns);
+	forget_peer(sk, tp);
+	st->cookie = 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new_state)
+{
+	const struct tcp_sock *tp;
+
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	if (new_state == TCP_SYN_SENT) {
+		socket_on_own_call(sk, ROLE_CLIENT);
+		return 0;
+	}
+	if (new_state == TCP_LISTEN) {
+		socket_on_own_call(sk, ROLE_SERVER);
+		return 0;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp)
+		on_state(sk, tp, old_state, new_state);
+	return 0;
+}
+
+SEC("tp_btf/tcp_cong_state_set")
+int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
+{
+	struct socket_state *st = socket_recorded(sk);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 now_ns;
+
+	if (!st || !tp)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
+		   now_ns);
+	if (detail_calls && ledger_try_lock(st)) {
+		stages_on_congestion_state(&st->ledger, sk, tp, ca_state, now_ns);
+		ledger_unlock(st);
+	}
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
+{
+	struct socket_state *st = socket_recorded(sk);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u64 now_ns;
+	u8 kind;
+
+	if (!st || !tp)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	kind = retransmit_kind(sk, tp);
+	event_emit(st->cookie, kind, 0, 0, 1, tp->snd_nxt - tp->snd_una, now_ns);
+	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
+		stages_on_tail_loss_probe(&st->ledger, sk, tp, now_ns);
+		ledger_unlock(st);
+	}
+	return 0;
+}
+
+/* ---- detail `calls`: the ledger and the call log ---- */
+
+static __always_inline u32 skb_cb_u32(const struct sk_buff *skb, u32 offset)
+{
+	u32 value;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (const char *)skb->cb + offset);
+	return value;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	struct socket_state *st = socket_recorded(sk);
+	const struct tcp_sock *tp;
+	struct tcp_skb_cb cb;
+	u64 now_ns;
+
+	if (!st)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !ledger_try_lock(st))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	events_on_segment(st, tp, now_ns);
+	stages_on_segment(&st->ledger, sk, tp, skb_cb_u32(skb, bpf_core_field_offset(cb.seq)),
+			  skb_cb_u32(skb, bpf_core_field_offset(cb.end_seq)),
+			  skb_cb_u32(skb, bpf_core_field_offset(cb.ack_seq)), now_ns);
+	ledger_unlock(st);
+	return 0;
+}
+
+/* With --all, a socket that was open before is met at its first call. */
+static __always_inline struct socket_state *socket_at_call(struct sock *sk,
+							   const struct tcp_sock *tp, u64 now_ns)
+{
+	struct socket_state *st = socket_recorded(sk);
+
+	if (st || !select_all)
+		return st;
+	st = socket_choose(sk, CHOSEN_TARGET);
+	if (st && !st->cookie)
+		socket_begin(st, sk, tp, 0, now_ns);
+	return st;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	u64 now_ns;
+
+	if (sk->sk_protocol != IPPROTO_TCP || !(tp = bpf_skc_to_tcp_sock(sk)))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	st = socket_at_call(sk, tp, now_ns);
+	if (!st)
+		return 0;
+	socket_owner(st, sk, tp, now_ns);
+	if (ledger_try_lock(st)) {
+		stages_on_send(&st->ledger, sk, tp, now_ns);
+		ledger_unlock(st);
+	}
+	call_log(sk, tp, st, true, result, flags, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	u64 now_ns, blocked_since_ns;
+
+	if (sk->sk_protocol != IPPROTO_TCP || !(tp = bpf_skc_to_tcp_sock(sk)))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	st = socket_at_call(sk, tp, now_ns);
+	if (!st)
+		return 0;
+	socket_owner(st, sk, tp, now_ns);
+	blocked_since_ns = call_log(sk, tp, st, false, result, flags, now_ns);
+	if (ledger_try_lock(st)) {
+		stages_on_receive(&st->ledger, tp, blocked_since_ns, now_ns);
+		ledger_unlock(st);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
+		call_on_block(prev, bpf_ktime_get_ns());
+	if (!(next->flags & PF_KTHREAD))
+		call_on_resume(next);
+	return 0;
+}
+
+/* ---- run by the recorder, attached to nothing ---- */
+
+/* Hands over the batches of the CPU on which it is run (BPF_F_TEST_RUN_ON_CPU). */
+SEC("raw_tp")
+int calls_flush(void *ctx)
+{
+	struct call_batch *batch;
+	u32 which;
+
+	for (which = 0; which < 2; which++) {
+		u32 key = which;
+
+		batch = bpf_map_lookup_elem(&call_batches, &key);
+		if (batch && !*(volatile u32 *)&batch->busy)
+			call_batch_flush(batch);
+	}
+	return 0;
+}
+
+/* Walks all open files: sockets that were open before, and owners. */
+SEC("iter/task_file")
+int walk_task_files(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (socket && socket->sk && socket->sk->sk_protocol == IPPROTO_TCP)
+		socket_on_walk(task, socket->sk);
+	return 0;
+}
+
+/* Reads the ledgers that changed since they were last read. */
+SEC("iter/bpf_sk_storage_map")
+int read_ledgers(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct socket_state *st = ctx->value;
+	struct stage_reading reading;
+	const struct tcp_sock *tp;
+	struct sock *sk = ctx->sk;
+
+	if (!st || !sk || !st->cookie || !st->ledger.changed)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !ledger_try_lock(st))
+		return 0;
+	stages_on_read(&st->ledger, sk, tp, bpf_ktime_get_ns());
+	stages_copy(&reading, st, tp, false);
+	st->ledger.changed = 0;
+	ledger_unlock(st);
+	bpf_seq_write(ctx->meta->seq, &reading, sizeof(reading));
+	return 0;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The kernel types that the probes read: only the fields used, found in the running kernel by
+ * CO-RE relocation. Order and offsets here mean nothing. A field that some supported kernel
+ * lacks is read behind bpf_core_field_exists().
+ */
+#ifndef WHYLAT_KERNEL_H
+#define WHYLAT_KERNEL_H
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* include/net/sock.h, include/net/inet_sock.h */
+struct in6_addr {
+	union {
+		u8 u6_addr8[16];
+		u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct ns_common {
+	u32 inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport;
+	u16 skc_num;
+	u16 skc_family;
+	volatile u8 skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	struct {
+		s64 counter;
+	} skc_cookie;
+};
+
+struct rb_node {
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+	int sk_rcvbuf;
+	struct {
+		struct {
+			int counter;
+		} rmem_alloc;
+	} sk_backlog;
+	unsigned long sk_tsq_flags;
+	unsigned long sk_pacing_rate;
+	u16 sk_protocol;
+	u8 sk_userlocks;
+	struct rb_root tcp_rtx_queue;
+	struct {
+		int counter;
+	} sk_drops;
+};
+
+struct inode {
+	u16 i_mode;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct socket {
+	unsigned long flags;
+	struct sock *sk;
+	struct file *file;
+};
+
+struct inet_sock {
+	struct sock sk;
+	u16 inet_sport;
+};
+
+struct tcp_congestion_ops {
+	char name[16];
+};
+
+/* include/net/inet_connection_sock.h */
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u32 icsk_rto;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+	u8 icsk_ca_state : 5;
+	u8 icsk_retransmits;
+	u8 icsk_pending;
+	u8 icsk_backoff;
+	struct {
+		u32 ato : 8;
+		u16 rcv_mss;
+	} icsk_ack;
+};
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct hrtimer {
+	u8 state;
+};
+
+struct hrtimer___is_queued {
+	bool is_queued;
+};
+
+/* include/linux/tcp.h */
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 reordering;
+	u32 snd_wnd;
+	u32 mss_cache;
+	u32 snd_cwnd;
+	u32 lost_out;
+	u32 sacked_out;
+	u8 is_cwnd_limited : 1;
+	u32 copied_seq;
+	u32 tlp_high_seq;
+	u32 rttvar_us;
+	u32 mdev_us;
+	u32 retrans_out;
+	u32 snd_ssthresh;
+	struct minmax rtt_min;
+	u32 segs_out;
+	u32 data_segs_out;
+	u64 bytes_sent;
+	u32 snd_sml;
+	u8 chrono_type : 2;
+	u32 chrono_start;
+	u32 chrono_stat[3];
+	u32 write_seq;
+	u8 nonagle : 4;
+	u8 rate_app_limited : 1;
+	u64 tcp_mstamp;
+	u32 rcv_nxt;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 srtt_us;
+	u32 packets_out;
+	u32 delivered;
+	u32 delivered_ce;
+	u32 app_limited;
+	u32 rcv_wnd;
+	u64 bytes_received;
+	u32 segs_in;
+	u32 data_segs_in;
+	u32 rcv_wup;
+	u32 rate_delivered;
+	u32 rate_interval_us;
+	u64 delivered_mstamp;
+	u64 bytes_acked;
+	struct {
+		u32 rtt_us;
+	} rcv_rtt_est;
+	u32 dsack_dups;
+	u32 reord_seen;
+	u32 prior_cwnd;
+	struct hrtimer pacing_timer;
+	u32 undo_marker;
+	u64 bytes_retrans;
+	u32 total_retrans;
+	u16 total_rto;
+	u16 total_rto_recoveries;
+	u32 total_rto_time;
+	u32 rcv_ooopack;
+};
+
+struct tcp_skb_cb {
+	u32 seq;
+	u32 end_seq;
+	u16 tcp_flags;
+	u32 ack_seq;
+};
+
+struct sk_buff {
+	char cb[48];
+	u64 skb_mstamp_ns;
+	struct rb_node rbnode;
+	u32 len;
+};
+
+/* include/linux/sched.h */
+struct sched_info {
+	unsigned long long run_delay;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	char comm[16];
+	u64 start_time;
+	struct task_struct *group_leader;
+	struct files_struct *files;
+	struct sched_info sched_info;
+};
+
+struct linux_binprm;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+struct bpf_map;
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
+#pragma clang attribute pop
+
+/* include/net/tcp_states.h */
+enum tcp_state {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT = 2,
+	TCP_SYN_RECV = 3,
+	TCP_CLOSE = 7,
+	TCP_LISTEN = 10,
+	TCP_NEW_SYN_RECV = 12,
+};
+
+/* include/uapi/linux/tcp.h: enum tcp_ca_state */
+enum tcp_ca_state {
+	TCP_CA_Open = 0,
+	TCP_CA_Disorder = 1,
+	TCP_CA_CWR = 2,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+
+/* include/net/tcp.h and include/linux/tcp.h */
+#define TCP_NAGLE_OFF 1
+#define TCP_NAGLE_CORK 2
+#define TCP_NAGLE_PUSH 4
+#define TCP_INFINITE_SSTHRESH 0x7fffffff
+#define TCP_CHRONO_RWND_LIMITED 2
+#define TCPHDR_FIN 0x01
+#define TSQ_HELD 3		 /* BIT(TSQ_THROTTLED) | BIT(TSQ_QUEUED) */
+#define ICSK_TIME_LOSS_PROBE 5	 /* include/net/inet_connection_sock.h */
+#define HRTIMER_STATE_ENQUEUED 1 /* include/linux/hrtimer.h */
+#define SOCK_NOSPACE 2		 /* include/linux/net.h: bit of socket.flags */
+#define SOCK_SNDBUF_LOCK 1	 /* include/uapi/linux/socket.h: bits of sk_userlocks */
+#define SOCK_RCVBUF_LOCK 2
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define IPPROTO_TCP 6
+#define AF_INET 2
+#define AF_INET6 10
+#define S_IFMT 00170000
+#define S_IFSOCK 0140000
+
+/* a - b on the sequence number circle (include/net/tcp.h: before()) */
+static __always_inline s32 seq_diff(u32 a, u32 b)
+{
+	return (s32)(a - b);
+}
+
+#endif /* WHYLAT_KERNEL_H */

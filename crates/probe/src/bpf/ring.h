@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * How records leave the kernel, and the counts that make loss exact. Nothing here wakes the
+ * consumer: it looks at its own pace, because a wake-up costs more than everything else a hook
+ * does.
+ */
+#ifndef WHYLAT_RING_H
+#define WHYLAT_RING_H
+
+#include "kernel.h"
+
+/* What a record in `records` is; its first four bytes. */
+enum record_kind {
+	RECORD_SOCKET_SEEN,
+	RECORD_TCP_EVENT,
+	RECORD_CLOSE_SAMPLE,
+	RECORD_STAGE_READING,
+	RECORD_KIND_COUNT,
+};
+
+struct record_header {
+	u32 kind;
+	u32 pad;
+};
+
+/* Rare records: sockets, events, last readings. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} records SEC(".maps");
+
+/* Produced and lost records of each kind, one set a CPU. */
+struct record_count {
+	u64 produced;
+	u64 lost_ring_full;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, RECORD_KIND_COUNT);
+	__type(key, u32);
+	__type(value, struct record_count);
+} record_counts SEC(".maps");
+
+/* Sockets that could not be recorded because their storage could not be allocated. */
+u64 lost_socket_storage = 0;
+
+/*
+ * Room for a record, or NULL when the ring is full; counted either way. A hook in an interrupt
+ * can run inside another on the same CPU, hence the atomic additions. Every record is a struct
+ * that begins with its header.
+ */
+static __always_inline void *record_reserve(u32 kind, u64 size)
+{
+	struct record_count *count = bpf_map_lookup_elem(&record_counts, &kind);
+	struct record_header *header;
+
+	if (!count)
+		return NULL;
+	__sync_fetch_and_add(&count->produced, 1);
+	header = bpf_ringbuf_reserve(&records, size, 0);
+	if (!header) {
+		__sync_fetch_and_add(&count->lost_ring_full, 1);
+		return NULL;
+	}
+	header->kind = kind;
+	header->pad = 0;
+	return header;
+}
+
+static __always_inline void record_submit(void *record)
+{
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the probes keep with each recorded socket, in its own storage. A socket without this
+ * storage is not recorded: every hook leaves after one look-up.
+ *
+ * A listening socket's storage is copied to the sockets it accepts (BPF_F_CLONE), which is how
+ * an accepted socket is chosen before anyone has called accept. A copy is told by its cookie.
+ */
+#ifndef WHYLAT_SOCKET_H
+#define WHYLAT_SOCKET_H
+
+#include "kernel.h"
+#include "../inventory/inventory.h"
+#include "../tcp_stages/tcp_stages.h"
+
+/* The ledger that tcp_stages keeps: see tcp_stages.bpf.h for its rules. */
+struct stage_ledger {
+	u64 since_ns;
+	u64 accounted_ns; /* every nanosecond before this is in stage_ns */
+	u64 stage_ns[STAGE_COUNT];
+	u64 late_ns
+		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
+	u64 progress_ns;       /* the last acknowledgement of new data, or the start of a flight */
+	u64 due_ns;  /* when the oldest unanswered segment should have been acknowledged */
+	u64 sent_ns; /* when snd_nxt was last seen to have moved */
+	u64 hold_ns; /* since when the present wait for an ACK lasts; 0: none */
+	u64 longest_hold_ns;
+	u64 rtt_sum_us;
+	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
+	u64 ready_ns;  /* since when bytes wait for the reader; 0: none wait */
+	u64 reader_slow_ns;
+	u64 window_closed_since_ns; /* 0: open */
+	u64 window_closed_ns;
+	u32 write_seq; /* as of the last hook */
+	u32 snd_nxt;
+	u32 srtt_us; /* in the kernel's units, 8 times the value */
+	u32 delivered;
+	u32 total_retrans;
+	u32 dsack_dups;
+	u32 rtt_samples;
+	u32 nagle_holds;
+	u32 delayed_acks;
+	u32 timeout_stalls;
+	u32 tail_loss_stalls;
+	u32 reader_slow_waits;
+	u8 stage;	 /* the stage since accounted_ns, if stage_known */
+	u8 stage_known;	 /* the last hook saw the state that it left behind */
+	u8 idle;	 /* the last hook left everything acknowledged */
+	u8 hold_stage;	 /* STAGE_NAGLE or STAGE_SEND_BUFFER while hold_ns runs */
+	u8 stalled;	 /* STALL_* */
+	u8 probed_stage; /* where most of probed_ns came from */
+	u8 late;	 /* some late_ns is not zero */
+	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
+	u8 zero_window;	 /* the peer announces no room */
+	u8 changed;	 /* since it was last read */
+};
+
+struct socket_state {
+	u64 cookie; /* 0: a listening socket */
+	u64 opened_ns;
+	u32 busy; /* a hook is changing the ledger */
+	u32 pid;
+	u8 role;
+	u8 chosen;
+	u8 syn_acked; /* bytes_acked counts our SYN, too (tcp_rcv_synsent_state_process()) */
+	u8 pad[5];
+	struct stage_ledger ledger;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct socket_state);
+} sockets SEC(".maps");
+
+/*
+ * Hooks of one socket can run at the same time: a send call ends on one CPU while softirq takes
+ * an ACK on another, or interrupts it on the same. The loser leaves: the ledger accounts whole
+ * intervals, so the next hook accounts what this one did not.
+ */
+static __always_inline bool ledger_try_lock(struct socket_state *st)
+{
+	return __sync_lock_test_and_set(&st->busy, 1) == 0;
+}
+
+static __always_inline void ledger_unlock(struct socket_state *st)
+{
+	barrier();
+	*(volatile u32 *)&st->busy = 0;
+}
+
+#endif

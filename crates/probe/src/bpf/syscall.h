@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What a thread's saved registers say of the system call that it is in. Reading them where a call
+ * blocks or ends costs only the calls that matter; a hook on every entry would cost all.
+ */
+#ifndef WHYLAT_SYSCALL_H
+#define WHYLAT_SYSCALL_H
+
+#include "kernel.h"
+
+struct syscall_args {
+	s64 number;
+	u64 fd;
+	u64 len;
+};
+
+#if defined(__TARGET_ARCH_x86)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pt_regs {
+	unsigned long orig_ax;
+	unsigned long di;
+	unsigned long dx;
+};
+#pragma clang attribute pop
+
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+enum {
+	SYS_read = 0,
+	SYS_write = 1,
+	SYS_readv = 19,
+	SYS_writev = 20,
+	SYS_sendto = 44,
+	SYS_recvfrom = 45,
+	SYS_sendmsg = 46,
+	SYS_recvmsg = 47,
+};
+
+static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	args->number = regs->orig_ax;
+	args->fd = regs->di;
+	args->len = regs->dx;
+}
+
+#elif defined(__TARGET_ARCH_arm64)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pt_regs {
+	u64 regs[31];
+	u64 orig_x0;
+	s32 syscallno;
+};
+#pragma clang attribute pop
+
+/* include/uapi/asm-generic/unistd.h */
+enum {
+	SYS_read = 63,
+	SYS_write = 64,
+	SYS_readv = 65,
+	SYS_writev = 66,
+	SYS_sendto = 206,
+	SYS_recvfrom = 207,
+	SYS_sendmsg = 211,
+	SYS_recvmsg = 212,
+};
+
+static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	args->number = regs->syscallno;
+	args->fd = regs->orig_x0;
+	args->len = regs->regs[2];
+}
+
+#else
+#error "syscall.h: add the registers and numbers of this architecture"
+#endif
+
+static __always_inline bool is_plain_call(s64 number)
+{
+	return number == SYS_read || number == SYS_write || number == SYS_sendto ||
+	       number == SYS_recvfrom;
+}
+
+static __always_inline bool is_vector_call(s64 number)
+{
+	return number == SYS_readv || number == SYS_writev || number == SYS_sendmsg ||
+	       number == SYS_recvmsg;
+}
+
+static __always_inline bool in_socket_call(struct task_struct *task)
+{
+	struct syscall_args args;
+
+	syscall_read(task, &args);
+	return is_plain_call(args.number) || is_vector_call(args.number);
+}
+
+/* Bytes that the call offers or has room for; -1 if its registers do not say. */
+static __always_inline s64 asked_bytes(struct task_struct *task)
+{
+	struct syscall_args args;
+
+	syscall_read(task, &args);
+	return is_plain_call(args.number) ? (s64)(u32)args.len : -1;
+}
+
+/* The socket that the call's descriptor stands for, NULL if it is none. */
+static __always_inline struct sock *call_socket(struct task_struct *task)
+{
+	struct syscall_args args;
+	struct file *file, **files;
+	struct socket *socket;
+
+	syscall_read(task, &args);
+	if (args.fd >= BPF_CORE_READ(task, files, fdt, max_fds))
+		return NULL;
+	files = BPF_CORE_READ(task, files, fdt, fd);
+	if (bpf_probe_read_kernel(&file, sizeof(file), &files[args.fd]) || !file)
+		return NULL;
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return NULL;
+	socket = BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
+#endif

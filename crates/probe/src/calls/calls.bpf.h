@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The socket-call log. A record is made where the call ends (sock_send_length,
+ * sock_recv_length). Nothing is hooked where it begins: the caller's saved registers still tell
+ * what it asked for, and a call that blocks is met in sched_switch.
+ *
+ * Records go into a batch of their program and CPU. The kernel never runs a program inside itself
+ * on one CPU (prog->active; the refused runs are counted in recursion_misses), so a batch needs
+ * no lock; only `calls_flush` comes from outside, and leaves a busy batch alone.
+ */
+#ifndef WHYLAT_CALLS_BPF_H
+#define WHYLAT_CALLS_BPF_H
+
+#include "../bpf/select.h"
+#include "../bpf/socket.h"
+#include "../bpf/syscall.h"
+#include "calls.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} call_ring SEC(".maps");
+
+/* One batch a CPU for each program: 0 sends, 1 receives. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct call_batch);
+} call_batches SEC(".maps");
+
+/* A thread's blocking in its present socket call. */
+struct call_wait {
+	u64 sk;	       /* the socket it blocked on */
+	u64 start_ns;  /* when it first blocked */
+	u64 out_ns;    /* when it left the CPU; 0: it is back */
+	u64 waited_ns; /* off the CPU in this call so far */
+	u64 run_delay_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct call_wait);
+} call_waits SEC(".maps");
+
+static __always_inline void call_batch_flush(struct call_batch *batch)
+{
+	u32 len = batch->len;
+
+	if (len == 0 || len > CALL_BATCH_LEN)
+		return;
+	if (bpf_ringbuf_output(&call_ring, batch->records, len * sizeof(struct call_record),
+			       BPF_RB_NO_WAKEUP))
+		batch->lost_ring_full += len;
+	batch->len = 0;
+}
+
+/* The thread leaves the CPU: if it does so inside a socket call, note since when. */
+static __always_inline void call_on_block(struct task_struct *prev, u64 now_ns)
+{
+	struct call_wait *wait;
+	struct sock *sk;
+
+	if (!is_recorded_task(prev->tgid) || !in_socket_call(prev))
+		return;
+	sk = call_socket(prev);
+	if (!sk)
+		return;
+	wait = bpf_task_storage_get(&call_waits, prev, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!wait)
+		return;
+	if (wait->sk != (u64)sk) {
+		wait->sk = (u64)sk;
+		wait->start_ns = 0;
+	}
+	if (!wait->start_ns) {
+		wait->start_ns = now_ns;
+		wait->waited_ns = 0;
+		wait->run_delay_ns = prev->sched_info.run_delay;
+	}
+	wait->out_ns = now_ns;
+}
+
+static __always_inline void call_on_resume(struct task_struct *next)
+{
+	struct call_wait *wait = bpf_task_storage_get(&call_waits, next, NULL, 0);
+
+	if (!wait || !wait->out_ns)
+		return;
+	wait->waited_ns += bpf_ktime_get_ns() - wait->out_ns;
+	wait->out_ns = 0;
+}
+
+/* Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. */
+static __always_inline u64 stream_offset(const struct socket_state *st, const struct tcp_sock *tp,
+					 bool is_send)
+{
+	if (is_send)
+		return tp->bytes_acked + (u32)(tp->write_seq - tp->snd_una) - st->syn_acked;
+	return tp->bytes_received - (u32)(tp->rcv_nxt - tp->copied_seq);
+}
+
+/* The wait that belongs to this call, or NULL if it did not block. */
+static __always_inline struct call_wait *call_wait_of(struct task_struct *task, struct sock *sk)
+{
+	struct call_wait *wait = bpf_task_storage_get(&call_waits, task, NULL, 0);
+
+	return wait && wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
+}
+
+static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,
+					     const struct socket_state *st,
+					     const struct tcp_sock *tp, bool is_send, int result,
+					     int msg_flags, u64 now_ns)
+{
+	s64 asked = asked_bytes(task);
+
+	record->cookie = st->cookie;
+	record->end_ns = now_ns;
+	record->start_ns = 0;
+	record->blocked_ns = 0;
+	record->runq_us = 0;
+	record->offset_end = stream_offset(st, tp, is_send);
+	record->asked_bytes = asked < 0 ? 0 : asked;
+	record->result = result;
+	record->msg_flags = is_send ? 0 : msg_flags;
+	record->tid = task->pid;
+	record->pid = task->tgid;
+	record->cpu = bpf_get_smp_processor_id();
+	record->bits = (is_send ? CALL_SEND : 0) | (asked < 0 ? 0 : CALL_ASKED) |
+		       (is_recorded_task(task->tgid) ? CALL_BLOCKING_SEEN : 0);
+}
+
+static __always_inline void call_record_wait(struct call_record *record, struct call_wait *wait,
+					     struct task_struct *task)
+{
+	u64 runq_ns = task->sched_info.run_delay - wait->run_delay_ns;
+
+	if (runq_ns > wait->waited_ns)
+		runq_ns = wait->waited_ns;
+	record->start_ns = wait->start_ns;
+	record->blocked_ns = wait->waited_ns - runq_ns;
+	record->runq_us = runq_ns / 1000;
+	record->bits |= CALL_BLOCKED;
+	wait->start_ns = 0;
+}
+
+/* Logs a call that ended; returns since when it had blocked, 0 if it had not. */
+static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
+				    const struct socket_state *st, bool is_send, int result,
+				    int msg_flags, u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call_wait *wait = call_wait_of(task, sk);
+	u64 blocked_since_ns = wait ? wait->start_ns : 0;
+	struct call_batch *batch;
+	u32 which = !is_send;
+	u32 at;
+
+	batch = bpf_map_lookup_elem(&call_batches, &which);
+	if (!batch)
+		return blocked_since_ns;
+	*(volatile u32 *)&batch->busy = 1;
+	barrier();
+	at = batch->len;
+	if (at < CALL_BATCH_LEN) {
+		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
+				 now_ns);
+		if (wait)
+			call_record_wait(&batch->records[at], wait, task);
+		batch->produced++;
+		batch->len = at + 1;
+		if (at + 1 == CALL_BATCH_LEN)
+			call_batch_flush(batch);
+	}
+	barrier();
+	*(volatile u32 *)&batch->busy = 0;
+	return blocked_since_ns;
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* One send or receive call on a TCP socket as it leaves the kernel. */
+#ifndef WHYLAT_CALLS_H
+#define WHYLAT_CALLS_H
+
+#include <linux/types.h>
+
+#define CALL_SEND 1	     /* else a receive call */
+#define CALL_ASKED 2	     /* asked_bytes was readable */
+#define CALL_BLOCKING_SEEN 4 /* blocking is measured for this thread */
+#define CALL_BLOCKED 8	     /* the call blocked: start_ns, blocked_ns, runq_ns hold */
+
+struct call_record {
+	__u64 cookie;
+	__u64 end_ns;
+	__u64 start_ns;
+	__u64 blocked_ns;
+	__u64 offset_end;
+	__u32 runq_us;
+	__u32 asked_bytes;
+	__s32 result;
+	__u32 msg_flags;
+	__u32 tid;
+	__u32 pid;
+	__u16 cpu;
+	__u8 bits;
+	__u8 pad[5];
+};
+
+/* Records of one program on one CPU, handed over together. A power of two. */
+#define CALL_BATCH_LEN 128
+
+struct call_batch {
+	__u32 len;
+	__u32 busy;
+	__u64 produced;
+	__u64 lost_ring_full;
+	struct call_record records[CALL_BATCH_LEN];
+};
+
+#endif

@@ -1,0 +1,50 @@
+//! Clocks and the host that keeps them. In: `clock_gettime` and `/proc`. Out: the time in
+//! nanoseconds, readings of two clocks together ([`read_pairs`]), and what a recording's header
+//! says of the host ([`Host`]).
+
+mod host;
+mod pairs;
+
+pub use host::{Host, HostError};
+pub use pairs::{Clock, read_pair, read_pairs};
+
+use nix::time::{ClockId, clock_getres, clock_gettime};
+
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Reading of a clock, nanoseconds; `None` when the kernel lacks the clock.
+pub fn read_ns(clock: ClockId) -> Option<i64> {
+    let time = clock_gettime(clock).ok()?;
+    Some(time.tv_sec() * NS_PER_S + time.tv_nsec())
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds: the time base of every recording.
+pub fn monotonic_ns() -> u64 {
+    // CLOCK_MONOTONIC exists on every Linux and never reads below zero.
+    read_ns(ClockId::CLOCK_MONOTONIC).map_or(0, |ns| ns.max(0) as u64)
+}
+
+/// Length of the kernel's jiffy, nanoseconds: the coarse clocks advance once a tick, so their
+/// resolution is the tick (`KTIME_LOW_RES` in `hrtimer_get_res`). `None`: not readable.
+pub fn jiffy_ns() -> Option<u64> {
+    let resolution = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
+    u64::try_from(resolution.tv_sec() * NS_PER_S + resolution.tv_nsec()).ok().filter(|ns| *ns > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jiffy_divides_a_second() {
+        let jiffy_ns = jiffy_ns().unwrap();
+        let hz = 1_000_000_000 / jiffy_ns;
+        assert!((100..=1000).contains(&hz), "HZ {hz}");
+    }
+
+    #[test]
+    fn monotonic_time_advances() {
+        let first_ns = monotonic_ns();
+        assert!(monotonic_ns() >= first_ns && first_ns > 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! How many records each probe produced and lost, as counted in the kernel where it happened.
+
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+
+use super::skel::HooksSkel;
+use super::{HooksError, wire};
+use crate::self_cost::program_info;
+use crate::wire::{Wire, read};
+
+// SAFETY: both are `repr(C)` and made of integers and arrays of `Wire` records.
+unsafe impl Wire for wire::record_count {}
+// SAFETY: see above.
+unsafe impl Wire for wire::call_batch {}
+
+/// Records of one probe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProbeCount {
+    /// Records that the hooks set out to make.
+    pub produced: u64,
+    /// Of these, lost because the ring was full.
+    pub lost_ring_full: u64,
+}
+
+impl ProbeCount {
+    fn add(&mut self, produced: u64, lost_ring_full: u64) {
+        self.produced += produced;
+        self.lost_ring_full += lost_ring_full;
+    }
+}
+
+/// Records of all probes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rows of `connections`.
+    pub connections: ProbeCount,
+    /// Rows of `tcp_events`.
+    pub tcp_events: ProbeCount,
+    /// Rows of `tcp_samples` made when a socket closes.
+    pub close_samples: ProbeCount,
+    /// Rows of `tcp_stages` made when a socket closes.
+    pub close_stages: ProbeCount,
+    /// Rows of `calls`.
+    pub calls: ProbeCount,
+    /// Calls that no record was made of, because the kernel refused to run the program inside
+    /// itself (`recursion_misses`).
+    pub calls_reentered: u64,
+    /// Events that no record was made of, for the same reason.
+    pub events_reentered: u64,
+    /// Sockets that could not be recorded for want of kernel memory.
+    pub lost_sockets: u64,
+}
+
+pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, HooksError> {
+    let mut counts = Counts::default();
+    let kinds = [
+        (wire::record_kind::RECORD_SOCKET_SEEN, &mut counts.connections),
+        (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
+        (wire::record_kind::RECORD_CLOSE_SAMPLE, &mut counts.close_samples),
+        (wire::record_kind::RECORD_STAGE_READING, &mut counts.close_stages),
+    ];
+    for (kind, total) in kinds {
+        for count in per_cpu::<wire::record_count>(&skel.maps.record_counts, kind.0)? {
+            total.add(count.produced, count.lost_ring_full);
+        }
+    }
+    if has_calls {
+        for batch in [0, 1] {
+            for count in per_cpu::<wire::call_batch>(&skel.maps.call_batches, batch)? {
+                counts.calls.add(count.produced, count.lost_ring_full);
+            }
+        }
+    }
+    let p = &skel.progs;
+    let of_calls = [&p.handle_sock_send_length, &p.handle_sock_recv_length];
+    let of_events = [
+        &p.handle_inet_sock_set_state,
+        &p.handle_tcp_cong_state_set,
+        &p.handle_tcp_retransmit_skb,
+    ];
+    counts.calls_reentered = recursion_misses(&of_calls)?;
+    counts.events_reentered = recursion_misses(&of_events)?;
+    counts.lost_sockets = skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost_socket_storage);
+    Ok(counts)
+}
+
+fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
+    let values = map
+        .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| HooksError::Use { action: "read record counts", error })?;
+    Ok(values.unwrap_or_default().iter().filter_map(|bytes| read(bytes)).collect())
+}
+
+fn recursion_misses(programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {
+    let mut misses = 0;
+    for program in programs.iter().filter(|program| program.autoload()) {
+        let info = program_info(program.as_fd()).map_err(|error| HooksError::Read {
+            what: "program statistics",
+            error,
+        })?;
+        misses += info.recursion_misses;
+    }
+    Ok(misses)
+}

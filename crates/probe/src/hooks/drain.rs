@@ -1,0 +1,108 @@
+//! Ring buffers → columns. The consumer looks at its own pace and is never woken.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use table::Columns;
+use table::tables::{Calls, Connections, TcpEvents, TcpSamples, TcpStages};
+
+use super::{HooksError, wire};
+use crate::wire::{Wire, read};
+
+// SAFETY: `record_header` is `repr(C)` and made of integers.
+unsafe impl Wire for wire::record_header {}
+
+/// Rows taken from the rings since the last [`Drainer::take`].
+#[derive(Debug, Default)]
+pub struct Drained {
+    /// Call log.
+    pub calls: Calls,
+    /// Sockets chosen, established, owned, closed.
+    pub connections: Connections,
+    /// Events.
+    pub events: TcpEvents,
+    /// Statistics of closed sockets.
+    pub samples: TcpSamples,
+    /// Ledgers of closed sockets.
+    pub stages: TcpStages,
+    /// Records that could not be decoded; zero unless program and reader do not fit.
+    pub undecoded: u64,
+}
+
+/// Takes records out of the rings.
+pub struct Drainer<'a> {
+    rings: RingBuffer<'a>,
+    rows: Rc<RefCell<Drained>>,
+}
+
+impl<'a> Drainer<'a> {
+    pub(super) fn new(
+        records: &'a dyn MapCore,
+        call_ring: &'a dyn MapCore,
+    ) -> Result<Self, HooksError> {
+        let failed = |error| HooksError::Use { action: "map the ring buffers", error };
+        let rows = Rc::new(RefCell::new(Drained::default()));
+        let (of_records, of_calls) = (Rc::clone(&rows), Rc::clone(&rows));
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(records, move |bytes| {
+                of_records.borrow_mut().take_record(bytes);
+                0
+            })
+            .map_err(failed)?
+            .add(call_ring, move |bytes| {
+                of_calls.borrow_mut().take_calls(bytes);
+                0
+            })
+            .map_err(failed)?;
+        Ok(Self { rings: builder.build().map_err(failed)?, rows })
+    }
+
+    /// Takes at most `most` records or batches of calls; returns how many there were.
+    pub fn drain(&self, most: usize) -> usize {
+        usize::try_from(self.rings.consume_raw_n(most)).unwrap_or(0)
+    }
+
+    /// The rows drained so far.
+    pub fn take(&self) -> Drained {
+        std::mem::take(&mut self.rows.borrow_mut())
+    }
+}
+
+impl Drained {
+    fn take_calls(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks_exact(size_of::<wire::call_record>()) {
+            if let Some(record) = read(chunk) {
+                self.calls.push(crate::calls::row(&record));
+            }
+        }
+    }
+
+    fn take_record(&mut self, bytes: &[u8]) {
+        if self.decode(bytes).is_none() {
+            self.undecoded += 1;
+        }
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Option<()> {
+        let header: wire::record_header = read(bytes)?;
+        let body = &bytes[size_of::<wire::record_header>()..];
+        match wire::record_kind(header.kind) {
+            wire::record_kind::RECORD_SOCKET_SEEN => {
+                self.connections.push(crate::inventory::seen::row(&read(body)?));
+            }
+            wire::record_kind::RECORD_TCP_EVENT => {
+                self.events.push(crate::tcp_events::row(&read(body)?)?);
+            }
+            wire::record_kind::RECORD_CLOSE_SAMPLE => {
+                self.samples.push(crate::tcp_events::sample_row(&read(body)?));
+            }
+            wire::record_kind::RECORD_STAGE_READING => {
+                self.stages.push(crate::tcp_stages::row(&read(body)?));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Which hooks this kernel has, told by the `btf_trace_*` types in its BTF, never by its version.
+
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::btf::Btf;
+use table::manifest::{Coverage, ProbeState};
+
+use super::skel::OpenHooksSkel;
+use super::{HooksError, on};
+
+/// Tracepoints that some supported kernel lacks, as found in this one.
+pub(super) struct Features {
+    congestion_state: bool,
+    retransmit: bool,
+    probe: bool,
+    send_length: bool,
+    recv_length: bool,
+}
+
+impl Features {
+    pub(super) fn probe() -> Result<Self, HooksError> {
+        let btf = Btf::from_vmlinux().map_err(|error| HooksError::NoBtf(error.to_string()))?;
+        let has = |name: &str| {
+            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
+        };
+        Ok(Self {
+            congestion_state: has("tcp_cong_state_set"),
+            retransmit: has("tcp_retransmit_skb"),
+            probe: has("tcp_probe"),
+            send_length: has("sock_send_length"),
+            recv_length: has("sock_recv_length"),
+        })
+    }
+
+    /// The ledger and the call log need all three: a ledger that does not see sends would call
+    /// every wait for the application something else.
+    pub(super) fn has_calls(&self) -> bool {
+        self.probe && self.send_length && self.recv_length
+    }
+
+    pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool) {
+        let p = &mut open.progs;
+        p.handle_tcp_cong_state_set.set_autoload(self.congestion_state);
+        p.handle_tcp_retransmit_skb.set_autoload(self.retransmit);
+        p.handle_tcp_probe.set_autoload(calls);
+        p.handle_sock_send_length.set_autoload(calls);
+        p.handle_sock_recv_length.set_autoload(calls);
+        p.handle_sched_switch.set_autoload(calls);
+        p.calls_flush.set_autoload(calls);
+        p.read_ledgers.set_autoload(calls);
+    }
+
+    pub(super) fn coverage(&self, calls: bool) -> Vec<Coverage> {
+        let mut all = vec![
+            on("inventory"),
+            if self.retransmit {
+                on("tcp_events")
+            } else {
+                off("tcp_events", "tcp_retransmit_skb", "5.15")
+            },
+            if self.congestion_state {
+                on("tcp_events.congestion_state")
+            } else {
+                polled("tcp_events.congestion_state", "tcp_cong_state_set")
+            },
+        ];
+        if calls {
+            for probe in ["calls", "tcp_stages"] {
+                all.push(match self.missing_for_calls() {
+                    None => on(probe),
+                    Some(tracepoint) => off(probe, tracepoint, "6.3"),
+                });
+            }
+        }
+        all
+    }
+
+    fn missing_for_calls(&self) -> Option<&'static str> {
+        [
+            (self.send_length, "sock_send_length"),
+            (self.recv_length, "sock_recv_length"),
+            (self.probe, "tcp_probe"),
+        ]
+        .into_iter()
+        .find_map(|(there, name)| (!there).then_some(name))
+    }
+}
+
+fn off(probe: &str, tracepoint: &str, since: &str) -> Coverage {
+    Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::Off {
+            why: format!("this kernel has no tracepoint {tracepoint}"),
+            remedy: format!("run Linux {since} or newer"),
+        },
+    }
+}
+
+fn polled(probe: &str, tracepoint: &str) -> Coverage {
+    Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::Fallback {
+            which: "congestion state as polled in tcp_samples".to_owned(),
+            why: format!("this kernel has no tracepoint {tracepoint}"),
+        },
+    }
+}

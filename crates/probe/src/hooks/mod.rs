@@ -1,0 +1,340 @@
+//! The BPF programs of all probes, loaded and attached as one object (`src/bpf/hooks.bpf.c` is
+//! the list of what is hooked). In: what to record. Out: rows, counts of what was produced and
+//! lost, and coverage: which hooks this kernel has, decided from its BTF.
+
+mod count;
+mod drain;
+mod features;
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
+use table::Columns;
+use table::manifest::{Coverage, ProbeState};
+use table::tables::TcpStages;
+
+use crate::self_cost::{BpfTimeError, BpfTimeSampler};
+pub use count::{Counts, ProbeCount};
+pub use drain::{Drained, Drainer};
+use skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
+
+#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/hooks.skel.rs"));
+}
+
+/// The structs that the programs write.
+pub(crate) use skel::types as wire;
+
+/// Where the loaded object lives; it must outlive [`Hooks`].
+pub type Storage = MaybeUninit<OpenObject>;
+
+/// Which connections are recorded. Processes come on top, by [`Hooks::record_process`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Every connection on the host.
+    pub all: bool,
+    /// Connections with this local or remote port.
+    pub port: Option<u16>,
+    /// Processes that execute under this command name.
+    pub comm: Option<String>,
+    /// Processes in this control group or below: its id and its depth below the root.
+    pub cgroup: Option<(u64, u32)>,
+}
+
+/// Why a process is known to the programs: `TASK_*` in `select.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum TaskKind {
+    Recorded = 1,
+    Parent = 2,
+}
+
+/// What can go wrong between the object file and running programs.
+#[derive(Debug, thiserror::Error)]
+pub enum HooksError {
+    /// The kernel refused to load the programs.
+    #[error("cannot load BPF programs: {0}")]
+    Load(libbpf_rs::Error),
+    /// A program could not be attached.
+    #[error("cannot attach BPF program {program}: {error}")]
+    Attach {
+        /// Name of the program.
+        program: &'static str,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
+    /// A loaded program or map could not be used.
+    #[error("cannot {action}: {error}")]
+    Use {
+        /// What was tried.
+        action: &'static str,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
+    /// An iterator could not be read.
+    #[error("cannot read {what} from the kernel: {error}")]
+    Read {
+        /// What was read.
+        what: &'static str,
+        /// Cause.
+        error: std::io::Error,
+    },
+    /// The kernel carries no type information, which the programs need.
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): {0}")]
+    NoBtf(String),
+}
+
+impl HooksError {
+    fn attach(program: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
+        move |error| Self::Attach { program, error }
+    }
+
+    /// Whether it is for want of privilege.
+    pub fn is_permission(&self) -> bool {
+        let denied = libbpf_rs::ErrorKind::PermissionDenied;
+        matches!(self, Self::Load(error) | Self::Attach { error, .. } if error.kind() == denied)
+    }
+}
+
+/// The running programs. Dropping it detaches them all; so does the kernel after a kill.
+pub struct Hooks<'obj> {
+    skel: HooksSkel<'obj>,
+    attached: RefCell<Attached>,
+    cpus: usize,
+    has_calls: bool,
+    coverage: Vec<Coverage>,
+}
+
+/// What is attached; dropped to detach.
+#[derive(Default)]
+struct Attached {
+    hooks: Vec<Link>,
+    walk: Option<Link>,
+    ledgers: Option<Link>,
+}
+
+impl<'obj> Hooks<'obj> {
+    /// Loads the programs for `selection`; `calls` adds the ledger and the call log. Hooks that
+    /// this kernel lacks are left out and named in [`coverage`](Self::coverage).
+    pub fn load(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        calls: bool,
+    ) -> Result<Self, HooksError> {
+        silence_libbpf();
+        let features = features::Features::probe()?;
+        let mut open = HooksSkelBuilder::default().open(storage).map_err(HooksError::Load)?;
+        let has_calls = calls && features.has_calls();
+        configure(&mut open, selection, has_calls);
+        features.disable_missing(&mut open, has_calls);
+        let skel = open.load().map_err(HooksError::Load)?;
+        Ok(Self {
+            skel,
+            attached: RefCell::default(),
+            cpus: libbpf_rs::num_possible_cpus().unwrap_or(1),
+            has_calls,
+            coverage: features.coverage(calls),
+        })
+    }
+
+    /// Attaches every loaded program. Sockets that are open already are found by
+    /// [`walk`](Self::walk).
+    pub fn attach(&self) -> Result<(), HooksError> {
+        let p = &self.skel.progs;
+        let hooks = [
+            (&p.handle_sched_process_fork, "sched_process_fork"),
+            (&p.handle_sched_process_exec, "sched_process_exec"),
+            (&p.handle_sched_process_exit, "sched_process_exit"),
+            (&p.handle_inet_sock_set_state, "inet_sock_set_state"),
+            (&p.handle_tcp_cong_state_set, "tcp_cong_state_set"),
+            (&p.handle_tcp_retransmit_skb, "tcp_retransmit_skb"),
+            (&p.handle_sched_switch, "sched_switch"),
+            (&p.handle_tcp_probe, "tcp_probe"),
+            (&p.handle_sock_send_length, "sock_send_length"),
+            (&p.handle_sock_recv_length, "sock_recv_length"),
+        ];
+        let mut attached = Attached::default();
+        for (program, name) in hooks {
+            if program.autoload() {
+                attached.hooks.push(program.attach().map_err(HooksError::attach(name))?);
+            }
+        }
+        let walk = p.walk_task_files.attach().map_err(HooksError::attach("walk_task_files"))?;
+        attached.walk = Some(walk);
+        if self.has_calls {
+            let link = p.read_ledgers.attach_iter(self.skel.maps.sockets.as_fd());
+            attached.ledgers = Some(link.map_err(HooksError::attach("read_ledgers"))?);
+        }
+        self.attached.replace(attached);
+        Ok(())
+    }
+
+    /// What works, and why the rest does not.
+    pub fn coverage(&self) -> &[Coverage] {
+        &self.coverage
+    }
+
+    /// Whether the ledger and the call log are kept.
+    pub fn has_calls(&self) -> bool {
+        self.has_calls
+    }
+
+    /// Records this process and its descendants.
+    pub fn record_process(&self, pid: u32) -> Result<(), HooksError> {
+        self.set_task(pid, TaskKind::Recorded)
+    }
+
+    /// Records what this process forks from now on, but not itself: for starting a command.
+    pub fn record_children_of(&self, pid: u32) -> Result<(), HooksError> {
+        self.set_task(pid, TaskKind::Parent)
+    }
+
+    /// Forgets a process; what it forked stays recorded.
+    pub fn forget_process(&self, pid: u32) -> Result<(), HooksError> {
+        match self.skel.maps.tasks.delete(&pid.to_ne_bytes()) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(HooksError::Use { action: "forget a process", error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn set_task(&self, pid: u32, kind: TaskKind) -> Result<(), HooksError> {
+        self.skel
+            .maps
+            .tasks
+            .update(&pid.to_ne_bytes(), &[kind as u8], MapFlags::ANY)
+            .map_err(|error| HooksError::Use { action: "select a process", error })
+    }
+
+    /// Processes selected so far: those asked for, and their descendants that still run.
+    pub fn recorded_processes(&self) -> Vec<u32> {
+        let is_recorded = |key: &Vec<u8>| {
+            let kind = self.skel.maps.tasks.lookup(key, MapFlags::ANY).ok().flatten();
+            kind.as_deref() == Some(&[TaskKind::Recorded as u8])
+        };
+        let pid = |key: Vec<u8>| key.try_into().ok().map(u32::from_ne_bytes);
+        self.skel.maps.tasks.keys().filter(is_recorded).filter_map(pid).collect()
+    }
+
+    /// Walks the open files of every process: finds sockets that were open before, the other ends
+    /// of chosen connections on this host, and owners.
+    pub fn walk(&self) -> Result<(), HooksError> {
+        read_iterator(self.attached.borrow().walk.as_ref(), "open files").map(|_| ())
+    }
+
+    /// Reads the ledgers that changed since the last reading.
+    pub fn read_ledgers(&self, rows: &mut TcpStages) -> Result<(), HooksError> {
+        let bytes = read_iterator(self.attached.borrow().ledgers.as_ref(), "stage ledgers")?;
+        for chunk in bytes.chunks_exact(size_of::<wire::stage_reading>()) {
+            if let Some(reading) = crate::wire::read(chunk) {
+                rows.push(crate::tcp_stages::row(&reading));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the call batches of every CPU to the ring, full or not.
+    pub fn flush(&self) -> Result<(), HooksError> {
+        const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
+        if !self.has_calls {
+            return Ok(());
+        }
+        for cpu in 0..self.cpus {
+            let input = ProgramInput {
+                cpu: u32::try_from(cpu).unwrap_or(0),
+                flags: BPF_F_TEST_RUN_ON_CPU,
+                ..Default::default()
+            };
+            match self.skel.progs.calls_flush.test_run(input) {
+                Ok(_) => {}
+                // possible, but not online
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::Other => {}
+                Err(error) => return Err(HooksError::Use { action: "flush call batches", error }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches every program; records that are on their way can still be drained.
+    pub fn detach(&self) {
+        self.attached.take();
+    }
+
+    /// Records produced and lost so far, by probe.
+    pub fn counts(&self) -> Result<Counts, HooksError> {
+        count::read_all(&self.skel, self.has_calls)
+    }
+
+    /// Reads what the programs wrote, at the caller's pace.
+    pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
+        Drainer::new(&self.skel.maps.records, &self.skel.maps.call_ring)
+    }
+
+    /// A sampler of the programs' run time.
+    pub fn run_time(&self, now_ns: u64) -> Result<BpfTimeSampler, BpfTimeError> {
+        let p = &self.skel.progs;
+        let hooks = [
+            &p.handle_sched_process_fork,
+            &p.handle_sched_process_exec,
+            &p.handle_sched_process_exit,
+            &p.handle_inet_sock_set_state,
+            &p.handle_tcp_cong_state_set,
+            &p.handle_tcp_retransmit_skb,
+            &p.handle_sched_switch,
+            &p.handle_tcp_probe,
+            &p.handle_sock_send_length,
+            &p.handle_sock_recv_length,
+            &p.calls_flush,
+            &p.walk_task_files,
+            &p.read_ledgers,
+        ];
+        let loaded = hooks.into_iter().filter(|program| program.autoload());
+        BpfTimeSampler::new(loaded.map(|program| program.as_fd()), now_ns, now_ns)
+    }
+}
+
+fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<Vec<u8>, HooksError> {
+    let mut bytes = Vec::new();
+    if let Some(link) = link {
+        let mut iter =
+            Iter::new(link).map_err(|error| HooksError::Use { action: "iterate", error })?;
+        iter.read_to_end(&mut bytes).map_err(|error| HooksError::Read { what, error })?;
+    }
+    Ok(bytes)
+}
+
+fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, has_calls: bool) {
+    let Some(rodata) = open.maps.rodata_data.as_deref_mut() else { return };
+    rodata.detail_calls = has_calls;
+    rodata.select_all = selection.all;
+    rodata.select_port = selection.port.unwrap_or(0);
+    if let Some(comm) = &selection.comm {
+        // the kernel keeps 15 bytes of a command's name
+        for (to, from) in rodata.select_comm.iter_mut().zip(comm.bytes().take(15)) {
+            *to = from.cast_signed();
+        }
+    }
+    if let Some((id, level)) = selection.cgroup {
+        rodata.select_cgroup_id = id;
+        rodata.select_cgroup_level = level;
+    }
+}
+
+/// libbpf's own messages go nowhere: what failed is said once, by our errors. With
+/// `WHYLAT_LIBBPF_LOG` set they go to stderr.
+fn silence_libbpf() {
+    let log = std::env::var_os("WHYLAT_LIBBPF_LOG").is_some();
+    let print: libbpf_rs::PrintCallback = if log { |_, text| eprint!("{text}") } else { |_, _| {} };
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, print)));
+}
+
+/// Coverage entry of a working probe.
+fn on(probe: &str) -> Coverage {
+    Coverage { probe: probe.to_owned(), state: ProbeState::On }
+}

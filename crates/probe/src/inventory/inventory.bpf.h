@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Which sockets are recorded, and whose they are. A socket is chosen once: when a recorded
+ * process connects or listens, when a chosen listening socket accepts (its storage is copied),
+ * when its port is the one asked for, when the walk over all open files finds it, or when it is
+ * the other end of a chosen connection. The chosen socket then carries its storage, and that is
+ * all that the other hooks look at.
+ */
+#ifndef WHYLAT_INVENTORY_BPF_H
+#define WHYLAT_INVENTORY_BPF_H
+
+#include "../bpf/ring.h"
+#include "../bpf/select.h"
+#include "../bpf/socket.h"
+#include "../tcp_stages/tcp_stages.bpf.h"
+
+struct socket_seen_record {
+	struct record_header header;
+	struct socket_seen seen;
+};
+
+/* A connection as one end sees it. */
+struct tuple {
+	u8 local_addr[16];
+	u8 remote_addr[16];
+	u16 local_port;
+	u16 remote_port;
+};
+
+/* What the other end of each chosen connection would see: how a peer on this host is told. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct tuple);
+	__type(value, u8);
+} peer_tuples SEC(".maps");
+
+static __always_inline void read_addr(u8 *out, const struct sock *sk, bool local)
+{
+	u32 v4 = local ? sk->__sk_common.skc_rcv_saddr : sk->__sk_common.skc_daddr;
+
+	__builtin_memset(out, 0, 16);
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		const struct in6_addr *v6 =
+			local ? &sk->__sk_common.skc_v6_rcv_saddr : &sk->__sk_common.skc_v6_daddr;
+
+		bpf_probe_read_kernel(out, 16, v6->in6_u.u6_addr8);
+	} else {
+		/* as IPv4-mapped IPv6: one form for sockets of both families */
+		out[10] = 0xff;
+		out[11] = 0xff;
+		__builtin_memcpy(out + 12, &v4, 4);
+	}
+}
+
+static __always_inline u16 remote_port(const struct sock *sk)
+{
+	return bpf_ntohs(sk->__sk_common.skc_dport);
+}
+
+/* Not skc_num: inet_put_port() clears that before the socket is closed. */
+static __always_inline u16 local_port(const struct tcp_sock *tp)
+{
+	return bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
+}
+
+static __always_inline bool is_selected_port(const struct sock *sk)
+{
+	return select_port &&
+	       (sk->__sk_common.skc_num == select_port || remote_port(sk) == select_port);
+}
+
+static __always_inline bool is_peer(const struct sock *sk, const struct tcp_sock *tp)
+{
+	struct tuple tuple;
+
+	read_addr(tuple.local_addr, sk, true);
+	read_addr(tuple.remote_addr, sk, false);
+	tuple.local_port = local_port(tp);
+	tuple.remote_port = remote_port(sk);
+	return bpf_map_lookup_elem(&peer_tuples, &tuple);
+}
+
+/* The connection as its other end sees it. */
+static __always_inline void others_tuple(struct tuple *tuple, const struct sock *sk,
+					 const struct tcp_sock *tp)
+{
+	read_addr(tuple->remote_addr, sk, true);
+	read_addr(tuple->local_addr, sk, false);
+	tuple->remote_port = local_port(tp);
+	tuple->local_port = remote_port(sk);
+}
+
+static __always_inline void expect_peer(const struct sock *sk, const struct tcp_sock *tp)
+{
+	struct tuple tuple;
+	u8 chosen = CHOSEN_TARGET;
+
+	others_tuple(&tuple, sk, tp);
+	bpf_map_update_elem(&peer_tuples, &tuple, &chosen, BPF_ANY);
+}
+
+static __always_inline void forget_peer(const struct sock *sk, const struct tcp_sock *tp)
+{
+	struct tuple tuple;
+
+	others_tuple(&tuple, sk, tp);
+	bpf_map_delete_elem(&peer_tuples, &tuple);
+}
+
+/* Writes what is known of a chosen socket. */
+static __always_inline void socket_emit(struct socket_state *st, struct sock *sk,
+					const struct tcp_sock *tp, u64 closed_ns, u64 now_ns)
+{
+	struct socket_seen_record *record = record_reserve(RECORD_SOCKET_SEEN, sizeof(*record));
+	struct socket_seen *seen;
+
+	if (!record)
+		return;
+	seen = &record->seen;
+	seen->cookie = st->cookie;
+	seen->time_ns = now_ns;
+	seen->opened_ns = st->opened_ns;
+	seen->closed_ns = closed_ns;
+	read_addr(seen->local_addr, sk, true);
+	read_addr(seen->remote_addr, sk, false);
+	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->pid = st->pid;
+	seen->mss_bytes = tp->mss_cache;
+	seen->sndbuf_bytes = sk->sk_sndbuf;
+	seen->rcvbuf_bytes = sk->sk_rcvbuf;
+	seen->local_port = local_port(tp);
+	seen->remote_port = remote_port(sk);
+	bpf_probe_read_kernel_str(seen->congestion, sizeof(seen->congestion),
+				  tp->inet_conn.icsk_ca_ops->name);
+	seen->family = sk->__sk_common.skc_family;
+	seen->role = st->role;
+	seen->chosen = st->chosen;
+	seen->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;
+	seen->sndbuf_locked = !!(sk->sk_userlocks & SOCK_SNDBUF_LOCK);
+	seen->rcvbuf_locked = !!(sk->sk_userlocks & SOCK_RCVBUF_LOCK);
+	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
+	record_submit(record);
+}
+
+/* Gives a socket its storage. A socket that has one keeps it. */
+static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 why)
+{
+	struct socket_state *st =
+		bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!st) {
+		__sync_fetch_and_add(&lost_socket_storage, 1);
+		return NULL;
+	}
+	if (!st->chosen)
+		st->chosen = why;
+	return st;
+}
+
+/* A socket with a stream begins its ledger; opened_ns 0 if it was open before. */
+static __always_inline void socket_begin(struct socket_state *st, struct sock *sk,
+					 const struct tcp_sock *tp, u64 opened_ns, u64 now_ns)
+{
+	st->cookie = bpf_get_socket_cookie(sk);
+	st->opened_ns = opened_ns;
+	ledger_init(&st->ledger, tp, now_ns);
+	if (st->chosen == CHOSEN_TARGET)
+		expect_peer(sk, tp);
+}
+
+/* A recorded socket with a stream, or NULL. */
+static __always_inline struct socket_state *socket_recorded(struct sock *sk)
+{
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	return st && st->cookie ? st : NULL;
+}
+
+/* A call shows who owns the socket; a peer's owner has its blocking measured from then on. */
+static __always_inline void socket_owner(struct socket_state *st, struct sock *sk,
+					 const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (st->pid == tgid || (bpf_get_current_task_btf()->flags & PF_KTHREAD))
+		return;
+	st->pid = tgid;
+	if (st->chosen == CHOSEN_PEER)
+		select_task(tgid, TASK_PEER);
+	socket_emit(st, sk, tp, 0, now_ns);
+}
+
+/* connect() and listen() run in the process that calls them. */
+static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
+{
+	struct socket_state *st;
+
+	if (!is_target_current() && !is_selected_port(sk))
+		return;
+	st = socket_choose(sk, CHOSEN_TARGET);
+	if (!st)
+		return;
+	st->role = role;
+	st->pid = bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline void socket_on_established(struct sock *sk, const struct tcp_sock *tp,
+						  bool active, u64 now_ns)
+{
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	if (!st) {
+		if (select_all || is_selected_port(sk))
+			st = socket_choose(sk, CHOSEN_TARGET);
+		else if (is_peer(sk, tp))
+			st = socket_choose(sk, CHOSEN_PEER);
+		if (!st)
+			return;
+	}
+	if (!active)
+		st->role = ROLE_SERVER;
+	else if (!st->role)
+		st->role = ROLE_CLIENT;
+	socket_begin(st, sk, tp, now_ns, now_ns);
+	st->syn_acked = active;
+	socket_emit(st, sk, tp, 0, now_ns);
+}
+
+/* The walk over all open files: sockets that were open before, and owners that changed. */
+static __always_inline void socket_on_walk(struct task_struct *task, struct sock *sk)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u32 tgid = task->tgid;
+	u8 state = sk->__sk_common.skc_state, *why = bpf_map_lookup_elem(&tasks, &tgid);
+	bool target = select_all || (why && *why == TASK_RECORDED) || is_selected_port(sk);
+	struct socket_state *st;
+	u64 now_ns;
+
+	if (!tp)
+		return;
+	st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	if (!st && !target && (state == TCP_LISTEN || !is_peer(sk, tp)))
+		return;
+	if (!st)
+		st = socket_choose(sk, target ? CHOSEN_TARGET : CHOSEN_PEER);
+	if (!st)
+		return;
+	if (state == TCP_LISTEN) {
+		st->pid = tgid;
+		return;
+	}
+	now_ns = bpf_ktime_get_ns();
+	if (!st->cookie) {
+		st->pid = tgid;
+		socket_begin(st, sk, tp, 0, now_ns);
+	} else if (st->pid) {
+		return;
+	}
+	st->pid = tgid;
+	if (st->chosen == CHOSEN_PEER)
+		select_task(tgid, TASK_PEER);
+	socket_emit(st, sk, tp, 0, now_ns);
+}
+
+#endif

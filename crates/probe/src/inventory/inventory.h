@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* A socket that is recorded, as it leaves the kernel: written when it is chosen, when its
+ * connection is established, when its owner becomes known, and when it closes. */
+#ifndef WHYLAT_INVENTORY_H
+#define WHYLAT_INVENTORY_H
+
+#include <linux/types.h>
+
+#define ROLE_UNKNOWN 0
+#define ROLE_CLIENT 1
+#define ROLE_SERVER 2
+
+#define CHOSEN_TARGET 1
+#define CHOSEN_PEER 2
+
+struct socket_seen {
+	__u64 cookie;
+	__u64 time_ns;
+	__u64 opened_ns; /* 0: open before the recording */
+	__u64 closed_ns; /* 0: open */
+	__u8 local_addr[16];
+	__u8 remote_addr[16];
+	__u32 netns;
+	__u32 pid; /* 0: owner not known */
+	__u32 mss_bytes;
+	__u32 sndbuf_bytes;
+	__u32 rcvbuf_bytes;
+	__u16 local_port;
+	__u16 remote_port;
+	char congestion[16];
+	__u8 family;
+	__u8 role;
+	__u8 chosen;
+	__u8 nodelay;
+	__u8 sndbuf_locked;
+	__u8 rcvbuf_locked;
+	__u8 pad[2];
+};
+
+#endif

@@ -1,0 +1,3 @@
+//! `inventory`: which sockets are recorded and whose they are.
+
+pub(crate) mod seen;

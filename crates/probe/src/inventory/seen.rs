@@ -1,0 +1,76 @@
+//! A recorded socket as the kernel side describes it (`inventory.bpf.h`) → a row of table
+//! `connections`.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use table::tables::Connection;
+use table::{Chosen, Role};
+
+use crate::hooks::wire::socket_seen;
+use crate::wire::{self, Wire};
+
+// SAFETY: `socket_seen` is `repr(C)` and made of integers and arrays of them.
+unsafe impl Wire for socket_seen {}
+
+/// `ROLE_*` and `CHOSEN_*` of `inventory.h`.
+const ROLE_CLIENT: u8 = 1;
+const ROLE_SERVER: u8 = 2;
+const CHOSEN_PEER: u8 = 2;
+
+/// An IPv4-mapped address is written as the IPv4 address that it is.
+fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
+    let ip = Ipv6Addr::from(bytes);
+    SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
+}
+
+/// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.
+pub(crate) fn row(seen: &socket_seen) -> Connection {
+    let socket_seen {
+        cookie,
+        time_ns,
+        opened_ns,
+        closed_ns,
+        local_addr,
+        remote_addr,
+        netns,
+        pid,
+        mss_bytes,
+        sndbuf_bytes,
+        rcvbuf_bytes,
+        local_port,
+        remote_port,
+        congestion,
+        family: _,
+        role,
+        chosen,
+        nodelay,
+        sndbuf_locked,
+        rcvbuf_locked,
+        pad: _,
+    } = *seen;
+    let nonzero = |ns: u64| (ns != 0).then_some(ns);
+    Connection {
+        conn: cookie,
+        time_ns,
+        netns,
+        local: address(local_addr, local_port).to_string(),
+        remote: address(remote_addr, remote_port).to_string(),
+        role: match role {
+            ROLE_CLIENT => Role::Client,
+            ROLE_SERVER => Role::Server,
+            _ => Role::Unknown,
+        },
+        chosen: if chosen == CHOSEN_PEER { Chosen::Peer } else { Chosen::Target },
+        opened_ns: nonzero(opened_ns),
+        closed_ns: nonzero(closed_ns),
+        pid: (pid != 0).then_some(pid),
+        peer_conn: None,
+        nodelay: Some(nodelay != 0),
+        congestion: Some(wire::text(&congestion)),
+        mss_bytes: Some(mss_bytes),
+        sndbuf_bytes: Some(sndbuf_bytes),
+        sndbuf_locked: Some(sndbuf_locked != 0),
+        rcvbuf_bytes: Some(rcvbuf_bytes),
+        rcvbuf_locked: Some(rcvbuf_locked != 0),
+    }
+}

@@ -1,0 +1,145 @@
+//! One process → a row of `processes`. In: `/proc/PID`. Out: what may be read of it.
+
+use table::tables::Process;
+
+use crate::clock::{Clock, monotonic_ns, read_pair};
+
+/// Boot time and monotonic time are taken to be apart by the same amount until it changes by
+/// more than this: the difference only grows while the host is suspended.
+const SAME_OFFSET_NS: i64 = 1_000_000;
+
+/// `/proc/PID/stat` counts in `USER_HZ`, which is 100 per second on every architecture that
+/// the kernel's BPF supports (`include/uapi/asm-generic/param.h`).
+const TICK_NS: u64 = 10_000_000;
+
+/// Attempts of the clock reading; it is made once per reader and refresh.
+const ATTEMPTS: u32 = 8;
+
+/// Reads processes, with start times on the recording's time axis.
+#[derive(Debug, Clone)]
+pub struct ProcessReader {
+    suspended_ns: i64,
+}
+
+impl Default for ProcessReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ProcessReader {
+    /// A reader for this host.
+    pub fn new() -> Self {
+        let mut reader = Self { suspended_ns: 0 };
+        reader.refresh();
+        reader
+    }
+
+    /// Reads anew how long the host was suspended since boot. A start time read later than a
+    /// suspend comes out too early by its length if the process started before it.
+    pub fn refresh(&mut self) {
+        let Some(pair) = read_pair(Clock::Boottime, ATTEMPTS) else {
+            return;
+        };
+        let suspended_ns = pair.other_ns - pair.monotonic_ns as i64;
+        // A start time tells two uses of one pid apart, so it must not vary with the reading.
+        if (suspended_ns - self.suspended_ns).abs() > SAME_OFFSET_NS {
+            self.suspended_ns = suspended_ns;
+        }
+    }
+
+    /// The row of process `pid`; `None` when there is no such process.
+    pub fn read(&self, pid: u32) -> Option<Process> {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let comm = stat.get(stat.find('(')? + 1..stat.rfind(')')?)?.to_owned();
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        Some(Process {
+            pid,
+            time_ns: monotonic_ns(),
+            started_ns: self.started_ns(&stat),
+            comm,
+            exe: exe.map(|path| path.to_string_lossy().into_owned()),
+            cgroup: cgroup_path(pid),
+            uid: real_uid(pid),
+        })
+    }
+
+    /// Start of the process, `CLOCK_MONOTONIC` nanoseconds, in steps of 10 ms.
+    fn started_ns(&self, stat: &str) -> Option<u64> {
+        let ticks: u64 = after_comm(stat)?.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        // Field 22 is `start_boottime`, which goes on while the host is suspended.
+        let boot_ns = i64::try_from(ticks.checked_mul(TICK_NS)?).ok()?;
+        Some((boot_ns - self.suspended_ns).max(0) as u64)
+    }
+}
+
+/// The fields of `/proc/PID/stat` from the third on: the command name before them may hold
+/// anything, also spaces and parentheses.
+pub(super) fn after_comm(stat: &str) -> Option<&str> {
+    stat.get(stat.rfind(')')? + 1..)
+}
+
+/// Path in the cgroup v2 tree, the line `0::PATH`.
+pub(super) fn cgroup_path(pid: u32) -> Option<String> {
+    let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    lines.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+/// Real user id.
+pub(super) fn real_uid(pid: u32) -> Option<u32> {
+    status_field(pid, "Uid:")?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The rest of a line of `/proc/PID/status`.
+pub(super) fn status_field(pid: u32, name: &str) -> Option<String> {
+    // The command name need not be UTF-8.
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn this_process_is_read() {
+        let row = ProcessReader::new().read(std::process::id()).unwrap();
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(row.exe.as_deref(), exe.to_str());
+        assert_eq!(row.uid, Some(nix::unistd::getuid().as_raw()));
+        assert!(row.started_ns.unwrap() < monotonic_ns());
+        assert!(row.cgroup.unwrap().starts_with('/'));
+    }
+
+    #[test]
+    fn a_start_time_lies_between_the_readings_around_it() {
+        let before_ns = monotonic_ns();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let after_ns = monotonic_ns();
+        let reader = ProcessReader::new();
+        let started_ns = reader.read(child.id()).unwrap().started_ns.unwrap();
+        assert!(started_ns + TICK_NS >= before_ns && started_ns <= after_ns, "{started_ns}");
+        assert_eq!(ProcessReader::new().read(child.id()).unwrap().started_ns, Some(started_ns));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(reader.read(child.id()), None);
+    }
+
+    #[test]
+    fn command_names_with_parentheses_do_not_confuse() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("a) S (1 b");
+        std::os::unix::fs::symlink("/bin/cat", &odd).unwrap();
+        let mut command = Command::new(&odd);
+        let mut child = command.arg0("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let row = ProcessReader::new().read(child.id()).unwrap();
+        assert_eq!(row.comm, "a) S (1 b");
+        assert!(row.started_ns.is_some());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,25 @@
+//! Processes from `/proc`. In: pids, command names, cgroup paths, as the user gives them. Out:
+//! rows of `processes` ([`ProcessReader`]), the owner of a socket file ([`SocketOwners`]), and
+//! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`descendants`],
+//! [`Cgroup`]).
+//!
+//! Needs no BPF. Processes come and go while `/proc` is read: one that is gone is left out,
+//! never an error, unless the user named it.
+
+mod cgroup;
+mod facts;
+mod owners;
+mod target;
+
+pub use cgroup::{Cgroup, CgroupError};
+pub use facts::ProcessReader;
+pub use owners::{Owners, SocketOwners};
+pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
+
+/// The pids of all processes that `/proc` shows now, in no order.
+pub fn all_pids() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}

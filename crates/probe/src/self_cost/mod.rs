@@ -1,0 +1,9 @@
+//! What the profiler itself costs. In: this process's resource usage and the kernel's run-time
+//! statistics of our own BPF programs. Out: the numbers of the manifest's cost line.
+
+mod bpf_time;
+mod usage;
+
+pub use bpf_time::{BpfCost, BpfTimeError, BpfTimeSampler};
+pub(crate) use bpf_time::program_info;
+pub use usage::{Usage, UsageError};

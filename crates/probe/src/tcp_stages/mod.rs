@@ -1,0 +1,123 @@
+//! `tcp_stages`: the stage ledger that the kernel side keeps with each socket
+//! (`tcp_stages.bpf.h`). A reading becomes a row of table `tcp_stages`.
+
+use table::tables::TcpStage;
+
+use crate::hooks::wire::stage_reading;
+use crate::wire::Wire;
+
+// SAFETY: `stage_reading` is `repr(C)` and made of integers and an array of them.
+unsafe impl Wire for stage_reading {}
+
+/// The row of a reading. The array's order is that of `enum stage` in `tcp_stages.h`; its length
+/// is part of the type, so that a new stage does not compile until it is named here.
+pub(crate) fn row(reading: &stage_reading) -> TcpStage {
+    let stage_reading {
+        cookie,
+        time_ns,
+        since_ns,
+        stage_ns,
+        longest_hold_ns,
+        rtt_sum_us,
+        reader_slow_ns,
+        window_closed_ns,
+        rtt_samples,
+        nagle_holds,
+        delayed_acks,
+        timeout_stalls,
+        tail_loss_stalls,
+        reader_slow_waits,
+        closed,
+        nodelay,
+        pad: _,
+    } = *reading;
+    let [
+        retransmit_timeout_ns,
+        tail_loss_ns,
+        receiver_window_ns,
+        fast_retransmit_ns,
+        cwnd_startup_ns,
+        cwnd_loss_ns,
+        cwnd_cwr_ns,
+        cwnd_probing_ns,
+        pacing_ns,
+        local_queue_ns,
+        cork_ns,
+        nagle_ns,
+        delayed_ack_ns,
+        send_buffer_ns,
+        in_flight_ns,
+        sender_app_ns,
+        unknown_ns,
+    ] = stage_ns;
+    TcpStage {
+        conn: cookie,
+        time_ns,
+        since_ns,
+        closed: closed != 0,
+        retransmit_timeout_ns,
+        tail_loss_ns,
+        receiver_window_ns,
+        fast_retransmit_ns,
+        cwnd_startup_ns,
+        cwnd_loss_ns,
+        cwnd_cwr_ns,
+        cwnd_probing_ns,
+        pacing_ns,
+        local_queue_ns,
+        cork_ns,
+        nagle_ns,
+        delayed_ack_ns,
+        send_buffer_ns,
+        in_flight_ns,
+        sender_app_ns,
+        unknown_ns,
+        nagle_holds,
+        delayed_acks,
+        longest_hold_ns,
+        timeout_stalls,
+        tail_loss_stalls,
+        rtt_sum_us,
+        rtt_samples,
+        reader_slow_ns,
+        reader_slow_waits,
+        window_closed_ns,
+        nodelay: nodelay != 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hooks::wire::stage;
+
+    /// The destructuring above relies on the order of `enum stage`.
+    #[test]
+    fn every_stage_lands_in_its_own_column() {
+        let mut reading = stage_reading::default();
+        for (index, ns) in reading.stage_ns.iter_mut().enumerate() {
+            *ns = 1 << index;
+        }
+        let row = row(&reading);
+        let at = |stage: stage| 1u64 << stage.0;
+        assert_eq!(row.retransmit_timeout_ns, at(stage::STAGE_RETRANSMIT_TIMEOUT));
+        assert_eq!(row.tail_loss_ns, at(stage::STAGE_TAIL_LOSS));
+        assert_eq!(row.receiver_window_ns, at(stage::STAGE_RECEIVER_WINDOW));
+        assert_eq!(row.fast_retransmit_ns, at(stage::STAGE_FAST_RETRANSMIT));
+        assert_eq!(row.cwnd_startup_ns, at(stage::STAGE_CWND_STARTUP));
+        assert_eq!(row.cwnd_loss_ns, at(stage::STAGE_CWND_LOSS));
+        assert_eq!(row.cwnd_cwr_ns, at(stage::STAGE_CWND_CWR));
+        assert_eq!(row.cwnd_probing_ns, at(stage::STAGE_CWND_PROBING));
+        assert_eq!(row.pacing_ns, at(stage::STAGE_PACING));
+        assert_eq!(row.local_queue_ns, at(stage::STAGE_LOCAL_QUEUE));
+        assert_eq!(row.cork_ns, at(stage::STAGE_CORK));
+        assert_eq!(row.nagle_ns, at(stage::STAGE_NAGLE));
+        assert_eq!(row.delayed_ack_ns, at(stage::STAGE_DELAYED_ACK));
+        assert_eq!(row.send_buffer_ns, at(stage::STAGE_SEND_BUFFER));
+        assert_eq!(row.in_flight_ns, at(stage::STAGE_IN_FLIGHT));
+        assert_eq!(row.sender_app_ns, at(stage::STAGE_SENDER_APP));
+        assert_eq!(row.unknown_ns, at(stage::STAGE_UNKNOWN));
+        let total: u64 = row.stages_ns().iter().map(|(_, ns)| ns).sum();
+        assert_eq!(total, (1 << reading.stage_ns.len()) - 1);
+    }
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The stage ledger of a TCP socket as it leaves the kernel. Included by the BPF programs; Rust
+ * takes the types from the object's BTF.
+ */
+#ifndef WHYLAT_TCP_STAGES_H
+#define WHYLAT_TCP_STAGES_H
+
+#include <linux/types.h>
+
+/* What stops the next byte of a sending socket, in order of decision. */
+enum stage {
+	STAGE_RETRANSMIT_TIMEOUT,
+	STAGE_TAIL_LOSS,
+	STAGE_RECEIVER_WINDOW,
+	STAGE_FAST_RETRANSMIT,
+	STAGE_CWND_STARTUP,
+	STAGE_CWND_LOSS,
+	STAGE_CWND_CWR,
+	STAGE_CWND_PROBING,
+	STAGE_PACING,
+	STAGE_LOCAL_QUEUE,
+	STAGE_CORK,
+	STAGE_NAGLE,
+	STAGE_DELAYED_ACK,
+	STAGE_SEND_BUFFER,
+	STAGE_IN_FLIGHT,
+	STAGE_SENDER_APP,
+	STAGE_UNKNOWN,
+	STAGE_COUNT,
+};
+
+/* One reading of a ledger. All times are cumulative nanoseconds since since_ns. */
+struct stage_reading {
+	__u64 cookie;
+	__u64 time_ns;
+	__u64 since_ns;
+	__u64 stage_ns[STAGE_COUNT];
+	__u64 longest_hold_ns;
+	__u64 rtt_sum_us;
+	__u64 reader_slow_ns;
+	__u64 window_closed_ns;
+	__u32 rtt_samples;
+	__u32 nagle_holds;
+	__u32 delayed_acks;
+	__u32 timeout_stalls;
+	__u32 tail_loss_stalls;
+	__u32 reader_slow_waits;
+	__u8 closed;
+	__u8 nodelay;
+	__u8 pad[6];
+};
+
+#endif

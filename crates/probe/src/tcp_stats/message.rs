@@ -1,0 +1,284 @@
+//! One `sock_diag` reply → one [`SocketView`]. In: the bytes of a netlink batch. Out: views
+//! that borrow from it; nothing is copied and nothing is allocated, because this runs for
+//! every socket of the host at every poll.
+//!
+//! Layouts: `struct nlmsghdr`, `struct inet_diag_msg`, `struct nlattr` of the kernel's uapi
+//! headers. A message that is too short is skipped and counted, never trusted.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::info::TcpInfo;
+
+const HEADER_LEN: usize = 16;
+const DIAG_LEN: usize = 72;
+const ATTRIBUTE_HEADER_LEN: usize = 4;
+const ATTRIBUTE_TYPE_MASK: u16 = 0x3fff;
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_CONG: u16 = 4;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+const INET_DIAG_CGROUP_ID: u16 = 21;
+
+/// TCP states of the kernel that matter here (`include/net/tcp_states.h`).
+pub mod state {
+    /// Data flows.
+    pub const ESTABLISHED: u8 = 1;
+    /// SYN sent, no answer yet.
+    pub const SYN_SENT: u8 = 2;
+    /// Closed here, FIN not acknowledged.
+    pub const FIN_WAIT1: u8 = 4;
+    /// Closed here, FIN acknowledged.
+    pub const FIN_WAIT2: u8 = 5;
+    /// Closed by the peer, not here.
+    pub const CLOSE_WAIT: u8 = 8;
+    /// Closed by both, FIN not acknowledged.
+    pub const LAST_ACK: u8 = 9;
+    /// Waits for connections.
+    pub const LISTEN: u8 = 10;
+    /// Closed by both at once, FIN not acknowledged.
+    pub const CLOSING: u8 = 11;
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+/// `INET_DIAG_SKMEMINFO`: an array of words that has grown over time, read by length.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketMemory<'a> {
+    bytes: &'a [u8],
+}
+
+impl SocketMemory<'_> {
+    /// Word `index` of the kernel's `SK_MEMINFO_*`.
+    fn word(&self, index: usize) -> Option<u32> {
+        u32_at(self.bytes, index * 4)
+    }
+
+    /// Receive buffer limit, bytes.
+    pub fn rcvbuf_bytes(&self) -> Option<u32> {
+        self.word(1)
+    }
+
+    /// Send buffer limit, bytes.
+    pub fn sndbuf_bytes(&self) -> Option<u32> {
+        self.word(3)
+    }
+
+    /// Memory charged to queued outgoing data, bytes.
+    pub fn wmem_queued_bytes(&self) -> Option<u32> {
+        self.word(5)
+    }
+
+    /// Segments dropped at the socket.
+    pub fn drops(&self) -> Option<u32> {
+        self.word(8)
+    }
+}
+
+/// One socket of a dump.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketView<'a> {
+    /// Inode number of the network namespace that the dump came from.
+    pub netns: u32,
+    /// When the kernel filled this reply, `CLOCK_MONOTONIC` nanoseconds; late by at most the
+    /// time that the kernel needs for one batch.
+    pub time_ns: u64,
+    /// Socket cookie.
+    pub cookie: u64,
+    /// TCP state; see [`state`].
+    pub state: u8,
+    /// Owner's user id.
+    pub uid: u32,
+    /// Inode of the socket file; 0 when no file refers to it (not accepted yet, or orphaned).
+    pub inode: u32,
+    /// Bytes received and not read (the FIN counts as one), or a listener's backlog.
+    pub rqueue: u32,
+    /// Bytes written and not acknowledged (SYN and FIN count as one each).
+    pub wqueue: u32,
+    /// TCP statistics; `None` for sockets that have none (TIME_WAIT, LISTEN on some kernels).
+    pub info: Option<TcpInfo<'a>>,
+    /// Memory of the socket, when asked for.
+    pub memory: Option<SocketMemory<'a>>,
+    /// Name of the congestion control, when asked for.
+    pub congestion: Option<&'a [u8]>,
+    /// Id of the socket's cgroup (v2); `None` before Linux 5.9 or without cgroups.
+    pub cgroup_id: Option<u64>,
+    diag: &'a [u8],
+}
+
+impl<'a> SocketView<'a> {
+    /// Reads the payload of a `SOCK_DIAG_BY_FAMILY` reply; `None` when it is too short.
+    pub(super) fn parse(payload: &'a [u8], netns: u32, time_ns: u64) -> Option<Self> {
+        let (diag, attributes) = payload.split_at_checked(DIAG_LEN)?;
+        let word = |offset| u32_at(diag, offset);
+        let mut view = Self {
+            netns,
+            time_ns,
+            cookie: u64::from(word(44)?) | u64::from(word(48)?) << 32,
+            state: diag[1],
+            uid: word(64)?,
+            inode: word(68)?,
+            rqueue: word(56)?,
+            wqueue: word(60)?,
+            info: None,
+            memory: None,
+            congestion: None,
+            cgroup_id: None,
+            diag,
+        };
+        view.take_attributes(attributes);
+        Some(view)
+    }
+
+    fn take_attributes(&mut self, mut rest: &'a [u8]) {
+        while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+            let len = usize::from(len);
+            let Some(value) = rest.get(ATTRIBUTE_HEADER_LEN..len) else {
+                return;
+            };
+            match kind & ATTRIBUTE_TYPE_MASK {
+                INET_DIAG_INFO => self.info = Some(TcpInfo::new(value)),
+                INET_DIAG_SKMEMINFO => self.memory = Some(SocketMemory { bytes: value }),
+                INET_DIAG_CONG => self.congestion = value.split(|byte| *byte == 0).next(),
+                INET_DIAG_CGROUP_ID => {
+                    self.cgroup_id = value.try_into().ok().map(u64::from_ne_bytes);
+                }
+                _ => {}
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+
+    /// Whether the socket speaks IPv6 (its addresses may still be mapped IPv4 ones).
+    fn is_v6(&self) -> bool {
+        i32::from(self.diag[0]) == libc::AF_INET6
+    }
+
+    fn address(&self, offset: usize) -> IpAddr {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&self.diag[offset..offset + 16]);
+        if self.is_v6() {
+            // An IPv6 socket that carries IPv4 shows the IPv4 address: both ends of the
+            // connection then have the same form.
+            return Ipv6Addr::from(octets).to_canonical();
+        }
+        Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).into()
+    }
+
+    fn port(&self, offset: usize) -> u16 {
+        u16::from_be_bytes([self.diag[offset], self.diag[offset + 1]])
+    }
+
+    /// Local port.
+    #[inline]
+    pub fn local_port(&self) -> u16 {
+        self.port(4)
+    }
+
+    /// Remote port.
+    #[inline]
+    pub fn remote_port(&self) -> u16 {
+        self.port(6)
+    }
+
+    /// Local address and port.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.address(8), self.local_port())
+    }
+
+    /// Remote address and port.
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(self.address(24), self.remote_port())
+    }
+
+    /// Bytes of the stream written and not acknowledged. `tcp_diag_get_info` gives
+    /// `write_seq - snd_una`, in which a SYN or FIN under way counts as one.
+    pub fn send_queue_bytes(&self) -> u32 {
+        let control = matches!(
+            self.state,
+            state::SYN_SENT | state::FIN_WAIT1 | state::LAST_ACK | state::CLOSING
+        );
+        self.wqueue.saturating_sub(u32::from(control))
+    }
+
+    /// Bytes of the stream received and not read. `tcp_diag_get_info` gives
+    /// `rcv_nxt - copied_seq`, in which the peer's FIN counts as one until it is read.
+    pub fn receive_queue_bytes(&self) -> u32 {
+        let fin = matches!(self.state, state::CLOSE_WAIT | state::LAST_ACK | state::CLOSING);
+        self.rqueue.saturating_sub(u32::from(fin))
+    }
+}
+
+/// What a netlink batch held next.
+#[derive(Debug)]
+pub(super) enum Item<'a> {
+    /// A socket.
+    Socket(SocketView<'a>),
+    /// The dump is complete.
+    Done,
+    /// The kernel refused or broke off: a positive errno.
+    Error(i32),
+    /// A reply too short to be read.
+    Malformed,
+}
+
+/// The messages of one batch that answer request `sequence`.
+pub(super) struct Batch<'a> {
+    /// What is left to read.
+    pub rest: &'a [u8],
+    /// Number of the request; answers to earlier ones are passed over.
+    pub sequence: u32,
+    /// Namespace of the netlink socket.
+    pub netns: u32,
+    /// When the kernel filled the batch.
+    pub time_ns: u64,
+}
+
+impl<'a> Iterator for Batch<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        loop {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let Some((kind, sequence, payload)) = self.take_message() else {
+                self.rest = &[];
+                return Some(Item::Malformed);
+            };
+            if sequence != self.sequence {
+                continue;
+            }
+            return Some(match i32::from(kind) {
+                libc::NLMSG_DONE | libc::NLMSG_ERROR => end_of_dump(payload),
+                _ => SocketView::parse(payload, self.netns, self.time_ns)
+                    .map_or(Item::Malformed, Item::Socket),
+            });
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Splits off a message: its type, sequence number and payload.
+    fn take_message(&mut self) -> Option<(u16, u32, &'a [u8])> {
+        let len = usize::try_from(u32_at(self.rest, 0)?).ok()?;
+        let kind = u16_at(self.rest, 4)?;
+        let sequence = u32_at(self.rest, 8)?;
+        let payload = self.rest.get(HEADER_LEN..len)?;
+        self.rest = self.rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, sequence, payload))
+    }
+}
+
+/// `NLMSG_DONE` and `NLMSG_ERROR` both begin with 0 or a negative errno.
+fn end_of_dump(payload: &[u8]) -> Item<'static> {
+    match u32_at(payload, 0).map(|word| word as i32) {
+        Some(0) => Item::Done,
+        Some(code) => Item::Error(code.saturating_neg()),
+        None => Item::Malformed,
+    }
+}

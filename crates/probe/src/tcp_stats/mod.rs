@@ -1,0 +1,33 @@
+//! TCP statistics by polling. In: the kernel's `sock_diag` dumps, one netlink socket per network
+//! namespace ([`Poller`]). Out: rows of `tcp_samples` and `connections`, only for the sockets
+//! that were asked for ([`Selection`]) and only when something changed ([`SampleFilter`]).
+//!
+//! Works without BPF and, for one's own sockets, without privileges. The polls are at random
+//! times ([`PoissonTimes`]), so that the share of polls that find a socket in a state estimates
+//! the share of time that it spends there, whatever its own rhythm is.
+//!
+//! A socket may be missed in one poll although it lives: it has closed only when several polls
+//! did not see it, or when the kernel says so.
+
+mod digest;
+mod dump;
+mod filter;
+mod info;
+mod message;
+mod peers;
+mod poisson;
+mod poller;
+mod rows;
+mod selection;
+#[cfg(test)]
+mod testing;
+
+pub use dump::{DumpCounts, DumpError, Extensions};
+pub use filter::{CookieMap, CookieSet, Offer, SampleCounts, SampleFilter};
+pub use info::{REQUIRED_LEN_BYTES, TcpInfo};
+pub use message::{SocketMemory, SocketView, state};
+pub use peers::PeerIndex;
+pub use poisson::{PoissonTimes, Random};
+pub use poller::{Listening, PollReport, Poller, PollerError, Refresh, Scope};
+pub use rows::{ConnectionFacts, connection_row, sample_row};
+pub use selection::Selection;

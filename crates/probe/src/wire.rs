@@ -1,0 +1,43 @@
+//! Bytes from the kernel → the record structs of the BPF programs, whose Rust form comes from the
+//! object's BTF.
+
+/// A struct that the BPF programs write and that any bytes of its length are a valid value of.
+///
+/// # Safety
+/// The type must be `repr(C)` and made of integers and arrays of integers only.
+pub(crate) unsafe trait Wire: Copy {}
+
+/// The first record in `bytes`, or `None` if they are too few.
+pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: the length was checked, `Wire` promises that any bytes are a value, and the read
+    // asks for no alignment.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The text of a NUL-terminated C string field; bytes that are not UTF-8 are replaced.
+pub(crate) fn text(chars: &[i8]) -> String {
+    let bytes: Vec<u8> = chars.iter().map(|&c| c.cast_unsigned()).take_while(|&c| c != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_bytes_are_refused() {
+        use crate::hooks::wire::tcp_event;
+        let bytes = vec![7u8; size_of::<tcp_event>()];
+        assert!(read::<tcp_event>(&bytes[1..]).is_none());
+        assert_eq!(read::<tcp_event>(&bytes).map(|event| event.cookie), Some(0x0707_0707_0707_0707));
+    }
+
+    #[test]
+    fn text_ends_at_the_first_nul() {
+        assert_eq!(text(&[99, 117, 98, 105, 99, 0, 88]), "cubic");
+        assert_eq!(text(&[-1, 0]), "\u{fffd}");
+    }
+}

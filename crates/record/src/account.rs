@@ -1,0 +1,113 @@
+//! The account of every probe: `produced = stored + filtered + Σ lost`, exactly. In: what the
+//! kernel counted, what was handed to the store, what the writer stored. Out: the manifest's loss
+//! lines.
+
+use std::collections::BTreeMap;
+
+use probe::hooks::Counts;
+use probe::tcp_stats::SampleCounts;
+use table::manifest::Loss;
+
+/// Rows that user space itself added, by table.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    /// `connections` rows beyond those that the kernel made: joined ends, polled sockets.
+    pub(crate) connections: u64,
+    /// Ledgers read.
+    pub(crate) stages: u64,
+    /// `processes` rows.
+    pub(crate) processes: u64,
+    /// `clock_pairs` rows.
+    pub(crate) clock_pairs: u64,
+    /// Records from the kernel that could not be decoded.
+    pub(crate) undecoded: u64,
+}
+
+/// Rows by table, as the writer counts them.
+pub(crate) type Rows = BTreeMap<&'static str, u64>;
+
+/// One probe's account under construction.
+struct Account {
+    loss: Loss,
+}
+
+impl Account {
+    fn new(probe: &str, table: &str, produced: u64, stored: &Rows, discarded: &Rows) -> Self {
+        let of_table = |rows: &Rows| rows.get(table).copied().unwrap_or(0);
+        let stored = of_table(stored);
+        let loss = Loss { probe: probe.to_owned(), produced, stored, ..Loss::default() };
+        Self { loss }.lost("disk", of_table(discarded))
+    }
+
+    fn filtered(mut self, records: u64) -> Self {
+        self.loss.filtered = records;
+        self
+    }
+
+    fn lost(mut self, cause: &str, records: u64) -> Self {
+        if records > 0 {
+            self.loss.lost.insert(cause.to_owned(), records);
+        }
+        self
+    }
+}
+
+/// The accounts of all probes.
+pub(crate) fn losses(
+    counts: &Counts,
+    samples: SampleCounts,
+    added: &Added,
+    stored: &Rows,
+    discarded: &Rows,
+) -> Vec<Loss> {
+    const RING: &str = "ring_full";
+    const REENTERED: &str = "reentered";
+    let account = |probe, table, produced| Account::new(probe, table, produced, stored, discarded);
+    let kernel = [
+        account("inventory", "connections", counts.connections.produced + added.connections)
+            .lost(RING, counts.connections.lost_ring_full),
+        account("tcp_events", "tcp_events", counts.tcp_events.produced + counts.events_reentered)
+            .lost(RING, counts.tcp_events.lost_ring_full)
+            .lost(REENTERED, counts.events_reentered)
+            .lost("undecoded", added.undecoded),
+        account("tcp_stats", "tcp_samples", counts.close_samples.produced + samples.produced)
+            .filtered(samples.filtered)
+            .lost(RING, counts.close_samples.lost_ring_full)
+            .lost("incomplete", samples.incomplete),
+        account("tcp_stages", "tcp_stages", counts.close_stages.produced + added.stages)
+            .lost(RING, counts.close_stages.lost_ring_full),
+        account("calls", "calls", counts.calls.produced + counts.calls_reentered)
+            .lost(RING, counts.calls.lost_ring_full)
+            .lost(REENTERED, counts.calls_reentered),
+        account("processes", "processes", added.processes),
+        account("clock", "clock_pairs", added.clock_pairs),
+    ];
+    kernel.into_iter().map(|account| account.loss).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use probe::hooks::ProbeCount;
+
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_place_in_the_identity() {
+        let counts = Counts {
+            calls: ProbeCount { produced: 100, lost_ring_full: 7 },
+            calls_reentered: 2,
+            close_samples: ProbeCount { produced: 3, lost_ring_full: 1 },
+            ..Counts::default()
+        };
+        let samples = SampleCounts { produced: 10, rows: 4, filtered: 5, incomplete: 1 };
+        let stored = Rows::from([("calls", 88), ("tcp_samples", 6)]);
+        let discarded = Rows::from([("calls", 5)]);
+        let losses = losses(&counts, samples, &Added::default(), &stored, &discarded);
+        let calls = losses.iter().find(|loss| loss.probe == "calls").expect("calls account");
+        assert_eq!(calls.produced, 102);
+        assert_eq!(calls.lost_total(), 14);
+        for loss in &losses {
+            assert_eq!(loss.residual(), 0, "{loss:?}");
+        }
+    }
+}

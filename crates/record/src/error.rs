@@ -1,0 +1,76 @@
+//! Why a recording could not be made.
+
+use std::io;
+use std::path::PathBuf;
+
+use probe::clock::HostError;
+use probe::hooks::HooksError;
+use probe::processes::{CgroupError, TargetError};
+use probe::tcp_stats::PollerError;
+use table::WriteError;
+
+/// What ends a recording, or keeps it from starting.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The process or command to record does not exist.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The control group to record does not exist.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The host could not be described.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The recording directory could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A loaded BPF program stopped working.
+    #[error("{0}\nhint: whylat doctor")]
+    Hooks(#[from] HooksError),
+    /// Connections could not be polled.
+    #[error("{0}\nhint: whylat doctor")]
+    Poll(#[from] PollerError),
+    /// The command could not be started.
+    #[error("cannot start {command:?}: {source}\nhint: {hint}")]
+    Start {
+        /// The command as given.
+        command: String,
+        /// Cause.
+        source: io::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The user that whylat was started for does not exist.
+    #[error(
+        "cannot run the command as user id {uid}: {why}\nhint: --as-root runs it as root instead"
+    )]
+    User {
+        /// From `SUDO_UID`.
+        uid: u32,
+        /// Cause.
+        why: String,
+    },
+    /// Signals could not be set up.
+    #[error("cannot receive signals: {0}")]
+    Signals(io::Error),
+    /// The file that says "recording" could not be written.
+    #[error("cannot write ready file {path}: {source}\nhint: name a path that you may write to")]
+    Ready {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
+impl RecordError {
+    /// The exit code that a shell gives to a command that cannot be started: 127 when it is not
+    /// found, 126 when it cannot be executed. `None` for every other error.
+    pub fn command_exit_code(&self) -> Option<u8> {
+        match self {
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(127),
+            Self::Start { .. } => Some(126),
+            _ => None,
+        }
+    }
+}

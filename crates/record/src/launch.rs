@@ -1,0 +1,85 @@
+//! Starts the command to be recorded. Under sudo it runs as the user who called sudo: a profiler
+//! needs root, the program under it must not get it by the way.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command as Process, Stdio};
+
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
+
+use crate::{Command, RecordError};
+
+/// Starts the command with the signal mask that whylat itself was started with.
+pub(crate) fn start(command: &Command, mask: SigSet) -> Result<Child, RecordError> {
+    let Some((program, arguments)) = command.argv.split_first() else {
+        return Err(RecordError::Start {
+            command: String::new(),
+            source: io::ErrorKind::InvalidInput.into(),
+            hint: "name a command: whylat run -- COMMAND",
+        });
+    };
+    let user = if command.as_root { None } else { invoking_user()? };
+    let mut process = Process::new(program);
+    process.args(arguments);
+    if command.silent {
+        process.stdout(Stdio::null());
+    }
+    if let Some(user) = &user {
+        process.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+    }
+    let identity = user.map(Identity::of).transpose()?;
+    // SAFETY: the closure runs between fork and exec and only makes system calls; what it needs
+    // was allocated before.
+    unsafe {
+        process.pre_exec(move || {
+            pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;
+            identity.as_ref().map_or(Ok(()), Identity::assume)
+        });
+    }
+    process.spawn().map_err(|source| RecordError::Start {
+        command: program.to_string_lossy().into_owned(),
+        hint: match source.kind() {
+            io::ErrorKind::NotFound => "check the name, or give the path of the program",
+            io::ErrorKind::PermissionDenied => "make it executable: chmod +x FILE",
+            _ => "try the command without whylat",
+        },
+        source,
+    })
+}
+
+struct Identity {
+    name: CString,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl Identity {
+    fn of(user: User) -> Result<Self, RecordError> {
+        let uid = user.uid.as_raw();
+        let name = CString::new(user.name)
+            .map_err(|error| RecordError::User { uid, why: error.to_string() })?;
+        Ok(Self { name, uid: user.uid, gid: user.gid })
+    }
+
+    fn assume(&self) -> io::Result<()> {
+        initgroups(&self.name, self.gid)?;
+        setgid(self.gid)?;
+        setuid(self.uid)?;
+        Ok(())
+    }
+}
+
+/// The user who called sudo, if whylat runs as root under it.
+fn invoking_user() -> Result<Option<User>, RecordError> {
+    let sudo_uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
+    let Some(uid) = sudo_uid.filter(|uid| *uid != 0 && Uid::effective().is_root()) else {
+        return Ok(None);
+    };
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => Ok(Some(user)),
+        Ok(None) => Err(RecordError::User { uid, why: "no such user".to_owned() }),
+        Err(error) => Err(RecordError::User { uid, why: error.to_string() }),
+    }
+}

@@ -1,0 +1,73 @@
+//! What to record, in how much detail, for how long, and where to.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How much is recorded. Each level includes the ones before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Polled statistics, events, last statistics of every connection.
+    Stats,
+    /// Also every send and receive call, and the exact stage ledger.
+    Calls,
+}
+
+impl Detail {
+    /// Name on the command line and in the recording.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stats => "stats",
+            Self::Calls => "calls",
+        }
+    }
+}
+
+/// A command to start and record.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// Run it as root even when sudo started whylat for somebody else.
+    pub as_root: bool,
+    /// Throw away what it prints on stdout.
+    pub silent: bool,
+}
+
+/// Whose connections are recorded.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A command, started now, with its children.
+    Command(Command),
+    /// Running processes and what they start.
+    Pids(Vec<u32>),
+    /// Processes with this command name, running now or started later.
+    Comm(String),
+    /// Connections with this local or remote port.
+    Port(u16),
+    /// Processes of this control group.
+    Cgroup(String),
+    /// Everything on the host.
+    All,
+}
+
+/// A recording to be made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whose connections.
+    pub target: Target,
+    /// How much.
+    pub detail: Detail,
+    /// The directory to create.
+    pub output: PathBuf,
+    /// Replace an existing recording.
+    pub force: bool,
+    /// End after this long; otherwise when the command ends or a signal comes.
+    pub duration: Option<Duration>,
+    /// Mean interval of the Poisson polls.
+    pub poll_mean: Duration,
+    /// Written when everything is attached, for scripts that wait for it.
+    pub ready_file: Option<PathBuf>,
+    /// The command line, for the header.
+    pub arguments: Vec<String>,
+}

@@ -1,0 +1,175 @@
+//! Polled statistics: which sockets a poll concerns and what becomes of their samples. With BPF
+//! the kernel side has chosen the sockets; without it (no root, no BTF) the sockets are chosen
+//! here, by owner, port or all.
+
+use probe::processes::{SocketOwners, descendants, pids_by_comm, pids_of_uid};
+use probe::tcp_stats::{
+    ConnectionFacts, Extensions, Listening, Offer, Poller, PoissonTimes, Refresh, SampleFilter,
+    Scope, Selection,
+};
+use probe::tcp_stats::{PollerError, connection_row};
+use table::manifest::{Coverage, ProbeState};
+use table::tables::{Connections, TcpSamples};
+use table::{Chosen, Columns, Role};
+
+use crate::Target;
+use crate::sockets::Sockets;
+
+/// Most files that one look for owners opens.
+const MAX_FILES: u64 = 200_000;
+
+/// The poller with its memory.
+pub(crate) struct Polls {
+    poller: Poller,
+    pub(crate) filter: SampleFilter,
+    times: PoissonTimes,
+    unaided: Option<Unaided>,
+    unreachable: Vec<String>,
+    failures: u64,
+}
+
+/// Choosing sockets without BPF.
+struct Unaided {
+    selection: Selection,
+    owners: SocketOwners,
+    listening: Listening,
+    target: Target,
+    command_pid: Option<u32>,
+    uid: Option<u32>,
+}
+
+impl Polls {
+    /// `unaided`: there is no BPF that chooses sockets.
+    pub(crate) fn open(
+        target: &Target,
+        unaided: bool,
+        mean_ns: u64,
+        now_ns: u64,
+    ) -> Result<Self, PollerError> {
+        let uid = nix::unistd::geteuid();
+        let scope = if uid.is_root() { Scope::Host } else { Scope::Own };
+        let (mut poller, refresh) = Poller::open(scope)?;
+        let unaided = unaided.then(|| Unaided {
+            selection: match target {
+                Target::All if uid.is_root() => Selection::everything(),
+                _ => Selection::default(),
+            },
+            owners: SocketOwners::default(),
+            listening: poller.listening(),
+            target: target.clone(),
+            command_pid: None,
+            uid: (!uid.is_root()).then(|| uid.as_raw()),
+        });
+        Ok(Self {
+            poller,
+            filter: SampleFilter::default(),
+            times: PoissonTimes::new(now_ns ^ u64::from(std::process::id()), mean_ns, now_ns),
+            unaided,
+            unreachable: unreachable(&refresh),
+            failures: 0,
+        })
+    }
+
+    /// The command that was started, for choosing its sockets without BPF.
+    pub(crate) fn set_command(&mut self, pid: u32) {
+        if let Some(unaided) = &mut self.unaided {
+            unaided.command_pid = Some(pid);
+        }
+    }
+
+    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+        self.times.is_due(now_ns)
+    }
+
+    /// Visits every socket once; samples of the recorded ones go to `samples`, sockets found
+    /// without BPF to `connections`.
+    pub(crate) fn poll(
+        &mut self,
+        sockets: &mut Sockets,
+        samples: &mut TcpSamples,
+        connections: &mut Connections,
+    ) {
+        let Self { poller, filter, unaided, .. } = self;
+        if let Some(unaided) = unaided {
+            unaided.look_for_owners();
+        }
+        let extensions = Extensions { memory: true, congestion: unaided.is_some() };
+        let report = poller.poll(extensions, |view| {
+            let offer = filter.visit(view, |view| match unaided {
+                None => sockets.is_open(view.cookie),
+                Some(unaided) => unaided.chooses(view, sockets, connections),
+            });
+            if let Offer::Row(row) = offer {
+                samples.push(row);
+            }
+        });
+        filter.end_poll();
+        self.failures += report.failures.len() as u64;
+        if let Some(refresh) = &report.refresh {
+            self.unreachable = unreachable(refresh);
+        }
+    }
+
+    pub(crate) fn coverage(&self) -> Coverage {
+        let why = match (&self.unreachable[..], self.failures) {
+            ([], 0) => {
+                return Coverage { probe: "tcp_stats".to_owned(), state: ProbeState::On };
+            }
+            ([], failures) => format!("{failures} polls of a network namespace failed"),
+            (some, _) => format!("network namespaces not reachable: {}", some.join(", ")),
+        };
+        let which = "polls of the other network namespaces".to_owned();
+        Coverage { probe: "tcp_stats".to_owned(), state: ProbeState::Fallback { which, why } }
+    }
+}
+
+fn unreachable(refresh: &Refresh) -> Vec<String> {
+    refresh.unreachable.iter().map(|(inode, why)| format!("{inode} ({why})")).collect()
+}
+
+impl Unaided {
+    /// Finds the socket files of the recorded processes as they are now.
+    fn look_for_owners(&mut self) {
+        let pids = match &self.target {
+            Target::Command(_) => self.command_pid.map(descendants).unwrap_or_default(),
+            Target::Pids(pids) => pids.iter().copied().flat_map(descendants).collect(),
+            Target::Comm(name) => pids_by_comm(name).unwrap_or_default(),
+            Target::Port(port) => {
+                self.selection.add_ports([*port]);
+                Vec::new()
+            }
+            Target::Cgroup(_) => Vec::new(),
+            Target::All => self.uid.map(pids_of_uid).unwrap_or_default(),
+        };
+        self.owners = SocketOwners::scan(pids, MAX_FILES);
+        self.selection.set_inodes(self.owners.owners.keys().copied());
+    }
+
+    fn chooses(
+        &mut self,
+        view: &probe::tcp_stats::SocketView<'_>,
+        sockets: &mut Sockets,
+        connections: &mut Connections,
+    ) -> bool {
+        let foreign = self.uid.is_some_and(|uid| uid != view.uid);
+        if foreign || !self.selection.matches(view) {
+            return false;
+        }
+        if !sockets.is_open(view.cookie) {
+            let role = if self.listening.contains(view.netns, view.local_port()) {
+                Role::Server
+            } else {
+                Role::Unknown
+            };
+            let facts = ConnectionFacts {
+                role,
+                chosen: Chosen::Target,
+                opened_ns: None,
+                pid: self.owners.owners.get(&view.inode).copied(),
+                peer_conn: None,
+            };
+            sockets.update(connection_row(view, facts), connections);
+        }
+        true
+    }
+}

@@ -1,0 +1,462 @@
+//! The collecting loop: from what the user asked for to a closed recording.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use probe::clock::{Host, monotonic_ns, read_pairs};
+use probe::hooks::{Drainer, Hooks, HooksError, Selection, Storage};
+use probe::processes::{Cgroup, check_pid, pids_by_comm};
+use probe::self_cost::{BpfTimeSampler, Usage};
+use table::manifest::{Cost, Coverage, FORMAT, Header, Line, ProbeState};
+use table::tables::{ClockPairs, Connections, Processes, TcpSamples, TcpStages};
+use table::{Columns, WriteError, WriteOptions, Writer};
+
+use crate::account::{Added, losses};
+use crate::poll::Polls;
+use crate::signals::Signals;
+use crate::sockets::Sockets;
+use crate::store::{Batch, Store};
+use crate::{Detail, Options, RecordError, Target, launch};
+
+/// How long the loop sleeps between looks at the rings: what 16 MiB of ring hold of the densest
+/// call log seen (500,000 calls/s of 72 bytes) is more than twenty times this.
+const TICK_MS: u16 = 20;
+/// Records and batches taken in one look.
+const DRAIN_MOST: usize = 8192;
+/// Call batches that are not full are handed over this often, so that a kill loses no more than
+/// an unsealed segment anyway holds.
+const FLUSH_EVERY_NS: u64 = 1_000_000_000;
+const COST_EVERY_NS: u64 = 10_000_000_000;
+/// The walk over all open files may take this share of one CPU: its pause is this many times
+/// what it took.
+const WALK_PAUSE_FACTOR: u64 = 200;
+const WALK_EVERY_NS: u64 = 1_000_000_000;
+/// Readings of each clock pair, of which the narrowest is kept.
+const CLOCK_ATTEMPTS: u32 = 5;
+
+/// A recording that was made.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The directory.
+    pub path: PathBuf,
+    /// How the command ended; `None` when none was started.
+    pub status: Option<ExitStatus>,
+    /// Records lost, for any cause.
+    pub lost: u64,
+    /// What the disk refused, if anything; the rest is stored.
+    pub write_error: Option<WriteError>,
+}
+
+/// What the user asked for, found on this host.
+#[derive(Default)]
+struct Plan {
+    selection: Selection,
+    pids: Vec<u32>,
+}
+
+fn resolve(target: &Target) -> Result<Plan, RecordError> {
+    let mut plan = Plan::default();
+    match target {
+        Target::Command(_) => {}
+        Target::Pids(pids) => {
+            for pid in pids {
+                check_pid(*pid)?;
+            }
+            plan.pids.clone_from(pids);
+        }
+        Target::Comm(name) => {
+            // none running is no error: one may start
+            plan.pids = pids_by_comm(name).unwrap_or_default();
+            plan.selection.comm = Some(name.clone());
+        }
+        Target::Port(port) => plan.selection.port = Some(*port),
+        Target::Cgroup(path) => {
+            let cgroup = Cgroup::resolve(path)?;
+            plan.selection.cgroup = Some((cgroup.id, cgroup.level));
+            plan.pids = cgroup.processes();
+        }
+        Target::All => plan.selection.all = true,
+    }
+    Ok(plan)
+}
+
+/// Makes a recording; returns when the command has ended, the time is over or a signal came.
+///
+/// # Errors
+/// When the target does not exist, nothing can be recorded, or the directory cannot be made.
+/// Probes that this host does not allow are no error but coverage.
+pub fn record(options: &Options) -> Result<Outcome, RecordError> {
+    let signals = Signals::block().map_err(RecordError::Signals)?;
+    let plan = resolve(&options.target)?;
+    let host = Host::read()?;
+    let mut storage = Storage::uninit();
+    let calls = options.detail >= Detail::Calls;
+    let (hooks, mut coverage) = match attach(&mut storage, &plan, calls) {
+        Ok(hooks) => {
+            let coverage = hooks.coverage().to_vec();
+            (Some(hooks), coverage)
+        }
+        Err(error) => (None, without_hooks(&error, calls)),
+    };
+    let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
+    let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
+    let polls = Polls::open(&options.target, hooks.is_none(), mean_ns, host.now_ns)?;
+    coverage.push(polls.coverage());
+    let write = WriteOptions { force: options.force, ..WriteOptions::default() };
+    let writer = Writer::create(&options.output, &header(&host, options), write)?;
+    let session = Session {
+        options,
+        signals,
+        hooks: hooks.as_ref(),
+        drainer: drainer.as_ref(),
+        polls,
+        sockets: Sockets::default(),
+        added: Added::default(),
+        bpf_time: None,
+        store: Store::start(writer),
+        started_ns: host.now_ns,
+        next: Due::default(),
+    };
+    session.run(&coverage)
+}
+
+fn attach<'a>(
+    storage: &'a mut Storage,
+    plan: &Plan,
+    calls: bool,
+) -> Result<Hooks<'a>, HooksError> {
+    let hooks = Hooks::load(storage, &plan.selection, calls)?;
+    for pid in &plan.pids {
+        hooks.record_process(*pid)?;
+    }
+    hooks.attach()?;
+    // twice: the first walk learns the connections whose other ends the second one finds
+    hooks.walk()?;
+    hooks.walk()?;
+    Ok(hooks)
+}
+
+/// Coverage without BPF: polling alone.
+pub fn without_hooks(error: &HooksError, calls: bool) -> Vec<Coverage> {
+    let remedy = if error.is_permission() {
+        "run as root: sudo whylat …"
+    } else {
+        "see what is missing: whylat doctor"
+    };
+    let mut probes = vec!["inventory", "tcp_events"];
+    if calls {
+        probes.extend(["calls", "tcp_stages"]);
+    }
+    let off = |probe: &str| Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::Off { why: error.to_string(), remedy: remedy.to_owned() },
+    };
+    probes.into_iter().map(off).collect()
+}
+
+fn header(host: &Host, options: &Options) -> Header {
+    let Host {
+        host,
+        boot_id,
+        kernel,
+        cpus,
+        clocksource,
+        now_ns,
+        now_realtime_ns,
+        jiffy_ns,
+    } = host.clone();
+    Header {
+        format: FORMAT,
+        whylat: env!("CARGO_PKG_VERSION").to_owned(),
+        host,
+        boot_id,
+        kernel,
+        cpus,
+        clocksource,
+        detail: options.detail.name().to_owned(),
+        arguments: options.arguments.clone(),
+        started_ns: now_ns,
+        started_realtime_ns: now_realtime_ns,
+        jiffy_ns,
+    }
+}
+
+/// When the loop's periodic work is due next.
+#[derive(Default)]
+struct Due {
+    flush_ns: u64,
+    walk_ns: u64,
+    cost_ns: u64,
+}
+
+struct Session<'a> {
+    options: &'a Options,
+    signals: Signals,
+    hooks: Option<&'a Hooks<'a>>,
+    drainer: Option<&'a Drainer<'a>>,
+    polls: Polls,
+    sockets: Sockets,
+    added: Added,
+    bpf_time: Option<BpfTimeSampler>,
+    store: Store,
+    started_ns: u64,
+    next: Due,
+}
+
+impl Session<'_> {
+    fn run(mut self, coverage: &[Coverage]) -> Result<Outcome, RecordError> {
+        for entry in coverage {
+            self.store.put(Batch::Line(Line::Coverage(entry.clone())));
+        }
+        self.bpf_time = self.hooks.and_then(|hooks| hooks.run_time(self.started_ns).ok());
+        self.poll();
+        let mut child = match &self.options.target {
+            Target::Command(command) => match self.start(command) {
+                Ok(child) => Some(child),
+                Err(error) => {
+                    self.abandon();
+                    return Err(error);
+                }
+            },
+            _ => None,
+        };
+        if let Some(path) = &self.options.ready_file {
+            std::fs::write(path, std::process::id().to_string())
+                .map_err(|source| RecordError::Ready { path: path.clone(), source })?;
+        }
+        let status = self.collect(&mut child)?;
+        self.finish(status)
+    }
+
+    /// Starts the command. Whoever this process forks meanwhile is recorded from its birth.
+    fn start(&mut self, command: &crate::Command) -> Result<Child, RecordError> {
+        let own_pid = std::process::id();
+        if let Some(hooks) = self.hooks {
+            hooks.record_children_of(own_pid)?;
+        }
+        let child = launch::start(command, self.signals.mask_before());
+        if let Some(hooks) = self.hooks {
+            hooks.forget_process(own_pid)?;
+        }
+        if let Ok(child) = &child {
+            self.polls.set_command(child.id());
+        }
+        child
+    }
+
+    /// A recording of nothing is not left behind.
+    fn abandon(self) {
+        if let Some((writer, _)) = self.store.finish() {
+            let path = writer.path().to_owned();
+            drop(writer);
+            // It was created a moment ago and holds nothing but its manifest's first lines.
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+
+    /// Collects until the end that the options name. Returns the command's status.
+    fn collect(&mut self, child: &mut Option<Child>) -> Result<Option<ExitStatus>, RecordError> {
+        let ends_ns = self.options.duration.map(|duration| {
+            let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            monotonic_ns().saturating_add(duration_ns)
+        });
+        loop {
+            let signal = self.signals.wait(TICK_MS).map_err(RecordError::Signals)?;
+            self.tick()?;
+            if let Some(child) = child
+                && let Ok(Some(status)) = child.try_wait()
+            {
+                return Ok(Some(status));
+            }
+            if ends_ns.is_some_and(|ends_ns| monotonic_ns() >= ends_ns) {
+                return Ok(None);
+            }
+            match (signal, child.as_ref()) {
+                (None | Some(Signal::SIGCHLD), _) => {}
+                // the terminal interrupts the command, too; its end ends the recording
+                (Some(Signal::SIGINT), Some(_)) => {}
+                (Some(signal), Some(child)) => forward(signal, child),
+                (Some(_), None) => return Ok(None),
+            }
+        }
+    }
+
+    /// One look at everything that is due.
+    fn tick(&mut self) -> Result<(), RecordError> {
+        let now_ns = monotonic_ns();
+        if let Some(hooks) = self.hooks
+            && now_ns >= self.next.flush_ns
+        {
+            hooks.flush()?;
+            self.next.flush_ns = now_ns + FLUSH_EVERY_NS;
+        }
+        self.drain();
+        if self.polls.is_due(now_ns) {
+            self.poll();
+            self.read_ledgers()?;
+            self.read_clocks();
+            self.sockets.forget_closed();
+        }
+        self.walk_if_due(now_ns)?;
+        if let Some(bpf_time) = &mut self.bpf_time {
+            // Without the run time the cost says so; that is no reason to stop.
+            let _ = bpf_time.tick(now_ns);
+        }
+        if now_ns >= self.next.cost_ns {
+            self.put_cost(now_ns);
+            self.next.cost_ns = now_ns + COST_EVERY_NS;
+        }
+        Ok(())
+    }
+
+    /// Moves what is in the rings to the store. Returns how much there was.
+    fn drain(&mut self) -> usize {
+        let Some(drainer) = self.drainer else { return 0 };
+        let taken = drainer.drain(DRAIN_MOST);
+        let drained = drainer.take();
+        self.added.undecoded += drained.undecoded;
+        self.put_connections(&drained.connections);
+        let mut samples = drained.samples;
+        for index in 0..samples.len() {
+            if let Some(max_bytes) = self.polls.filter.max_send_queue_bytes(samples.conn[index]) {
+                let own = &mut samples.max_send_queue_bytes[index];
+                *own = max_bytes.max(*own);
+            }
+        }
+        self.store.put(Batch::Calls(drained.calls));
+        self.store.put(Batch::Events(drained.events));
+        self.store.put(Batch::Samples(samples));
+        self.store.put(Batch::Stages(drained.stages));
+        taken
+    }
+
+    fn put_connections(&mut self, seen: &Connections) {
+        let mut rows = Connections::default();
+        for index in 0..seen.len() {
+            self.sockets.update(seen.row(index), &mut rows);
+        }
+        self.added.connections += (rows.len() - seen.len()) as u64;
+        self.put_described(rows);
+    }
+
+    fn put_described(&mut self, connections: Connections) {
+        let mut processes = Processes::default();
+        self.sockets.describe_owners(&connections, &mut processes);
+        self.added.processes += processes.len() as u64;
+        self.store.put(Batch::Connections(connections));
+        self.store.put(Batch::Processes(processes));
+    }
+
+    fn poll(&mut self) {
+        let mut samples = TcpSamples::default();
+        let mut connections = Connections::default();
+        self.polls.poll(&mut self.sockets, &mut samples, &mut connections);
+        self.added.connections += connections.len() as u64;
+        self.put_described(connections);
+        self.store.put(Batch::Samples(samples));
+    }
+
+    fn read_ledgers(&mut self) -> Result<(), RecordError> {
+        let Some(hooks) = self.hooks else { return Ok(()) };
+        let mut rows = TcpStages::default();
+        hooks.read_ledgers(&mut rows)?;
+        self.added.stages += rows.len() as u64;
+        self.store.put(Batch::Stages(rows));
+        Ok(())
+    }
+
+    fn read_clocks(&mut self) {
+        let mut rows = ClockPairs::default();
+        for pair in read_pairs(CLOCK_ATTEMPTS) {
+            rows.push(pair);
+        }
+        self.added.clock_pairs += rows.len() as u64;
+        self.store.put(Batch::ClockPairs(rows));
+    }
+
+    /// Looks for owners and other ends once new sockets came without them.
+    fn walk_if_due(&mut self, now_ns: u64) -> Result<(), RecordError> {
+        let Some(hooks) = self.hooks else { return Ok(()) };
+        if now_ns < self.next.walk_ns || self.sockets.take_unresolved() == 0 {
+            return Ok(());
+        }
+        hooks.walk()?;
+        let end_ns = monotonic_ns();
+        let pause_ns = (end_ns - now_ns).saturating_mul(WALK_PAUSE_FACTOR);
+        self.next.walk_ns = end_ns + pause_ns.max(WALK_EVERY_NS);
+        Ok(())
+    }
+
+    fn put_cost(&mut self, now_ns: u64) {
+        if let Some(cost) = self.cost(now_ns) {
+            self.store.put(Batch::Line(Line::Cost(cost)));
+        }
+    }
+
+    fn cost(&self, now_ns: u64) -> Option<Cost> {
+        let usage = Usage::read().ok()?;
+        let bpf = self.bpf_time.as_ref().map(BpfTimeSampler::cost).unwrap_or_default();
+        Some(Cost {
+            wall_ns: now_ns.saturating_sub(self.started_ns),
+            cpu_ns: usage.cpu_ns,
+            max_rss_bytes: usage.max_rss_bytes,
+            bpf_cpu_share: bpf.cpu_share(),
+            bpf_sampled_ns: bpf.sampled_ns,
+        })
+    }
+
+    /// Takes last readings, detaches, empties the rings, and closes the recording.
+    fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
+        self.drain();
+        self.poll();
+        self.read_ledgers()?;
+        self.read_clocks();
+        if let Some(hooks) = self.hooks {
+            hooks.walk()?;
+            hooks.detach();
+            hooks.flush()?;
+        }
+        while self.drain() > 0 {}
+        let ended_ns = monotonic_ns();
+        self.store.put(Batch::Line(Line::Coverage(self.polls.coverage())));
+        let cost = self.cost(ended_ns);
+        let counts = self.hooks.map(Hooks::counts).transpose()?.unwrap_or_default();
+        let samples = self.polls.filter.counts();
+        let Some((mut writer, mut write_error)) = self.store.finish() else {
+            return Err(RecordError::Signals(std::io::Error::other("the storing thread died")));
+        };
+        let path = writer.path().to_owned();
+        let sealed = writer.seal();
+        let losses = losses(&counts, samples, &self.added, writer.stored(), writer.discarded());
+        let lost = losses.iter().map(table::manifest::Loss::lost_total).sum();
+        let lines = losses.into_iter().map(Line::Loss).chain(cost.map(Line::Cost));
+        let closed = sealed
+            .and_then(|()| lines.into_iter().try_for_each(|line| writer.line(&line)))
+            .and_then(|()| writer.close(ended_ns));
+        match closed {
+            Ok(closed) => write_error = write_error.or(closed.failures.into_iter().next()),
+            Err(error) => write_error = Some(write_error.unwrap_or(error)),
+        }
+        Ok(Outcome { path, status, lost, write_error })
+    }
+}
+
+/// Passes a signal on to the command; its end then ends the recording.
+fn forward(signal: Signal, child: &Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        // The command may have ended this moment, which is what the signal is for.
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+}
+
+impl Outcome {
+    /// The command's exit code as a shell gives it: its own, or 128 + signal.
+    pub fn command_exit_code(&self) -> Option<u8> {
+        let status = self.status?;
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        code.and_then(|code| u8::try_from(code).ok())
+    }
+}

@@ -1,0 +1,53 @@
+//! Signals as events of the collecting loop: interrupt and terminate end a recording in order, a
+//! child's end is noticed at once.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The signals that concern a recording, blocked as long as this lives.
+pub(crate) struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    /// Blocks the signals for this thread and those that it starts.
+    pub(crate) fn block() -> io::Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
+            set.add(signal);
+        }
+        let mut before = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { fd, before })
+    }
+
+    /// The mask as it was, for a command that is started.
+    pub(crate) fn mask_before(&self) -> SigSet {
+        self.before
+    }
+
+    /// Waits for a signal, at most `timeout_ms`.
+    pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<Option<Signal>> {
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(timeout_ms)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let info = self.fd.read_signal()?;
+        Ok(info.and_then(|info| Signal::try_from(info.ssi_signo.cast_signed()).ok()))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // Nothing can be done about a mask that cannot be restored at the end of a recording.
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
+    }
+}

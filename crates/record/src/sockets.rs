@@ -1,0 +1,81 @@
+//! What is known of each recorded socket: joins the two ends of connections within this host,
+//! and notes which processes own them. In: rows as the kernel side gives them. Out: the same rows
+//! completed, and rows of processes met for the first time.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use probe::processes::ProcessReader;
+use probe::tcp_stats::{CookieMap, PeerIndex};
+use table::Columns;
+use table::tables::{Connection, Connections, Processes};
+
+/// The recorded sockets that are open.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    open: CookieMap<Connection>,
+    peers: PeerIndex,
+    reader: ProcessReader,
+    known_pids: HashSet<u32>,
+    unresolved: usize,
+}
+
+impl Sockets {
+    /// Whether a socket with this cookie is recorded and open.
+    pub(crate) fn is_open(&self, conn: u64) -> bool {
+        self.open.contains_key(&conn)
+    }
+
+    /// Open sockets met since the last call whose owner or other end was not known then.
+    pub(crate) fn take_unresolved(&mut self) -> usize {
+        std::mem::take(&mut self.unresolved)
+    }
+
+    /// Takes a row; adds it, completed, to `rows`, with a new row of the other end when that
+    /// becomes joined by it.
+    pub(crate) fn update(&mut self, mut row: Connection, rows: &mut Connections) {
+        let ends = parse_ends(&row);
+        if let Some((local, remote)) = ends {
+            if row.closed_ns.is_none() {
+                self.peers.insert_socket(row.netns, local, remote, row.conn);
+            }
+            row.peer_conn = self.peers.peer(row.netns, local, remote, row.conn);
+        }
+        if row.pid.is_none() || row.peer_conn.is_none() {
+            self.unresolved += 1;
+        }
+        if let Some(peer) = row.peer_conn.and_then(|peer| self.open.get_mut(&peer))
+            && peer.peer_conn.is_none()
+        {
+            peer.peer_conn = Some(row.conn);
+            rows.push(peer.clone());
+        }
+        if row.closed_ns.is_some() {
+            self.open.remove(&row.conn);
+        } else {
+            self.open.insert(row.conn, row.clone());
+        }
+        rows.push(row);
+    }
+
+    /// Forgets closed sockets' addresses; called now and then.
+    pub(crate) fn forget_closed(&mut self) {
+        let open = &self.open;
+        self.peers.retain(|conn| open.contains_key(&conn));
+    }
+
+    /// Adds rows for the processes of `connections` that were not met before.
+    pub(crate) fn describe_owners(&mut self, connections: &Connections, rows: &mut Processes) {
+        for pid in connections.pid.iter().flatten() {
+            if self.known_pids.insert(*pid)
+                && let Some(process) = self.reader.read(*pid)
+            {
+                rows.push(process);
+            }
+        }
+    }
+}
+
+fn parse_ends(row: &Connection) -> Option<(SocketAddr, SocketAddr)> {
+    Some((row.local.parse().ok()?, row.remote.parse().ok()?))
+}

@@ -1,0 +1,94 @@
+//! Sealed files back to batches. Nothing a file holds may end the program: digests are
+//! compared before a file is decoded, and a decoder that panics all the same is caught.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+
+use crate::files;
+use crate::manifest::Segment;
+
+/// Rows in a batch: few enough to stay in the cache.
+const BATCH_ROWS: usize = 16 << 10;
+
+/// Compares a file with its manifest line; the cause if they differ.
+pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
+    let (bytes, blake3) = files::digest(path).map_err(|error| error.to_string())?;
+    if bytes != segment.bytes {
+        return Err(format!("{bytes} bytes long, {} in the manifest", segment.bytes));
+    }
+    if blake3 != segment.blake3 {
+        return Err("damaged: its digest is not the one in the manifest".to_owned());
+    }
+    Ok(())
+}
+
+/// The batches of one file.
+pub(crate) struct Batches {
+    reader: ParquetRecordBatchReader,
+    schema: SchemaRef,
+}
+
+impl Batches {
+    /// Opens a file; of its columns only those that `wanted` has too, if it is given.
+    pub(crate) fn open(
+        path: &Path,
+        segment: &Segment,
+        wanted: Option<&SchemaRef>,
+    ) -> Result<Self, String> {
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        guarded(|| {
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            let mut builder =
+                ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+                    .map_err(|error| error.to_string())?;
+            let rows = builder.metadata().file_metadata().num_rows();
+            if u64::try_from(rows) != Ok(segment.rows) {
+                return Err(format!("holds {rows} rows, {} in the manifest", segment.rows));
+            }
+            if let Some(wanted) = wanted {
+                let names = wanted.fields().iter().map(|field| field.name().as_str());
+                let mask = ProjectionMask::columns(builder.parquet_schema(), names);
+                builder = builder.with_projection(mask);
+            }
+            let schema = builder.schema().clone();
+            let reader = builder.with_batch_size(BATCH_ROWS).build();
+            Ok(Self { reader: reader.map_err(|error| error.to_string())?, schema })
+        })
+    }
+
+    /// Schema of the whole file.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = guarded(|| {
+            self.reader.next().transpose().map_err(|error| error.to_string())
+        });
+        next.transpose()
+    }
+}
+
+/// Runs a decoder; a panic becomes a cause.
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(format!("the decoder gave up: {what}"))
+    })
+}

@@ -1,0 +1,194 @@
+//! Recordings as text: rows as JSON lines, and a whole recording as a folder of them, so that
+//! a golden test shows what it is about in a diff.
+//!
+//! The folder holds `header.json`, a `<table>.jsonl` for each table that has rows, and, where
+//! they matter, `coverage.json` and `loss.json` (lists), `cost.json` and `close.json`. Null
+//! fields may be left out of a row.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::WriteError;
+use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
+use crate::write::{WriteOptions, Writer};
+use crate::{Columns, Table, for_each_table};
+
+/// A recording as text cannot be read or built.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}\nhint: a fixture is a folder with header.json and <table>.jsonl files", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file or line has the wrong shape.
+    #[error("cannot understand {} line {line}: {source}\nhint: docs/tables.md lists the fields of every table", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// A file that is no part of a fixture.
+    #[error("{} is no part of a recording as text\nhint: tables are named as in docs/tables.md, with the ending .jsonl", path.display())]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The recording cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Reads rows, one JSON object a line. Empty lines are skipped.
+///
+/// # Errors
+/// The first line that is not a row, and its number from 1.
+pub fn rows_from_jsonl<T: Table + DeserializeOwned>(
+    text: &str,
+) -> Result<T::Columns, (usize, serde_json::Error)> {
+    let mut columns = T::Columns::default();
+    for (index, line) in text.lines().enumerate() {
+        if !line.trim().is_empty() {
+            columns.push(serde_json::from_str(line).map_err(|error| (index + 1, error))?);
+        }
+    }
+    Ok(columns)
+}
+
+/// Writes rows, one JSON object a line.
+///
+/// # Errors
+/// When a row has no form in JSON: a number that is not finite.
+pub fn rows_to_jsonl<T: Table + Serialize>(
+    columns: &T::Columns,
+) -> Result<String, serde_json::Error> {
+    let mut text = String::new();
+    for index in 0..columns.len() {
+        text += &serde_json::to_string(&columns.row(index))?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Builds the recording `out_dir` from the text files in `text_dir`. Without `close.json` it
+/// is closed in order at its last row; with `close.json` holding `null` it is left open.
+///
+/// # Errors
+/// The first file that is missing, misnamed or misshapen, with its line.
+pub fn write_fixture(
+    text_dir: impl AsRef<Path>,
+    out_dir: impl AsRef<Path>,
+) -> Result<(), FixtureError> {
+    let (text_dir, out_dir) = (text_dir.as_ref(), out_dir.as_ref());
+    refuse_strangers(text_dir)?;
+    let header: Header = json(&text_dir.join("header.json"))?.ok_or_else(|| {
+        let path = text_dir.join("header.json");
+        FixtureError::Io { path, source: io::ErrorKind::NotFound.into() }
+    })?;
+    let mut writer = Writer::create(out_dir, &header, WriteOptions::default())?;
+    let mut last_ns = header.started_ns;
+    macro_rules! tables {
+        ($($row:ty),+ $(,)?) => {
+            $(last_ns = last_ns.max(append_table::<$row>(text_dir, &mut writer)?);)+
+        };
+    }
+    for_each_table!(tables);
+    writer.seal()?;
+    for line in lines(text_dir)? {
+        writer.line(&line)?;
+    }
+    match json::<Option<Close>>(&text_dir.join("close.json"))? {
+        Some(None) => Ok(()),
+        Some(Some(close)) if !close.in_order => Ok(writer.line(&Line::Close(close))?),
+        close => {
+            let ended_ns = close.flatten().map_or(last_ns, |close| close.ended_ns);
+            let closed = writer.close(ended_ns)?;
+            closed.failures.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
+        }
+    }
+}
+
+/// Adds the rows of one table; returns their last time.
+fn append_table<T: Table + DeserializeOwned>(
+    text_dir: &Path,
+    writer: &mut Writer,
+) -> Result<u64, FixtureError> {
+    let path = text_dir.join(format!("{}.jsonl", T::NAME));
+    let Some(text) = text(&path)? else {
+        return Ok(0);
+    };
+    let columns = rows_from_jsonl::<T>(&text)
+        .map_err(|(line, source)| FixtureError::Json { path, line, source })?;
+    let last_ns = columns.time_range_ns().map_or(0, |(_, last_ns)| last_ns);
+    writer.append(columns)?;
+    Ok(last_ns)
+}
+
+/// The manifest lines of the optional files.
+fn lines(text_dir: &Path) -> Result<Vec<Line>, FixtureError> {
+    let coverage: Option<Vec<Coverage>> = json(&text_dir.join("coverage.json"))?;
+    let loss: Option<Vec<Loss>> = json(&text_dir.join("loss.json"))?;
+    let cost: Option<Cost> = json(&text_dir.join("cost.json"))?;
+    let coverage = coverage.unwrap_or_default().into_iter().map(Line::Coverage);
+    let loss = loss.unwrap_or_default().into_iter().map(Line::Loss);
+    Ok(coverage.chain(loss).chain(cost.map(Line::Cost)).collect())
+}
+
+/// A misspelt file name would otherwise be a table without rows.
+fn refuse_strangers(text_dir: &Path) -> Result<(), FixtureError> {
+    let io_error = |source| FixtureError::Io { path: text_dir.to_owned(), source };
+    for entry in fs::read_dir(text_dir).map_err(io_error)? {
+        let path = entry.map_err(io_error)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let known = ["header.json", "coverage.json", "loss.json", "cost.json", "close.json"];
+        if let Some(table) = name.strip_suffix(".jsonl") {
+            if is_table(table) {
+                continue;
+            }
+        } else if !name.contains(".json") || known.contains(&name) {
+            continue;
+        }
+        return Err(FixtureError::Stranger { path });
+    }
+    Ok(())
+}
+
+fn is_table(name: &str) -> bool {
+    macro_rules! names {
+        ($($row:ty),+ $(,)?) => {
+            [$(<$row as Table>::NAME),+].contains(&name)
+        };
+    }
+    for_each_table!(names)
+}
+
+/// The text of a file; `None` without the file.
+fn text(path: &Path) -> Result<Option<String>, FixtureError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(FixtureError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// The value of a JSON file; `None` without the file.
+fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FixtureError> {
+    let Some(text) = text(path)? else {
+        return Ok(None);
+    };
+    serde_json::from_str(&text).map(Some).map_err(|source| FixtureError::Json {
+        path: path.to_owned(),
+        line: source.line(),
+        source,
+    })
+}

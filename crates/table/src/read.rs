@@ -1,0 +1,282 @@
+//! Reading a recording: a directory in, typed columns, coverage, loss and problems out.
+//!
+//! Damage never ends a read: a file or line that is damaged is reported as a [`Problem`] and
+//! left out. Missing files and wrong lengths are found when the recording is opened, digests
+//! are compared before a file is decoded for the first time, so that no row of a damaged file
+//! is ever handed out.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::decode::{self, Batches};
+use crate::error::{Problem, ReadError};
+use crate::files::MANIFEST;
+use crate::journal::{self, Contents, Holding};
+use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment};
+use crate::{Columns, Table};
+
+/// An opened recording.
+#[derive(Debug)]
+pub struct Recording {
+    dir: PathBuf,
+    header: Header,
+    coverage: Vec<Coverage>,
+    loss: Vec<Loss>,
+    cost: Option<Cost>,
+    closed: Option<Close>,
+    live: bool,
+    torn: bool,
+    holdings: BTreeMap<String, Holding>,
+    /// Damage known so far, and the files whose digests were compared.
+    checked: Mutex<Checked>,
+}
+
+#[derive(Debug, Default)]
+struct Checked {
+    problems: Vec<Problem>,
+    sound: HashSet<String>,
+    damaged: HashSet<String>,
+}
+
+impl Recording {
+    /// Opens the recording at `path`, closed or not, damaged or not.
+    ///
+    /// # Errors
+    /// When there is no recording, it cannot be read, its first line is damaged, or a later
+    /// format wrote it. Damage elsewhere is found in [`Recording::problems`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let dir = path.as_ref();
+        look_at(dir)?;
+        let manifest = dir.join(MANIFEST);
+        let live = journal::is_locked(&manifest)
+            .map_err(|source| ReadError::Io { path: manifest, source })?;
+        let contents = journal::read(dir)?;
+        let (holdings, outside) = contents.holdings(dir);
+        let mut recording = Self {
+            dir: dir.to_owned(),
+            header: contents.header.clone(),
+            coverage: Vec::new(),
+            loss: Vec::new(),
+            cost: None,
+            closed: None,
+            live,
+            torn: contents.torn,
+            holdings,
+            checked: Mutex::default(),
+        };
+        recording.take_lines(contents, outside);
+        recording.compare_lengths();
+        Ok(recording)
+    }
+
+    /// Sorts the manifest's lines; later ones replace earlier ones.
+    fn take_lines(&mut self, contents: Contents, outside: Vec<Problem>) {
+        for line in contents.lines {
+            match line {
+                Line::Coverage(new) => {
+                    replace(&mut self.coverage, new, |line| line.probe.clone());
+                }
+                Line::Loss(new) => replace(&mut self.loss, new, |line| line.probe.clone()),
+                Line::Cost(new) => self.cost = Some(new),
+                Line::Close(new) => self.closed = Some(new),
+                Line::Header(_) | Line::Segment(_) | Line::Merged(_) => {}
+            }
+        }
+        let problems = &mut self.checked().problems;
+        problems.extend(contents.problems);
+        problems.extend(outside);
+    }
+
+    /// Finds files that are missing or of the wrong length.
+    fn compare_lengths(&mut self) {
+        for segment in self.holdings.values().flat_map(|holding| &holding.segments) {
+            let cause = match fs::metadata(self.dir.join(&segment.file)) {
+                Ok(metadata) if metadata.len() == segment.bytes => continue,
+                Ok(metadata) => {
+                    format!("{} bytes long, {} in the manifest", metadata.len(), segment.bytes)
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "missing".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            self.set_aside(segment, cause);
+        }
+    }
+
+    /// What and where the recording is.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The directory it was opened at.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The last known state of every probe.
+    pub fn coverage(&self) -> &[Coverage] {
+        &self.coverage
+    }
+
+    /// The last known totals of every probe.
+    pub fn loss(&self) -> &[Loss] {
+        &self.loss
+    }
+
+    /// What the profiler used; `None` when no line of it was written.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.cost.as_ref()
+    }
+
+    /// How it was closed; `None`: it was not, and at most the last unsealed rows are missing.
+    pub fn closed(&self) -> Option<&Close> {
+        self.closed.as_ref()
+    }
+
+    /// Whether a recorder was still writing it when it was opened.
+    pub fn live(&self) -> bool {
+        self.live
+    }
+
+    /// Whether the manifest ends in the middle of a line, as a kill may leave it.
+    pub fn torn(&self) -> bool {
+        self.torn
+    }
+
+    /// Damage found so far: when it was opened, and by scans since.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.checked().problems.clone()
+    }
+
+    /// Sealed rows of a table, damaged files included.
+    pub fn rows<T: Table>(&self) -> u64 {
+        self.segments(T::NAME).iter().map(|segment| segment.rows).sum()
+    }
+
+    /// First and last time of the sealed rows of all tables; `None` without rows.
+    pub fn time_range_ns(&self) -> Option<(u64, u64)> {
+        let segments = || self.holdings.values().flat_map(|holding| &holding.segments);
+        let first = segments().map(|segment| segment.first_ns).min()?;
+        Some((first, segments().map(|segment| segment.last_ns).max()?))
+    }
+
+    /// The files of every table, replaced ones included.
+    pub(crate) fn holdings(&self) -> &BTreeMap<String, Holding> {
+        &self.holdings
+    }
+
+    fn segments(&self, table: &str) -> &[Segment] {
+        self.holdings.get(table).map_or(&[], |holding| &holding.segments)
+    }
+
+    /// Hands the rows of a table to `take`, a bounded batch at a time, in the order in which
+    /// they were sealed. Returns how many. Only the columns that `T` declares are read: a
+    /// shorter declaration of the same table is a fast projection.
+    ///
+    /// Damaged files are left out and added to [`Recording::problems`].
+    pub fn scan<T: Table>(&self, mut take: impl FnMut(T::Columns)) -> u64 {
+        let schema = T::Columns::schema();
+        let mut rows = 0;
+        for segment in self.segments(T::NAME) {
+            if !self.is_sound(segment) {
+                continue;
+            }
+            let path = self.dir.join(&segment.file);
+            let batches = match Batches::open(&path, segment, Some(&schema)) {
+                Ok(batches) => batches,
+                Err(cause) => {
+                    self.set_aside(segment, cause);
+                    continue;
+                }
+            };
+            for batch in batches {
+                let columns = batch.and_then(|batch| {
+                    T::Columns::from_batch(&batch).map_err(|error| error.to_string())
+                });
+                match columns {
+                    Ok(columns) => {
+                        rows += columns.len() as u64;
+                        take(columns);
+                    }
+                    Err(cause) => {
+                        self.set_aside(segment, cause);
+                        break;
+                    }
+                }
+            }
+        }
+        rows
+    }
+
+    /// All rows of a table at once, for tables that are known to be small.
+    pub fn read_all<T: Table>(&self) -> T::Columns {
+        let mut all = T::Columns::default();
+        self.scan::<T>(|columns| all.append(columns));
+        all
+    }
+
+    /// Whether a file has the digest in the manifest; compared once.
+    fn is_sound(&self, segment: &Segment) -> bool {
+        {
+            let checked = self.checked();
+            if checked.sound.contains(&segment.file) || checked.damaged.contains(&segment.file) {
+                return checked.sound.contains(&segment.file);
+            }
+        }
+        match decode::verify(&self.dir.join(&segment.file), segment) {
+            Ok(()) => {
+                self.checked().sound.insert(segment.file.clone());
+                true
+            }
+            Err(cause) => {
+                self.set_aside(segment, cause);
+                false
+            }
+        }
+    }
+
+    /// Leaves a file out from now on and says why, once.
+    fn set_aside(&self, segment: &Segment, cause: String) {
+        let mut checked = self.checked();
+        checked.sound.remove(&segment.file);
+        if checked.damaged.insert(segment.file.clone()) {
+            let path = self.dir.join(&segment.file);
+            checked.problems.push(Problem::of_file(&path, Some(segment.rows), cause));
+        }
+    }
+
+    fn checked(&self) -> std::sync::MutexGuard<'_, Checked> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts a line in the place of the earlier one with its key, or at the end.
+fn replace<L, K: PartialEq>(lines: &mut Vec<L>, new: L, key: impl Fn(&L) -> K) {
+    match lines.iter_mut().find(|line| key(line) == key(&new)) {
+        Some(line) => *line = new,
+        None => lines.push(new),
+    }
+}
+
+/// Tells a recording from what else a path may name.
+fn look_at(dir: &Path) -> Result<(), ReadError> {
+    let path = dir.to_owned();
+    match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(ReadError::NotFound { path });
+        }
+        Err(source) => return Err(ReadError::Io { path, source }),
+        Ok(metadata) if !metadata.is_dir() => return Err(ReadError::NotADirectory { path }),
+        Ok(_) => {}
+    }
+    match fs::metadata(dir.join(MANIFEST)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(ReadError::NoManifest { path })
+        }
+        Err(source) => Err(ReadError::Io { path: dir.join(MANIFEST), source }),
+        Ok(metadata) if !metadata.is_file() => Err(ReadError::NoManifest { path }),
+        Ok(_) => Ok(()),
+    }
+}

@@ -1,0 +1,77 @@
+//! The reference page of all tables, made from their declarations: `docs/tables.md`.
+
+use std::fmt::Write;
+
+use crate::declare::Cell;
+use crate::manifest::FORMAT;
+use crate::names::{Chosen, Role, SampleKind, TcpEventKind};
+use crate::{Columns, Field, Table, for_each_table};
+
+/// The Markdown text of the page.
+pub fn reference() -> String {
+    let mut page = format!(
+        "# Tables of a recording\n\n\
+         <!-- Generated: cargo run --release -p whylat-table --example reference > docs/tables.md -->\n\n\
+         A recording is a directory `NAME.whylat/`. Its `manifest.jsonl` lists, line by line, what was\n\
+         recorded and how (format {FORMAT}); each table is a folder of Parquet files, one file once the\n\
+         recording is closed. All times are `CLOCK_MONOTONIC` nanoseconds of the recorded host. A null\n\
+         means \"not measured\" or \"does not apply\", as the field says; it never means zero.\n"
+    );
+    macro_rules! sections {
+        ($($row:ty),+ $(,)?) => {
+            $(section::<$row>(&mut page);)+
+        };
+    }
+    for_each_table!(sections);
+    page.push_str("\n## Values\n");
+    values("connections.role", Role::ALL, Role::name, Role::doc, &mut page);
+    values("connections.chosen", Chosen::ALL, Chosen::name, Chosen::doc, &mut page);
+    values("tcp_samples.kind", SampleKind::ALL, SampleKind::name, SampleKind::doc, &mut page);
+    values("tcp_events.kind", TcpEventKind::ALL, TcpEventKind::name, TcpEventKind::doc, &mut page);
+    page
+}
+
+/// One table.
+fn section<T: Table>(page: &mut String) {
+    let _ = write!(
+        page,
+        "\n## {}\n\n{}\n\n| field | type | unit | meaning | null |\n|---|---|---|---|---|\n",
+        T::NAME,
+        paragraph(T::DOC)
+    );
+    let schema = T::Columns::schema();
+    for (field, column) in T::FIELDS.iter().zip(schema.fields()) {
+        let Field { name, doc, unit, null } = field;
+        let _ = writeln!(
+            page,
+            "| `{name}` | {} | {unit} | {} | {} |",
+            column.data_type().to_string().to_lowercase(),
+            cell(doc),
+            if null.is_empty() { "never" } else { null }
+        );
+    }
+}
+
+/// The names that a text column may hold.
+fn values<T: Copy + Cell>(
+    column: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    doc: fn(T) -> &'static str,
+    page: &mut String,
+) {
+    let _ = write!(page, "\n### `{column}`\n\n| value | meaning |\n|---|---|\n");
+    for &value in all {
+        let _ = writeln!(page, "| `{}` | {} |", name(value), cell(doc(value)));
+    }
+}
+
+/// Doc lines as flowing text.
+fn paragraph(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Doc lines as a table cell.
+fn cell(doc: &str) -> String {
+    paragraph(doc).replace('|', "\\|")
+}

@@ -1,0 +1,228 @@
+//! One open segment of one table: columns in, a sealed Parquet file and its manifest line out.
+//!
+//! Rows wait as columns until they fill a page, encoded pages wait until they fill a row
+//! group, and row groups go to a file with a temporary name, digested on the way. So memory
+//! is bounded whatever the size of the segment.
+
+use std::any::Any;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+
+use crate::encode::RowGroup;
+use crate::error::WriteError;
+use crate::files::{DigestingFile, Finished, Temporary, segment_name};
+use crate::manifest::Segment;
+use crate::{Columns, Table};
+
+/// Rows in a page. Fewer cost more headers, more cost more memory.
+const PAGE_ROWS: usize = 8192;
+/// Encoded bytes in a row group.
+const GROUP_BYTES: usize = 2 << 20;
+
+/// An open segment whose columns' type is forgotten, so that one list holds every table.
+pub(crate) trait OpenTable: Send {
+    /// Table name.
+    fn table(&self) -> &'static str;
+    /// Rows not sealed.
+    fn rows(&self) -> u64;
+    /// Bytes encoded so far.
+    fn bytes(&self) -> u64;
+    /// Writes what is left and syncs the file, which still has its temporary name. The rows
+    /// still count until `reset`.
+    fn finish(&mut self) -> Result<Option<Finished>, WriteError>;
+    /// Starts afresh: forgets the rows, sealed by now or given up, and says how many there
+    /// were. A file that is not finished is removed.
+    fn reset(&mut self) -> u64;
+    /// For the way back to the typed columns.
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// The open segment of a table.
+pub(crate) struct OpenSegment<C> {
+    dir: PathBuf,
+    /// Number of the next file of this table.
+    number: u32,
+    /// Rows that do not yet fill a page.
+    waiting: C,
+    group: RowGroup,
+    file: Option<SegmentFile>,
+    rows: u64,
+    range_ns: Option<(u64, u64)>,
+}
+
+impl<C: Columns> OpenSegment<C> {
+    /// No file is made before there are rows for it.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            number: 1,
+            waiting: C::default(),
+            group: RowGroup::new(&C::encodings()),
+            file: None,
+            rows: 0,
+            range_ns: None,
+        }
+    }
+
+    /// Adds rows.
+    pub(crate) fn append(&mut self, columns: C) -> Result<(), WriteError> {
+        let Some((first_ns, last_ns)) = columns.time_range_ns() else {
+            return Ok(());
+        };
+        let (first, last) = self.range_ns.unwrap_or((first_ns, last_ns));
+        self.range_ns = Some((first.min(first_ns), last.max(last_ns)));
+        self.rows += columns.len() as u64;
+        if self.waiting.is_empty() {
+            self.waiting = columns;
+        } else {
+            self.waiting.append(columns);
+        }
+        if self.waiting.len() < PAGE_ROWS / 2 {
+            return Ok(());
+        }
+        self.encode_waiting()
+    }
+
+    fn encode_waiting(&mut self) -> Result<(), WriteError> {
+        let columns = std::mem::take(&mut self.waiting);
+        let mut start = 0;
+        while start < columns.len() {
+            let end = columns.len().min(start + PAGE_ROWS);
+            self.encode_page(&columns, start..end)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn encode_page(&mut self, columns: &C, rows: Range<usize>) -> Result<(), WriteError> {
+        let encoded = columns.encode(rows, &mut self.group);
+        encoded.map_err(|source| WriteError::encode(C::Row::NAME, &self.dir, source))?;
+        if self.group.bytes() >= GROUP_BYTES { self.flush_group() } else { Ok(()) }
+    }
+
+    fn flush_group(&mut self) -> Result<(), WriteError> {
+        if self.group.rows() == 0 {
+            return Ok(());
+        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => SegmentFile::create::<C>(&self.dir, self.number)?,
+        };
+        self.file.insert(file).write_group(&mut self.group)
+    }
+}
+
+impl<C: Columns> OpenTable for OpenSegment<C> {
+    fn table(&self) -> &'static str {
+        C::Row::NAME
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn bytes(&self) -> u64 {
+        let filed = self.file.as_ref().map_or(0, SegmentFile::bytes);
+        let waiting = self.waiting.len() * self.group.columns() * size_of::<u64>();
+        filed + (self.group.bytes() + waiting) as u64
+    }
+
+    fn finish(&mut self) -> Result<Option<Finished>, WriteError> {
+        self.encode_waiting()?;
+        self.flush_group()?;
+        let (Some(file), Some((first_ns, last_ns))) = (self.file.take(), self.range_ns) else {
+            return Ok(None);
+        };
+        let finished = file.finish(self.rows, first_ns, last_ns)?;
+        self.number += 1;
+        Ok(Some(finished))
+    }
+
+    fn reset(&mut self) -> u64 {
+        self.waiting = C::default();
+        self.group = RowGroup::new(&C::encodings());
+        self.file = None;
+        self.range_ns = None;
+        std::mem::take(&mut self.rows)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The file behind an open segment.
+struct SegmentFile {
+    table: &'static str,
+    name: String,
+    // Dropped before `temporary`, so that the file is closed when its name is removed.
+    writer: SerializedFileWriter<DigestingFile>,
+    temporary: Temporary,
+}
+
+impl SegmentFile {
+    fn create<C: Columns>(dir: &Path, number: u32) -> Result<Self, WriteError> {
+        let table = C::Row::NAME;
+        let name = segment_name(table, number);
+        let (temporary, file) = Temporary::create(dir, table, &name)?;
+        let path = temporary.path().to_owned();
+        let encode = |source| WriteError::encode(table, &path, source);
+        let schema = ArrowSchemaConverter::new().convert(&C::schema()).map_err(encode)?;
+        let properties = WriterProperties::builder().set_offset_index_disabled(true).build();
+        let sink = DigestingFile::new(file);
+        let writer =
+            SerializedFileWriter::new(sink, schema.root_schema_ptr(), Arc::new(properties))
+                .map_err(encode)?;
+        Ok(Self { table, name, writer, temporary })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64
+    }
+
+    fn write_group(&mut self, group: &mut RowGroup) -> Result<(), WriteError> {
+        let schema = self.writer.schema_descr().clone();
+        let result = self
+            .writer
+            .next_row_group()
+            .and_then(|row_group| group.flush_into(row_group, &schema));
+        result.map_err(|source| self.failed(source))
+    }
+
+    fn finish(
+        mut self,
+        rows: u64,
+        first_ns: u64,
+        last_ns: u64,
+    ) -> Result<Finished, WriteError> {
+        self.writer.finish().map_err(|source| self.failed(source))?;
+        let (bytes, blake3) = (self.writer.inner_mut().finish())
+            .map_err(|source| WriteError::io("write", self.temporary.path(), source))?;
+        let segment = Segment {
+            table: self.table.to_owned(),
+            file: self.name,
+            rows,
+            first_ns,
+            last_ns,
+            bytes,
+            blake3,
+        };
+        Ok(Finished::new(self.temporary, segment))
+    }
+
+    /// The error of the disk if there was one, else that of the encoder.
+    fn failed(&mut self, source: ParquetError) -> WriteError {
+        WriteError::of_writer(
+            self.table,
+            self.temporary.path(),
+            source,
+            self.writer.inner_mut().take_failure(),
+        )
+    }
+}

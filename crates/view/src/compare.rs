@@ -1,0 +1,143 @@
+//! Two recordings of the same work side by side: before and after a mend, with the speed-up
+//! that was measured.
+
+use diagnose::Report;
+use diagnose::report::{Connection, Finding};
+use diagnose::units::{bytes, count, duration, percent, times};
+use table::Stage;
+
+use crate::TextOptions;
+use crate::clean::clean;
+use crate::page::{Page, Style, columns};
+
+/// One side of the comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// What it is called.
+    pub label: &'a str,
+    /// Its diagnosis.
+    pub report: &'a Report,
+    /// Time that the work took, measured by the caller, ns.
+    pub total_ns: u64,
+}
+
+/// Width of the first column and of each side's.
+const COLUMNS: [usize; 3] = [30, 24, 24];
+
+/// Draws `before` and `after` side by side.
+pub fn side_by_side(before: &Side, after: &Side, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    page.title(&[(Style::Bold, "side by side")]);
+    row(&mut page, "", [before.label, after.label], Style::Bold);
+    let sides = [before, after];
+    let each = |of: &dyn Fn(&Side) -> String| sides.map(of);
+    let rows: [(&str, [String; 2]); 7] = [
+        ("finding", each(&|side| verdict(side.report))),
+        ("the work took", each(&|side| duration(side.total_ns))),
+        (
+            "waiting for withheld ACKs",
+            each(&|side| stage(side, Stage::DelayedAck)),
+        ),
+        (
+            "held by Nagle's algorithm",
+            each(&|side| stage(side, Stage::Nagle)),
+        ),
+        (
+            "short segments held",
+            each(&|side| number(side, |c| c.totals.nagle_holds)),
+        ),
+        ("longest hold", each(&|side| longest(side))),
+        ("average write", each(&|side| mean_write(side))),
+    ];
+    for (name, [left, right]) in &rows {
+        row(&mut page, name, [left, right], Style::Plain);
+    }
+    page.blank();
+    speed_up(&mut page, before, after);
+    page.finish()
+}
+
+fn row(page: &mut Page, name: &str, sides: [&str; 2], style: Style) {
+    let pad = |text: &str, width: usize| {
+        let text = clean(text);
+        let gap = width.saturating_sub(columns(&text)).max(1);
+        format!("{text}{}", " ".repeat(gap))
+    };
+    let name = pad(name, COLUMNS[0]);
+    let (left, right) = (pad(sides[0], COLUMNS[1]), pad(sides[1], COLUMNS[2]));
+    page.line(2, &[(Style::Dim, &name), (style, &left), (style, &right)]);
+}
+
+fn speed_up(page: &mut Page, before: &Side, after: &Side) {
+    if after.total_ns == 0 {
+        return;
+    }
+    let measured = before.total_ns as f64 / after.total_ns as f64;
+    let win = before
+        .report
+        .findings
+        .first()
+        .and_then(|finding| finding.estimated_win.as_ref());
+    let estimate = win.map_or_else(String::new, |win| {
+        format!(" The diagnosis had estimated {}.", times(win.times_faster))
+    });
+    let text = format!(
+        "Measured speed-up: {} ({} → {}).{estimate}",
+        times(measured),
+        duration(before.total_ns),
+        duration(after.total_ns)
+    );
+    page.paragraph(2, Style::Bold, &text);
+}
+
+fn verdict(report: &Report) -> String {
+    report
+        .findings
+        .first()
+        .map_or_else(|| "none".to_owned(), |finding| finding.rule.to_owned())
+}
+
+/// The connection that the comparison speaks of: that of the worst finding, else the worst.
+fn main_connection<'a>(side: &Side<'a>) -> Option<&'a Connection> {
+    let id = side
+        .report
+        .findings
+        .first()
+        .and_then(|finding: &Finding| finding.subject.ids.first());
+    let connections = &side.report.connections;
+    let named = connections
+        .iter()
+        .find(|connection| Some(&connection.id) == id);
+    named.or(connections.first())
+}
+
+fn stage(side: &Side, stage: Stage) -> String {
+    let share = main_connection(side).and_then(|connection| connection.stages.get(stage));
+    share.map_or_else(
+        || "not measured".to_owned(),
+        |share| format!("{} ({})", duration(share.ns), percent(share.share)),
+    )
+}
+
+fn number(side: &Side, of: fn(&Connection) -> Option<u64>) -> String {
+    main_connection(side)
+        .and_then(of)
+        .map_or_else(|| "not measured".to_owned(), count)
+}
+
+fn longest(side: &Side) -> String {
+    let longest_ns = main_connection(side).and_then(|connection| connection.totals.longest_hold_ns);
+    match longest_ns {
+        None => "not measured".to_owned(),
+        Some(0) => "none".to_owned(),
+        Some(ns) => duration(ns),
+    }
+}
+
+fn mean_write(side: &Side) -> String {
+    let mean = main_connection(side).and_then(|connection| {
+        let totals = &connection.totals;
+        totals.bytes_sent?.checked_div(totals.send_calls?)
+    });
+    mean.map_or_else(|| "not measured".to_owned(), bytes)
+}

@@ -1,0 +1,210 @@
+//! Lines of styled text within a fixed width. All that is printed goes through [`Page`], so
+//! that every string is cleaned and no line is too long.
+
+use crate::TextOptions;
+use crate::clean::clean;
+
+/// Longest line.
+pub const MOST_COLUMNS: usize = 80;
+
+/// Narrowest page that is laid out; narrower terminals wrap by themselves.
+const LEAST_COLUMNS: usize = 40;
+
+/// How a piece of text looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As it is.
+    Plain,
+    /// Important.
+    Bold,
+    /// Beside the point.
+    Dim,
+    /// Stalls.
+    Red,
+    /// Limits.
+    Yellow,
+    /// Good.
+    Green,
+    /// Names.
+    Cyan,
+}
+
+impl Style {
+    /// Select Graphic Rendition of ECMA-48.
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "31",
+            Self::Yellow => "33",
+            Self::Green => "32",
+            Self::Cyan => "36",
+        }
+    }
+}
+
+/// A page being written.
+#[derive(Debug)]
+pub struct Page {
+    out: String,
+    colour: bool,
+    width: usize,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(options: &TextOptions) -> Self {
+        let width = options.width.clamp(LEAST_COLUMNS, MOST_COLUMNS);
+        Self {
+            out: String::new(),
+            colour: options.colour,
+            width,
+        }
+    }
+
+    /// Columns of a line.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// What was written.
+    pub fn finish(self) -> String {
+        self.out
+    }
+
+    fn put(&mut self, style: Style, text: &str) {
+        if self.colour && style != Style::Plain && !text.trim().is_empty() {
+            self.out
+                .push_str(&format!("\u{1b}[{}m{text}\u{1b}[0m", style.code()));
+        } else {
+            self.out.push_str(text);
+        }
+    }
+
+    fn end_line(&mut self) {
+        let kept = self.out.trim_end_matches(' ').len();
+        self.out.truncate(kept);
+        self.out.push('\n');
+    }
+
+    /// An empty line.
+    pub fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// A title with a rule to the end of the line.
+    pub fn title(&mut self, pieces: &[(Style, &str)]) {
+        self.put(Style::Dim, "── ");
+        let mut used = 3;
+        for (style, piece) in pieces {
+            let piece = clean(piece);
+            used += columns(&piece);
+            self.put(*style, &piece);
+        }
+        let rest = self.width.saturating_sub(used + 1);
+        self.put(Style::Dim, &format!(" {}", "─".repeat(rest)));
+        self.end_line();
+    }
+
+    /// A line of pieces that is known to fit.
+    pub fn line(&mut self, indent: usize, pieces: &[(Style, &str)]) {
+        self.out.push_str(&" ".repeat(indent));
+        for (style, piece) in pieces {
+            self.put(*style, &clean(piece));
+        }
+        self.end_line();
+    }
+
+    /// A paragraph: wrapped at spaces, later lines indented as the first.
+    pub fn paragraph(&mut self, indent: usize, style: Style, text: &str) {
+        self.hanging(indent, "", Style::Plain, style, text);
+    }
+
+    /// A paragraph after a `label`; its lines begin where the label ends.
+    pub fn labelled(&mut self, indent: usize, label: &str, label_width: usize, text: &str) {
+        let label = format!("{label:label_width$}");
+        self.hanging(indent, &label, Style::Dim, Style::Plain, text);
+    }
+
+    fn hanging(
+        &mut self,
+        indent: usize,
+        label: &str,
+        label_style: Style,
+        style: Style,
+        text: &str,
+    ) {
+        let label = clean(label);
+        let left = indent + columns(&label);
+        let room = self.width.saturating_sub(left).max(1);
+        for (index, line) in wrap(&clean(text), room).iter().enumerate() {
+            if index == 0 {
+                self.out.push_str(&" ".repeat(indent));
+                self.put(label_style, &label);
+            } else {
+                self.out.push_str(&" ".repeat(left));
+            }
+            // A no-break space has kept its words together; it has done its work.
+            self.put(style, &line.replace('\u{a0}', " "));
+            self.end_line();
+        }
+    }
+}
+
+/// Columns that a cleaned string takes. Names are short and nearly always Latin.
+pub fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Breaks text at spaces; a word longer than a line is cut.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let mut rest: Vec<char> = word.chars().collect();
+        let line = lines.last_mut().map_or(0, |line| columns(line));
+        let gap = usize::from(line > 0);
+        if line > 0 && line + gap + rest.len() > room {
+            lines.push(String::new());
+        } else if gap > 0
+            && let Some(line) = lines.last_mut()
+        {
+            line.push(' ');
+        }
+        while rest.len() > room {
+            let tail = rest.split_off(room);
+            if let Some(line) = lines.last_mut() {
+                line.extend(rest);
+            }
+            lines.push(String::new());
+            rest = tail;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.extend(rest);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_and_long_words_are_cut() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn colour_only_when_asked_for() {
+        let draw = |colour| {
+            let mut page = Page::new(&TextOptions { colour, width: 80 });
+            page.line(2, &[(Style::Red, "stall"), (Style::Plain, " ok")]);
+            page.finish()
+        };
+        assert_eq!(draw(false), "  stall ok\n");
+        assert_eq!(draw(true), "  \u{1b}[31mstall\u{1b}[0m ok\n");
+    }
+}

@@ -1,0 +1,115 @@
+//! A bar of stages: one letter a cell, so that it reads without colour too.
+
+use diagnose::report::Stages;
+use diagnose::units::percent;
+use table::Stage;
+
+use crate::page::Style;
+
+/// Letter and colour of a stage.
+pub fn mark(stage: Stage) -> (char, Style) {
+    match stage {
+        Stage::RetransmitTimeout => ('T', Style::Red),
+        Stage::TailLoss => ('L', Style::Red),
+        Stage::ReceiverWindow => ('W', Style::Red),
+        Stage::FastRetransmit => ('F', Style::Yellow),
+        Stage::CongestionWindow => ('C', Style::Yellow),
+        Stage::Pacing => ('P', Style::Yellow),
+        Stage::LocalQueue => ('Q', Style::Yellow),
+        Stage::Cork => ('K', Style::Yellow),
+        Stage::Nagle => ('N', Style::Red),
+        Stage::DelayedAck => ('D', Style::Red),
+        Stage::SendBuffer => ('B', Style::Red),
+        Stage::InFlight => ('~', Style::Dim),
+        Stage::SenderApp => ('.', Style::Green),
+        Stage::Unknown => ('?', Style::Dim),
+    }
+}
+
+/// Stages in the bar with their numbers of cells, which add up to `width`: the largest
+/// remainders are rounded up.
+pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
+    let total: f64 = stages.iter().map(|(_, share)| share.share).sum();
+    if total <= 0.0 {
+        return Vec::new();
+    }
+    let mut cells: Vec<(Stage, usize, f64)> = stages
+        .iter()
+        .map(|(stage, share)| {
+            let exact = share.share / total * width as f64;
+            (stage, exact as usize, exact.fract())
+        })
+        .collect();
+    let used: usize = cells.iter().map(|(_, number, _)| number).sum();
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.sort_by(|a, b| cells[*b].2.total_cmp(&cells[*a].2).then(a.cmp(b)));
+    for index in order.into_iter().take(width.saturating_sub(used)) {
+        cells[index].1 += 1;
+    }
+    cells
+        .into_iter()
+        .map(|(stage, number, _)| (stage, number))
+        .filter(|cell| cell.1 > 0)
+        .collect()
+}
+
+/// The stages in words, largest first. `unknown` is always named.
+pub fn legend(stages: &Stages) -> String {
+    let mut named: Vec<_> = stages
+        .iter()
+        .filter(|(stage, share)| share.share >= 0.000_5 || *stage == Stage::Unknown)
+        .collect();
+    named.sort_by(|a, b| b.1.share.total_cmp(&a.1.share));
+    let words = named.iter().map(|(stage, share)| {
+        let (letter, _) = mark(*stage);
+        // The words are kept together when lines are wrapped.
+        format!(
+            "{letter}\u{a0}{stage}\u{a0}{}",
+            percent(share.share).replace(' ', "\u{a0}")
+        )
+    });
+    words.collect::<Vec<_>>().join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diagnose::report::StageShare;
+    use table::Method;
+
+    fn stages(shares: &[(Stage, f64)]) -> Stages {
+        let mut stages = Stages::default();
+        for (stage, share) in shares {
+            let share = StageShare {
+                share: *share,
+                ns: 0,
+                method: Method::Ledger,
+                bound: 0.0,
+            };
+            stages.set(*stage, share);
+        }
+        stages
+    }
+
+    #[test]
+    fn cells_fill_the_bar_exactly() {
+        let thirds = stages(&[
+            (Stage::Nagle, 1.0 / 3.0),
+            (Stage::DelayedAck, 1.0 / 3.0),
+            (Stage::SenderApp, 1.0 / 3.0),
+        ]);
+        let total: usize = cells(&thirds, 40).iter().map(|(_, number)| number).sum();
+        assert_eq!(total, 40);
+        let tiny = stages(&[(Stage::Nagle, 0.000_1), (Stage::SenderApp, 0.999_9)]);
+        assert_eq!(cells(&tiny, 40), [(Stage::SenderApp, 40)]);
+        assert!(cells(&Stages::default(), 40).is_empty());
+    }
+
+    #[test]
+    fn every_stage_has_a_letter_of_its_own() {
+        let mut letters: Vec<char> = Stage::ALL.iter().map(|stage| mark(*stage).0).collect();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!(letters.len(), Stage::ALL.len());
+    }
+}

@@ -1,0 +1,151 @@
+//! The worst connections, each with a bar of its sending stages and its receiving side.
+
+use diagnose::Report;
+use diagnose::report::{Connection, Receive};
+use diagnose::units::{bytes, count, duration, percent};
+use table::Method;
+
+use super::bar;
+use super::process;
+use crate::page::{Page, Style};
+
+/// Connections drawn; the rest are counted.
+const SHOWN: usize = 5;
+
+/// Cells of a bar.
+const CELLS: usize = 60;
+
+/// Draws the section.
+pub fn draw(page: &mut Page, report: &Report) {
+    let all = report.connections.len();
+    if all == 0 {
+        return;
+    }
+    let shown = all.min(SHOWN);
+    let number = format!(
+        ", worst first: {} of {}",
+        count(shown as u64),
+        count(all as u64)
+    );
+    page.title(&[(Style::Bold, "connections"), (Style::Dim, &number)]);
+    for connection in report.connections.iter().take(shown) {
+        draw_connection(page, connection);
+    }
+    if all > shown {
+        let text = format!(
+            "{} more not shown: see --format json.",
+            count((all - shown) as u64)
+        );
+        page.paragraph(2, Style::Dim, &text);
+    }
+    page.blank();
+}
+
+fn draw_connection(page: &mut Page, connection: &Connection) {
+    let Connection { local, remote, .. } = connection;
+    let name = format!(
+        "{}  {local} → {remote}",
+        process(connection.process.as_ref())
+    );
+    page.paragraph(2, Style::Cyan, &name);
+    page.paragraph(4, Style::Dim, &facts(connection));
+    draw_sending(page, connection);
+    if let Some(receive) = &connection.receive {
+        page.paragraph(4, Style::Plain, &receiving(receive));
+    }
+}
+
+fn facts(connection: &Connection) -> String {
+    let mut facts = vec![format!("lived {}", duration(connection.lifetime_ns))];
+    let totals = &connection.totals;
+    facts.extend(
+        totals
+            .bytes_sent
+            .map(|sent| format!("sent {}", bytes(sent))),
+    );
+    facts.extend(
+        totals
+            .bytes_received
+            .map(|received| format!("received {}", bytes(received))),
+    );
+    facts.extend(connection.tcp.congestion.clone());
+    facts.extend(
+        connection
+            .tcp
+            .nodelay
+            .map(|nodelay| format!("nodelay {}", if nodelay { "on" } else { "off" })),
+    );
+    let rtt_us = connection.tcp.min_rtt_us.map(u64::from);
+    facts.extend(rtt_us.map(|us| format!("least RTT {}", duration(us * 1_000))));
+    facts.join(" · ")
+}
+
+fn draw_sending(page: &mut Page, connection: &Connection) {
+    if connection.sent_nothing {
+        page.paragraph(4, Style::Plain, "sends nothing");
+        return;
+    }
+    if let Some(why) = &connection.not_judged {
+        page.paragraph(
+            4,
+            Style::Plain,
+            &format!("sending could not be judged: {why}"),
+        );
+        return;
+    }
+    let cells = bar::cells(&connection.stages, CELLS.min(page.width() - 8));
+    let drawn: Vec<(Style, String)> = cells
+        .iter()
+        .map(|(stage, number)| {
+            let (letter, style) = bar::mark(*stage);
+            (style, letter.to_string().repeat(*number))
+        })
+        .collect();
+    let mut pieces = vec![(Style::Dim, "[")];
+    pieces.extend(drawn.iter().map(|(style, cells)| (*style, cells.as_str())));
+    pieces.push((Style::Dim, "]"));
+    page.line(4, &pieces);
+    page.paragraph(4, Style::Plain, &bar::legend(&connection.stages));
+    page.paragraph(4, Style::Dim, &exactness(connection));
+}
+
+/// How the shares were found, and the widest bound among them.
+fn exactness(connection: &Connection) -> String {
+    let uses = |method| {
+        connection
+            .stages
+            .iter()
+            .any(|(_, share)| share.method == method)
+    };
+    let widest = connection
+        .stages
+        .iter()
+        .map(|(_, share)| share.bound)
+        .fold(0.0, f64::max);
+    let means: Vec<&str> = [
+        (Method::Ledger, "ledger"),
+        (Method::Chronograph, "kernel clocks"),
+        (Method::Samples, "random polls"),
+    ]
+    .into_iter()
+    .filter(|(method, _)| uses(*method))
+    .map(|(_, name)| name)
+    .collect();
+    format!(
+        "sending, by {}; every share within ± {}",
+        means.join(" and "),
+        percent(widest)
+    )
+}
+
+fn receiving(receive: &Receive) -> String {
+    let mut text = format!(
+        "receiving: waits for the other end {}, reader late {}",
+        percent(receive.waiting_for_peer.share),
+        percent(receive.reader_slow.share)
+    );
+    if let Some(closed) = &receive.window_closed {
+        text.push_str(&format!(", window closed {}", percent(closed.share)));
+    }
+    text
+}

@@ -1,0 +1,142 @@
+//! Findings and undecided problems, each with what shows it, what it is not, what to do.
+
+use diagnose::Report;
+use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value};
+use diagnose::units::{bytes, count, duration, percent, rate, times};
+
+use super::{LABEL, who};
+use crate::page::{Page, Style, columns};
+
+/// Findings drawn in full; the rest are counted.
+const SHOWN: usize = 6;
+
+/// Column in which the numbers of evidence end.
+const NUMBERS: usize = 11;
+
+/// Draws findings, then what could not be decided.
+pub fn draw(page: &mut Page, report: &Report) {
+    for (index, finding) in report.findings.iter().take(SHOWN).enumerate() {
+        // The worst finding's sentence is the answer at the top already.
+        let said = index == 0 && finding.severity > Severity::Info;
+        draw_finding(page, finding, said);
+    }
+    for undecided in report.undecided.iter().take(SHOWN) {
+        draw_undecided(page, undecided);
+    }
+    let hidden =
+        report.findings.len().saturating_sub(SHOWN) + report.undecided.len().saturating_sub(SHOWN);
+    if hidden > 0 {
+        let text = format!("{} more: see --format json.", count(hidden as u64));
+        page.paragraph(2, Style::Dim, &text);
+        page.blank();
+    }
+}
+
+fn draw_finding(page: &mut Page, finding: &Finding, said: bool) {
+    let style = match finding.severity {
+        Severity::Critical => Style::Red,
+        Severity::Warning => Style::Yellow,
+        Severity::Info => Style::Green,
+    };
+    page.title(&[
+        (style, finding.severity.name()),
+        (Style::Dim, " · "),
+        (Style::Bold, finding.rule),
+    ]);
+    page.paragraph(2, Style::Cyan, &who(&finding.subject, finding.direction));
+    if !said {
+        page.paragraph(2, Style::Plain, &finding.headline);
+    }
+    page.blank();
+    draw_evidence(page, &finding.evidence.0);
+    let ruled_out: Vec<String> = finding
+        .ruled_out
+        .iter()
+        .map(|out| format!("{}: {}", out.cause, out.because))
+        .collect();
+    draw_list(page, "not this", &ruled_out);
+    draw_list(page, "not seen", &finding.could_not_see);
+    let advice: Vec<String> = finding
+        .advice
+        .iter()
+        .map(|advice| advice.0.clone().into_owned())
+        .collect();
+    draw_steps(page, "do this", &advice);
+    if let Some(win) = &finding.estimated_win {
+        let text = format!(
+            "about {} faster, if {}",
+            times(win.times_faster),
+            win.assumes
+        );
+        page.labelled(2, "gain", LABEL, &text);
+    }
+    let confidence = &finding.confidence;
+    let text = format!("{}: {}", confidence.level.name(), confidence.because);
+    page.labelled(2, "confidence", LABEL, &text);
+    page.blank();
+}
+
+fn draw_undecided(page: &mut Page, undecided: &Undecided) {
+    let candidates = undecided.candidates.join(" or ");
+    let title = [
+        (Style::Yellow, "cannot tell"),
+        (Style::Dim, " · "),
+        (Style::Bold, &candidates),
+    ];
+    page.title(&title);
+    page.paragraph(
+        2,
+        Style::Cyan,
+        &who(&undecided.subject, undecided.direction),
+    );
+    page.paragraph(2, Style::Plain, &undecided.headline);
+    page.blank();
+    draw_evidence(page, &undecided.evidence.0);
+    page.labelled(2, "why", LABEL, &undecided.why);
+    draw_steps(page, "to know", &undecided.would_help);
+    page.blank();
+}
+
+fn draw_evidence(page: &mut Page, facts: &[Fact]) {
+    for (index, fact) in facts.iter().enumerate() {
+        let label = if index == 0 { "evidence" } else { "" };
+        let value = value(fact);
+        let pad = NUMBERS.saturating_sub(columns(&value));
+        let head = format!("{label:LABEL$}{}{value}  ", " ".repeat(pad));
+        page.labelled(2, &head, 0, fact.label);
+    }
+}
+
+/// Label at the first line, each entry on lines of its own.
+fn draw_list(page: &mut Page, label: &str, entries: &[String]) {
+    for (index, entry) in entries.iter().enumerate() {
+        page.labelled(2, if index == 0 { label } else { "" }, LABEL, entry);
+    }
+}
+
+/// As a list, but numbered when there are several.
+fn draw_steps(page: &mut Page, label: &str, steps: &[String]) {
+    for (index, step) in steps.iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        if steps.len() == 1 {
+            page.labelled(2, label, LABEL, step);
+        } else {
+            let head = format!("{label:LABEL$}{}. ", index + 1);
+            page.labelled(2, &head, 0, step);
+        }
+    }
+}
+
+/// A fact's value with its unit.
+fn value(fact: &Fact) -> String {
+    match (fact.value, fact.unit) {
+        (Value::Is(true), _) => "yes".to_owned(),
+        (Value::Is(false), _) => "no".to_owned(),
+        (Value::Whole(ns), Unit::Ns) => duration(ns),
+        (Value::Whole(number), Unit::Bytes) => bytes(number),
+        (Value::Whole(number), _) => count(number),
+        (Value::Real(share), Unit::Share) => percent(share),
+        (Value::Real(number), Unit::BytesPerS) => rate(number),
+        (Value::Real(number), _) => format!("{number:.1}"),
+    }
+}

@@ -1,0 +1,117 @@
+//! What the recording covers, what it lost, what it cost: always, also when all is well.
+
+use diagnose::Report;
+use diagnose::report::Closed;
+use diagnose::units::{bytes, count, duration, percent};
+use table::manifest::ProbeState;
+
+use super::LABEL;
+use crate::page::{Page, Style};
+
+/// Draws the section.
+pub fn draw(page: &mut Page, report: &Report) {
+    page.title(&[(Style::Bold, "recording")]);
+    draw_coverage(page, report);
+    draw_loss(page, report);
+    draw_cost(page, report);
+    let closed = match report.closed {
+        Closed::InOrder => "in order",
+        Closed::Recovered => "by `whylat recover`, after a crash: the end may be missing",
+        Closed::NotClosed => "never: the end is missing. hint: whylat recover",
+    };
+    page.labelled(2, "closed", LABEL, closed);
+    for problem in &report.problems {
+        page.labelled(2, "problem", LABEL, problem);
+    }
+}
+
+fn draw_coverage(page: &mut Page, report: &Report) {
+    let on: Vec<&str> = report
+        .coverage
+        .iter()
+        .filter(|coverage| coverage.state == ProbeState::On)
+        .map(|coverage| coverage.probe.as_str())
+        .collect();
+    let on = if on.is_empty() {
+        "nothing".to_owned()
+    } else {
+        on.join(", ")
+    };
+    page.labelled(2, "coverage", LABEL, &format!("on: {on}"));
+    for coverage in &report.coverage {
+        let text = match &coverage.state {
+            ProbeState::On => continue,
+            ProbeState::Fallback { which, why } => {
+                format!("{} by other means: {which} ({why})", coverage.probe)
+            }
+            ProbeState::Off { why, remedy } if remedy.is_empty() => {
+                format!("{} off: {why}", coverage.probe)
+            }
+            ProbeState::Off { why, remedy } => {
+                format!("{} off: {why}. hint: {remedy}", coverage.probe)
+            }
+        };
+        page.labelled(2, "", LABEL, &text);
+    }
+}
+
+fn draw_loss(page: &mut Page, report: &Report) {
+    let sum = |of: fn(&diagnose::report::Loss) -> u64| report.loss.iter().map(of).sum::<u64>();
+    let residual: i64 = report.loss.iter().map(|loss| loss.residual).sum();
+    let text = format!(
+        "{} of {} records lost, {} unaccounted for",
+        count(sum(|loss| loss.lost_total)),
+        count(sum(|loss| loss.totals.produced)),
+        residual
+    );
+    page.labelled(2, "loss", LABEL, &text);
+    for loss in report
+        .loss
+        .iter()
+        .filter(|loss| loss.lost_total > 0 || loss.residual != 0)
+    {
+        let causes: Vec<String> = loss
+            .totals
+            .lost
+            .iter()
+            .filter(|(_, lost)| **lost > 0)
+            .map(|(cause, lost)| format!("{} {cause}", count(*lost)))
+            .collect();
+        let text = format!(
+            "{}: {} lost ({}), {} unaccounted for",
+            loss.totals.probe,
+            count(loss.lost_total),
+            causes.join(", "),
+            loss.residual
+        );
+        page.labelled(2, "", LABEL, &text);
+    }
+}
+
+fn draw_cost(page: &mut Page, report: &Report) {
+    let Some(cost) = &report.cost else {
+        page.labelled(2, "cost", LABEL, "not recorded");
+        return;
+    };
+    let cpu = if cost.wall_ns == 0 {
+        0.0
+    } else {
+        cost.cpu_ns as f64 / cost.wall_ns as f64
+    };
+    let bpf = match cost.bpf_cpu_share {
+        Some(share) => {
+            format!(
+                "{} in BPF, seen for {}",
+                percent(share),
+                duration(cost.bpf_sampled_ns)
+            )
+        }
+        None => "BPF time not measured".to_owned(),
+    };
+    let text = format!(
+        "recorder {} of one CPU and {}; {bpf}",
+        percent(cpu),
+        bytes(cost.max_rss_bytes)
+    );
+    page.labelled(2, "cost", LABEL, &text);
+}

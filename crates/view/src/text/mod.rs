@@ -1,0 +1,71 @@
+//! The report for people: the answer first, then each finding with its evidence, then the
+//! worst connections with a bar of their stages, then what the recording covers, lost and
+//! cost, always, even when zero.
+
+mod answer;
+mod bar;
+mod connections;
+mod findings;
+mod footer;
+
+use diagnose::Report;
+use diagnose::report::{Direction, Subject};
+use diagnose::units::{count, duration};
+
+use crate::TextOptions;
+use crate::page::{Page, Style};
+
+/// Column in which labelled text begins, after the indent.
+const LABEL: usize = 12;
+
+/// Draws the whole report.
+pub fn text(report: &Report, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    head(&mut page, report);
+    answer::draw(&mut page, report);
+    findings::draw(&mut page, report);
+    connections::draw(&mut page, report);
+    footer::draw(&mut page, report);
+    page.finish()
+}
+
+fn head(page: &mut Page, report: &Report) {
+    let host = &report.host;
+    let text = format!(
+        "whylat · {} · Linux {} · detail {} · {} recorded",
+        host.name,
+        host.kernel,
+        host.detail,
+        duration(report.span_ns)
+    );
+    page.paragraph(0, Style::Dim, &text);
+    page.blank();
+}
+
+/// Whom something is about, with the direction of the data.
+fn who(subject: &Subject, direction: Direction) -> String {
+    let process = process(subject.process.as_ref());
+    let (arrow, verb) = match direction {
+        Direction::Sending => ("→", "sending"),
+        Direction::Receiving => ("←", "receiving"),
+    };
+    let (local, remote) = (&subject.local, &subject.remote);
+    if subject.connections == 1 {
+        format!("{process}  {local} {arrow} {remote}, {verb}")
+    } else {
+        let number = count(subject.connections);
+        format!("{process}  {number} connections, {verb}; worst {local} {arrow} {remote}")
+    }
+}
+
+/// A process as `comm[pid]`.
+fn process(process: Option<&diagnose::report::connection::Process>) -> String {
+    let Some(process) = process else {
+        return "unknown process".to_owned();
+    };
+    let comm = process.comm.as_deref().unwrap_or("?");
+    match process.pid {
+        Some(pid) => format!("{comm}[{pid}]"),
+        None => comm.to_owned(),
+    }
+}
