@@ -44,8 +44,17 @@ fn main() {
         ])
         .build_and_generate(out.join("hooks.skel.rs"))
         .unwrap_or_else(|error| panic!("{SOURCE}: {error:#}"));
-    for folder in ["src/bpf", "src/calls", "src/inventory", "src/tcp_events", "src/tcp_stages"] {
-        for entry in fs::read_dir(folder).expect("folder of this crate").flatten() {
+    for folder in [
+        "src/bpf",
+        "src/calls",
+        "src/inventory",
+        "src/tcp_events",
+        "src/tcp_stages",
+    ] {
+        for entry in fs::read_dir(folder)
+            .expect("folder of this crate")
+            .flatten()
+        {
             let path = entry.path();
             if path.extension().is_some_and(|ext| ext == "h" || ext == "c") {
                 println!("cargo:rerun-if-changed={}", path.display());

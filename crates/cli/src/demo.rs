@@ -2,13 +2,13 @@
 //! recorded and explained; then the same work mended; then both side by side.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use diagnose::Report;
+use lab::Running;
 use record::{Detail, Options, Target};
 
 use crate::{args, load};
@@ -92,12 +92,10 @@ impl Drop for Scratch {
 /// Starts a server, records a client that talks to it, and diagnoses the recording.
 fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
     let program = std::env::current_exe().context("cannot find whylat's own program file")?;
-    let mut server = Command::new(&program)
-        .args(["lab", "workload", "reply-server", "--connections", "1"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start the demo's server")?;
-    let port = ready_port(&mut server)?;
+    let mut command = Command::new(&program);
+    command.args(["lab", "workload", "reply-server"]);
+    let mut server = Running::start(command)?;
+    let port = server.port()?;
     let mut argv: Vec<OsString> = vec![program.into()];
     for word in ["lab", "workload", "write-write-read", "--connect"] {
         argv.push(word.into());
@@ -106,7 +104,11 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
     argv.extend(["--rounds".into(), ROUNDS.to_string().into()]);
     argv.extend(mend.iter().map(OsString::from));
     let options = Options {
-        target: Target::Command(record::Command { argv, as_root: true, silent: true }),
+        target: Target::Command(record::Command {
+            argv,
+            as_root: true,
+            silent: true,
+        }),
         detail: Detail::Calls,
         output: output.to_owned(),
         force: true,
@@ -116,9 +118,9 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
         arguments: vec!["whylat".to_owned(), "demo".to_owned()],
     };
     let outcome = record::record(&options)?;
-    let status = server.wait().context("cannot wait for the demo's server")?;
-    if outcome.command_exit_code() != Some(0) || !status.success() {
-        bail!("the demo's client or server failed\nhint: whylat doctor");
+    server.finish()?;
+    if outcome.command_exit_code() != Some(0) {
+        bail!("the demo's client failed\nhint: whylat doctor");
     }
     let report = load::diagnose(output)?;
     let took_ns = client_life_ns(&report)
@@ -129,15 +131,9 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
 /// How long the client's connection lasted: connected, every request answered, closed.
 fn client_life_ns(report: &Report) -> Option<u64> {
     let is_client = |c: &&diagnose::report::Connection| c.role == table::Role::Client;
-    report.connections.iter().find(is_client).map(|connection| connection.lifetime_ns)
-}
-
-fn ready_port(server: &mut std::process::Child) -> anyhow::Result<u16> {
-    let stdout = server.stdout.take().ok_or_else(|| anyhow!("the demo's server has no output"))?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line).context("cannot hear from the demo's server")?;
-    let ready: serde_json::Value = serde_json::from_str(&line)
-        .with_context(|| format!("the demo's server said {line:?}"))?;
-    let port = ready["ready"].as_u64().and_then(|port| u16::try_from(port).ok());
-    port.ok_or_else(|| anyhow!("the demo's server named no port: {line:?}"))
+    report
+        .connections
+        .iter()
+        .find(is_client)
+        .map(|connection| connection.lifetime_ns)
 }

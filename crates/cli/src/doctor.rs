@@ -33,7 +33,9 @@ impl Doctor {
         let host = Host::read()?;
         let mut probes = polling();
         probes.extend(hooks());
-        let works = probes.iter().all(|probe| !matches!(probe.state, ProbeState::Off { .. }));
+        let works = probes
+            .iter()
+            .all(|probe| !matches!(probe.state, ProbeState::Off { .. }));
         let findings = Findings {
             schema: "whylat.doctor/1",
             kernel: host.kernel,
@@ -63,7 +65,10 @@ fn polling() -> Vec<Coverage> {
             remedy: "load the kernel's socket monitoring: modprobe tcp_diag".to_owned(),
         },
     };
-    vec![Coverage { probe: "tcp_stats".to_owned(), state }]
+    vec![Coverage {
+        probe: "tcp_stats".to_owned(),
+        state,
+    }]
 }
 
 /// Loads and attaches everything, as a recording would, and lets go again.

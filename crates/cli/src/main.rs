@@ -19,7 +19,12 @@ use clap::{Parser, Subcommand};
 
 /// Tells why networked programs are slow.
 #[derive(Debug, Parser)]
-#[command(name = "whylat", version, max_term_width = 80, arg_required_else_help = true)]
+#[command(
+    name = "whylat",
+    version,
+    max_term_width = 80,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -21,7 +21,10 @@ impl Validate {
             println!("{problem}");
         }
         if problems.is_empty() {
-            println!("{}: every digest, row count and account is right", self.dir.display());
+            println!(
+                "{}: every digest, row count and account is right",
+                self.dir.display()
+            );
             return Ok(ExitCode::SUCCESS);
         }
         Ok(ExitCode::from(exit::FAILED))

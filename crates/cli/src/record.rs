@@ -27,7 +27,11 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let command = Command { argv: self.command, as_root: self.as_root, silent: false };
+        let command = Command {
+            argv: self.command,
+            as_root: self.as_root,
+            silent: false,
+        };
         let options = self.recording.options(Target::Command(command), None);
         let outcome = match record::record(&options) {
             Ok(outcome) => outcome,
@@ -39,7 +43,9 @@ impl Run {
         };
         tell(&outcome);
         print_diagnosis(&outcome, self.json)?;
-        Ok(ExitCode::from(outcome.command_exit_code().unwrap_or(exit::FAILED)))
+        Ok(ExitCode::from(
+            outcome.command_exit_code().unwrap_or(exit::FAILED),
+        ))
     }
 }
 
@@ -79,9 +85,15 @@ struct TargetArgs {
 impl TargetArgs {
     fn target(self) -> Target {
         match self {
-            Self { comm: Some(name), .. } => Target::Comm(name),
-            Self { port: Some(port), .. } => Target::Port(port),
-            Self { cgroup: Some(path), .. } => Target::Cgroup(path),
+            Self {
+                comm: Some(name), ..
+            } => Target::Comm(name),
+            Self {
+                port: Some(port), ..
+            } => Target::Port(port),
+            Self {
+                cgroup: Some(path), ..
+            } => Target::Cgroup(path),
             Self { all: true, .. } => Target::All,
             Self { pid, .. } => Target::Pids(pid),
         }
@@ -101,7 +113,11 @@ impl Record {
             return Ok(ExitCode::from(exit::FAILED));
         }
         eprintln!("hint: whylat report {}", outcome.path.display());
-        Ok(ExitCode::from(if outcome.lost > 0 { exit::INCOMPLETE } else { 0 }))
+        Ok(ExitCode::from(if outcome.lost > 0 {
+            exit::INCOMPLETE
+        } else {
+            0
+        }))
     }
 }
 
@@ -109,7 +125,10 @@ impl Record {
 fn tell(outcome: &Outcome) {
     eprintln!("recorded to {}", outcome.path.display());
     if outcome.lost > 0 {
-        eprintln!("warning: {} records were lost; the report says which", outcome.lost);
+        eprintln!(
+            "warning: {} records were lost; the report says which",
+            outcome.lost
+        );
     }
     if let Some(error) = &outcome.write_error {
         eprintln!("error: {error}");

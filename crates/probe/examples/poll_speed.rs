@@ -17,10 +17,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
-use whylat_probe::clock::read_ns;
-use whylat_probe::tcp_stats::{CookieSet, Extensions, Offer, Poller, SampleFilter, Scope, Selection};
 use table::Columns;
 use table::tables::TcpSamples;
+use whylat_probe::clock::read_ns;
+use whylat_probe::tcp_stats::{
+    CookieSet, Extensions, Offer, Poller, SampleFilter, Scope, Selection,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -51,7 +53,12 @@ fn main() -> Result<()> {
     println!("CPU µs per socket and poll: median (least – most) of {ROUNDS} alternating rounds");
     println!(
         "{:>8}  {:>22}  {:>22}  {:>22}  {:>22}  {:>9}",
-        "sockets", "idle, all selected", "none chosen (by port)", "every sample a row", "ss -tinO", "ss / idle"
+        "sockets",
+        "idle, all selected",
+        "none chosen (by port)",
+        "every sample a row",
+        "ss -tinO",
+        "ss / idle"
     );
     for sockets in sizes {
         measure(sockets)?;
@@ -70,7 +77,14 @@ fn hold(pairs: u64, host: u8) -> Result<()> {
     for _ in 0..pairs {
         let client = TcpStream::connect(address)?;
         // Closed by reset: no TIME_WAIT stays behind.
-        setsockopt(&client, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
+        setsockopt(
+            &client,
+            sockopt::Linger,
+            &libc::linger {
+                l_onoff: 1,
+                l_linger: 0,
+            },
+        )?;
         held.push((client, listener.accept()?.0));
     }
     // A few bytes on each, so that the statistics are those of a used connection.
@@ -136,10 +150,16 @@ impl Subject {
         let mut visited = 0;
         let start_ns = thread_cpu_ns();
         for _ in 0..polls {
-            self.poller.poll(Extensions { memory: true, congestion: false }, |view| {
-                visited += 1;
-                filter.visit(view, |view| selection.matches(view));
-            });
+            self.poller.poll(
+                Extensions {
+                    memory: true,
+                    congestion: false,
+                },
+                |view| {
+                    visited += 1;
+                    filter.visit(view, |view| selection.matches(view));
+                },
+            );
             filter.end_poll();
         }
         (thread_cpu_ns() - start_ns) as f64 / 1000.0 / visited as f64
@@ -153,12 +173,18 @@ impl Subject {
             let mut filter = SampleFilter::default();
             let mut columns = TcpSamples::default();
             let start_ns = thread_cpu_ns();
-            self.poller.poll(Extensions { memory: true, congestion: false }, |view| {
-                visited += 1;
-                if let Offer::Row(row) = filter.visit(view, |_| true) {
-                    columns.push(row);
-                }
-            });
+            self.poller.poll(
+                Extensions {
+                    memory: true,
+                    congestion: false,
+                },
+                |view| {
+                    visited += 1;
+                    if let Offer::Row(row) = filter.visit(view, |_| true) {
+                        columns.push(row);
+                    }
+                },
+            );
             cpu_ns += thread_cpu_ns() - start_ns;
         }
         cpu_ns as f64 / 1000.0 / visited as f64

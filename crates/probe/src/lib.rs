@@ -1,13 +1,13 @@
 //! Kernel to records: the probes of whylat.
 
-pub mod hooks;
+mod calls;
 pub mod clock;
+pub mod hooks;
+mod inventory;
 pub mod netns;
 pub mod processes;
 pub mod self_cost;
-pub mod tcp_stats;
-mod calls;
-mod inventory;
 mod tcp_events;
 mod tcp_stages;
+pub mod tcp_stats;
 mod wire;

@@ -77,7 +77,10 @@ pub struct Netns {
 impl Netns {
     /// Opens a namespace file such as `/proc/PID/ns/net`.
     pub fn open(path: &Path) -> Result<Self, NetnsError> {
-        let failed = |source| NetnsError::Open { path: path.to_owned(), source };
+        let failed = |source| NetnsError::Open {
+            path: path.to_owned(),
+            source,
+        };
         let file = File::open(path).map_err(failed)?;
         // The inode is taken from the open file: the path may by now lead elsewhere.
         // Namespace inodes come from a 32-bit allocator (`ns_alloc_inum`).
@@ -106,14 +109,21 @@ impl Netns {
             let thread = std::thread::Builder::new()
                 .name("netns".to_owned())
                 .spawn_scoped(scope, move || self.enter(fd).map(|()| body()))
-                .map_err(|source| NetnsError::Thread { inode: self.inode, source })?;
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .map_err(|source| NetnsError::Thread {
+                    inode: self.inode,
+                    source,
+                })?;
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
     fn enter(&self, fd: BorrowedFd) -> Result<(), NetnsError> {
-        setns(fd, CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| NetnsError::Enter { inode: self.inode, source: errno.into() })
+        setns(fd, CloneFlags::CLONE_NEWNET).map_err(|errno| NetnsError::Enter {
+            inode: self.inode,
+            source: errno.into(),
+        })
     }
 }
 
@@ -135,7 +145,12 @@ pub fn discover() -> Result<Found, NetnsError> {
     }
     let processes = std::fs::read_dir("/proc").map_err(NetnsError::Proc)?;
     for entry in processes.flatten() {
-        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+        if !entry
+            .file_name()
+            .as_encoded_bytes()
+            .iter()
+            .all(u8::is_ascii_digit)
+        {
             continue;
         }
         let path = entry.path().join("ns/net");
@@ -185,7 +200,10 @@ mod tests {
         assert_eq!(parse_inode("mnt:[4026531840]"), None);
         assert_eq!(parse_inode("net:[]"), None);
         let line = "35 24 0:4 net:[4026532290] /run/netns/a rw shared:12 - nsfs nsfs rw";
-        assert_eq!(namespace_mount(line), Some((4_026_532_290, "/run/netns/a".into())));
+        assert_eq!(
+            namespace_mount(line),
+            Some((4_026_532_290, "/run/netns/a".into()))
+        );
         assert_eq!(namespace_mount("22 1 8:1 / / rw - ext4 /dev/root rw"), None);
         assert_eq!(namespace_mount(""), None);
     }

@@ -19,7 +19,11 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
 
 /// The text of a NUL-terminated C string field; bytes that are not UTF-8 are replaced.
 pub(crate) fn text(chars: &[i8]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|&c| c.cast_unsigned()).take_while(|&c| c != 0).collect();
+    let bytes: Vec<u8> = chars
+        .iter()
+        .map(|&c| c.cast_unsigned())
+        .take_while(|&c| c != 0)
+        .collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -32,7 +36,10 @@ mod tests {
         use crate::hooks::wire::tcp_event;
         let bytes = vec![7u8; size_of::<tcp_event>()];
         assert!(read::<tcp_event>(&bytes[1..]).is_none());
-        assert_eq!(read::<tcp_event>(&bytes).map(|event| event.cookie), Some(0x0707_0707_0707_0707));
+        assert_eq!(
+            read::<tcp_event>(&bytes).map(|event| event.cookie),
+            Some(0x0707_0707_0707_0707)
+        );
     }
 
     #[test]

@@ -6,17 +6,20 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use nix::sys::socket::{setsockopt, sockopt};
+use support::{OwnNetns, cookie, option, until};
+use table::tables::{Connection, TcpSample};
+use table::{Chosen, Role};
 use whylat_probe::tcp_stats::{
     ConnectionFacts, Extensions, Offer, PeerIndex, Poller, SampleFilter, Scope, connection_row,
     sample_row, state,
 };
-use support::{OwnNetns, cookie, option, until};
-use table::tables::{Connection, TcpSample};
-use table::{Chosen, Role};
 
 /// Bytes sent in one go: a prime, so that no sum of other things equals it by chance.
 const SENT_BYTES: usize = 1009;
-const WITH_ALL: Extensions = Extensions { memory: true, congestion: true };
+const WITH_ALL: Extensions = Extensions {
+    memory: true,
+    congestion: true,
+};
 
 fn poller() -> Poller {
     Poller::open(Scope::Host).unwrap().0
@@ -67,8 +70,14 @@ fn known_bytes_are_seen_exactly() {
         });
         let total = 7 * SENT_BYTES as u64;
         // The kernel counts the active opener's SYN as an acknowledged byte.
-        assert_eq!((sent.bytes_acked, sent.bytes_sent), (total + 1, Some(total)));
-        assert_eq!((sent.bytes_retrans, sent.state), (Some(0), state::ESTABLISHED));
+        assert_eq!(
+            (sent.bytes_acked, sent.bytes_sent),
+            (total + 1, Some(total))
+        );
+        assert_eq!(
+            (sent.bytes_retrans, sent.state),
+            (Some(0), state::ESTABLISHED)
+        );
         assert_eq!((sent.unacked, sent.notsent_bytes), (0, Some(0)));
         assert!(sent.srtt_us > 0 && sent.cwnd > 0 && sent.snd_wnd_bytes.unwrap() > 0);
         let received = sample(&mut poller, server).unwrap();
@@ -85,7 +94,9 @@ fn a_reader_that_does_not_read_shows_as_queue_also_after_the_fin() {
     client.write_all(&[1; SENT_BYTES]).unwrap();
     let reader = cookie(&server);
     let queued = |row: &TcpSample| row.receive_queue_bytes == SENT_BYTES as u32;
-    until("bytes queued", || sample(&mut poller, reader).filter(queued));
+    until("bytes queued", || {
+        sample(&mut poller, reader).filter(queued)
+    });
     client.shutdown(std::net::Shutdown::Write).unwrap();
     let closed = until("FIN", || {
         sample(&mut poller, reader).filter(|row| row.state == state::CLOSE_WAIT)
@@ -129,11 +140,16 @@ fn closed_sockets_vanish() {
     let ends = [cookie(&client), cookie(&server)];
     assert!(ends.iter().all(|end| sample(&mut poller, *end).is_some()));
     // Closes by reset: neither end lingers in TIME_WAIT.
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
     setsockopt(&client, sockopt::Linger, &linger).unwrap();
     drop((client, server));
     until("both ends gone", || {
-        ends.iter().all(|end| sample(&mut poller, *end).is_none()).then_some(())
+        ends.iter()
+            .all(|end| sample(&mut poller, *end).is_none())
+            .then_some(())
     });
 }
 
@@ -166,23 +182,44 @@ fn statistics_agree_with_the_socket_itself() {
     let row = sample(&mut poller, conn).unwrap();
     let info = tcp_info(&client);
     assert_eq!((row.rto_us, row.ato_us), (info.tcpi_rto, info.tcpi_ato));
-    assert_eq!((row.srtt_us, row.rttvar_us), (info.tcpi_rtt, info.tcpi_rttvar));
-    assert_eq!((row.cwnd, row.ssthresh), (info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh));
-    assert_eq!((row.mss_bytes, row.rcv_rtt_us), (info.tcpi_snd_mss, info.tcpi_rcv_rtt));
+    assert_eq!(
+        (row.srtt_us, row.rttvar_us),
+        (info.tcpi_rtt, info.tcpi_rttvar)
+    );
+    assert_eq!(
+        (row.cwnd, row.ssthresh),
+        (info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh)
+    );
+    assert_eq!(
+        (row.mss_bytes, row.rcv_rtt_us),
+        (info.tcpi_snd_mss, info.tcpi_rcv_rtt)
+    );
     assert_eq!((row.total_retrans, row.ca_state), (0, info.tcpi_ca_state));
-    assert_eq!((row.bytes_acked, row.bytes_received), (SENT_BYTES as u64 + 1, 0));
-    assert_eq!((row.segs_out, row.segs_in), (info.tcpi_segs_out, info.tcpi_segs_in));
+    assert_eq!(
+        (row.bytes_acked, row.bytes_received),
+        (SENT_BYTES as u64 + 1, 0)
+    );
+    assert_eq!(
+        (row.segs_out, row.segs_in),
+        (info.tcpi_segs_out, info.tcpi_segs_in)
+    );
     assert_eq!(row.min_rtt_us, Some(info.tcpi_min_rtt));
     assert_eq!(row.data_segs_out, Some(info.tcpi_data_segs_out));
     assert_eq!(row.delivery_rate_bytes_per_s, Some(info.tcpi_delivery_rate));
-    assert_eq!((row.busy_us, row.rwnd_limited_us), (Some(info.tcpi_busy_time), Some(0)));
+    assert_eq!(
+        (row.busy_us, row.rwnd_limited_us),
+        (Some(info.tcpi_busy_time), Some(0))
+    );
     assert_eq!(row.delivered, Some(info.tcpi_delivered));
     assert_eq!(row.snd_wnd_bytes, Some(info.tcpi_snd_wnd));
     assert_eq!(row.rcv_wnd_bytes, Some(info.tcpi_rcv_wnd));
     assert_eq!((row.total_rto, row.total_rto_time_ms), (Some(0), Some(0)));
     let sndbuf: u32 = option(&client, libc::SOL_SOCKET, libc::SO_SNDBUF);
     let rcvbuf: u32 = option(&client, libc::SOL_SOCKET, libc::SO_RCVBUF);
-    assert_eq!((row.sndbuf_bytes, row.rcvbuf_bytes), (Some(sndbuf), Some(rcvbuf)));
+    assert_eq!(
+        (row.sndbuf_bytes, row.rcvbuf_bytes),
+        (Some(sndbuf), Some(rcvbuf))
+    );
     let name: [u8; 16] = option(&client, libc::IPPROTO_TCP, libc::TCP_CONGESTION);
     let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap()).into_owned();
     let found = connection(&mut poller, conn, &PeerIndex::default()).unwrap();
@@ -218,8 +255,13 @@ fn an_idle_connection_is_stored_once() {
 /// Joins namespaces `one` (10.9.0.1) and `two` (10.9.0.2) by a virtual Ethernet pair.
 fn join(one: &OwnNetns, two: &OwnNetns) {
     let holder = two.holder();
-    one.ip(&format!("link add whylat0 type veth peer name whylat1 netns {holder}"));
-    for (end, device, address) in [(one, "whylat0", "10.9.0.1/24"), (two, "whylat1", "10.9.0.2/24")] {
+    one.ip(&format!(
+        "link add whylat0 type veth peer name whylat1 netns {holder}"
+    ));
+    for (end, device, address) in [
+        (one, "whylat0", "10.9.0.1/24"),
+        (two, "whylat1", "10.9.0.2/24"),
+    ] {
         end.ip(&format!("address add {address} dev {device}"));
         end.ip(&format!("link set {device} up"));
     }
@@ -232,14 +274,23 @@ fn both_ends_find_each_other_within_and_across_namespaces() {
     let mut poller = poller();
     let near = one.connection("127.0.0.1");
     // An IPv6 listener that accepts IPv4: its end shows the same addresses all the same.
-    let listener = two.netns.run(|| TcpListener::bind("[::]:0").unwrap()).unwrap();
+    let listener = two
+        .netns
+        .run(|| TcpListener::bind("[::]:0").unwrap())
+        .unwrap();
     let to = SocketAddr::new([10, 9, 0, 2].into(), listener.local_addr().unwrap().port());
     let client = one.netns.run(|| TcpStream::connect(to).unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let pairs = [(cookie(&near.0), cookie(&near.1)), (cookie(&client), cookie(&server))];
+    let pairs = [
+        (cookie(&near.0), cookie(&near.1)),
+        (cookie(&client), cookie(&server)),
+    ];
     let mut peers = PeerIndex::default();
     poller.poll(WITH_ALL, |view| {
-        if pairs.iter().any(|(one, other)| [*one, *other].contains(&view.cookie)) {
+        if pairs
+            .iter()
+            .any(|(one, other)| [*one, *other].contains(&view.cookie))
+        {
             peers.insert(view);
         }
     });

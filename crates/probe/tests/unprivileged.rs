@@ -39,7 +39,10 @@ fn only_own_sockets_are_selected() {
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && shown.contains("1 passed"), "{shown}\n{errors}");
+    assert!(
+        output.status.success() && shown.contains("1 passed"),
+        "{shown}\n{errors}"
+    );
 }
 
 #[test]
@@ -49,7 +52,10 @@ fn as_nobody() {
     let foreign: u16 = std::env::var(FOREIGN_PORT).unwrap().parse().unwrap();
     let (_client, _server, own) = connection();
     let (mut poller, refresh) = Poller::open(Scope::Host).unwrap();
-    assert!(refresh.denied_processes > 0 && refresh.opened.len() == 1, "{refresh:?}");
+    assert!(
+        refresh.denied_processes > 0 && refresh.opened.len() == 1,
+        "{refresh:?}"
+    );
     let scan = SocketOwners::scan(pids_of_uid(NOBODY), u64::MAX);
     let mut selection = Selection::default();
     selection.set_inodes(scan.owners.keys().copied());

@@ -35,7 +35,12 @@ impl Account {
     fn new(probe: &str, table: &str, produced: u64, stored: &Rows, discarded: &Rows) -> Self {
         let of_table = |rows: &Rows| rows.get(table).copied().unwrap_or(0);
         let stored = of_table(stored);
-        let loss = Loss { probe: probe.to_owned(), produced, stored, ..Loss::default() };
+        let loss = Loss {
+            probe: probe.to_owned(),
+            produced,
+            stored,
+            ..Loss::default()
+        };
         Self { loss }.lost("disk", of_table(discarded))
     }
 
@@ -64,21 +69,41 @@ pub(crate) fn losses(
     const REENTERED: &str = "reentered";
     let account = |probe, table, produced| Account::new(probe, table, produced, stored, discarded);
     let kernel = [
-        account("inventory", "connections", counts.connections.produced + added.connections)
-            .lost(RING, counts.connections.lost_ring_full),
-        account("tcp_events", "tcp_events", counts.tcp_events.produced + counts.events_reentered)
-            .lost(RING, counts.tcp_events.lost_ring_full)
-            .lost(REENTERED, counts.events_reentered)
-            .lost("undecoded", added.undecoded),
-        account("tcp_stats", "tcp_samples", counts.close_samples.produced + samples.produced)
-            .filtered(samples.filtered)
-            .lost(RING, counts.close_samples.lost_ring_full)
-            .lost("incomplete", samples.incomplete),
-        account("tcp_stages", "tcp_stages", counts.close_stages.produced + added.stages)
-            .lost(RING, counts.close_stages.lost_ring_full),
-        account("calls", "calls", counts.calls.produced + counts.calls_reentered)
-            .lost(RING, counts.calls.lost_ring_full)
-            .lost(REENTERED, counts.calls_reentered),
+        account(
+            "inventory",
+            "connections",
+            counts.connections.produced + added.connections,
+        )
+        .lost(RING, counts.connections.lost_ring_full),
+        account(
+            "tcp_events",
+            "tcp_events",
+            counts.tcp_events.produced + counts.events_reentered,
+        )
+        .lost(RING, counts.tcp_events.lost_ring_full)
+        .lost(REENTERED, counts.events_reentered)
+        .lost("undecoded", added.undecoded),
+        account(
+            "tcp_stats",
+            "tcp_samples",
+            counts.close_samples.produced + samples.produced,
+        )
+        .filtered(samples.filtered)
+        .lost(RING, counts.close_samples.lost_ring_full)
+        .lost("incomplete", samples.incomplete),
+        account(
+            "tcp_stages",
+            "tcp_stages",
+            counts.close_stages.produced + added.stages,
+        )
+        .lost(RING, counts.close_stages.lost_ring_full),
+        account(
+            "calls",
+            "calls",
+            counts.calls.produced + counts.calls_reentered,
+        )
+        .lost(RING, counts.calls.lost_ring_full)
+        .lost(REENTERED, counts.calls_reentered),
         account("processes", "processes", added.processes),
         account("clock", "clock_pairs", added.clock_pairs),
     ];
@@ -94,16 +119,30 @@ mod tests {
     #[test]
     fn every_cause_has_its_place_in_the_identity() {
         let counts = Counts {
-            calls: ProbeCount { produced: 100, lost_ring_full: 7 },
+            calls: ProbeCount {
+                produced: 100,
+                lost_ring_full: 7,
+            },
             calls_reentered: 2,
-            close_samples: ProbeCount { produced: 3, lost_ring_full: 1 },
+            close_samples: ProbeCount {
+                produced: 3,
+                lost_ring_full: 1,
+            },
             ..Counts::default()
         };
-        let samples = SampleCounts { produced: 10, rows: 4, filtered: 5, incomplete: 1 };
+        let samples = SampleCounts {
+            produced: 10,
+            rows: 4,
+            filtered: 5,
+            incomplete: 1,
+        };
         let stored = Rows::from([("calls", 88), ("tcp_samples", 6)]);
         let discarded = Rows::from([("calls", 5)]);
         let losses = losses(&counts, samples, &Added::default(), &stored, &discarded);
-        let calls = losses.iter().find(|loss| loss.probe == "calls").expect("calls account");
+        let calls = losses
+            .iter()
+            .find(|loss| loss.probe == "calls")
+            .expect("calls account");
         assert_eq!(calls.produced, 102);
         assert_eq!(calls.lost_total(), 14);
         for loss in &losses {

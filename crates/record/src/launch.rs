@@ -20,14 +20,21 @@ pub(crate) fn start(command: &Command, mask: SigSet) -> Result<Child, RecordErro
             hint: "name a command: whylat run -- COMMAND",
         });
     };
-    let user = if command.as_root { None } else { invoking_user()? };
+    let user = if command.as_root {
+        None
+    } else {
+        invoking_user()?
+    };
     let mut process = Process::new(program);
     process.args(arguments);
     if command.silent {
         process.stdout(Stdio::null());
     }
     if let Some(user) = &user {
-        process.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+        process
+            .env("HOME", &user.dir)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name);
     }
     let identity = user.map(Identity::of).transpose()?;
     // SAFETY: the closure runs between fork and exec and only makes system calls; what it needs
@@ -58,9 +65,15 @@ struct Identity {
 impl Identity {
     fn of(user: User) -> Result<Self, RecordError> {
         let uid = user.uid.as_raw();
-        let name = CString::new(user.name)
-            .map_err(|error| RecordError::User { uid, why: error.to_string() })?;
-        Ok(Self { name, uid: user.uid, gid: user.gid })
+        let name = CString::new(user.name).map_err(|error| RecordError::User {
+            uid,
+            why: error.to_string(),
+        })?;
+        Ok(Self {
+            name,
+            uid: user.uid,
+            gid: user.gid,
+        })
     }
 
     fn assume(&self) -> io::Result<()> {
@@ -73,13 +86,21 @@ impl Identity {
 
 /// The user who called sudo, if whylat runs as root under it.
 fn invoking_user() -> Result<Option<User>, RecordError> {
-    let sudo_uid = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());
+    let sudo_uid = std::env::var("SUDO_UID")
+        .ok()
+        .and_then(|uid| uid.parse::<u32>().ok());
     let Some(uid) = sudo_uid.filter(|uid| *uid != 0 && Uid::effective().is_root()) else {
         return Ok(None);
     };
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => Ok(Some(user)),
-        Ok(None) => Err(RecordError::User { uid, why: "no such user".to_owned() }),
-        Err(error) => Err(RecordError::User { uid, why: error.to_string() }),
+        Ok(None) => Err(RecordError::User {
+            uid,
+            why: "no such user".to_owned(),
+        }),
+        Err(error) => Err(RecordError::User {
+            uid,
+            why: error.to_string(),
+        }),
     }
 }

@@ -4,7 +4,7 @@
 
 use probe::processes::{SocketOwners, descendants, pids_by_comm, pids_of_uid};
 use probe::tcp_stats::{
-    ConnectionFacts, Extensions, Listening, Offer, Poller, PoissonTimes, Refresh, SampleFilter,
+    ConnectionFacts, Extensions, Listening, Offer, PoissonTimes, Poller, Refresh, SampleFilter,
     Scope, Selection,
 };
 use probe::tcp_stats::{PollerError, connection_row};
@@ -47,7 +47,11 @@ impl Polls {
         now_ns: u64,
     ) -> Result<Self, PollerError> {
         let uid = nix::unistd::geteuid();
-        let scope = if uid.is_root() { Scope::Host } else { Scope::Own };
+        let scope = if uid.is_root() {
+            Scope::Host
+        } else {
+            Scope::Own
+        };
         let (mut poller, refresh) = Poller::open(scope)?;
         let unaided = unaided.then(|| Unaided {
             selection: match target {
@@ -89,11 +93,19 @@ impl Polls {
         samples: &mut TcpSamples,
         connections: &mut Connections,
     ) {
-        let Self { poller, filter, unaided, .. } = self;
+        let Self {
+            poller,
+            filter,
+            unaided,
+            ..
+        } = self;
         if let Some(unaided) = unaided {
             unaided.look_for_owners();
         }
-        let extensions = Extensions { memory: true, congestion: unaided.is_some() };
+        let extensions = Extensions {
+            memory: true,
+            congestion: unaided.is_some(),
+        };
         let report = poller.poll(extensions, |view| {
             let offer = filter.visit(view, |view| match unaided {
                 None => sockets.is_open(view.cookie),
@@ -113,18 +125,28 @@ impl Polls {
     pub(crate) fn coverage(&self) -> Coverage {
         let why = match (&self.unreachable[..], self.failures) {
             ([], 0) => {
-                return Coverage { probe: "tcp_stats".to_owned(), state: ProbeState::On };
+                return Coverage {
+                    probe: "tcp_stats".to_owned(),
+                    state: ProbeState::On,
+                };
             }
             ([], failures) => format!("{failures} polls of a network namespace failed"),
             (some, _) => format!("network namespaces not reachable: {}", some.join(", ")),
         };
         let which = "polls of the other network namespaces".to_owned();
-        Coverage { probe: "tcp_stats".to_owned(), state: ProbeState::Fallback { which, why } }
+        Coverage {
+            probe: "tcp_stats".to_owned(),
+            state: ProbeState::Fallback { which, why },
+        }
     }
 }
 
 fn unreachable(refresh: &Refresh) -> Vec<String> {
-    refresh.unreachable.iter().map(|(inode, why)| format!("{inode} ({why})")).collect()
+    refresh
+        .unreachable
+        .iter()
+        .map(|(inode, why)| format!("{inode} ({why})"))
+        .collect()
 }
 
 impl Unaided {
@@ -142,7 +164,8 @@ impl Unaided {
             Target::All => self.uid.map(pids_of_uid).unwrap_or_default(),
         };
         self.owners = SocketOwners::scan(pids, MAX_FILES);
-        self.selection.set_inodes(self.owners.owners.keys().copied());
+        self.selection
+            .set_inodes(self.owners.owners.keys().copied());
     }
 
     fn chooses(

@@ -105,7 +105,10 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
     let polls = Polls::open(&options.target, hooks.is_none(), mean_ns, host.now_ns)?;
     coverage.push(polls.coverage());
-    let write = WriteOptions { force: options.force, ..WriteOptions::default() };
+    let write = WriteOptions {
+        force: options.force,
+        ..WriteOptions::default()
+    };
     let writer = Writer::create(&options.output, &header(&host, options), write)?;
     let session = Session {
         options,
@@ -123,11 +126,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     session.run(&coverage)
 }
 
-fn attach<'a>(
-    storage: &'a mut Storage,
-    plan: &Plan,
-    calls: bool,
-) -> Result<Hooks<'a>, HooksError> {
+fn attach<'a>(storage: &'a mut Storage, plan: &Plan, calls: bool) -> Result<Hooks<'a>, HooksError> {
     let hooks = Hooks::load(storage, &plan.selection, calls)?;
     for pid in &plan.pids {
         hooks.record_process(*pid)?;
@@ -152,7 +151,10 @@ pub fn without_hooks(error: &HooksError, calls: bool) -> Vec<Coverage> {
     }
     let off = |probe: &str| Coverage {
         probe: probe.to_owned(),
-        state: ProbeState::Off { why: error.to_string(), remedy: remedy.to_owned() },
+        state: ProbeState::Off {
+            why: error.to_string(),
+            remedy: remedy.to_owned(),
+        },
     };
     probes.into_iter().map(off).collect()
 }
@@ -211,7 +213,9 @@ impl Session<'_> {
         for entry in coverage {
             self.store.put(Batch::Line(Line::Coverage(entry.clone())));
         }
-        self.bpf_time = self.hooks.and_then(|hooks| hooks.run_time(self.started_ns).ok());
+        self.bpf_time = self
+            .hooks
+            .and_then(|hooks| hooks.run_time(self.started_ns).ok());
         self.poll();
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
@@ -224,8 +228,12 @@ impl Session<'_> {
             _ => None,
         };
         if let Some(path) = &self.options.ready_file {
-            std::fs::write(path, std::process::id().to_string())
-                .map_err(|source| RecordError::Ready { path: path.clone(), source })?;
+            std::fs::write(path, std::process::id().to_string()).map_err(|source| {
+                RecordError::Ready {
+                    path: path.clone(),
+                    source,
+                }
+            })?;
         }
         let status = self.collect(&mut child)?;
         self.finish(status)
@@ -314,7 +322,9 @@ impl Session<'_> {
 
     /// Moves what is in the rings to the store. Returns how much there was.
     fn drain(&mut self) -> usize {
-        let Some(drainer) = self.drainer else { return 0 };
+        let Some(drainer) = self.drainer else {
+            return 0;
+        };
         let taken = drainer.drain(DRAIN_MOST);
         let drained = drainer.take();
         self.added.undecoded += drained.undecoded;
@@ -353,14 +363,17 @@ impl Session<'_> {
     fn poll(&mut self) {
         let mut samples = TcpSamples::default();
         let mut connections = Connections::default();
-        self.polls.poll(&mut self.sockets, &mut samples, &mut connections);
+        self.polls
+            .poll(&mut self.sockets, &mut samples, &mut connections);
         self.added.connections += connections.len() as u64;
         self.put_described(connections);
         self.store.put(Batch::Samples(samples));
     }
 
     fn read_ledgers(&mut self) -> Result<(), RecordError> {
-        let Some(hooks) = self.hooks else { return Ok(()) };
+        let Some(hooks) = self.hooks else {
+            return Ok(());
+        };
         let mut rows = TcpStages::default();
         hooks.read_ledgers(&mut rows)?;
         self.added.stages += rows.len() as u64;
@@ -379,7 +392,9 @@ impl Session<'_> {
 
     /// Looks for owners and other ends once new sockets came without them.
     fn walk_if_due(&mut self, now_ns: u64) -> Result<(), RecordError> {
-        let Some(hooks) = self.hooks else { return Ok(()) };
+        let Some(hooks) = self.hooks else {
+            return Ok(());
+        };
         if now_ns < self.next.walk_ns || self.sockets.take_unresolved() == 0 {
             return Ok(());
         }
@@ -398,7 +413,11 @@ impl Session<'_> {
 
     fn cost(&self, now_ns: u64) -> Option<Cost> {
         let usage = Usage::read().ok()?;
-        let bpf = self.bpf_time.as_ref().map(BpfTimeSampler::cost).unwrap_or_default();
+        let bpf = self
+            .bpf_time
+            .as_ref()
+            .map(BpfTimeSampler::cost)
+            .unwrap_or_default();
         Some(Cost {
             wall_ns: now_ns.saturating_sub(self.started_ns),
             cpu_ns: usage.cpu_ns,
@@ -421,18 +440,34 @@ impl Session<'_> {
         }
         while self.drain() > 0 {}
         let ended_ns = monotonic_ns();
-        self.store.put(Batch::Line(Line::Coverage(self.polls.coverage())));
+        self.store
+            .put(Batch::Line(Line::Coverage(self.polls.coverage())));
         let cost = self.cost(ended_ns);
-        let counts = self.hooks.map(Hooks::counts).transpose()?.unwrap_or_default();
+        let counts = self
+            .hooks
+            .map(Hooks::counts)
+            .transpose()?
+            .unwrap_or_default();
         let samples = self.polls.filter.counts();
         let Some((mut writer, mut write_error)) = self.store.finish() else {
-            return Err(RecordError::Signals(std::io::Error::other("the storing thread died")));
+            return Err(RecordError::Signals(std::io::Error::other(
+                "the storing thread died",
+            )));
         };
         let path = writer.path().to_owned();
         let sealed = writer.seal();
-        let losses = losses(&counts, samples, &self.added, writer.stored(), writer.discarded());
+        let losses = losses(
+            &counts,
+            samples,
+            &self.added,
+            writer.stored(),
+            writer.discarded(),
+        );
         let lost = losses.iter().map(table::manifest::Loss::lost_total).sum();
-        let lines = losses.into_iter().map(Line::Loss).chain(cost.map(Line::Cost));
+        let lines = losses
+            .into_iter()
+            .map(Line::Loss)
+            .chain(cost.map(Line::Cost));
         let closed = sealed
             .and_then(|()| lines.into_iter().try_for_each(|line| writer.line(&line)))
             .and_then(|()| writer.close(ended_ns));
@@ -440,7 +475,12 @@ impl Session<'_> {
             Ok(closed) => write_error = write_error.or(closed.failures.into_iter().next()),
             Err(error) => write_error = Some(write_error.unwrap_or(error)),
         }
-        Ok(Outcome { path, status, lost, write_error })
+        Ok(Outcome {
+            path,
+            status,
+            lost,
+            write_error,
+        })
     }
 }
 
@@ -456,7 +496,9 @@ impl Outcome {
     /// The command's exit code as a shell gives it: its own, or 128 + signal.
     pub fn command_exit_code(&self) -> Option<u8> {
         let status = self.status?;
-        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        let code = status
+            .code()
+            .or_else(|| status.signal().map(|signal| 128 + signal));
         code.and_then(|code| u8::try_from(code).ok())
     }
 }

@@ -19,7 +19,12 @@ impl Signals {
     /// Blocks the signals for this thread and those that it starts.
     pub(crate) fn block() -> io::Result<Self> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGCHLD,
+        ] {
             set.add(signal);
         }
         let mut before = SigSet::empty();

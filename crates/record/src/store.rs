@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
-use table::tables::{
-    Calls, ClockPairs, Connections, Processes, TcpEvents, TcpSamples, TcpStages,
-};
+use table::tables::{Calls, ClockPairs, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
 use table::{Columns, WriteError, Writer};
 
 /// Batches under way to the disk; more, and the collector waits.
@@ -35,7 +33,10 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn start(writer: Writer) -> Self {
         let (queue, batches) = sync_channel(QUEUE_LEN);
-        Self { queue, thread: std::thread::spawn(move || store_all(writer, &batches)) }
+        Self {
+            queue,
+            thread: std::thread::spawn(move || store_all(writer, &batches)),
+        }
     }
 
     /// Hands a batch over; waits when the disk is behind.
@@ -82,5 +83,9 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
 }
 
 fn append<C: Columns>(writer: &mut Writer, rows: C) -> Result<(), WriteError> {
-    if rows.is_empty() { Ok(()) } else { writer.append(rows) }
+    if rows.is_empty() {
+        Ok(())
+    } else {
+        writer.append(rows)
+    }
 }

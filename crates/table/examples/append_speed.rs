@@ -37,7 +37,9 @@ table! {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = std::env::args_os()
+        .nth(1)
+        .map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = dir.join(format!("append_speed-{}.whylat", std::process::id()));
     let result = measure(&dir);
     fs::remove_dir_all(&dir)?;
@@ -46,7 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut writer = Writer::create(dir, &header(), WriteOptions::default())?;
-    let mut source = Source { state: 88_172_645_463_325_252, now_ns: 1_000_000_000_000 };
+    let mut source = Source {
+        state: 88_172_645_463_325_252,
+        now_ns: 1_000_000_000_000,
+    };
     let (mut append, mut seal, mut rows) = (Cost::default(), Cost::default(), 0);
     for _ in 0..SEGMENTS {
         for _ in 0..SEGMENT_BATCHES {
@@ -70,17 +75,19 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     merge.print("close with merge, ns/row", rows as f64);
     scan::<Call>(dir, "scan, all columns, ms per million", rows)?;
     scan::<CallWait>(dir, "scan, 5 columns, ms per million", rows)?;
-    println!("| bytes/row, open segments | {:.1} | |", open_bytes as f64 / rows as f64);
-    println!("| bytes/row, merged | {:.1} | |", merged_bytes as f64 / rows as f64);
+    println!(
+        "| bytes/row, open segments | {:.1} | |",
+        open_bytes as f64 / rows as f64
+    );
+    println!(
+        "| bytes/row, merged | {:.1} | |",
+        merged_bytes as f64 / rows as f64
+    );
     Ok(())
 }
 
 /// Opens the recording anew, so that comparing digests is part of the time.
-fn scan<T: whylat_table::Table>(
-    dir: &Path,
-    what: &str,
-    rows: usize,
-) -> Result<(), Box<dyn Error>> {
+fn scan<T: whylat_table::Table>(dir: &Path, what: &str, rows: usize) -> Result<(), Box<dyn Error>> {
     let mut cost = Cost::default();
     let read = cost.add(|| Recording::open(dir).map(|recording| recording.scan::<T>(drop)))?;
     if read != rows as u64 {
@@ -120,7 +127,9 @@ fn cpu_time() -> Result<Duration, nix::Error> {
 }
 
 fn bytes_below(dir: &Path) -> std::io::Result<u64> {
-    fs::read_dir(dir.join("calls"))?.map(|entry| Ok(entry?.metadata()?.len())).sum()
+    fs::read_dir(dir.join("calls"))?
+        .map(|entry| Ok(entry?.metadata()?.len()))
+        .sum()
 }
 
 fn header() -> Header {

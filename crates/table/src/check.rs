@@ -135,7 +135,11 @@ pub(crate) fn table_files(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries(dir)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .flat_map(|table| entries(&table.path()).map(|entry| entry.path()).collect::<Vec<_>>())
+        .flat_map(|table| {
+            entries(&table.path())
+                .map(|entry| entry.path())
+                .collect::<Vec<_>>()
+        })
         .collect();
     files.sort();
     files

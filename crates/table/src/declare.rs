@@ -22,9 +22,9 @@ pub use parquet::basic::Encoding;
 #[doc(hidden)]
 pub use parquet::errors::ParquetError;
 
+use crate::encode::Fixed;
 #[doc(hidden)]
 pub use crate::encode::{PageBody, RowGroup};
-use crate::encode::Fixed;
 
 /// What the reference page says of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,10 @@ const BATCH_ROWS: usize = 16 << 10;
 pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
     let (bytes, blake3) = files::digest(path).map_err(|error| error.to_string())?;
     if bytes != segment.bytes {
-        return Err(format!("{bytes} bytes long, {} in the manifest", segment.bytes));
+        return Err(format!(
+            "{bytes} bytes long, {} in the manifest",
+            segment.bytes
+        ));
     }
     if blake3 != segment.blake3 {
         return Err("damaged: its digest is not the one in the manifest".to_owned());
@@ -46,12 +49,14 @@ impl Batches {
         let file = File::open(path).map_err(|error| error.to_string())?;
         guarded(|| {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let mut builder =
-                ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
-                    .map_err(|error| error.to_string())?;
+            let mut builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+                .map_err(|error| error.to_string())?;
             let rows = builder.metadata().file_metadata().num_rows();
             if u64::try_from(rows) != Ok(segment.rows) {
-                return Err(format!("holds {rows} rows, {} in the manifest", segment.rows));
+                return Err(format!(
+                    "holds {rows} rows, {} in the manifest",
+                    segment.rows
+                ));
             }
             if let Some(wanted) = wanted {
                 let names = wanted.fields().iter().map(|field| field.name().as_str());
@@ -60,7 +65,10 @@ impl Batches {
             }
             let schema = builder.schema().clone();
             let reader = builder.with_batch_size(BATCH_ROWS).build();
-            Ok(Self { reader: reader.map_err(|error| error.to_string())?, schema })
+            Ok(Self {
+                reader: reader.map_err(|error| error.to_string())?,
+                schema,
+            })
         })
     }
 
@@ -75,7 +83,10 @@ impl Iterator for Batches {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = guarded(|| {
-            self.reader.next().transpose().map_err(|error| error.to_string())
+            self.reader
+                .next()
+                .transpose()
+                .map_err(|error| error.to_string())
         });
         next.transpose()
     }
@@ -91,4 +102,59 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T
             .unwrap_or("no message");
         Err(format!("the decoder gave up: {what}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tables::{TcpEvent, TcpEvents};
+    use crate::{Columns, Recording, TcpEventKind, WriteOptions, Writer, journal};
+
+    fn events() -> TcpEvents {
+        let mut events = TcpEvents::default();
+        for index in 0..211 {
+            events.push(TcpEvent {
+                conn: index % 5,
+                time_ns: index * index,
+                kind: TcpEventKind::ALL[index as usize % TcpEventKind::ALL.len()],
+                old: (index % 2 == 0).then_some(index as u8),
+                new: None,
+                segments: Some(index as u32),
+                in_flight_bytes: None,
+            });
+        }
+        events
+    }
+
+    /// Decodes files whose digests do not protect them: whatever the damage, the outcome is
+    /// rows or a cause.
+    #[test]
+    fn a_decoder_that_gives_up_is_a_cause() {
+        let temporary = tempfile::tempdir().expect("temporary directory");
+        let dir = temporary.path().join("r.whylat");
+        let header = r#"{"format":1,"whylat":"","host":"","boot_id":"","kernel":"","cpus":1,
+            "clocksource":"","detail":"","arguments":[],"started_ns":0,
+            "started_realtime_ns":0,"jiffy_ns":null}"#;
+        let header = serde_json::from_str(header).expect("header");
+        let mut writer = Writer::create(&dir, &header, WriteOptions::default()).expect("create");
+        writer.append(events()).expect("append");
+        writer.close(1).expect("close");
+        let recording = Recording::open(&dir).expect("open");
+        let segment = recording.holdings()[<TcpEvent as crate::Table>::NAME].segments[0].clone();
+        let path = dir.join(&segment.file);
+        let whole = fs::read(&path).expect("read");
+        let mut outcomes = [0, 0];
+        for byte in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[byte] ^= 1 << (byte % 8);
+            fs::write(&path, bytes).expect("write");
+            let rows = Batches::open(&path, &segment, None)
+                .and_then(|batches| batches.collect::<Result<Vec<_>, _>>());
+            outcomes[usize::from(rows.is_ok())] += 1;
+        }
+        assert!(outcomes[0] > 100, "{outcomes:?}");
+        assert!(journal::read(&dir).is_ok());
+    }
 }

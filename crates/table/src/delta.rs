@@ -84,9 +84,7 @@ pub(crate) fn encode<T: Integer>(values: &[T], out: &mut Vec<u8>) {
 fn encode_block<T: Integer>(earlier: T, block: &[T], out: &mut Vec<u8>) {
     let mut differences = [T::default(); BLOCK];
     differences[0] = block[0].difference(earlier);
-    for ((difference, &value), &before) in
-        differences[1..].iter_mut().zip(&block[1..]).zip(block)
-    {
+    for ((difference, &value), &before) in differences[1..].iter_mut().zip(&block[1..]).zip(block) {
         *difference = value.difference(before);
     }
     let last = differences[block.len() - 1];

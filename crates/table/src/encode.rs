@@ -64,11 +64,13 @@ integers! {
 impl Fixed for f64 {
     const ENCODING: Encoding = Encoding::PLAIN;
     fn encode(cells: &[Self], page: &mut PageBody) {
-        page.bytes.extend(cells.iter().flat_map(|cell| cell.to_le_bytes()));
+        page.bytes
+            .extend(cells.iter().flat_map(|cell| cell.to_le_bytes()));
     }
     fn encode_optional(cells: &[Option<Self>], page: &mut PageBody) {
         page.levels_of(cells);
-        page.bytes.extend(cells.iter().flatten().flat_map(|cell| cell.to_le_bytes()));
+        page.bytes
+            .extend(cells.iter().flatten().flat_map(|cell| cell.to_le_bytes()));
     }
 }
 
@@ -132,7 +134,8 @@ impl PageBody {
         });
         self.text.clear();
         self.integers32.clear();
-        self.integers32.extend(shared.clone().map(|(length, _)| length as i32));
+        self.integers32
+            .extend(shared.clone().map(|(length, _)| length as i32));
         delta::encode(&self.integers32, &mut self.bytes);
         self.integers32.clear();
         for (length, value) in shared {
@@ -174,9 +177,15 @@ impl RowGroup {
     pub(crate) fn new(encodings: &[Encoding]) -> Self {
         let columns = encodings
             .iter()
-            .map(|&encoding| Chunk { encoding, pages: TrackedWrite::new(Vec::new()) })
+            .map(|&encoding| Chunk {
+                encoding,
+                pages: TrackedWrite::new(Vec::new()),
+            })
             .collect();
-        Self { columns, ..Self::default() }
+        Self {
+            columns,
+            ..Self::default()
+        }
     }
 
     /// Number of columns.
@@ -191,7 +200,10 @@ impl RowGroup {
 
     /// Encoded bytes in the group.
     pub(crate) fn bytes(&self) -> usize {
-        self.columns.iter().map(|chunk| chunk.pages.bytes_written()).sum()
+        self.columns
+            .iter()
+            .map(|chunk| chunk.pages.bytes_written())
+            .sum()
     }
 
     /// Starts a page of every column.

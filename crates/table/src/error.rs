@@ -71,13 +71,17 @@ pub enum WriteError {
         source: ParquetError,
     },
     /// Two declarations of one table were written to one recording.
-    #[error("cannot write table {table}: rows of two different declarations of it came in\nhint: please report this")]
+    #[error(
+        "cannot write table {table}: rows of two different declarations of it came in\nhint: please report this"
+    )]
     TwoTypes {
         /// The table.
         table: &'static str,
     },
     /// A sealed file that was to be merged or kept cannot be read.
-    #[error("cannot merge table {table}: {problem}\nhint: the undamaged segments stay readable; `whylat validate` lists the damage")]
+    #[error(
+        "cannot merge table {table}: {problem}\nhint: the undamaged segments stay readable; `whylat validate` lists the damage"
+    )]
     Damaged {
         /// Their table.
         table: String,
@@ -106,7 +110,11 @@ impl WriteError {
 
     /// An error of the encoder.
     pub(crate) fn encode(table: &str, path: &Path, source: ParquetError) -> Self {
-        Self::Encode { table: table.to_owned(), path: path.to_owned(), source }
+        Self::Encode {
+            table: table.to_owned(),
+            path: path.to_owned(),
+            source,
+        }
     }
 
     /// An error of a Parquet writer: the disk's own if there was one.
@@ -194,12 +202,22 @@ pub struct Problem {
 impl Problem {
     /// A problem of a whole file.
     pub(crate) fn of_file(file: &Path, rows: Option<u64>, cause: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), offset: None, rows, cause: cause.into() }
+        Self {
+            file: file.to_owned(),
+            offset: None,
+            rows,
+            cause: cause.into(),
+        }
     }
 
     /// A problem at a byte of a file.
     pub(crate) fn at(file: &Path, offset: u64, cause: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), offset: Some(offset), rows: None, cause: cause.into() }
+        Self {
+            file: file.to_owned(),
+            offset: Some(offset),
+            rows: None,
+            cause: cause.into(),
+        }
     }
 }
 

@@ -72,11 +72,7 @@ pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {
     /// Creates the file that will become `name`, and the table's directory.
-    pub(crate) fn create(
-        dir: &Path,
-        table: &str,
-        name: &str,
-    ) -> Result<(Self, File), WriteError> {
+    pub(crate) fn create(dir: &Path, table: &str, name: &str) -> Result<(Self, File), WriteError> {
         let table_dir = dir.join(table);
         if !table_dir.is_dir() {
             fs::create_dir(&table_dir)
@@ -84,8 +80,7 @@ impl Temporary {
             sync_dir(dir)?;
         }
         let path = dir.join(format!("{name}.{TEMPORARY}"));
-        let file =
-            File::create(&path).map_err(|source| WriteError::io("create", &path, source))?;
+        let file = File::create(&path).map_err(|source| WriteError::io("create", &path, source))?;
         Ok((Self(path), file))
     }
 
@@ -144,7 +139,12 @@ impl DigestingFile {
     /// A file that is empty so far.
     pub(crate) fn new(file: File) -> Self {
         let buffer = Vec::with_capacity(BUFFER_BYTES);
-        Self { file, hasher: Hasher::new(), buffer, failure: None }
+        Self {
+            file,
+            hasher: Hasher::new(),
+            buffer,
+            failure: None,
+        }
     }
 
     /// The first failure of the file system.
@@ -156,7 +156,10 @@ impl DigestingFile {
     pub(crate) fn finish(&mut self) -> io::Result<(u64, String)> {
         self.write_buffer()?;
         self.file.sync_all()?;
-        Ok((self.hasher.count(), self.hasher.finalize().to_hex().to_string()))
+        Ok((
+            self.hasher.count(),
+            self.hasher.finalize().to_hex().to_string(),
+        ))
     }
 
     fn write_buffer(&mut self) -> io::Result<()> {

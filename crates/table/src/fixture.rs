@@ -49,17 +49,30 @@ pub enum FixtureError {
     Write(#[from] WriteError),
 }
 
+/// A line that is not a row of its table.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot understand line {line}: {source}\nhint: docs/tables.md lists the fields of every table"
+)]
+pub struct RowError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Why not.
+    pub source: serde_json::Error,
+}
+
 /// Reads rows, one JSON object a line. Empty lines are skipped.
 ///
 /// # Errors
-/// The first line that is not a row, and its number from 1.
-pub fn rows_from_jsonl<T: Table + DeserializeOwned>(
-    text: &str,
-) -> Result<T::Columns, (usize, serde_json::Error)> {
+/// The first line that is not a row.
+pub fn rows_from_jsonl<T: Table + DeserializeOwned>(text: &str) -> Result<T::Columns, RowError> {
     let mut columns = T::Columns::default();
     for (index, line) in text.lines().enumerate() {
         if !line.trim().is_empty() {
-            columns.push(serde_json::from_str(line).map_err(|error| (index + 1, error))?);
+            columns.push(serde_json::from_str(line).map_err(|source| RowError {
+                line: index + 1,
+                source,
+            })?);
         }
     }
     Ok(columns)
@@ -93,7 +106,10 @@ pub fn write_fixture(
     refuse_strangers(text_dir)?;
     let header: Header = json(&text_dir.join("header.json"))?.ok_or_else(|| {
         let path = text_dir.join("header.json");
-        FixtureError::Io { path, source: io::ErrorKind::NotFound.into() }
+        FixtureError::Io {
+            path,
+            source: io::ErrorKind::NotFound.into(),
+        }
     })?;
     let mut writer = Writer::create(out_dir, &header, WriteOptions::default())?;
     let mut last_ns = header.started_ns;
@@ -113,7 +129,11 @@ pub fn write_fixture(
         close => {
             let ended_ns = close.flatten().map_or(last_ns, |close| close.ended_ns);
             let closed = writer.close(ended_ns)?;
-            closed.failures.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
+            closed
+                .failures
+                .into_iter()
+                .next()
+                .map_or(Ok(()), |error| Err(error.into()))
         }
     }
 }
@@ -128,7 +148,7 @@ fn append_table<T: Table + DeserializeOwned>(
         return Ok(0);
     };
     let columns = rows_from_jsonl::<T>(&text)
-        .map_err(|(line, source)| FixtureError::Json { path, line, source })?;
+        .map_err(|RowError { line, source }| FixtureError::Json { path, line, source })?;
     let last_ns = columns.time_range_ns().map_or(0, |(_, last_ns)| last_ns);
     writer.append(columns)?;
     Ok(last_ns)
@@ -146,11 +166,23 @@ fn lines(text_dir: &Path) -> Result<Vec<Line>, FixtureError> {
 
 /// A misspelt file name would otherwise be a table without rows.
 fn refuse_strangers(text_dir: &Path) -> Result<(), FixtureError> {
-    let io_error = |source| FixtureError::Io { path: text_dir.to_owned(), source };
+    let io_error = |source| FixtureError::Io {
+        path: text_dir.to_owned(),
+        source,
+    };
     for entry in fs::read_dir(text_dir).map_err(io_error)? {
         let path = entry.map_err(io_error)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let known = ["header.json", "coverage.json", "loss.json", "cost.json", "close.json"];
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let known = [
+            "header.json",
+            "coverage.json",
+            "loss.json",
+            "cost.json",
+            "close.json",
+        ];
         if let Some(table) = name.strip_suffix(".jsonl") {
             if is_table(table) {
                 continue;
@@ -177,7 +209,10 @@ fn text(path: &Path) -> Result<Option<String>, FixtureError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(FixtureError::Io { path: path.to_owned(), source }),
+        Err(source) => Err(FixtureError::Io {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -186,9 +221,11 @@ fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FixtureError> {
     let Some(text) = text(path)? else {
         return Ok(None);
     };
-    serde_json::from_str(&text).map(Some).map_err(|source| FixtureError::Json {
-        path: path.to_owned(),
-        line: source.line(),
-        source,
-    })
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|source| FixtureError::Json {
+            path: path.to_owned(),
+            line: source.line(),
+            source,
+        })
 }

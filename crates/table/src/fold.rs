@@ -15,8 +15,11 @@ pub fn fold_connections(rows: Connections) -> Connections {
         let row = rows.row(index);
         match folded.remove(&row.conn) {
             Some(earlier) => {
-                let (earlier, later) =
-                    if row.time_ns < earlier.time_ns { (row, earlier) } else { (earlier, row) };
+                let (earlier, later) = if row.time_ns < earlier.time_ns {
+                    (row, earlier)
+                } else {
+                    (earlier, row)
+                };
                 folded.insert(later.conn, fold(earlier, later));
             }
             None => {
@@ -26,7 +29,10 @@ pub fn fold_connections(rows: Connections) -> Connections {
         }
     }
     let mut result = Connections::default();
-    order.iter().filter_map(|conn| folded.remove(conn)).for_each(|row| result.push(row));
+    order
+        .iter()
+        .filter_map(|conn| folded.remove(conn))
+        .for_each(|row| result.push(row));
     result
 }
 

@@ -63,9 +63,18 @@ impl Journal {
     /// Creates the manifest of a new recording with its first line.
     pub(crate) fn create(dir: &Path, header: &Header) -> Result<Self, WriteError> {
         let path = dir.join(MANIFEST);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
         let file = file.map_err(|source| WriteError::io("create", &path, source))?;
-        let mut journal = Self { file, path, length: 0, reserved: 0 };
+        let mut journal = Self {
+            file,
+            path,
+            length: 0,
+            reserved: 0,
+        };
         journal.lock()?;
         journal.append(&[Line::Header(header.clone())])?;
         sync_dir(dir)?;
@@ -77,15 +86,26 @@ impl Journal {
         let path = dir.join(MANIFEST);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| WriteError::io("open", &path, source))?;
-        let length = file.metadata().map_err(|source| WriteError::io("read", &path, source))?.len();
-        let journal = Self { file, path, length, reserved: length };
+        let length = file
+            .metadata()
+            .map_err(|source| WriteError::io("read", &path, source))?
+            .len();
+        let journal = Self {
+            file,
+            path,
+            length,
+            reserved: length,
+        };
         journal.lock()?;
         Ok(journal)
     }
 
     /// The lock belongs to the open file: it goes when the process dies, whichever way.
     fn lock(&self) -> Result<(), WriteError> {
-        match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
+        match fcntl(
+            &self.file,
+            FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK)),
+        ) {
             Ok(_) => Ok(()),
             Err(Errno::EAGAIN | Errno::EACCES) => Err(WriteError::Busy {
                 path: self.path.parent().unwrap_or(&self.path).to_owned(),
@@ -120,7 +140,10 @@ impl Journal {
 
     /// Cuts the file after its last whole line.
     pub(crate) fn cut(&mut self, length: u64) -> Result<(), WriteError> {
-        let cut = self.file.set_len(length).and_then(|()| self.file.sync_data());
+        let cut = self
+            .file
+            .set_len(length)
+            .and_then(|()| self.file.sync_data());
         cut.map_err(|source| WriteError::io("truncate", &self.path, source))?;
         self.length = length;
         Ok(())
@@ -205,7 +228,11 @@ impl Contents {
             };
             if !is_inside(segment) {
                 let cause = format!("names the file {:?}, which is not its own", segment.file);
-                problems.push(Problem::of_file(&dir.join(MANIFEST), Some(segment.rows), cause));
+                problems.push(Problem::of_file(
+                    &dir.join(MANIFEST),
+                    Some(segment.rows),
+                    cause,
+                ));
                 continue;
             }
             let holding = holdings.entry(segment.table.clone()).or_default();
@@ -222,7 +249,10 @@ impl Contents {
 /// Reads a manifest line by line. A damaged line is reported and left out.
 pub(crate) fn read(dir: &Path) -> Result<Contents, ReadError> {
     let path = dir.join(MANIFEST);
-    let io_error = |source| ReadError::Io { path: path.clone(), source };
+    let io_error = |source| ReadError::Io {
+        path: path.clone(),
+        source,
+    };
     let mut input = BufReader::new(File::open(&path).map_err(io_error)?);
     let first = next_line(&mut input).map_err(io_error)?;
     if first.is_empty() {
@@ -248,7 +278,9 @@ pub(crate) fn read(dir: &Path) -> Result<Contents, ReadError> {
         match parse_line(&bytes) {
             Ok(line) => contents.lines.push(line),
             Err(cause) => {
-                contents.problems.push(Problem::at(&path, contents.whole_bytes, cause));
+                contents
+                    .problems
+                    .push(Problem::at(&path, contents.whole_bytes, cause));
             }
         }
         contents.whole_bytes += bytes.len() as u64;
@@ -275,9 +307,14 @@ fn line_body(bytes: &[u8]) -> Result<String, String> {
 /// The header, or why this version cannot read on. A later format may have another check, so
 /// a line without ours is asked for its format first.
 fn parse_header(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Header, ReadError> {
-    let bad = |cause: String| ReadError::Header { path: path.to_owned(), cause };
+    let bad = |cause: String| ReadError::Header {
+        path: path.to_owned(),
+        cause,
+    };
     if bytes.last() != Some(&b'\n') {
-        return Err(bad("the line is cut, or the file is not a manifest".to_owned()));
+        return Err(bad(
+            "the line is cut, or the file is not a manifest".to_owned()
+        ));
     }
     let text = String::from_utf8_lossy(bytes);
     let body = match line_body(bytes) {
@@ -304,7 +341,10 @@ fn newer(dir: &Path, text: &str) -> Result<(), ReadError> {
         Some(found) if found > u64::from(FORMAT) => Err(ReadError::Newer {
             path: dir.to_owned(),
             found,
-            whylat: header["whylat"].as_str().unwrap_or("of a later version").to_owned(),
+            whylat: header["whylat"]
+                .as_str()
+                .unwrap_or("of a later version")
+                .to_owned(),
         }),
         _ => Ok(()),
     }

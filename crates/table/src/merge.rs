@@ -59,12 +59,11 @@ fn table_into_one(
 
 /// Writes the merged file. A damaged segment must not get a new, valid digest, so each is
 /// compared with its own first.
-fn write_merged(
-    dir: &Path,
-    table: &str,
-    segments: &[Segment],
-) -> Result<Finished, WriteError> {
-    let number = segments.iter().map(|segment| segment_number(&segment.file)).max();
+fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finished, WriteError> {
+    let number = segments
+        .iter()
+        .map(|segment| segment_number(&segment.file))
+        .max();
     let name = segment_name(table, number.unwrap_or(0) + 1);
     let (temporary, file) = Temporary::create(dir, table, &name)?;
     let mut sink = Some(DigestingFile::new(file));
@@ -74,9 +73,10 @@ fn write_merged(
         decode::verify(&dir.join(&segment.file), segment).map_err(damaged)?;
         let batches = Batches::open(&dir.join(&segment.file), segment, None).map_err(damaged)?;
         if let Some(sink) = sink.take() {
-            writer = Some(new_writer(sink, batches.schema()).map_err(|source| {
-                WriteError::encode(table, temporary.path(), source)
-            })?);
+            writer = Some(
+                new_writer(sink, batches.schema())
+                    .map_err(|source| WriteError::encode(table, temporary.path(), source))?,
+            );
         }
         let Some(writer) = &mut writer else { continue };
         for batch in batches {
@@ -91,7 +91,10 @@ fn write_merged(
 
 fn damaged(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteError {
     let problem = Problem::of_file(&dir.join(&segment.file), None, cause);
-    WriteError::Damaged { table: table.to_owned(), problem }
+    WriteError::Damaged {
+        table: table.to_owned(),
+        problem,
+    }
 }
 
 /// What the manifest will say of the merged file, but for its length and digest.
@@ -100,8 +103,16 @@ fn summary(table: &str, file: String, segments: &[Segment]) -> Segment {
         table: table.to_owned(),
         file,
         rows: segments.iter().map(|segment| segment.rows).sum(),
-        first_ns: segments.iter().map(|segment| segment.first_ns).min().unwrap_or(0),
-        last_ns: segments.iter().map(|segment| segment.last_ns).max().unwrap_or(0),
+        first_ns: segments
+            .iter()
+            .map(|segment| segment.first_ns)
+            .min()
+            .unwrap_or(0),
+        last_ns: segments
+            .iter()
+            .map(|segment| segment.last_ns)
+            .max()
+            .unwrap_or(0),
         bytes: 0,
         blake3: String::new(),
     }

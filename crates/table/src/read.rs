@@ -51,8 +51,10 @@ impl Recording {
         let dir = path.as_ref();
         look_at(dir)?;
         let manifest = dir.join(MANIFEST);
-        let live = journal::is_locked(&manifest)
-            .map_err(|source| ReadError::Io { path: manifest, source })?;
+        let live = journal::is_locked(&manifest).map_err(|source| ReadError::Io {
+            path: manifest,
+            source,
+        })?;
         let contents = journal::read(dir)?;
         let (holdings, outside) = contents.holdings(dir);
         let mut recording = Self {
@@ -96,7 +98,11 @@ impl Recording {
             let cause = match fs::metadata(self.dir.join(&segment.file)) {
                 Ok(metadata) if metadata.len() == segment.bytes => continue,
                 Ok(metadata) => {
-                    format!("{} bytes long, {} in the manifest", metadata.len(), segment.bytes)
+                    format!(
+                        "{} bytes long, {} in the manifest",
+                        metadata.len(),
+                        segment.bytes
+                    )
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => "missing".to_owned(),
                 Err(error) => error.to_string(),
@@ -152,7 +158,10 @@ impl Recording {
 
     /// Sealed rows of a table, damaged files included.
     pub fn rows<T: Table>(&self) -> u64 {
-        self.segments(T::NAME).iter().map(|segment| segment.rows).sum()
+        self.segments(T::NAME)
+            .iter()
+            .map(|segment| segment.rows)
+            .sum()
     }
 
     /// First and last time of the sealed rows of all tables; `None` without rows.
@@ -168,7 +177,9 @@ impl Recording {
     }
 
     fn segments(&self, table: &str) -> &[Segment] {
-        self.holdings.get(table).map_or(&[], |holding| &holding.segments)
+        self.holdings
+            .get(table)
+            .map_or(&[], |holding| &holding.segments)
     }
 
     /// Hands the rows of a table to `take`, a bounded batch at a time, in the order in which
@@ -243,7 +254,9 @@ impl Recording {
         checked.sound.remove(&segment.file);
         if checked.damaged.insert(segment.file.clone()) {
             let path = self.dir.join(&segment.file);
-            checked.problems.push(Problem::of_file(&path, Some(segment.rows), cause));
+            checked
+                .problems
+                .push(Problem::of_file(&path, Some(segment.rows), cause));
         }
     }
 
@@ -275,7 +288,10 @@ fn look_at(dir: &Path) -> Result<(), ReadError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(ReadError::NoManifest { path })
         }
-        Err(source) => Err(ReadError::Io { path: dir.join(MANIFEST), source }),
+        Err(source) => Err(ReadError::Io {
+            path: dir.join(MANIFEST),
+            source,
+        }),
         Ok(metadata) if !metadata.is_file() => Err(ReadError::NoManifest { path }),
         Ok(_) => Ok(()),
     }

@@ -34,15 +34,26 @@ pub struct Recovered {
 
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.was_closed { "was closed already" } else { "closed" })?;
+        f.write_str(if self.was_closed {
+            "was closed already"
+        } else {
+            "closed"
+        })?;
         if let Some(offset) = self.dropped_line {
-            write!(f, "\ndropped a line cut short at byte {offset} of the manifest")?;
+            write!(
+                f,
+                "\ndropped a line cut short at byte {offset} of the manifest"
+            )?;
         }
         for path in &self.removed {
             write!(f, "\nremoved {}", path.display())?;
         }
         for path in &self.set_aside {
-            write!(f, "\nset aside {}: the manifest does not list it", path.display())?;
+            write!(
+                f,
+                "\nset aside {}: the manifest does not list it",
+                path.display()
+            )?;
         }
         for problem in &self.problems {
             write!(f, "\ndamage stays: {problem}")?;
@@ -65,7 +76,10 @@ pub fn recover(path: impl AsRef<Path>) -> Result<Recovered, WriteError> {
     let mut journal = Journal::reopen(dir)?;
     // Read again under the lock: the recorder may have gone on until now.
     let contents = journal::read(dir)?;
-    let mut recovered = Recovered { was_closed, ..Recovered::default() };
+    let mut recovered = Recovered {
+        was_closed,
+        ..Recovered::default()
+    };
     journal.cut(contents.whole_bytes)?;
     if contents.torn {
         recovered.dropped_line = Some(contents.whole_bytes);
@@ -73,7 +87,10 @@ pub fn recover(path: impl AsRef<Path>) -> Result<Recovered, WriteError> {
     clear_files(dir, &contents, &mut recovered)?;
     if !was_closed {
         recovered.unmerged = merge::all(dir, &mut journal)?;
-        let close = Close { ended_ns: ended_ns(&contents), in_order: false };
+        let close = Close {
+            ended_ns: ended_ns(&contents),
+            in_order: false,
+        };
         journal.append(&[Line::Close(close)])?;
         journal.release();
     }
@@ -100,7 +117,9 @@ fn clear_files(
     let (holdings, _) = contents.holdings(dir);
     let files = |segments: fn(&journal::Holding) -> &Vec<crate::manifest::Segment>| {
         let segments = holdings.values().flat_map(segments);
-        segments.map(|segment| dir.join(&segment.file)).collect::<HashSet<_>>()
+        segments
+            .map(|segment| dir.join(&segment.file))
+            .collect::<HashSet<_>>()
     };
     let listed = files(|holding| &holding.segments);
     let replaced = files(|holding| &holding.replaced);
@@ -116,8 +135,7 @@ fn clear_files(
             let mut aside = path.clone().into_os_string();
             aside.push(format!(".{UNLISTED}"));
             let aside = PathBuf::from(aside);
-            fs::rename(&path, &aside)
-                .map_err(|source| WriteError::io("rename", &path, source))?;
+            fs::rename(&path, &aside).map_err(|source| WriteError::io("rename", &path, source))?;
             recovered.set_aside.push(aside);
         }
     }

@@ -24,10 +24,34 @@ pub fn reference() -> String {
     }
     for_each_table!(sections);
     page.push_str("\n## Values\n");
-    values("connections.role", Role::ALL, Role::name, Role::doc, &mut page);
-    values("connections.chosen", Chosen::ALL, Chosen::name, Chosen::doc, &mut page);
-    values("tcp_samples.kind", SampleKind::ALL, SampleKind::name, SampleKind::doc, &mut page);
-    values("tcp_events.kind", TcpEventKind::ALL, TcpEventKind::name, TcpEventKind::doc, &mut page);
+    values(
+        "connections.role",
+        Role::ALL,
+        Role::name,
+        Role::doc,
+        &mut page,
+    );
+    values(
+        "connections.chosen",
+        Chosen::ALL,
+        Chosen::name,
+        Chosen::doc,
+        &mut page,
+    );
+    values(
+        "tcp_samples.kind",
+        SampleKind::ALL,
+        SampleKind::name,
+        SampleKind::doc,
+        &mut page,
+    );
+    values(
+        "tcp_events.kind",
+        TcpEventKind::ALL,
+        TcpEventKind::name,
+        TcpEventKind::doc,
+        &mut page,
+    );
     page
 }
 
@@ -41,7 +65,12 @@ fn section<T: Table>(page: &mut String) {
     );
     let schema = T::Columns::schema();
     for (field, column) in T::FIELDS.iter().zip(schema.fields()) {
-        let Field { name, doc, unit, null } = field;
+        let Field {
+            name,
+            doc,
+            unit,
+            null,
+        } = field;
         let _ = writeln!(
             page,
             "| `{name}` | {} | {unit} | {} | {} |",

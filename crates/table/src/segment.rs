@@ -103,7 +103,11 @@ impl<C: Columns> OpenSegment<C> {
     fn encode_page(&mut self, columns: &C, rows: Range<usize>) -> Result<(), WriteError> {
         let encoded = columns.encode(rows, &mut self.group);
         encoded.map_err(|source| WriteError::encode(C::Row::NAME, &self.dir, source))?;
-        if self.group.bytes() >= GROUP_BYTES { self.flush_group() } else { Ok(()) }
+        if self.group.bytes() >= GROUP_BYTES {
+            self.flush_group()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush_group(&mut self) -> Result<(), WriteError> {
@@ -173,13 +177,22 @@ impl SegmentFile {
         let (temporary, file) = Temporary::create(dir, table, &name)?;
         let path = temporary.path().to_owned();
         let encode = |source| WriteError::encode(table, &path, source);
-        let schema = ArrowSchemaConverter::new().convert(&C::schema()).map_err(encode)?;
-        let properties = WriterProperties::builder().set_offset_index_disabled(true).build();
+        let schema = ArrowSchemaConverter::new()
+            .convert(&C::schema())
+            .map_err(encode)?;
+        let properties = WriterProperties::builder()
+            .set_offset_index_disabled(true)
+            .build();
         let sink = DigestingFile::new(file);
         let writer =
             SerializedFileWriter::new(sink, schema.root_schema_ptr(), Arc::new(properties))
                 .map_err(encode)?;
-        Ok(Self { table, name, writer, temporary })
+        Ok(Self {
+            table,
+            name,
+            writer,
+            temporary,
+        })
     }
 
     fn bytes(&self) -> u64 {
@@ -195,12 +208,7 @@ impl SegmentFile {
         result.map_err(|source| self.failed(source))
     }
 
-    fn finish(
-        mut self,
-        rows: u64,
-        first_ns: u64,
-        last_ns: u64,
-    ) -> Result<Finished, WriteError> {
+    fn finish(mut self, rows: u64, first_ns: u64, last_ns: u64) -> Result<Finished, WriteError> {
         self.writer.finish().map_err(|source| self.failed(source))?;
         let (bytes, blake3) = (self.writer.inner_mut().finish())
             .map_err(|source| WriteError::io("write", self.temporary.path(), source))?;

@@ -31,7 +31,11 @@ pub struct WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { segment_ns: 2_000_000_000, segment_bytes: 64 << 20, force: false }
+        Self {
+            segment_ns: 2_000_000_000,
+            segment_bytes: 64 << 20,
+            force: false,
+        }
     }
 }
 
@@ -68,16 +72,14 @@ impl Writer {
     /// [`WriteError::Exists`] when the path is taken and `force` is not set; with `force`,
     /// [`WriteError::NotARecording`] or [`WriteError::Busy`]; otherwise what the file system
     /// says.
-    pub fn create(
-        dir: &Path,
-        header: &Header,
-        options: WriteOptions,
-    ) -> Result<Self, WriteError> {
+    pub fn create(dir: &Path, header: &Header, options: WriteOptions) -> Result<Self, WriteError> {
         if options.force {
             remove_recording(dir)?;
         }
         fs::create_dir(dir).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => WriteError::Exists { path: dir.to_owned() },
+            io::ErrorKind::AlreadyExists => WriteError::Exists {
+                path: dir.to_owned(),
+            },
             _ => WriteError::io("create", dir, source),
         })?;
         let journal = Journal::create(dir, header).inspect_err(|_| {
@@ -113,7 +115,9 @@ impl Writer {
         }
         let index = self.open_index::<C>();
         let Some(open) = self.open[index].as_any().downcast_mut::<OpenSegment<C>>() else {
-            return Err(WriteError::TwoTypes { table: C::Row::NAME });
+            return Err(WriteError::TwoTypes {
+                table: C::Row::NAME,
+            });
         };
         let appended = open.append(columns);
         if appended.is_err() {
@@ -124,7 +128,10 @@ impl Writer {
 
     /// Where the open segment of a table is in the list.
     fn open_index<C: Columns>(&mut self) -> usize {
-        let found = self.open.iter().position(|open| open.table() == C::Row::NAME);
+        let found = self
+            .open
+            .iter()
+            .position(|open| open.table() == C::Row::NAME);
         found.unwrap_or_else(|| {
             self.open.push(Box::new(OpenSegment::<C>::new(&self.dir)));
             self.open.len() - 1
@@ -207,8 +214,10 @@ impl Writer {
         if sealed.is_empty() {
             return Ok(());
         }
-        let lines: Vec<Line> =
-            sealed.iter().map(|(_, segment)| Line::Segment(segment.clone())).collect();
+        let lines: Vec<Line> = sealed
+            .iter()
+            .map(|(_, segment)| Line::Segment(segment.clone()))
+            .collect();
         self.journal.append(&lines)
     }
 
@@ -242,9 +251,16 @@ impl Writer {
             Ok(unmerged) => failures.extend(unmerged),
             Err(error) => failures.push(error),
         }
-        self.journal.append(&[Line::Close(Close { ended_ns, in_order: true })])?;
+        self.journal.append(&[Line::Close(Close {
+            ended_ns,
+            in_order: true,
+        })])?;
         self.journal.release();
-        Ok(Closed { stored: self.stored, discarded: self.discarded, failures })
+        Ok(Closed {
+            stored: self.stored,
+            discarded: self.discarded,
+            failures,
+        })
     }
 }
 
@@ -262,7 +278,9 @@ fn remove_recording(dir: &Path) -> Result<(), WriteError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(WriteError::io("read", dir, source)),
         Ok(metadata) if !metadata.is_dir() || !dir.join(MANIFEST).is_file() => {
-            return Err(WriteError::NotARecording { path: dir.to_owned() });
+            return Err(WriteError::NotARecording {
+                path: dir.to_owned(),
+            });
         }
         Ok(_) => {}
     }

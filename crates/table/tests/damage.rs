@@ -24,6 +24,7 @@ struct Sample {
     calls: Calls,
     connections: Connections,
     files: Vec<PathBuf>,
+    closed: bool,
 }
 
 /// A small recording with three segments of calls, or one merged file.
@@ -37,10 +38,17 @@ fn sample(close: bool) -> Sample {
     writer.append(connections.clone()).expect("append");
     for segment in 0..SEGMENTS {
         let start = segment * SEGMENT_ROWS;
-        writer.append(slice(&calls, start..start + SEGMENT_ROWS)).expect("append");
+        writer
+            .append(slice(&calls, start..start + SEGMENT_ROWS))
+            .expect("append");
         writer.seal().expect("seal");
     }
-    let loss = Loss { probe: "calls".to_owned(), produced: 10, stored: 10, ..Loss::default() };
+    let loss = Loss {
+        probe: "calls".to_owned(),
+        produced: 10,
+        stored: 10,
+        ..Loss::default()
+    };
     writer.line(&Line::Loss(loss)).expect("line");
     if close {
         writer.close(1).expect("close");
@@ -53,7 +61,14 @@ fn sample(close: bool) -> Sample {
         files.extend(entries.map(|entry| entry.expect("entry").path()));
     }
     files.sort();
-    Sample { _temporary: temporary, dir, calls, connections, files }
+    Sample {
+        _temporary: temporary,
+        dir,
+        calls,
+        connections,
+        files,
+        closed: close,
+    }
 }
 
 /// What may be seen of a recording whose `damaged` file is not as it was written.
@@ -63,7 +78,10 @@ fn check(sample: &Sample, damaged: &Path, what: &str) {
         Err(error) => {
             assert!(damaged.ends_with("manifest.jsonl"), "{what}: {error}");
             let text = error.to_string();
-            assert!(text.contains("manifest.jsonl") || text.contains("format"), "{what}: {text}");
+            assert!(
+                text.contains("manifest.jsonl") || text.contains("format"),
+                "{what}: {text}"
+            );
             assert!(text.contains("hint: "), "{what}: {text}");
             return;
         }
@@ -72,19 +90,39 @@ fn check(sample: &Sample, damaged: &Path, what: &str) {
     let connections = recording.read_all::<Connection>();
     let problems = recording.problems();
     if damaged.ends_with("manifest.jsonl") {
-        let noticed = !problems.is_empty() || recording.closed().is_none();
+        let unclosed = sample.closed && recording.closed().is_none();
+        let noticed = !problems.is_empty() || recording.torn() || unclosed;
         assert!(noticed, "{what}: unnoticed");
-        assert!(is_whole_segments(&calls, &sample.calls, None), "{what}: rows changed");
-        assert!(connections.is_empty() || connections == sample.connections, "{what}");
+        assert!(
+            is_whole_segments(&calls, &sample.calls, None),
+            "{what}: rows changed"
+        );
+        assert!(
+            connections.is_empty() || connections == sample.connections,
+            "{what}"
+        );
         return;
     }
-    assert!(problems.iter().any(|problem| problem.file == damaged), "{what}: {problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.file == damaged),
+        "{what}: {problems:?}"
+    );
     assert_eq!(validate(&sample.dir).expect("opens").len(), 1, "{what}");
-    if damaged.parent().is_some_and(|table| table.ends_with("calls")) {
-        let segment = sample.files.iter().position(|file| file == damaged).expect("listed");
+    if damaged
+        .parent()
+        .is_some_and(|table| table.ends_with("calls"))
+    {
+        let segment = sample
+            .files
+            .iter()
+            .position(|file| file == damaged)
+            .expect("listed");
         let expected_all = sample.files.len() == 2 + SEGMENTS;
         let missing = expected_all.then_some(segment);
-        assert!(is_whole_segments(&calls, &sample.calls, missing), "{what}: rows changed");
+        assert!(
+            is_whole_segments(&calls, &sample.calls, missing),
+            "{what}: rows changed"
+        );
         assert_eq!(connections, sample.connections, "{what}");
     } else {
         assert_eq!(calls, sample.calls, "{what}");
@@ -96,13 +134,20 @@ fn check(sample: &Sample, damaged: &Path, what: &str) {
 /// (counted from zero), or any where it is `None`.
 fn is_whole_segments(found: &Calls, written: &Calls, missing: Option<usize>) -> bool {
     let segments: Vec<Calls> = (0..SEGMENTS)
-        .map(|segment| slice(written, segment * SEGMENT_ROWS..(segment + 1) * SEGMENT_ROWS))
+        .map(|segment| {
+            slice(
+                written,
+                segment * SEGMENT_ROWS..(segment + 1) * SEGMENT_ROWS,
+            )
+        })
         .collect();
     (0..1 << SEGMENTS).any(|chosen: usize| {
         let mut expected = Calls::default();
         let is_chosen = |index: &usize| chosen >> index & 1 == 1;
         let fits = missing.is_none_or(|missing| chosen == ((1 << SEGMENTS) - 1) & !(1 << missing));
-        (0..SEGMENTS).filter(is_chosen).for_each(|index| expected.append(segments[index].clone()));
+        (0..SEGMENTS)
+            .filter(is_chosen)
+            .for_each(|index| expected.append(segments[index].clone()));
         fits && expected == *found
     })
 }
@@ -133,15 +178,22 @@ fn every_flipped_bit_is_noticed() {
     let mut random = Random::new(1_000_003);
     for close in [false, true] {
         let sample = sample(close);
-        let contents: BTreeMap<_, _> =
-            sample.files.iter().map(|file| (file, fs::read(file).expect("read"))).collect();
+        let contents: BTreeMap<_, _> = sample
+            .files
+            .iter()
+            .map(|file| (file, fs::read(file).expect("read")))
+            .collect();
         for round in 0..1_200 {
             let file = random.pick(&sample.files);
             let mut bytes = contents[file].clone();
             let bit = random.below(bytes.len() as u64 * 8) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
             fs::write(file, &bytes).expect("write");
-            check(&sample, file, &format!("round {round}: bit {bit} of {}", file.display()));
+            check(
+                &sample,
+                file,
+                &format!("round {round}: bit {bit} of {}", file.display()),
+            );
             fs::write(file, &contents[file]).expect("write");
         }
         assert_eq!(validate(&sample.dir).expect("opens"), []);
@@ -158,7 +210,11 @@ fn recovery_keeps_damage_visible() {
     fs::write(&damaged, bytes).expect("write");
     let recovered = recover(&sample.dir).expect("recover");
     assert_eq!(recovered.unmerged.len(), 1);
-    assert_eq!(recovered.unmerged[0].to_string().contains("calls/000002.parquet"), true);
+    assert!(
+        recovered.unmerged[0]
+            .to_string()
+            .contains("calls/000002.parquet")
+    );
     check(&sample, &damaged, "after recovery");
     let recording = Recording::open(&sample.dir).expect("open");
     assert!(recording.closed().is_some_and(|close| !close.in_order));
@@ -185,7 +241,10 @@ fn recovery_clears_what_a_crash_leaves() {
     assert!(!recovered.was_closed);
     assert_eq!(recovered.dropped_line, Some(whole));
     assert_eq!(recovered.removed, [temporary]);
-    assert_eq!(recovered.set_aside, [sample.dir.join("calls/000009.parquet.unlisted")]);
+    assert_eq!(
+        recovered.set_aside,
+        [sample.dir.join("calls/000009.parquet.unlisted")]
+    );
     assert_eq!(recovered.problems, []);
     let after = fs::read(&manifest).expect("read");
     let recording = Recording::open(&sample.dir).expect("open");

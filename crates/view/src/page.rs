@@ -98,7 +98,8 @@ impl Page {
         self.put(Style::Dim, "── ");
         let mut used = 3;
         for (style, piece) in pieces {
-            let piece = clean(piece);
+            let room = self.width.saturating_sub(used);
+            let piece: String = clean(piece).chars().take(room).collect();
             used += columns(&piece);
             self.put(*style, &piece);
         }
@@ -138,7 +139,7 @@ impl Page {
         let label = clean(label);
         let left = indent + columns(&label);
         let room = self.width.saturating_sub(left).max(1);
-        for (index, line) in wrap(&clean(text), room).iter().enumerate() {
+        for (index, line) in wrap(&glue(&clean(text)), room).iter().enumerate() {
             if index == 0 {
                 self.out.push_str(&" ".repeat(indent));
                 self.put(label_style, &label);
@@ -155,6 +156,49 @@ impl Page {
 /// Columns that a cleaned string takes. Names are short and nearly always Latin.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
+}
+
+/// Units that stay with their number.
+const UNITS: [&str; 20] = [
+    "%",
+    "ns",
+    "µs",
+    "ms",
+    "s",
+    "min",
+    "h",
+    "B",
+    "kB",
+    "MB",
+    "GB",
+    "TB",
+    "bit/s",
+    "kbit/s",
+    "Mbit/s",
+    "Gbit/s",
+    "segments",
+    "records",
+    "times",
+    "connections",
+];
+
+/// Joins a number and its unit with a no-break space, so that a line does not end between.
+fn glue(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut number = false;
+    for word in text.split(' ') {
+        let unit = word.trim_end_matches([',', '.', ';', ':', ')', '(']);
+        if !out.is_empty() {
+            out.push(if number && UNITS.contains(&unit) {
+                '\u{a0}'
+            } else {
+                ' '
+            });
+        }
+        out.push_str(word);
+        number = word.ends_with(|c: char| c.is_ascii_digit());
+    }
+    out
 }
 
 /// Breaks text at spaces; a word longer than a line is cut.
@@ -195,6 +239,15 @@ mod tests {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(
+            glue("20.1 s of 43.8 ms (97.6 %)."),
+            "20.1\u{a0}s of 43.8\u{a0}ms (97.6\u{a0}%)."
+        );
+        assert_eq!(wrap(&glue("abc 1.00 s"), 9), ["abc", "1.00\u{a0}s"]);
     }
 
     #[test]

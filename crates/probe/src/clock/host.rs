@@ -104,6 +104,13 @@ mod tests {
         let host = Host::read().unwrap();
         assert_eq!(host.boot_id.len(), 36);
         assert!(host.cpus >= 1 && !host.kernel.trim().is_empty() && !host.host.is_empty());
-        assert_eq!(host, Host { now_ns: host.now_ns, now_realtime_ns: host.now_realtime_ns, ..Host::read().unwrap() });
+        assert_eq!(
+            host,
+            Host {
+                now_ns: host.now_ns,
+                now_realtime_ns: host.now_realtime_ns,
+                ..Host::read().unwrap()
+            }
+        );
     }
 }

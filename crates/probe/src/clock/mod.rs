@@ -28,7 +28,9 @@ pub fn monotonic_ns() -> u64 {
 /// resolution is the tick (`KTIME_LOW_RES` in `hrtimer_get_res`). `None`: not readable.
 pub fn jiffy_ns() -> Option<u64> {
     let resolution = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
-    u64::try_from(resolution.tv_sec() * NS_PER_S + resolution.tv_nsec()).ok().filter(|ns| *ns > 0)
+    u64::try_from(resolution.tv_sec() * NS_PER_S + resolution.tv_nsec())
+        .ok()
+        .filter(|ns| *ns > 0)
 }
 
 #[cfg(test)]

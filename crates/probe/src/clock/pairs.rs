@@ -69,7 +69,10 @@ pub fn read_pair(clock: Clock, attempts: u32) -> Option<ClockPair> {
 
 /// One pair for every clock that the kernel has.
 pub fn read_pairs(attempts: u32) -> Vec<ClockPair> {
-    Clock::ALL.iter().filter_map(|clock| read_pair(*clock, attempts)).collect()
+    Clock::ALL
+        .iter()
+        .filter_map(|clock| read_pair(*clock, attempts))
+        .collect()
 }
 
 #[cfg(test)]
@@ -88,7 +91,10 @@ mod tests {
         let offset = |pair: &ClockPair| pair.other_ns - pair.monotonic_ns as i64;
         let second = read_pair(Clock::Boottime, 50).unwrap();
         let apart_ns = (offset(&pairs[1]) - offset(&second)).unsigned_abs();
-        assert!(apart_ns <= pairs[1].error_ns + second.error_ns, "{apart_ns} ns apart");
+        assert!(
+            apart_ns <= pairs[1].error_ns + second.error_ns,
+            "{apart_ns} ns apart"
+        );
     }
 
     #[test]

@@ -55,10 +55,19 @@ pub struct Counts {
 pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, HooksError> {
     let mut counts = Counts::default();
     let kinds = [
-        (wire::record_kind::RECORD_SOCKET_SEEN, &mut counts.connections),
+        (
+            wire::record_kind::RECORD_SOCKET_SEEN,
+            &mut counts.connections,
+        ),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
-        (wire::record_kind::RECORD_CLOSE_SAMPLE, &mut counts.close_samples),
-        (wire::record_kind::RECORD_STAGE_READING, &mut counts.close_stages),
+        (
+            wire::record_kind::RECORD_CLOSE_SAMPLE,
+            &mut counts.close_samples,
+        ),
+        (
+            wire::record_kind::RECORD_STAGE_READING,
+            &mut counts.close_stages,
+        ),
     ];
     for (kind, total) in kinds {
         for count in per_cpu::<wire::record_count>(&skel.maps.record_counts, kind.0)? {
@@ -81,15 +90,26 @@ pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, 
     ];
     counts.calls_reentered = recursion_misses(&of_calls)?;
     counts.events_reentered = recursion_misses(&of_events)?;
-    counts.lost_sockets = skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost_socket_storage);
+    counts.lost_sockets = skel
+        .maps
+        .bss_data
+        .as_deref()
+        .map_or(0, |bss| bss.lost_socket_storage);
     Ok(counts)
 }
 
 fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
     let values = map
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| HooksError::Use { action: "read record counts", error })?;
-    Ok(values.unwrap_or_default().iter().filter_map(|bytes| read(bytes)).collect())
+        .map_err(|error| HooksError::Use {
+            action: "read record counts",
+            error,
+        })?;
+    Ok(values
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|bytes| read(bytes))
+        .collect())
 }
 
 fn recursion_misses(programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {

@@ -41,7 +41,10 @@ impl<'a> Drainer<'a> {
         records: &'a dyn MapCore,
         call_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
-        let failed = |error| HooksError::Use { action: "map the ring buffers", error };
+        let failed = |error| HooksError::Use {
+            action: "map the ring buffers",
+            error,
+        };
         let rows = Rc::new(RefCell::new(Drained::default()));
         let (of_records, of_calls) = (Rc::clone(&rows), Rc::clone(&rows));
         let mut builder = RingBufferBuilder::new();
@@ -56,7 +59,10 @@ impl<'a> Drainer<'a> {
                 0
             })
             .map_err(failed)?;
-        Ok(Self { rings: builder.build().map_err(failed)?, rows })
+        Ok(Self {
+            rings: builder.build().map_err(failed)?,
+            rows,
+        })
     }
 
     /// Takes at most `most` records or batches of calls; returns how many there were.
@@ -90,13 +96,15 @@ impl Drained {
         let body = &bytes[size_of::<wire::record_header>()..];
         match wire::record_kind(header.kind) {
             wire::record_kind::RECORD_SOCKET_SEEN => {
-                self.connections.push(crate::inventory::seen::row(&read(body)?));
+                self.connections
+                    .push(crate::inventory::seen::row(&read(body)?));
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);
             }
             wire::record_kind::RECORD_CLOSE_SAMPLE => {
-                self.samples.push(crate::tcp_events::sample_row(&read(body)?));
+                self.samples
+                    .push(crate::tcp_events::sample_row(&read(body)?));
             }
             wire::record_kind::RECORD_STAGE_READING => {
                 self.stages.push(crate::tcp_stages::row(&read(body)?));

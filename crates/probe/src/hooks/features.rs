@@ -1,7 +1,7 @@
 //! Which hooks this kernel has, told by the `btf_trace_*` types in its BTF, never by its version.
 
-use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Typedef;
 use table::manifest::{Coverage, ProbeState};
 
 use super::skel::OpenHooksSkel;
@@ -20,7 +20,8 @@ impl Features {
     pub(super) fn probe() -> Result<Self, HooksError> {
         let btf = Btf::from_vmlinux().map_err(|error| HooksError::NoBtf(error.to_string()))?;
         let has = |name: &str| {
-            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some()
+            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))
+                .is_some()
         };
         Ok(Self {
             congestion_state: has("tcp_cong_state_set"),
@@ -39,7 +40,8 @@ impl Features {
 
     pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool) {
         let p = &mut open.progs;
-        p.handle_tcp_cong_state_set.set_autoload(self.congestion_state);
+        p.handle_tcp_cong_state_set
+            .set_autoload(self.congestion_state);
         p.handle_tcp_retransmit_skb.set_autoload(self.retransmit);
         p.handle_tcp_probe.set_autoload(calls);
         p.handle_sock_send_length.set_autoload(calls);

@@ -128,7 +128,9 @@ impl<'obj> Hooks<'obj> {
     ) -> Result<Self, HooksError> {
         silence_libbpf();
         let features = features::Features::probe()?;
-        let mut open = HooksSkelBuilder::default().open(storage).map_err(HooksError::Load)?;
+        let mut open = HooksSkelBuilder::default()
+            .open(storage)
+            .map_err(HooksError::Load)?;
         let has_calls = calls && features.has_calls();
         configure(&mut open, selection, has_calls);
         features.disable_missing(&mut open, has_calls);
@@ -161,10 +163,15 @@ impl<'obj> Hooks<'obj> {
         let mut attached = Attached::default();
         for (program, name) in hooks {
             if program.autoload() {
-                attached.hooks.push(program.attach().map_err(HooksError::attach(name))?);
+                attached
+                    .hooks
+                    .push(program.attach().map_err(HooksError::attach(name))?);
             }
         }
-        let walk = p.walk_task_files.attach().map_err(HooksError::attach("walk_task_files"))?;
+        let walk = p
+            .walk_task_files
+            .attach()
+            .map_err(HooksError::attach("walk_task_files"))?;
         attached.walk = Some(walk);
         if self.has_calls {
             let link = p.read_ledgers.attach_iter(self.skel.maps.sockets.as_fd());
@@ -197,9 +204,10 @@ impl<'obj> Hooks<'obj> {
     /// Forgets a process; what it forked stays recorded.
     pub fn forget_process(&self, pid: u32) -> Result<(), HooksError> {
         match self.skel.maps.tasks.delete(&pid.to_ne_bytes()) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(HooksError::Use { action: "forget a process", error })
-            }
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
+                action: "forget a process",
+                error,
+            }),
             _ => Ok(()),
         }
     }
@@ -209,17 +217,32 @@ impl<'obj> Hooks<'obj> {
             .maps
             .tasks
             .update(&pid.to_ne_bytes(), &[kind as u8], MapFlags::ANY)
-            .map_err(|error| HooksError::Use { action: "select a process", error })
+            .map_err(|error| HooksError::Use {
+                action: "select a process",
+                error,
+            })
     }
 
     /// Processes selected so far: those asked for, and their descendants that still run.
     pub fn recorded_processes(&self) -> Vec<u32> {
         let is_recorded = |key: &Vec<u8>| {
-            let kind = self.skel.maps.tasks.lookup(key, MapFlags::ANY).ok().flatten();
+            let kind = self
+                .skel
+                .maps
+                .tasks
+                .lookup(key, MapFlags::ANY)
+                .ok()
+                .flatten();
             kind.as_deref() == Some(&[TaskKind::Recorded as u8])
         };
         let pid = |key: Vec<u8>| key.try_into().ok().map(u32::from_ne_bytes);
-        self.skel.maps.tasks.keys().filter(is_recorded).filter_map(pid).collect()
+        self.skel
+            .maps
+            .tasks
+            .keys()
+            .filter(is_recorded)
+            .filter_map(pid)
+            .collect()
     }
 
     /// Walks the open files of every process: finds sockets that were open before, the other ends
@@ -255,7 +278,12 @@ impl<'obj> Hooks<'obj> {
                 Ok(_) => {}
                 // possible, but not online
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::Other => {}
-                Err(error) => return Err(HooksError::Use { action: "flush call batches", error }),
+                Err(error) => {
+                    return Err(HooksError::Use {
+                        action: "flush call batches",
+                        error,
+                    });
+                }
             }
         }
         Ok(())
@@ -302,15 +330,20 @@ impl<'obj> Hooks<'obj> {
 fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<Vec<u8>, HooksError> {
     let mut bytes = Vec::new();
     if let Some(link) = link {
-        let mut iter =
-            Iter::new(link).map_err(|error| HooksError::Use { action: "iterate", error })?;
-        iter.read_to_end(&mut bytes).map_err(|error| HooksError::Read { what, error })?;
+        let mut iter = Iter::new(link).map_err(|error| HooksError::Use {
+            action: "iterate",
+            error,
+        })?;
+        iter.read_to_end(&mut bytes)
+            .map_err(|error| HooksError::Read { what, error })?;
     }
     Ok(bytes)
 }
 
 fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, has_calls: bool) {
-    let Some(rodata) = open.maps.rodata_data.as_deref_mut() else { return };
+    let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
+        return;
+    };
     rodata.detail_calls = has_calls;
     rodata.select_all = selection.all;
     rodata.select_port = selection.port.unwrap_or(0);
@@ -330,11 +363,18 @@ fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, has_calls: boo
 /// `WHYLAT_LIBBPF_LOG` set they go to stderr.
 fn silence_libbpf() {
     let log = std::env::var_os("WHYLAT_LIBBPF_LOG").is_some();
-    let print: libbpf_rs::PrintCallback = if log { |_, text| eprint!("{text}") } else { |_, _| {} };
+    let print: libbpf_rs::PrintCallback = if log {
+        |_, text| eprint!("{text}")
+    } else {
+        |_, _| {}
+    };
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, print)));
 }
 
 /// Coverage entry of a working probe.
 fn on(probe: &str) -> Coverage {
-    Coverage { probe: probe.to_owned(), state: ProbeState::On }
+    Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::On,
+    }
 }

@@ -60,7 +60,11 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
             ROLE_SERVER => Role::Server,
             _ => Role::Unknown,
         },
-        chosen: if chosen == CHOSEN_PEER { Chosen::Peer } else { Chosen::Target },
+        chosen: if chosen == CHOSEN_PEER {
+            Chosen::Peer
+        } else {
+            Chosen::Target
+        },
         opened_ns: nonzero(opened_ns),
         closed_ns: nonzero(closed_ns),
         pid: (pid != 0).then_some(pid),

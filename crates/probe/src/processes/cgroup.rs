@@ -16,7 +16,9 @@ pub enum CgroupError {
     )]
     NotMounted,
     /// There is no such cgroup.
-    #[error("no cgroup {path} below {mount}: {source}\nhint: list cgroups with: find {mount} -type d")]
+    #[error(
+        "no cgroup {path} below {mount}: {source}\nhint: list cgroups with: find {mount} -type d"
+    )]
     NotFound {
         /// As given.
         path: String,
@@ -26,7 +28,9 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// The path is not a cgroup directory.
-    #[error("{path} is not a directory of the cgroup v2 tree at {mount}\nhint: list cgroups with: find {mount} -type d")]
+    #[error(
+        "{path} is not a directory of the cgroup v2 tree at {mount}\nhint: list cgroups with: find {mount} -type d"
+    )]
     NotACgroup {
         /// As given.
         path: String,
@@ -63,20 +67,31 @@ impl Cgroup {
         } else {
             mount.join(path.trim_start_matches('/'))
         };
-        let not_found =
-            |source| CgroupError::NotFound { path: path.to_owned(), mount: shown.clone(), source };
+        let not_found = |source| CgroupError::NotFound {
+            path: path.to_owned(),
+            mount: shown.clone(),
+            source,
+        };
         // Canonical, so that `..` does not lead out of the tree unseen.
         let directory = directory.canonicalize().map_err(not_found)?;
         let found = directory.metadata().map_err(not_found)?;
         let device = mount.metadata().map_err(not_found)?.dev();
         if !found.is_dir() || found.dev() != device {
-            return Err(CgroupError::NotACgroup { path: path.to_owned(), mount: shown });
+            return Err(CgroupError::NotACgroup {
+                path: path.to_owned(),
+                mount: shown,
+            });
         }
         let mut below = Vec::new();
         collect_below(&directory, &mut below);
         let relative = directory.strip_prefix(mount).unwrap_or(Path::new(""));
         let level = u32::try_from(relative.components().count()).unwrap_or(u32::MAX);
-        Ok(Self { id: found.ino(), directory, below, level })
+        Ok(Self {
+            id: found.ino(),
+            directory,
+            below,
+            level,
+        })
     }
 
     /// Processes in it and below it, as of now.
@@ -133,15 +148,24 @@ mod tests {
             cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
             cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
         assert_eq!(cgroup2_mount(hybrid), Some("/sys/fs/cgroup/unified".into()));
-        assert_eq!(cgroup2_mount("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0"), Some("/sys/fs/cgroup".into()));
+        assert_eq!(
+            cgroup2_mount("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0"),
+            Some("/sys/fs/cgroup".into())
+        );
         assert_eq!(cgroup2_mount("tmpfs /cgroup2 tmpfs rw 0 0\n"), None);
     }
 
     #[test]
     fn the_root_resolves_by_either_path() {
         let root = Cgroup::resolve("/").unwrap();
-        assert_eq!(Cgroup::resolve(root.directory.to_str().unwrap()).unwrap(), root);
-        assert_eq!(root.ids().next(), Some(root.directory.metadata().unwrap().ino()));
+        assert_eq!(
+            Cgroup::resolve(root.directory.to_str().unwrap()).unwrap(),
+            root
+        );
+        assert_eq!(
+            root.ids().next(),
+            Some(root.directory.metadata().unwrap().ino())
+        );
     }
 
     #[test]
@@ -149,9 +173,15 @@ mod tests {
         let error = Cgroup::resolve("/no/such/group").unwrap_err();
         assert!(matches!(error, CgroupError::NotFound { .. }));
         let text = error.to_string();
-        assert!(text.contains("/no/such/group") && text.contains("hint:"), "{text}");
+        assert!(
+            text.contains("/no/such/group") && text.contains("hint:"),
+            "{text}"
+        );
         let outside = Cgroup::resolve("/../../../..").unwrap_err();
-        assert!(matches!(outside, CgroupError::NotACgroup { .. }), "{outside}");
+        assert!(
+            matches!(outside, CgroupError::NotACgroup { .. }),
+            "{outside}"
+        );
         let file = Cgroup::resolve("/cgroup.procs").unwrap_err();
         assert!(matches!(file, CgroupError::NotACgroup { .. }), "{file}");
     }

@@ -67,7 +67,11 @@ impl ProcessReader {
 
     /// Start of the process, `CLOCK_MONOTONIC` nanoseconds, in steps of 10 ms.
     fn started_ns(&self, stat: &str) -> Option<u64> {
-        let ticks: u64 = after_comm(stat)?.split_ascii_whitespace().nth(19)?.parse().ok()?;
+        let ticks: u64 = after_comm(stat)?
+            .split_ascii_whitespace()
+            .nth(19)?
+            .parse()
+            .ok()?;
         // Field 22 is `start_boottime`, which goes on while the host is suspended.
         let boot_ns = i64::try_from(ticks.checked_mul(TICK_NS)?).ok()?;
         Some((boot_ns - self.suspended_ns).max(0) as u64)
@@ -83,12 +87,19 @@ pub(super) fn after_comm(stat: &str) -> Option<&str> {
 /// Path in the cgroup v2 tree, the line `0::PATH`.
 pub(super) fn cgroup_path(pid: u32) -> Option<String> {
     let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    lines.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+    lines
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(str::to_owned)
 }
 
 /// Real user id.
 pub(super) fn real_uid(pid: u32) -> Option<u32> {
-    status_field(pid, "Uid:")?.split_ascii_whitespace().next()?.parse().ok()
+    status_field(pid, "Uid:")?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// The rest of a line of `/proc/PID/status`.
@@ -96,7 +107,10 @@ pub(super) fn status_field(pid: u32, name: &str) -> Option<String> {
     // The command name need not be UTF-8.
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
-    status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(|rest| rest.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -122,8 +136,14 @@ mod tests {
         let after_ns = monotonic_ns();
         let reader = ProcessReader::new();
         let started_ns = reader.read(child.id()).unwrap().started_ns.unwrap();
-        assert!(started_ns + TICK_NS >= before_ns && started_ns <= after_ns, "{started_ns}");
-        assert_eq!(ProcessReader::new().read(child.id()).unwrap().started_ns, Some(started_ns));
+        assert!(
+            started_ns + TICK_NS >= before_ns && started_ns <= after_ns,
+            "{started_ns}"
+        );
+        assert_eq!(
+            ProcessReader::new().read(child.id()).unwrap().started_ns,
+            Some(started_ns)
+        );
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(reader.read(child.id()), None);

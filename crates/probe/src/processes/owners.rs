@@ -63,7 +63,10 @@ impl SocketOwners {
 
 /// `socket:[12345]` → 12345.
 fn socket_inode(link: &str) -> Option<u32> {
-    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    link.strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

@@ -49,7 +49,10 @@ pub fn check_pid(pid: u32) -> Result<(), TargetError> {
         return Err(TargetError::NoSuchPid { pid });
     };
     if group != pid {
-        return Err(TargetError::Thread { tid: pid, pid: group });
+        return Err(TargetError::Thread {
+            tid: pid,
+            pid: group,
+        });
     }
     match status_field(pid, "State:") {
         Some(state) if !state.starts_with(['Z', 'X']) => Ok(()),
@@ -69,7 +72,9 @@ pub fn pids_by_comm(name: &str) -> Result<Vec<u32>, TargetError> {
     });
     pids.sort_unstable();
     if pids.is_empty() {
-        return Err(TargetError::NoSuchComm { name: name.to_owned() });
+        return Err(TargetError::NoSuchComm {
+            name: name.to_owned(),
+        });
     }
     Ok(pids)
 }
@@ -104,7 +109,11 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    after_comm(&stat)?.split_ascii_whitespace().nth(1)?.parse().ok()
+    after_comm(&stat)?
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -122,8 +131,19 @@ mod tests {
         assert_eq!(check_pid(pid), Err(TargetError::NoSuchPid { pid }));
         let tid = nix::unistd::gettid().as_raw() as u32;
         let found = check_pid(tid);
-        assert_eq!(found, Err(TargetError::Thread { tid, pid: std::process::id() }));
-        assert!(found.unwrap_err().to_string().contains(&format!("-p {}", std::process::id())));
+        assert_eq!(
+            found,
+            Err(TargetError::Thread {
+                tid,
+                pid: std::process::id()
+            })
+        );
+        assert!(
+            found
+                .unwrap_err()
+                .to_string()
+                .contains(&format!("-p {}", std::process::id()))
+        );
     }
 
     #[test]
@@ -143,8 +163,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let long = "whylat-a-name-longer-than-fifteen";
         std::os::unix::fs::symlink("/bin/cat", dir.path().join(long)).unwrap();
-        let mut child =
-            Command::new(dir.path().join(long)).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(dir.path().join(long))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
         let pid = child.id();
         assert_eq!(pids_by_comm(long), Ok(vec![pid]));
         assert_eq!(pids_by_comm(&long[..15]), Ok(vec![pid]));
@@ -166,7 +188,9 @@ mod tests {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(shell.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let grandchild: u32 = line.trim().parse().unwrap();
         let family = descendants(std::process::id());
         assert!(family.contains(&shell.id()) && family.contains(&grandchild));

@@ -64,8 +64,14 @@ impl BpfCost {
 
 #[derive(Debug)]
 enum Window {
-    Closed { opens_ns: u64 },
-    Open { _statistics: OwnedFd, since_ns: u64, base: Counters },
+    Closed {
+        opens_ns: u64,
+    },
+    Open {
+        _statistics: OwnedFd,
+        since_ns: u64,
+        base: Counters,
+    },
 }
 
 /// Opens windows and sums up what they show.
@@ -85,8 +91,10 @@ impl BpfTimeSampler {
         seed: u64,
         now_ns: u64,
     ) -> Result<Self, BpfTimeError> {
-        let programs: Result<Vec<_>, _> =
-            programs.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
+        let programs: Result<Vec<_>, _> = programs
+            .into_iter()
+            .map(|fd| fd.try_clone_to_owned())
+            .collect();
         let mut random = Random::new(seed);
         let opens_ns = now_ns.saturating_add(random.exponential_ns(MEAN_FIRST_GAP_NS));
         Ok(Self {
@@ -115,14 +123,22 @@ impl BpfTimeSampler {
         let window = std::mem::replace(&mut self.window, Window::Closed { opens_ns });
         match window {
             Window::Closed { .. } => self.window = self.open(now_ns)?,
-            Window::Open { _statistics, since_ns, base } => self.close(now_ns, since_ns, base)?,
+            Window::Open {
+                _statistics,
+                since_ns,
+                base,
+            } => self.close(now_ns, since_ns, base)?,
         }
         Ok(())
     }
 
     fn open(&self, now_ns: u64) -> Result<Window, BpfTimeError> {
         let statistics = enable_statistics()?;
-        Ok(Window::Open { _statistics: statistics, since_ns: now_ns, base: self.read()? })
+        Ok(Window::Open {
+            _statistics: statistics,
+            since_ns: now_ns,
+            base: self.read()?,
+        })
     }
 
     fn close(&mut self, now_ns: u64, since_ns: u64, base: Counters) -> Result<(), BpfTimeError> {
@@ -183,9 +199,19 @@ mod tests {
 
     /// A socket filter that keeps every datagram: `r0 = -1; exit`.
     fn filter() -> OwnedFd {
-        let mut keep = bpf_insn { code: 0xb7, imm: -1, ..Default::default() };
+        let mut keep = bpf_insn {
+            code: 0xb7,
+            imm: -1,
+            ..Default::default()
+        };
         keep.set_dst_reg(0);
-        let code = [keep, bpf_insn { code: 0x95, ..Default::default() }];
+        let code = [
+            keep,
+            bpf_insn {
+                code: 0x95,
+                ..Default::default()
+            },
+        ];
         // SAFETY: name and licence are C strings, `code` holds the two instructions counted,
         // and no options are passed.
         let fd = unsafe {
@@ -226,7 +252,9 @@ mod tests {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         let send = || {
             for _ in 0..DATAGRAMS {
-                sender.send_to(&[1], receiver.local_addr().unwrap()).unwrap();
+                sender
+                    .send_to(&[1], receiver.local_addr().unwrap())
+                    .unwrap();
                 receiver.recv(&mut [0; 1]).unwrap();
             }
         };
@@ -240,8 +268,14 @@ mod tests {
             // Between windows: not counted.
             send();
             let cost = sampler.cost();
-            assert_eq!((cost.sampled_ns, cost.runs), (windows * WINDOW_NS, windows * DATAGRAMS));
-            assert!(cost.run_time_ns > 0 && cost.cpu_share().unwrap() < 1.0, "{cost:?}");
+            assert_eq!(
+                (cost.sampled_ns, cost.runs),
+                (windows * WINDOW_NS, windows * DATAGRAMS)
+            );
+            assert!(
+                cost.run_time_ns > 0 && cost.cpu_share().unwrap() < 1.0,
+                "{cost:?}"
+            );
             assert_eq!(cost.recursion_misses, 0);
         }
     }

@@ -4,6 +4,6 @@
 mod bpf_time;
 mod usage;
 
-pub use bpf_time::{BpfCost, BpfTimeError, BpfTimeSampler};
 pub(crate) use bpf_time::program_info;
+pub use bpf_time::{BpfCost, BpfTimeError, BpfTimeSampler};
 pub use usage::{Usage, UsageError};

@@ -37,12 +37,17 @@ impl Usage {
         let status = std::fs::read_to_string(STATUS).map_err(UsageError::Memory)?;
         let max_rss_bytes = peak_bytes(&status)
             .ok_or_else(|| UsageError::Memory(io::Error::other("no VmHWM line")))?;
-        Ok(Self { cpu_ns: cpu_us.max(0) as u64 * 1000, max_rss_bytes })
+        Ok(Self {
+            cpu_ns: cpu_us.max(0) as u64 * 1000,
+            max_rss_bytes,
+        })
     }
 }
 
 fn peak_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -66,7 +71,10 @@ mod tests {
 
     #[test]
     fn the_peak_line_is_read() {
-        assert_eq!(peak_bytes("Name:\tx\nVmHWM:\t    2048 kB\n"), Some(2048 * 1024));
+        assert_eq!(
+            peak_bytes("Name:\tx\nVmHWM:\t    2048 kB\n"),
+            Some(2048 * 1024)
+        );
         assert_eq!(peak_bytes("VmRSS:\t1 kB\n"), None);
     }
 }

@@ -141,7 +141,10 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lacks_is_absent_not_zero() {
-        let row = sample_row(&close_sample { total_rto: 7, ..Default::default() });
+        let row = sample_row(&close_sample {
+            total_rto: 7,
+            ..Default::default()
+        });
         assert_eq!(row.total_rto, None);
         assert_eq!(row.min_rtt_us, None);
         let row = sample_row(&close_sample {

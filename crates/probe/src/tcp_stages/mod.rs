@@ -100,7 +100,10 @@ mod tests {
         }
         let row = row(&reading);
         let at = |stage: stage| 1u64 << stage.0;
-        assert_eq!(row.retransmit_timeout_ns, at(stage::STAGE_RETRANSMIT_TIMEOUT));
+        assert_eq!(
+            row.retransmit_timeout_ns,
+            at(stage::STAGE_RETRANSMIT_TIMEOUT)
+        );
         assert_eq!(row.tail_loss_ns, at(stage::STAGE_TAIL_LOSS));
         assert_eq!(row.receiver_window_ns, at(stage::STAGE_RECEIVER_WINDOW));
         assert_eq!(row.fast_retransmit_ns, at(stage::STAGE_FAST_RETRANSMIT));

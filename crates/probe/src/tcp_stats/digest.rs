@@ -31,7 +31,10 @@ pub(super) fn digest(view: &SocketView, info: TcpInfo) -> u64 {
         let word = |value: Option<u32>| value.unwrap_or(0);
         let limits = pair(word(memory.rcvbuf_bytes()), word(memory.sndbuf_bytes()));
         let used = pair(word(memory.wmem_queued_bytes()), word(memory.drops()));
-        digest ^= mix(limits ^ GOLDEN.rotate_left(11), used ^ GOLDEN.rotate_left(37));
+        digest ^= mix(
+            limits ^ GOLDEN.rotate_left(11),
+            used ^ GOLDEN.rotate_left(37),
+        );
     }
     for (lane, halves) in lanes.chunks_exact(2).enumerate() {
         let salt = GOLDEN.wrapping_mul(lane as u64 + 3);
@@ -80,7 +83,9 @@ fn absorb_stripe(lanes: &mut [u64; LANES], key: u64, stripe: &[u8]) {
         let keyed = words[lane] ^ key.wrapping_add(GOLDEN.rotate_left(lane as u32 * 7));
         let product = (keyed & 0xffff_ffff) * (keyed >> 32);
         // The neighbour's word as it is: a product alone is blind where one half is zero.
-        lanes[lane] = lanes[lane].wrapping_add(product).wrapping_add(words[lane ^ 1]);
+        lanes[lane] = lanes[lane]
+            .wrapping_add(product)
+            .wrapping_add(words[lane ^ 1]);
     }
 }
 
@@ -99,7 +104,10 @@ mod tests {
     #[test]
     fn every_stored_byte_counts_and_ticking_ones_do_not() {
         for fill in [0, 7, 0xff] {
-            let base = Reply { info: vec![fill; 280], ..Reply::default() };
+            let base = Reply {
+                info: vec![fill; 280],
+                ..Reply::default()
+            };
             for at in 0..280 {
                 for change in [1, 0x40, 0xff] {
                     let mut other = base.clone();
@@ -116,13 +124,28 @@ mod tests {
         let memory = |at: usize| {
             let mut memory = base.memory.clone();
             memory[at] = 1;
-            Reply { memory, ..base.clone() }
+            Reply {
+                memory,
+                ..base.clone()
+            }
         };
         for other in [
-            Reply { wqueue: 1, ..base.clone() },
-            Reply { rqueue: 1, ..base.clone() },
-            Reply { state: 8, ..base.clone() },
-            Reply { info: vec![0; 276], ..base.clone() },
+            Reply {
+                wqueue: 1,
+                ..base.clone()
+            },
+            Reply {
+                rqueue: 1,
+                ..base.clone()
+            },
+            Reply {
+                state: 8,
+                ..base.clone()
+            },
+            Reply {
+                info: vec![0; 276],
+                ..base.clone()
+            },
             memory(1),
             memory(3),
             memory(5),
@@ -140,10 +163,14 @@ mod tests {
         let with = |at: usize| {
             let mut info = vec![0; 280];
             info[at..at + 8].copy_from_slice(&0x0123_4567_89ab_cdef_u64.to_ne_bytes());
-            of(&Reply { info, ..Reply::default() })
+            of(&Reply {
+                info,
+                ..Reply::default()
+            })
         };
-        let mut digests: Vec<u64> =
-            [0, 8, 16, 60, 68, 76, 124, 132, 188, 196, 252, 268].map(with).to_vec();
+        let mut digests: Vec<u64> = [0, 8, 16, 60, 68, 76, 124, 132, 188, 196, 252, 268]
+            .map(with)
+            .to_vec();
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 12);

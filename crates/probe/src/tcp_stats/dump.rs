@@ -123,7 +123,12 @@ pub struct DumpCounts {
 impl DumpCounts {
     /// Adds the counts of another dump.
     pub(super) fn add(&mut self, other: Self) {
-        let Self { sockets, malformed, bytes, receives } = other;
+        let Self {
+            sockets,
+            malformed,
+            bytes,
+            receives,
+        } = other;
         self.sockets += sockets;
         self.malformed += malformed;
         self.bytes += bytes;
@@ -153,7 +158,12 @@ impl DiagSocket {
         )
         .map_err(failed)?;
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(TIMEOUT_S)).map_err(failed)?;
-        Ok(Self { fd, netns, sequence: 0, one_walk: true })
+        Ok(Self {
+            fd,
+            netns,
+            sequence: 0,
+            one_walk: true,
+        })
     }
 
     /// Inode number of the namespace.
@@ -235,7 +245,10 @@ impl DiagSocket {
                 Item::Done => return Ok(true),
                 Item::Error(errno) => {
                     let source = io::Error::from_raw_os_error(errno);
-                    return Err(DumpError::Refused { netns: self.netns, source });
+                    return Err(DumpError::Refused {
+                        netns: self.netns,
+                        source,
+                    });
                 }
             }
         }
@@ -248,7 +261,10 @@ impl DiagSocket {
             match call(self.fd.as_raw_fd()) {
                 Err(Errno::EINTR) => {}
                 Err(errno) => {
-                    return Err(DumpError::Io { netns: self.netns, source: errno.into() });
+                    return Err(DumpError::Io {
+                        netns: self.netns,
+                        source: errno.into(),
+                    });
                 }
                 Ok(len) => return Ok(len),
             }
@@ -295,16 +311,24 @@ mod tests {
     fn both_requests_see_the_same_sockets() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let v6 = std::net::TcpListener::bind("[::1]:0").unwrap();
-        let ports = [listener.local_addr().unwrap().port(), v6.local_addr().unwrap().port()];
+        let ports = [
+            listener.local_addr().unwrap().port(),
+            v6.local_addr().unwrap().port(),
+        ];
         let netns = crate::netns::Netns::current().unwrap().inode();
         for one_walk in [true, false] {
             let mut diag = DiagSocket::open(netns).unwrap();
             diag.one_walk = one_walk;
             let mut seen = Vec::new();
             let mut buffer = vec![0; BUFFER_LEN];
-            diag.dump(States::Listening, Extensions::default(), &mut buffer, &mut |view| {
-                seen.push(view.local_port());
-            })
+            diag.dump(
+                States::Listening,
+                Extensions::default(),
+                &mut buffer,
+                &mut |view| {
+                    seen.push(view.local_port());
+                },
+            )
             .unwrap();
             assert_eq!(diag.one_walk, one_walk);
             for port in ports {

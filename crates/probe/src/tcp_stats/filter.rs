@@ -107,11 +107,7 @@ pub struct SampleFilter {
 impl SampleFilter {
     /// Takes a socket of the poll under way. `choose` is asked for sockets not seen before;
     /// one that was chosen stays so.
-    pub fn visit(
-        &mut self,
-        view: &SocketView,
-        choose: impl FnOnce(&SocketView) -> bool,
-    ) -> Offer {
+    pub fn visit(&mut self, view: &SocketView, choose: impl FnOnce(&SocketView) -> bool) -> Offer {
         let Some(place) = self.find(view.cookie) else {
             if !choose(view) {
                 return Offer::NotChosen;
@@ -126,7 +122,11 @@ impl SampleFilter {
     }
 
     fn find(&mut self, cookie: u64) -> Option<usize> {
-        if self.memories.get(self.expected).is_some_and(|memory| memory.cookie == cookie) {
+        if self
+            .memories
+            .get(self.expected)
+            .is_some_and(|memory| memory.cookie == cookie)
+        {
             return Some(self.expected);
         }
         let place = *self.index.get(&cookie)? as usize;
@@ -157,7 +157,10 @@ impl SampleFilter {
         self.visits += 1;
         let memory = &mut self.memories[place];
         memory.visit = self.visits;
-        let Some(info) = view.info.filter(|info| info.bytes().len() >= REQUIRED_LEN_BYTES) else {
+        let Some(info) = view
+            .info
+            .filter(|info| info.bytes().len() >= REQUIRED_LEN_BYTES)
+        else {
             self.counts.incomplete += 1;
             return Offer::Incomplete;
         };
@@ -199,7 +202,8 @@ impl SampleFilter {
         if disorder || self.memories.len() != known {
             self.index.clear();
             let places = self.memories.iter().zip(0..);
-            self.index.extend(places.map(|(memory, place)| (memory.cookie, place)));
+            self.index
+                .extend(places.map(|(memory, place)| (memory.cookie, place)));
         }
     }
 
@@ -243,7 +247,11 @@ mod tests {
     #[test]
     fn unchanged_samples_are_counted_not_stored() {
         let mut filter = SampleFilter::default();
-        let reply = Reply { cookie: 9, wqueue: 4000, ..Reply::default() };
+        let reply = Reply {
+            cookie: 9,
+            wqueue: 4000,
+            ..Reply::default()
+        };
         assert!(matches!(visit(&mut filter, &reply), Offer::Row(_)));
         filter.end_poll();
         for _ in 0..3 {
@@ -258,11 +266,18 @@ mod tests {
     fn the_largest_queue_is_remembered() {
         let mut filter = SampleFilter::default();
         for (wqueue, largest) in [(10, 10), (5000, 5000), (20, 5000)] {
-            let reply = Reply { cookie: 3, wqueue, ..Reply::default() };
+            let reply = Reply {
+                cookie: 3,
+                wqueue,
+                ..Reply::default()
+            };
             let Offer::Row(row) = visit(&mut filter, &reply) else {
                 panic!("a changed queue is a row");
             };
-            assert_eq!((row.send_queue_bytes, row.max_send_queue_bytes), (wqueue, largest));
+            assert_eq!(
+                (row.send_queue_bytes, row.max_send_queue_bytes),
+                (wqueue, largest)
+            );
         }
         assert_eq!(filter.max_send_queue_bytes(3), Some(5000));
         assert_eq!(filter.max_send_queue_bytes(4), None);
@@ -271,10 +286,17 @@ mod tests {
     #[test]
     fn what_was_chosen_stays_chosen_and_the_rest_is_not_counted() {
         let mut filter = SampleFilter::default();
-        let bytes = Reply { cookie: 1, ..Reply::default() }.bytes();
+        let bytes = Reply {
+            cookie: 1,
+            ..Reply::default()
+        }
+        .bytes();
         assert_eq!(filter.visit(&view(&bytes), |_| false), Offer::NotChosen);
         assert!(!filter.knows(1) && filter.counts() == SampleCounts::default());
-        assert!(matches!(filter.visit(&view(&bytes), |_| true), Offer::Row(_)));
+        assert!(matches!(
+            filter.visit(&view(&bytes), |_| true),
+            Offer::Row(_)
+        ));
         assert_eq!(filter.visit(&view(&bytes), |_| false), Offer::Unchanged);
     }
 
@@ -283,7 +305,11 @@ mod tests {
         let rows = cookies
             .iter()
             .filter(|cookie| {
-                let reply = Reply { cookie: **cookie, wqueue, ..Reply::default() };
+                let reply = Reply {
+                    cookie: **cookie,
+                    wqueue,
+                    ..Reply::default()
+                };
                 matches!(visit(filter, &reply), Offer::Row(_))
             })
             .count();
@@ -307,7 +333,11 @@ mod tests {
         }
         let counts = filter.counts();
         assert_eq!(counts.produced, counts.rows + counts.filtered);
-        assert!(filter.len() <= 40 + FORGET_AFTER_POLLS as usize, "{}", filter.len());
+        assert!(
+            filter.len() <= 40 + FORGET_AFTER_POLLS as usize,
+            "{}",
+            filter.len()
+        );
     }
 
     #[test]
@@ -338,10 +368,16 @@ mod tests {
     #[test]
     fn short_statistics_are_counted_as_incomplete() {
         let mut filter = SampleFilter::default();
-        let short = Reply { info: vec![1; 104], ..Reply::default() };
+        let short = Reply {
+            info: vec![1; 104],
+            ..Reply::default()
+        };
         assert_eq!(visit(&mut filter, &short), Offer::Incomplete);
         assert_eq!(visit(&mut filter, &short), Offer::Incomplete);
-        let none = Reply { info: Vec::new(), ..Reply::default() };
+        let none = Reply {
+            info: Vec::new(),
+            ..Reply::default()
+        };
         assert_eq!(visit(&mut filter, &none), Offer::Incomplete);
         assert_eq!(filter.counts().incomplete, 3);
     }

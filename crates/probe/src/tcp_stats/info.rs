@@ -160,7 +160,11 @@ impl<'a> TcpInfo<'a> {
     pub fn app_limited(&self) -> Option<bool> {
         // First bit-field of byte 7; bit-fields are allocated from the other end on
         // big-endian targets.
-        let bit = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
+        let bit = if cfg!(target_endian = "little") {
+            0x01
+        } else {
+            0x80
+        };
         (self.bytes.len() >= DELIVERY_RATE_END).then(|| self.bytes[7] & bit != 0)
     }
 
@@ -196,15 +200,27 @@ mod tests {
             let fits = |end: usize| len >= end;
             assert_eq!(info.rto_us(), fits(12).then(|| word(8)), "{len}");
             assert_eq!(info.total_retrans(), fits(104).then(|| word(100)), "{len}");
-            assert_eq!(info.raw_pacing_rate(), fits(112).then(|| long(104)), "{len}");
+            assert_eq!(
+                info.raw_pacing_rate(),
+                fits(112).then(|| long(104)),
+                "{len}"
+            );
             assert_eq!(info.segs_in(), fits(144).then(|| word(140)), "{len}");
             assert_eq!(info.notsent_bytes(), fits(148).then(|| word(144)), "{len}");
             assert_eq!(info.busy_us(), fits(176).then(|| long(168)), "{len}");
             assert_eq!(info.snd_wnd_bytes(), fits(232).then(|| word(228)), "{len}");
             assert_eq!(info.rcv_wnd_bytes(), fits(236).then(|| word(232)), "{len}");
             assert_eq!(info.total_rto(), fits(242).then(|| half(240)), "{len}");
-            assert_eq!(info.total_rto_recoveries(), fits(244).then(|| half(242)), "{len}");
-            assert_eq!(info.total_rto_time_ms(), fits(248).then(|| word(244)), "{len}");
+            assert_eq!(
+                info.total_rto_recoveries(),
+                fits(244).then(|| half(242)),
+                "{len}"
+            );
+            assert_eq!(
+                info.total_rto_time_ms(),
+                fits(248).then(|| word(244)),
+                "{len}"
+            );
             assert_eq!(info.app_limited(), fits(168).then_some(true), "{len}");
         }
     }

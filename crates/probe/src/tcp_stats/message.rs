@@ -39,11 +39,15 @@ pub mod state {
 }
 
 fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
+    Some(u16::from_ne_bytes(
+        bytes.get(offset..offset + 2)?.try_into().ok()?,
+    ))
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+    Some(u32::from_ne_bytes(
+        bytes.get(offset..offset + 4)?.try_into().ok()?,
+    ))
 }
 
 /// `INET_DIAG_SKMEMINFO`: an array of words that has grown over time, read by length.
@@ -208,7 +212,10 @@ impl<'a> SocketView<'a> {
     /// Bytes of the stream received and not read. `tcp_diag_get_info` gives
     /// `rcv_nxt - copied_seq`, in which the peer's FIN counts as one until it is read.
     pub fn receive_queue_bytes(&self) -> u32 {
-        let fin = matches!(self.state, state::CLOSE_WAIT | state::LAST_ACK | state::CLOSING);
+        let fin = matches!(
+            self.state,
+            state::CLOSE_WAIT | state::LAST_ACK | state::CLOSING
+        );
         self.rqueue.saturating_sub(u32::from(fin))
     }
 }

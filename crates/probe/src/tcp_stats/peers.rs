@@ -70,12 +70,24 @@ impl PeerIndex {
     /// Adds a recorded socket. An older one with the same addresses in the same namespace has
     /// closed and is replaced.
     pub fn insert(&mut self, view: &SocketView) {
-        self.insert_ends(Ends::of(view), Holder { netns: view.netns, cookie: view.cookie });
+        self.insert_ends(
+            Ends::of(view),
+            Holder {
+                netns: view.netns,
+                cookie: view.cookie,
+            },
+        );
     }
 
     /// The same, for a socket known from elsewhere than a poll.
     pub fn insert_socket(&mut self, netns: u32, local: SocketAddr, remote: SocketAddr, conn: u64) {
-        self.insert_ends(Ends::new(local, remote), Holder { netns, cookie: conn });
+        self.insert_ends(
+            Ends::new(local, remote),
+            Holder {
+                netns,
+                cookie: conn,
+            },
+        );
     }
 
     fn insert_ends(&mut self, ends: Ends, holder: Holder) {
@@ -95,12 +107,22 @@ impl PeerIndex {
     }
 
     /// The recorded socket at the other end of socket `conn` with these addresses.
-    pub fn peer(&self, netns: u32, local: SocketAddr, remote: SocketAddr, conn: u64) -> Option<u64> {
+    pub fn peer(
+        &self,
+        netns: u32,
+        local: SocketAddr,
+        remote: SocketAddr,
+        conn: u64,
+    ) -> Option<u64> {
         let ends = Ends::new(local, remote).reversed();
         let first = self.first.get(&ends)?;
         let further = self.further.get(&ends).map_or(&[][..], Vec::as_slice);
         // A socket connected to itself has reversed addresses equal to its own.
-        let holders = || std::iter::once(first).chain(further).filter(|end| end.cookie != conn);
+        let holders = || {
+            std::iter::once(first)
+                .chain(further)
+                .filter(|end| end.cookie != conn)
+        };
         if let Some(holder) = holders().find(|holder| holder.netns == netns) {
             return Some(holder.cookie);
         }
@@ -188,7 +210,10 @@ mod tests {
     #[test]
     fn a_socket_is_not_its_own_peer() {
         let same = "127.0.0.1:5000";
-        assert_eq!(with(&[(1, same, same, 10)]).peer(1, address(same), address(same), 10), None);
+        assert_eq!(
+            with(&[(1, same, same, 10)]).peer(1, address(same), address(same), 10),
+            None
+        );
     }
 
     #[test]

@@ -49,7 +49,11 @@ impl PoissonTimes {
     pub fn new(seed: u64, mean_ns: u64, start_ns: u64) -> Self {
         let mut random = Random::new(seed);
         let next_ns = start_ns.saturating_add(random.exponential_ns(mean_ns));
-        Self { random, mean_ns, next_ns }
+        Self {
+            random,
+            mean_ns,
+            next_ns,
+        }
     }
 
     /// The next time.
@@ -76,7 +80,9 @@ mod tests {
 
     fn intervals(count: usize) -> Vec<f64> {
         let mut random = Random::new(7);
-        (0..count).map(|_| random.exponential_ns(MEAN_NS) as f64).collect()
+        (0..count)
+            .map(|_| random.exponential_ns(MEAN_NS) as f64)
+            .collect()
     }
 
     #[test]
@@ -87,20 +93,30 @@ mod tests {
             sample.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / sample.len() as f64;
         // Standard error of the mean is 0.22 %; the deviation equals the mean.
         assert!((mean / MEAN_NS as f64 - 1.0).abs() < 0.01, "mean {mean}");
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "deviation {}", variance.sqrt());
+        assert!(
+            (variance.sqrt() / mean - 1.0).abs() < 0.02,
+            "deviation {}",
+            variance.sqrt()
+        );
     }
 
     #[test]
     fn what_has_passed_does_not_matter() {
         let sample = intervals(200_000);
         let beyond = |from: f64| {
-            let rest: Vec<f64> =
-                sample.iter().filter(|ns| **ns > from).map(|ns| ns - from).collect();
+            let rest: Vec<f64> = sample
+                .iter()
+                .filter(|ns| **ns > from)
+                .map(|ns| ns - from)
+                .collect();
             rest.iter().sum::<f64>() / rest.len() as f64
         };
         for from in [0.5, 1.0, 2.0] {
             let rest = beyond(from * MEAN_NS as f64);
-            assert!((rest / MEAN_NS as f64 - 1.0).abs() < 0.03, "after {from} means: {rest}");
+            assert!(
+                (rest / MEAN_NS as f64 - 1.0).abs() < 0.03,
+                "after {from} means: {rest}"
+            );
         }
     }
 

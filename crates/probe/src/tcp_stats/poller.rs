@@ -76,7 +76,12 @@ impl Poller {
     pub fn open(scope: Scope) -> Result<(Self, Refresh), PollerError> {
         let own = Netns::current()?;
         let sockets = vec![DiagSocket::open(own.inode())?];
-        let mut poller = Self { scope, sockets, buffer: vec![0; BUFFER_LEN], refreshed_ns: 0 };
+        let mut poller = Self {
+            scope,
+            sockets,
+            buffer: vec![0; BUFFER_LEN],
+            refreshed_ns: 0,
+        };
         let mut refresh = poller.refresh()?;
         refresh.opened.push(own.inode());
         Ok((poller, refresh))
@@ -141,7 +146,12 @@ impl Poller {
         let mut visit = |view: &SocketView| {
             listening.ports.insert((view.netns, view.local_port()));
         };
-        self.dump_all(States::Listening, Extensions::default(), &mut report, &mut visit);
+        self.dump_all(
+            States::Listening,
+            Extensions::default(),
+            &mut report,
+            &mut visit,
+        );
         listening
     }
 

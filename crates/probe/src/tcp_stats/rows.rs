@@ -84,7 +84,13 @@ pub struct ConnectionFacts {
 
 /// The `connections` row of a polled socket.
 pub fn connection_row(view: &SocketView, facts: ConnectionFacts) -> Connection {
-    let ConnectionFacts { role, chosen, opened_ns, pid, peer_conn } = facts;
+    let ConnectionFacts {
+        role,
+        chosen,
+        opened_ns,
+        pid,
+        peer_conn,
+    } = facts;
     let congestion = view.congestion.filter(|name| !name.is_empty());
     Connection {
         conn: view.cookie,
@@ -116,9 +122,17 @@ mod tests {
     #[test]
     fn a_row_exists_from_the_required_length_on_and_absent_fields_are_null() {
         for len in 0..=300 {
-            let bytes = Reply { info: vec![1; len], ..Reply::default() }.bytes();
+            let bytes = Reply {
+                info: vec![1; len],
+                ..Reply::default()
+            }
+            .bytes();
             let row = sample_row(&view(&bytes), 0);
-            assert_eq!(row.is_some(), len >= super::super::REQUIRED_LEN_BYTES, "{len}");
+            assert_eq!(
+                row.is_some(),
+                len >= super::super::REQUIRED_LEN_BYTES,
+                "{len}"
+            );
             let Some(row) = row else { continue };
             assert_eq!(row.notsent_bytes.is_some(), len >= 148, "{len}");
             assert_eq!(row.min_rtt_us.is_some(), len >= 152, "{len}");
@@ -134,7 +148,11 @@ mod tests {
 
     #[test]
     fn short_memory_arrays_leave_nulls() {
-        let bytes = Reply { memory: vec![1, 2, 3, 4], ..Reply::default() }.bytes();
+        let bytes = Reply {
+            memory: vec![1, 2, 3, 4],
+            ..Reply::default()
+        }
+        .bytes();
         let row = sample_row(&view(&bytes), 0).unwrap();
         assert_eq!((row.rcvbuf_bytes, row.sndbuf_bytes), (Some(2), Some(4)));
         assert_eq!((row.wmem_queued_bytes, row.drops), (None, None));
@@ -142,7 +160,11 @@ mod tests {
 
     #[test]
     fn connection_rows_name_both_ends() {
-        let bytes = Reply { congestion: Some("bbr"), ..Reply::default() }.bytes();
+        let bytes = Reply {
+            congestion: Some("bbr"),
+            ..Reply::default()
+        }
+        .bytes();
         let facts = ConnectionFacts {
             role: Role::Client,
             chosen: Chosen::Target,
@@ -151,7 +173,13 @@ mod tests {
             peer_conn: Some(5),
         };
         let row = connection_row(&view(&bytes), facts);
-        assert_eq!((row.local.as_str(), row.remote.as_str()), ("10.0.0.1:40000", "10.0.0.2:80"));
-        assert_eq!((row.congestion.as_deref(), row.peer_conn), (Some("bbr"), Some(5)));
+        assert_eq!(
+            (row.local.as_str(), row.remote.as_str()),
+            ("10.0.0.1:40000", "10.0.0.2:80")
+        );
+        assert_eq!(
+            (row.congestion.as_deref(), row.peer_conn),
+            (Some("bbr"), Some(5))
+        );
     }
 }

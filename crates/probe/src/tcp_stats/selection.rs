@@ -22,7 +22,10 @@ pub struct Selection {
 impl Selection {
     /// Every socket of the host.
     pub fn everything() -> Self {
-        Self { everything: true, ..Self::default() }
+        Self {
+            everything: true,
+            ..Self::default()
+        }
     }
 
     /// Sockets whose local or remote port is one of these.
@@ -76,7 +79,12 @@ mod tests {
 
     #[test]
     fn each_criterion_selects_and_nothing_selects_nothing() {
-        let reply = Reply { cookie: 5, inode: 77, cgroup_id: Some(8), ..Reply::default() };
+        let reply = Reply {
+            cookie: 5,
+            inode: 77,
+            cgroup_id: Some(8),
+            ..Reply::default()
+        };
         assert!(!matches(&Selection::default(), &reply));
         assert!(matches(&Selection::everything(), &reply));
         for port in [40_000, 80] {
@@ -96,8 +104,15 @@ mod tests {
     fn socket_files_are_replaced_and_no_file_matches_nothing() {
         let mut selection = Selection::default();
         selection.set_inodes([77, 0]);
-        let open = Reply { cookie: 5, inode: 77, ..Reply::default() };
-        let orphaned = Reply { inode: 0, ..open.clone() };
+        let open = Reply {
+            cookie: 5,
+            inode: 77,
+            ..Reply::default()
+        };
+        let orphaned = Reply {
+            inode: 0,
+            ..open.clone()
+        };
         assert!(matches(&selection, &open) && !matches(&selection, &orphaned));
         selection.set_inodes([78]);
         assert!(!matches(&selection, &open));

@@ -58,7 +58,11 @@ impl Reply {
         for word in [0, self.rqueue, self.wqueue, self.uid, self.inode] {
             bytes.extend(word.to_ne_bytes());
         }
-        let memory: Vec<u8> = self.memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let memory: Vec<u8> = self
+            .memory
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
         if !self.info.is_empty() {
             attribute(&mut bytes, 2, &self.info);
         }

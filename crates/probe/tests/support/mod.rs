@@ -48,7 +48,10 @@ impl OwnNetns {
 
     /// A connection within the namespace: connecting end, accepting end, listener.
     pub fn connection(&self, address: &str) -> (TcpStream, TcpStream, TcpListener) {
-        let listener = self.netns.run(|| TcpListener::bind((address, 0)).unwrap()).unwrap();
+        let listener = self
+            .netns
+            .run(|| TcpListener::bind((address, 0)).unwrap())
+            .unwrap();
         let to = listener.local_addr().unwrap();
         let client = self.netns.run(|| TcpStream::connect(to).unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -69,7 +72,13 @@ pub fn option<T: Default>(socket: &impl AsRawFd, level: i32, name: i32) -> T {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is valid for `len` bytes and the kernel writes at most that many.
     let code = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &mut len)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &mut len,
+        )
     };
     assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
     value

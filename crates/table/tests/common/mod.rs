@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use arrow_schema::DataType;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use arrow_schema::DataType;
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{Chosen, Columns, Role, SampleKind, Table, TcpEventKind};
 
@@ -75,11 +75,18 @@ pub fn rows<T: Table + DeserializeOwned>(random: &mut Random, count: usize) -> T
 
 fn row<T: Table>(random: &mut Random) -> Value {
     let schema = T::Columns::schema();
-    let cells = T::FIELDS.iter().zip(schema.fields()).map(|(field, column)| {
-        let null = column.is_nullable() && random.below(3) == 0;
-        let value = if null { Value::Null } else { cell::<T>(field.name, column.data_type(), random) };
-        (field.name.to_owned(), value)
-    });
+    let cells = T::FIELDS
+        .iter()
+        .zip(schema.fields())
+        .map(|(field, column)| {
+            let null = column.is_nullable() && random.below(3) == 0;
+            let value = if null {
+                Value::Null
+            } else {
+                cell::<T>(field.name, column.data_type(), random)
+            };
+            (field.name.to_owned(), value)
+        });
     Value::Object(cells.collect::<Map<_, _>>())
 }
 
@@ -106,7 +113,16 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("tcp_samples", "kind") => random.pick(SampleKind::ALL).name().to_owned(),
         ("tcp_events", "kind") => random.pick(TcpEventKind::ALL).name().to_owned(),
         _ => {
-            let words = ["", "a", "nginx", "nginx: worker", "\u{1b}]52;c;\u{7}", "é", "日本", "\0"];
+            let words = [
+                "",
+                "a",
+                "nginx",
+                "nginx: worker",
+                "\u{1b}]52;c;\u{7}",
+                "é",
+                "日本",
+                "\0",
+            ];
             (0..random.below(4)).map(|_| *random.pick(&words)).collect()
         }
     }

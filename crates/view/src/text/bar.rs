@@ -68,7 +68,7 @@ pub fn legend(stages: &Stages) -> String {
             percent(share.share).replace(' ', "\u{a0}")
         )
     });
-    words.collect::<Vec<_>>().join("  ")
+    words.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

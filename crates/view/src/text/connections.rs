@@ -44,7 +44,7 @@ pub fn draw(page: &mut Page, report: &Report) {
 fn draw_connection(page: &mut Page, connection: &Connection) {
     let Connection { local, remote, .. } = connection;
     let name = format!(
-        "{}  {local} → {remote}",
+        "{} {local} → {remote}",
         process(connection.process.as_ref())
     );
     page.paragraph(2, Style::Cyan, &name);
@@ -132,7 +132,7 @@ fn exactness(connection: &Connection) -> String {
     .map(|(_, name)| name)
     .collect();
     format!(
-        "sending, by {}; every share within ± {}",
+        "sending, by {}; each share within {}",
         means.join(" and "),
         percent(widest)
     )
@@ -144,7 +144,7 @@ fn receiving(receive: &Receive) -> String {
         percent(receive.waiting_for_peer.share),
         percent(receive.reader_slow.share)
     );
-    if let Some(closed) = &receive.window_closed {
+    if let Some(closed) = receive.window_closed.filter(|closed| closed.ns > 0) {
         text.push_str(&format!(", window closed {}", percent(closed.share)));
     }
     text

@@ -51,10 +51,10 @@ fn who(subject: &Subject, direction: Direction) -> String {
     };
     let (local, remote) = (&subject.local, &subject.remote);
     if subject.connections == 1 {
-        format!("{process}  {local} {arrow} {remote}, {verb}")
+        format!("{process} {local} {arrow} {remote}, {verb}")
     } else {
         let number = count(subject.connections);
-        format!("{process}  {number} connections, {verb}; worst {local} {arrow} {remote}")
+        format!("{process}, {number} connections, {verb}; worst: {local} {arrow} {remote}")
     }
 }
 

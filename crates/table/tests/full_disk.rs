@@ -1,0 +1,134 @@
+//! A full disk: a clear error, the sealed rows stay readable, and the end can still be told.
+//! The disk is a small tmpfs in a mount namespace of a child process, so root is needed.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Random, header, rows, slice};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use whylat_table::manifest::{Line, Loss};
+use whylat_table::tables::{Call, TcpEvent};
+use whylat_table::{Columns, Recording, WriteError, WriteOptions, Writer, validate};
+
+/// Tells the child where to mount.
+const CHILD_DIR: &str = "WHYLAT_TABLE_TEST_DISK";
+
+#[test]
+fn a_full_disk_loses_only_open_rows() {
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        return fill_small_disk(Path::new(&dir));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    }
+    let temporary = tempfile::tempdir().expect("temporary directory");
+    let child = Command::new(std::env::current_exe().expect("own path"))
+        .args([
+            "--exact",
+            "a_full_disk_loses_only_open_rows",
+            "--test-threads=1",
+        ])
+        .env(CHILD_DIR, temporary.path())
+        .output()
+        .expect("start child");
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success(),
+        "{output}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
+
+/// In the child: its own mounts end with it.
+fn fill_small_disk(mount_point: &Path) {
+    let none = None::<&str>;
+    unshare(CloneFlags::CLONE_NEWNS).expect("mount namespace");
+    mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none).expect("private mounts");
+    mount(
+        Some("tmpfs"),
+        mount_point,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        Some("size=4m"),
+    )
+    .expect("tmpfs");
+    let dir = mount_point.join("r.whylat");
+    let mut random = Random::new(5);
+    let calls = rows::<Call>(&mut random, 4_001);
+    let events = rows::<TcpEvent>(&mut random, 101);
+    let mut writer = Writer::create(&dir, &header(), WriteOptions::default()).expect("create");
+    writer.append(calls.clone()).expect("append");
+    writer.append(events.clone()).expect("append");
+    writer.seal().expect("seal");
+
+    let error = append_until_full(&mut writer, &mut random);
+    assert!(matches!(error, WriteError::Full { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("calls/") && text.contains("hint: free some space"),
+        "{text}"
+    );
+    fill_up(mount_point);
+    // Later rows fail as well and are counted; the manifest has room of its own.
+    let before = writer.discarded().get("calls").copied().unwrap_or(0);
+    let failed = writer
+        .append(slice(&calls, 0..4_000))
+        .and_then(|()| writer.seal());
+    assert!(matches!(failed, Err(WriteError::Full { .. })), "{failed:?}");
+    assert_eq!(writer.discarded()["calls"], before + 4_000);
+    let stored = writer.stored()["calls"];
+    let lost = BTreeMap::from([("disk".to_owned(), before + 4_000)]);
+    let produced = stored + before + 4_000;
+    let loss = Loss {
+        probe: "calls".to_owned(),
+        produced,
+        stored,
+        filtered: 0,
+        lost,
+    };
+    writer
+        .line(&Line::Loss(loss.clone()))
+        .expect("room for lines is kept");
+    let closed = writer.close(77).expect("room for the last line is kept");
+    assert!(
+        closed
+            .failures
+            .iter()
+            .all(|error| matches!(error, WriteError::Full { .. }))
+    );
+    assert!(!closed.failures.is_empty());
+
+    let recording = Recording::open(&dir).expect("open");
+    assert_eq!(recording.problems(), []);
+    assert_eq!(recording.loss(), [loss]);
+    assert!(recording.closed().is_some());
+    assert_eq!(recording.rows::<Call>(), stored);
+    let read = recording.read_all::<Call>();
+    assert_eq!(slice(&read, 0..calls.len()), calls);
+    assert_eq!(recording.read_all::<TcpEvent>(), events);
+    assert_eq!(validate(&dir).expect("opens"), []);
+}
+
+/// Random rows do not pack: some tens of thousands fill the disk.
+fn append_until_full(writer: &mut Writer, random: &mut Random) -> WriteError {
+    for _ in 0..200 {
+        let rows = rows::<Call>(random, 2_000);
+        if let Err(error) = writer.append(rows).and_then(|()| writer.seal()) {
+            return error;
+        }
+    }
+    panic!("the disk took 400,000 rows");
+}
+
+/// Takes what little is left.
+fn fill_up(mount_point: &Path) {
+    let mut file = fs::File::create(mount_point.join("filler")).expect("create");
+    while file.write(&[0; 4_096]).is_ok_and(|written| written > 0) {}
+}
