@@ -16,7 +16,8 @@ use crate::snap::table4::table4;
 use crate::stages;
 
 /// Diagnoses a recording.
-pub fn diagnose(evidence: Evidence) -> Report {
+pub fn diagnose(mut evidence: Evidence) -> Report {
+    evidence.identify();
     let context = Context::new(&evidence);
     let subjects = subjects(&evidence, &context);
     let by_id: HashMap<u64, usize> = subjects

@@ -7,9 +7,14 @@ use table::{Method, Stage};
 
 use crate::gather::calls::CallDigest;
 use crate::gather::{Evidence, Gathered};
-use crate::report::{Receive, RuledOut};
+use crate::report::RuledOut;
+use crate::severity::WARNING_SHARE;
 use crate::stages::{Given, Judged};
 use crate::units::{count, duration, percent};
+
+/// Polls that must agree before they are believed: five of five happen by chance in 3 % of
+/// cases if each way is as likely, below the usual 5 %.
+pub const LEAST_POLLS: u64 = 5;
 
 /// What the recording as a whole could see.
 #[derive(Debug)]
@@ -148,11 +153,6 @@ impl Case<'_> {
             .filter(|_| !self.own.judged.sent_nothing)
     }
 
-    /// The other end's receiving side.
-    pub fn peer_receive(&self) -> Option<&Receive> {
-        self.peer.and_then(|peer| peer.judged.receive.as_ref())
-    }
-
     /// Mean bytes of a send call.
     pub fn mean_send_bytes(&self) -> Option<f64> {
         self.own.calls.send.mean_bytes()
@@ -168,6 +168,26 @@ impl Case<'_> {
     pub fn blocking_known(&self) -> bool {
         let calls = &self.own.calls;
         self.context.given.calls && calls.send.unmeasured + calls.receive.unmeasured == 0
+    }
+
+    /// Time that threads were blocked in send and receive calls, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        self.own.calls.send.blocked_ns + self.own.calls.receive.blocked_ns
+    }
+
+    /// Share of the time that bytes waited for the other end's reader. The ledger counts a
+    /// wait when it ends; polls also see one that never does.
+    pub fn peer_reader_late(&self) -> Option<f64> {
+        let peer = self.peer?;
+        let ledger = peer.judged.receive.as_ref()?.reader_slow.share;
+        let samples = &peer.gathered.samples;
+        let never_read = self.context.given.calls && peer.calls.receive.calls == 0;
+        let enough = never_read || samples.polls >= LEAST_POLLS;
+        let polled = match samples.polled_ns {
+            polled_ns if enough && polled_ns > 0 => samples.unread_ns as f64 / polled_ns as f64,
+            _ => 0.0,
+        };
+        Some(ledger.max(polled))
     }
 
     /// Bytes per second delivered over the judged time.
@@ -190,14 +210,17 @@ impl Case<'_> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))
     }
 
-    /// Rules out a stage by its share of the life.
+    /// Rules out a stage by its share of the life; one that takes a part of it worth a
+    /// warning is not ruled out.
     pub fn not_stage(&self, cause: &'static str, stage: Stage) -> Option<RuledOut> {
         let share = self.own.judged.stages.get(stage)?;
-        let because = format!(
-            "{} of its life ({})",
-            percent(share.share),
-            duration(share.ns)
-        );
+        if share.share > WARNING_SHARE {
+            return None;
+        }
+        let because = match share.ns {
+            0 => "none of its life".to_owned(),
+            ns => format!("{} of its life ({})", percent(share.share), duration(ns)),
+        };
         Some(RuledOut { cause, because })
     }
 
@@ -223,12 +246,10 @@ impl Case<'_> {
 
     /// Rules out a slow reader at the other end.
     pub fn not_peer_reader(&self) -> Option<RuledOut> {
-        let slow = self.peer_receive()?.reader_slow;
-        let because = format!(
-            "bytes waited for it {} of the time ({})",
-            percent(slow.share),
-            duration(slow.ns)
-        );
+        let late = self
+            .peer_reader_late()
+            .filter(|late| *late <= WARNING_SHARE)?;
+        let because = format!("bytes waited for it {} of the time", percent(late));
         Some(RuledOut {
             cause: "a slow reader",
             because,

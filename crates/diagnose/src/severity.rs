@@ -5,7 +5,7 @@
 use crate::report::Severity;
 
 /// Harm above this share of a life is a warning.
-const WARNING_SHARE: f64 = 0.05;
+pub const WARNING_SHARE: f64 = 0.05;
 
 /// Harm above this share of a life is critical.
 const CRITICAL_SHARE: f64 = 0.5;

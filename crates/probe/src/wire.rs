@@ -1,6 +1,8 @@
 //! Bytes from the kernel → the record structs of the BPF programs, whose Rust form comes from the
 //! object's BTF.
 
+use std::borrow::Cow;
+
 /// A struct that the BPF programs write and that any bytes of its length are a valid value of.
 ///
 /// # Safety
@@ -15,6 +17,21 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length was checked, `Wire` promises that any bytes are a value, and the read
     // asks for no alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The records that fill `bytes`; a rest that is too short for one is left out.
+pub(crate) fn read_all<T: Wire>(bytes: &[u8]) -> Cow<'_, [T]> {
+    // SAFETY: `Wire` promises that any bytes are a value.
+    let (before, records, _) = unsafe { bytes.align_to::<T>() };
+    if before.is_empty() {
+        return Cow::Borrowed(records);
+    }
+    Cow::Owned(
+        bytes
+            .chunks_exact(size_of::<T>())
+            .filter_map(read)
+            .collect(),
+    )
 }
 
 /// The text of a NUL-terminated C string field; bytes that are not UTF-8 are replaced.
@@ -40,6 +57,21 @@ mod tests {
             read::<tcp_event>(&bytes).map(|event| event.cookie),
             Some(0x0707_0707_0707_0707)
         );
+    }
+
+    #[test]
+    fn records_are_read_at_any_alignment() {
+        use crate::hooks::wire::tcp_event;
+        let bytes: Vec<u8> = (0..=255)
+            .cycle()
+            .take(3 * size_of::<tcp_event>() + 7)
+            .collect();
+        for start in 0..7 {
+            let records = read_all::<tcp_event>(&bytes[start..]);
+            assert_eq!(records.len(), 3);
+            let expected = u64::from_ne_bytes(bytes[start..start + 8].try_into().expect("8 bytes"));
+            assert_eq!(records[0].cookie, expected);
+        }
     }
 
     #[test]

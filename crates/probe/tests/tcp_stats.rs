@@ -128,7 +128,7 @@ fn namespaces_are_named_and_leave_with_their_last_process() {
     drop(sockets);
     drop(two);
     let refresh = poller.refresh().unwrap();
-    assert_eq!(refresh.closed, [inodes[1]]);
+    assert!(refresh.closed.contains(&inodes[1]) && !refresh.closed.contains(&inodes[0]));
     assert!(poller.namespaces().all(|netns| netns != inodes[1]));
 }
 
@@ -153,21 +153,6 @@ fn closed_sockets_vanish() {
     });
 }
 
-/// The socket's own statistics, in the C library's layout of `struct tcp_info`.
-fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
-    const WORDS: usize = size_of::<libc::tcp_info>() / 8;
-    // The standard library has no `Default` for longer arrays.
-    struct Words([u64; WORDS]);
-    impl Default for Words {
-        fn default() -> Self {
-            Self([0; WORDS])
-        }
-    }
-    let words: Words = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO);
-    // SAFETY: all fields are plain integers, and any bytes are valid for them.
-    unsafe { std::mem::transmute(words) }
-}
-
 #[test]
 fn statistics_agree_with_the_socket_itself() {
     let own = OwnNetns::new();
@@ -180,7 +165,8 @@ fn statistics_agree_with_the_socket_itself() {
         sample(&mut poller, conn).filter(|row| row.unacked == 0 && row.send_queue_bytes == 0)
     });
     let row = sample(&mut poller, conn).unwrap();
-    let info = tcp_info(&client);
+    // An independent layout of the structure: the C library's.
+    let info: libc::tcp_info = option(&client, libc::IPPROTO_TCP, libc::TCP_INFO);
     assert_eq!((row.rto_us, row.ato_us), (info.tcpi_rto, info.tcpi_ato));
     assert_eq!(
         (row.srtt_us, row.rttvar_us),

@@ -120,7 +120,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         added: Added::default(),
         bpf_time: None,
         store: Store::start(writer),
-        started_ns: host.now_ns,
+        started_ns: monotonic_ns(),
+        start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
         next: Due::default(),
     };
     session.run(&coverage)
@@ -205,6 +206,8 @@ struct Session<'a> {
     bpf_time: Option<BpfTimeSampler>,
     store: Store,
     started_ns: u64,
+    /// CPU time used before the recording began.
+    start_cpu_ns: u64,
     next: Due,
 }
 
@@ -420,7 +423,8 @@ impl Session<'_> {
             .unwrap_or_default();
         Some(Cost {
             wall_ns: now_ns.saturating_sub(self.started_ns),
-            cpu_ns: usage.cpu_ns,
+            cpu_ns: usage.cpu_ns.saturating_sub(self.start_cpu_ns),
+            start_cpu_ns: self.start_cpu_ns,
             max_rss_bytes: usage.max_rss_bytes,
             bpf_cpu_share: bpf.cpu_share(),
             bpf_sampled_ns: bpf.sampled_ns,

@@ -24,6 +24,21 @@ pub(crate) enum Batch {
     Line(Line),
 }
 
+impl Batch {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Calls(rows) => rows.is_empty(),
+            Self::ClockPairs(rows) => rows.is_empty(),
+            Self::Connections(rows) => rows.is_empty(),
+            Self::Events(rows) => rows.is_empty(),
+            Self::Processes(rows) => rows.is_empty(),
+            Self::Samples(rows) => rows.is_empty(),
+            Self::Stages(rows) => rows.is_empty(),
+            Self::Line(_) => false,
+        }
+    }
+}
+
 /// The storing thread's handle.
 pub(crate) struct Store {
     queue: SyncSender<Batch>,
@@ -39,8 +54,11 @@ impl Store {
         }
     }
 
-    /// Hands a batch over; waits when the disk is behind.
+    /// Hands a batch over; waits when the disk is behind. An empty one stays here.
     pub(crate) fn put(&self, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
         // The thread ends only after this sender is gone.
         let _ = self.queue.send(batch);
     }
@@ -71,21 +89,13 @@ fn store_all(mut writer: Writer, batches: &Receiver<Batch>) -> (Writer, Option<W
 
 fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
-        Batch::Calls(rows) => append(writer, rows),
-        Batch::ClockPairs(rows) => append(writer, rows),
-        Batch::Connections(rows) => append(writer, rows),
-        Batch::Events(rows) => append(writer, rows),
-        Batch::Processes(rows) => append(writer, rows),
-        Batch::Samples(rows) => append(writer, rows),
-        Batch::Stages(rows) => append(writer, rows),
+        Batch::Calls(rows) => writer.append(rows),
+        Batch::ClockPairs(rows) => writer.append(rows),
+        Batch::Connections(rows) => writer.append(rows),
+        Batch::Events(rows) => writer.append(rows),
+        Batch::Processes(rows) => writer.append(rows),
+        Batch::Samples(rows) => writer.append(rows),
+        Batch::Stages(rows) => writer.append(rows),
         Batch::Line(line) => writer.line(&line),
-    }
-}
-
-fn append<C: Columns>(writer: &mut Writer, rows: C) -> Result<(), WriteError> {
-    if rows.is_empty() {
-        Ok(())
-    } else {
-        writer.append(rows)
     }
 }

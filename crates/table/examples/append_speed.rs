@@ -64,9 +64,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let open_bytes = bytes_below(dir)?;
     let mut merge = Cost::default();
     let closed = merge.add(|| writer.close(source.now_ns))?;
-    for failure in closed.failures {
-        return Err(failure.into());
-    }
+    closed.failures.into_iter().next().map_or(Ok(()), Err)?;
     let merged_bytes = bytes_below(dir)?;
     println!("| {rows} rows of calls | CPU | elapsed |\n|---|---:|---:|");
     append.print("append, ns/row", rows as f64);
@@ -170,7 +168,7 @@ impl Source {
         let random = self.state;
         self.now_ns += random % 3_333;
         let connection = (random >> 20) % 100;
-        let blocked = (random % 2 == 0).then_some((random >> 9) % 100_000);
+        let blocked = (random & 1 == 0).then_some((random >> 9) % 100_000);
         Call {
             conn: 4_000 + connection,
             end_ns: self.now_ns,

@@ -107,10 +107,11 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
     use crate::tables::{TcpEvent, TcpEvents};
-    use crate::{Columns, Recording, TcpEventKind, WriteOptions, Writer, journal};
+    use crate::{Columns, Recording, TcpEventKind, WriteOptions, Writer};
 
     fn events() -> TcpEvents {
         let mut events = TcpEvents::default();
@@ -128,33 +129,47 @@ mod tests {
         events
     }
 
-    /// Decodes files whose digests do not protect them: whatever the damage, the outcome is
-    /// rows or a cause.
-    #[test]
-    fn a_decoder_that_gives_up_is_a_cause() {
-        let temporary = tempfile::tempdir().expect("temporary directory");
-        let dir = temporary.path().join("r.whylat");
+    /// The file of a recording of these events, and its manifest line.
+    fn file(dir: &Path, close: bool) -> (PathBuf, Segment) {
         let header = r#"{"format":1,"whylat":"","host":"","boot_id":"","kernel":"","cpus":1,
             "clocksource":"","detail":"","arguments":[],"started_ns":0,
             "started_realtime_ns":0,"jiffy_ns":null}"#;
         let header = serde_json::from_str(header).expect("header");
-        let mut writer = Writer::create(&dir, &header, WriteOptions::default()).expect("create");
+        let mut writer = Writer::create(dir, &header, WriteOptions::default()).expect("create");
         writer.append(events()).expect("append");
-        writer.close(1).expect("close");
-        let recording = Recording::open(&dir).expect("open");
-        let segment = recording.holdings()[<TcpEvent as crate::Table>::NAME].segments[0].clone();
-        let path = dir.join(&segment.file);
-        let whole = fs::read(&path).expect("read");
-        let mut outcomes = [0, 0];
-        for byte in 0..whole.len() {
-            let mut bytes = whole.clone();
-            bytes[byte] ^= 1 << (byte % 8);
-            fs::write(&path, bytes).expect("write");
-            let rows = Batches::open(&path, &segment, None)
-                .and_then(|batches| batches.collect::<Result<Vec<_>, _>>());
-            outcomes[usize::from(rows.is_ok())] += 1;
+        writer.seal().expect("seal");
+        if close {
+            writer.close(1).expect("close");
         }
-        assert!(outcomes[0] > 100, "{outcomes:?}");
-        assert!(journal::read(&dir).is_ok());
+        let recording = Recording::open(dir).expect("open");
+        let segment = recording.holdings()["tcp_events"].segments[0].clone();
+        (dir.join(&segment.file), segment)
+    }
+
+    /// Decodes damaged files without looking at their digests: whatever the damage, the
+    /// outcome is rows or a cause.
+    #[test]
+    fn a_decoder_that_gives_up_is_a_cause() {
+        let temporary = tempfile::tempdir().expect("temporary directory");
+        for close in [false, true] {
+            let (path, segment) = file(&temporary.path().join(close.to_string()), close);
+            let whole = fs::read(&path).expect("read");
+            let mut causes = 0;
+            for byte in 0..whole.len() {
+                let mut bytes = whole.clone();
+                bytes[byte] ^= 1 << (byte % 8);
+                fs::write(&path, bytes).expect("write");
+                let rows = Batches::open(&path, &segment, None)
+                    .and_then(|batches| batches.collect::<Result<Vec<_>, _>>());
+                causes += usize::from(rows.is_err_and(|cause| !cause.is_empty()));
+            }
+            assert!(causes > 100, "{causes} of {} bytes", whole.len());
+        }
+    }
+
+    #[test]
+    fn a_panic_is_a_cause() {
+        let outcome = guarded(|| -> Result<(), String> { panic!("length {}", 5) });
+        assert_eq!(outcome, Err("the decoder gave up: length 5".to_owned()));
     }
 }

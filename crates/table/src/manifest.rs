@@ -143,8 +143,11 @@ impl Loss {
 pub struct Cost {
     /// Recorded time.
     pub wall_ns: u64,
-    /// CPU time of the recorder's threads.
+    /// CPU time of the recorder's threads since the recording began.
     pub cpu_ns: u64,
+    /// CPU time that it took before, to load and attach the probes.
+    #[serde(default)]
+    pub start_cpu_ns: u64,
     /// Peak resident memory.
     pub max_rss_bytes: u64,
     /// Share of one CPU spent in BPF programs, `run_time_ns` over wall time, in the windows in

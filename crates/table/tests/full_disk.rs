@@ -13,7 +13,7 @@ use common::{Random, header, rows, slice};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use whylat_table::manifest::{Line, Loss};
-use whylat_table::tables::{Call, TcpEvent};
+use whylat_table::tables::{Call, Calls, TcpEvent};
 use whylat_table::{Columns, Recording, WriteError, WriteOptions, Writer, validate};
 
 /// Tells the child where to mount.
@@ -47,18 +47,16 @@ fn a_full_disk_loses_only_open_rows() {
 }
 
 /// In the child: its own mounts end with it.
-fn fill_small_disk(mount_point: &Path) {
+fn mount_small_disk(mount_point: &Path) {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).expect("mount namespace");
     mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none).expect("private mounts");
-    mount(
-        Some("tmpfs"),
-        mount_point,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("size=4m"),
-    )
-    .expect("tmpfs");
+    let tmpfs = Some("tmpfs");
+    mount(tmpfs, mount_point, tmpfs, MsFlags::empty(), Some("size=4m")).expect("tmpfs");
+}
+
+fn fill_small_disk(mount_point: &Path) {
+    mount_small_disk(mount_point);
     let dir = mount_point.join("r.whylat");
     let mut random = Random::new(5);
     let calls = rows::<Call>(&mut random, 4_001);
@@ -76,44 +74,45 @@ fn fill_small_disk(mount_point: &Path) {
         "{text}"
     );
     fill_up(mount_point);
-    // Later rows fail as well and are counted; the manifest has room of its own.
+    let loss = go_on_and_close(writer, &calls);
+
+    let recording = Recording::open(&dir).expect("open");
+    assert_eq!(recording.problems(), []);
+    assert!(recording.closed().is_some());
+    assert_eq!(recording.rows::<Call>(), loss.stored);
+    assert_eq!(recording.loss(), [loss]);
+    assert_eq!(slice(&recording.read_all::<Call>(), 0..calls.len()), calls);
+    assert_eq!(recording.read_all::<TcpEvent>(), events);
+    assert_eq!(validate(&dir).expect("opens"), []);
+}
+
+/// Later rows fail as well and are counted; the manifest has room of its own.
+fn go_on_and_close(mut writer: Writer, calls: &Calls) -> Loss {
     let before = writer.discarded().get("calls").copied().unwrap_or(0);
-    let failed = writer
-        .append(slice(&calls, 0..4_000))
-        .and_then(|()| writer.seal());
+    let failed = writer.append(calls.clone()).and_then(|()| writer.seal());
     assert!(matches!(failed, Err(WriteError::Full { .. })), "{failed:?}");
-    assert_eq!(writer.discarded()["calls"], before + 4_000);
+    let discarded = before + calls.len() as u64;
+    assert_eq!(writer.discarded()["calls"], discarded);
     let stored = writer.stored()["calls"];
-    let lost = BTreeMap::from([("disk".to_owned(), before + 4_000)]);
-    let produced = stored + before + 4_000;
     let loss = Loss {
         probe: "calls".to_owned(),
-        produced,
+        produced: stored + discarded,
         stored,
         filtered: 0,
-        lost,
+        lost: BTreeMap::from([("disk".to_owned(), discarded)]),
     };
     writer
         .line(&Line::Loss(loss.clone()))
         .expect("room for lines is kept");
     let closed = writer.close(77).expect("room for the last line is kept");
+    assert!(!closed.failures.is_empty());
     assert!(
         closed
             .failures
             .iter()
             .all(|error| matches!(error, WriteError::Full { .. }))
     );
-    assert!(!closed.failures.is_empty());
-
-    let recording = Recording::open(&dir).expect("open");
-    assert_eq!(recording.problems(), []);
-    assert_eq!(recording.loss(), [loss]);
-    assert!(recording.closed().is_some());
-    assert_eq!(recording.rows::<Call>(), stored);
-    let read = recording.read_all::<Call>();
-    assert_eq!(slice(&read, 0..calls.len()), calls);
-    assert_eq!(recording.read_all::<TcpEvent>(), events);
-    assert_eq!(validate(&dir).expect("opens"), []);
+    loss
 }
 
 /// Random rows do not pack: some tens of thousands fill the disk.

@@ -22,10 +22,10 @@ fn call(number: u64) -> Call {
     Call {
         conn: number % 7,
         end_ns: number * 1_000,
-        start_ns: (number % 3 == 0).then_some(number),
+        start_ns: number.is_multiple_of(3).then_some(number),
         blocked_ns: Some(number % 11),
         runq_ns: None,
-        is_send: number % 2 == 0,
+        is_send: number.is_multiple_of(2),
         asked_bytes: Some(number * number),
         result: number as i32,
         offset_end: number,
@@ -42,7 +42,8 @@ fn calls(from: u64, count: u64) -> Calls {
     calls
 }
 
-/// Run as a child process: writes and seals without end, and tells the number of sealed rows.
+/// Run as a child process: writes and seals a few times, closes, and waits for the kill. Tells
+/// the number of sealed rows, and that it has closed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else {
@@ -52,16 +53,26 @@ fn child_writes_until_killed() {
         Writer::create(Path::new(&dir), &header(), WriteOptions::default()).expect("create");
     let mut random = Random::new(u64::from(std::process::id()));
     let mut number = 0;
-    loop {
+    for _ in 0..1 + random.below(6) {
         for _ in 0..random.below(4) {
             let count = 1 + random.below(6_000);
             writer.append(calls(number, count)).expect("append");
             number += count;
         }
         writer.seal().expect("seal");
-        println!("sealed {number}");
-        std::io::stdout().flush().expect("flush");
+        tell(&format!("sealed {number}"));
     }
+    let closed = writer.close(number * 1_000).expect("close");
+    assert!(closed.failures.is_empty());
+    tell("closed");
+    loop {
+        std::thread::park();
+    }
+}
+
+fn tell(line: &str) {
+    println!("{line}");
+    std::io::stdout().flush().expect("flush");
 }
 
 fn start(dir: &Path) -> Child {
@@ -79,76 +90,89 @@ fn start(dir: &Path) -> Child {
         .expect("start child")
 }
 
-/// Kills the child a random moment after a random number of seals; returns how many rows it
-/// had said were sealed.
-fn kill_at_random(mut child: Child, random: &mut Random) -> u64 {
-    let mut output = BufReader::new(child.stdout.take().expect("piped"));
-    let seals = 1 + random.below(5);
-    let mut sealed = 0;
-    let mut take_line = |output: &mut BufReader<_>| {
+/// What the child said before it was killed.
+#[derive(Default)]
+struct Told {
+    seals: u64,
+    sealed_rows: u64,
+    closed: bool,
+}
+
+impl Told {
+    /// Takes in a line; false at the end of the output. The harness prints lines of its own,
+    /// and the last one may be cut.
+    fn listen(&mut self, output: &mut impl BufRead) -> bool {
         let mut line = String::new();
         if output.read_line(&mut line).expect("read") == 0 {
-            return None;
+            return false;
         }
-        // The harness prints lines of its own, and the last one may be cut.
-        let number = line
-            .strip_prefix("sealed ")
-            .filter(|number| number.ends_with('\n'));
-        if let Some(number) = number.and_then(|number| number.trim().parse().ok()) {
-            sealed = number;
-            return Some(true);
+        let Some(line) = line.strip_suffix('\n') else {
+            return true;
+        };
+        self.closed |= line == "closed";
+        if let Some(rows) = line.strip_prefix("sealed ") {
+            self.sealed_rows = rows.parse().expect("a number");
+            self.seals += 1;
         }
-        Some(false)
-    };
-    let mut seen = 0;
-    while seen < seals {
-        seen += u64::from(take_line(&mut output).expect("the child writes until killed"));
+        true
     }
-    let moment = Duration::from_micros(random.below(4_000));
+}
+
+/// Kills the child a random moment after a random number of seals.
+fn kill_at_random(mut child: Child, random: &mut Random) -> Told {
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let seals = 1 + random.below(6);
+    let mut told = Told::default();
+    while told.seals < seals && !told.closed {
+        assert!(told.listen(&mut output), "the child waits to be killed");
+    }
+    let moment = Duration::from_micros(random.below(9_000));
     let since = Instant::now();
     while since.elapsed() < moment {
         std::hint::spin_loop();
     }
     child.kill().expect("kill");
     child.wait().expect("wait");
-    while take_line(&mut output).is_some() {}
-    sealed
+    while told.listen(&mut output) {}
+    told
 }
 
 #[test]
 fn a_kill_at_any_moment_loses_no_sealed_row() {
     let mut random = Random::new(200);
-    let (mut torn, mut left_over) = (0, 0);
+    let (mut closed, mut left_over) = (0, 0);
     for round in 0..KILLS {
         let temporary = tempfile::tempdir().expect("temporary directory");
         let dir = temporary.path().join("r.whylat");
-        let sealed = kill_at_random(start(&dir), &mut random);
+        let told = kill_at_random(start(&dir), &mut random);
 
         let recording = Recording::open(&dir).expect("a killed recording opens");
-        assert!(recording.closed().is_none(), "round {round}");
         assert!(!recording.live(), "round {round}");
         assert_eq!(recording.problems(), [], "round {round}");
+        let in_order = recording.closed().is_some();
+        assert!(in_order || !told.closed, "round {round}");
         let rows = recording.rows::<Call>();
         assert!(
-            rows >= sealed,
-            "round {round}: {rows} rows of {sealed} sealed"
+            rows >= told.sealed_rows,
+            "round {round}: {rows} of {} rows",
+            told.sealed_rows
         );
         let found = recording.read_all::<Call>();
         assert!(found == calls(0, rows), "round {round}: rows differ");
 
-        torn += u64::from(recording.torn());
+        closed += u64::from(in_order);
         let recovered = recover(&dir).expect("recover");
+        assert_eq!(recovered.was_closed, in_order, "round {round}");
         left_over += (recovered.removed.len() + recovered.set_aside.len()) as u64;
         let recording = Recording::open(&dir).expect("a recovered recording opens");
-        assert!(
-            recording.closed().is_some_and(|close| !close.in_order),
-            "round {round}"
-        );
+        let close = recording.closed().expect("closed now");
+        assert_eq!(close.in_order, in_order, "round {round}");
         assert!(
             recording.read_all::<Call>() == found,
             "round {round}: rows differ"
         );
         assert_eq!(validate(&dir).expect("opens"), [], "round {round}");
     }
-    println!("{KILLS} kills: {torn} torn lines, {left_over} left-over files");
+    assert!(closed < KILLS / 2, "most kills come before the end");
+    println!("{KILLS} kills: {closed} after the close, {left_over} left-over files");
 }

@@ -1,9 +1,9 @@
 //! From recorded rows to the printed answer: every directory `tests/golden/RULE/CASE/` holds a
 //! small recording as text and the answer expected of it, as text and as JSON.
 //!
-//! `header.json` is the manifest's header; `coverage.jsonl`, `loss.jsonl`, `cost.json` and
-//! `close.json` are the rest of it (absent: not recorded); the other files are tables, one row a
-//! line. After a wanted change of the answers, rewrite them and read the difference:
+//! The text form is that of `table::write_fixture`: `header.json`, `coverage.json`, `loss.json`,
+//! `cost.json` and `close.json` are the manifest, the other files are tables, one row a line.
+//! After a wanted change of the answers, rewrite them and read the difference:
 //!
 //! ```text
 //! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test golden
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use diagnose::report::Severity;
 use diagnose::{Evidence, Report};
 use serde::de::DeserializeOwned;
-use table::tables::{Calls, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
-use table::{Columns, Table};
+use table::manifest::Close;
+use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+use table::{Recording, Table};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
@@ -58,19 +59,6 @@ fn subdirectories(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The lines of a JSON-lines file; none when it is absent.
-fn lines<T: DeserializeOwned>(path: &Path) -> Outcome<Vec<T>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let text = fs::read_to_string(path)?;
-    let parse = |(number, line): (usize, &str)| {
-        serde_json::from_str(line)
-            .map_err(|error| format!("{}:{}: {error}", path.display(), number + 1).into())
-    };
-    text.lines().enumerate().map(parse).collect()
-}
-
 /// A JSON file; `None` when it is absent.
 fn document<T: DeserializeOwned>(path: &Path) -> Outcome<Option<T>> {
     if !path.exists() {
@@ -83,34 +71,56 @@ fn document<T: DeserializeOwned>(path: &Path) -> Outcome<Option<T>> {
     ))
 }
 
-fn columns<C: Columns>(directory: &Path) -> Outcome<C>
-where
-    C::Row: DeserializeOwned,
-{
-    let mut columns = C::default();
-    for row in lines::<C::Row>(&directory.join(format!("{}.jsonl", C::Row::NAME)))? {
-        columns.push(row);
+/// The rows of a table; none without its file.
+fn rows<T: Table + DeserializeOwned>(directory: &Path) -> Outcome<T::Columns> {
+    let path = directory.join(format!("{}.jsonl", T::NAME));
+    if !path.exists() {
+        return Ok(T::Columns::default());
     }
-    Ok(columns)
+    let rows = table::rows_from_jsonl::<T>(&fs::read_to_string(&path)?);
+    Ok(rows.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn judge(directory: &Path) -> Outcome<Report> {
     let file = |name: &str| directory.join(name);
-    let header = document(&file("header.json"))?.ok_or("header.json is missing")?;
     let mut evidence = Evidence::new(
-        header,
-        lines(&file("coverage.jsonl"))?,
-        lines(&file("loss.jsonl"))?,
+        document(&file("header.json"))?.ok_or("header.json is missing")?,
+        document(&file("coverage.json"))?.unwrap_or_default(),
+        document(&file("loss.json"))?.unwrap_or_default(),
         document(&file("cost.json"))?,
-        document(&file("close.json"))?,
+        document::<Option<Close>>(&file("close.json"))?.flatten(),
         Vec::new(),
     );
-    evidence.add_processes(&columns::<Processes>(directory)?);
-    evidence.add_connections(&columns::<Connections>(directory)?);
-    evidence.add_samples(&columns::<TcpSamples>(directory)?);
-    evidence.add_stages(&columns::<TcpStages>(directory)?);
-    evidence.add_events(&columns::<TcpEvents>(directory)?);
-    evidence.add_calls(&columns::<Calls>(directory)?);
+    evidence.add_processes(&rows::<Process>(directory)?);
+    evidence.add_connections(&rows::<Connection>(directory)?);
+    evidence.add_samples(&rows::<TcpSample>(directory)?);
+    evidence.add_stages(&rows::<TcpStage>(directory)?);
+    evidence.add_events(&rows::<TcpEvent>(directory)?);
+    evidence.add_calls(&rows::<Call>(directory)?);
+    Ok(diagnose::diagnose(evidence))
+}
+
+/// The same recording from its directory on disk.
+fn judge_recording(directory: &Path) -> Outcome<Report> {
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("golden.whylat");
+    table::write_fixture(directory, &path)?;
+    let recording = Recording::open(&path)?;
+    let mut evidence = Evidence::new(
+        recording.header().clone(),
+        recording.coverage().to_vec(),
+        recording.loss().to_vec(),
+        recording.cost().cloned(),
+        recording.closed().cloned(),
+        Vec::new(),
+    );
+    // Another order of the tables than above: the answer does not depend on it.
+    recording.scan::<Call>(|rows| evidence.add_calls(&rows));
+    recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
+    recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
+    recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
+    recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
+    recording.scan::<Process>(|rows| evidence.add_processes(&rows));
     Ok(diagnose::diagnose(evidence))
 }
 
@@ -153,6 +163,17 @@ fn answers_are_as_committed() -> Outcome {
         )?);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_recording_on_disk_gives_the_same_answer() -> Outcome {
+    for (rule, case, directory) in cases()? {
+        let text = |report: &Report| view::text(report, &TextOptions::default());
+        let (memory, disk) = (judge(&directory)?, judge_recording(&directory)?);
+        assert_eq!(text(&memory), text(&disk), "{rule}/{case}");
+        assert_eq!(view::json(&memory), view::json(&disk), "{rule}/{case}");
+    }
     Ok(())
 }
 

@@ -64,6 +64,35 @@ pub struct CallDigest {
     pub send: CallSums,
     /// Receive calls.
     pub receive: CallSums,
+    /// Time between the ends of two sends, by the binary logarithm of its nanoseconds.
+    send_gaps: [u32; GAP_CLASSES],
+    last_send_ns: u64,
+}
+
+/// Classes of gaps: the last one holds all from 2 s up.
+const GAP_CLASSES: usize = 32;
+
+impl CallDigest {
+    fn add_gap(&mut self, end_ns: u64) {
+        if self.last_send_ns > 0 {
+            // Calls that ended on different CPUs may come a little out of order.
+            let gap_ns = end_ns.abs_diff(self.last_send_ns);
+            let class = (gap_ns | 1).ilog2() as usize;
+            self.send_gaps[class.min(GAP_CLASSES - 1)] += 1;
+        }
+        self.last_send_ns = end_ns;
+    }
+
+    /// Sends that followed the one before within `limit_ns` (less, by up to a half: gaps are
+    /// kept by their logarithm).
+    pub fn sends_within(&self, limit_ns: u64) -> u64 {
+        let classes = (limit_ns | 1).ilog2() as usize;
+        self.send_gaps
+            .iter()
+            .take(classes)
+            .map(|number| u64::from(*number))
+            .sum()
+    }
 }
 
 /// Digests of all connections with calls; dense, so that the hot loop stays in cache.
@@ -94,6 +123,9 @@ impl CallTable {
             };
             last = Some((conn, slot));
             let digest = &mut self.digests[slot];
+            if is_send && result > 0 {
+                digest.add_gap(end_ns);
+            }
             let sums = if is_send {
                 &mut digest.send
             } else {
@@ -122,5 +154,47 @@ impl CallTable {
     /// Whether no call was added.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(calls: &[(u64, u64, bool, i32, Option<u64>)]) -> Calls {
+        let mut columns = Calls::default();
+        for (conn, end_ns, is_send, result, blocked_ns) in calls {
+            columns.conn.push(*conn);
+            columns.end_ns.push(*end_ns);
+            columns.is_send.push(*is_send);
+            columns.result.push(*result);
+            columns.blocked_ns.push(*blocked_ns);
+        }
+        columns
+    }
+
+    #[test]
+    fn calls_are_summed_by_connection_and_direction() {
+        let mut table = CallTable::default();
+        let batch = rows(&[
+            (7, 1_000, true, 100, Some(0)),
+            (7, 1_500, true, 300, Some(40)),
+            (9, 1_600, true, EAGAIN, Some(0)),
+            (7, 900_000, false, 64, Some(800)),
+            (7, 901_000, false, 0, None),
+            (7, 990_000, true, 100, Some(0)),
+        ]);
+        table.add(&batch, (0, 950_000));
+        let digest = table.get(7).expect("it made calls");
+        assert_eq!(
+            (digest.send.calls, digest.send.bytes, digest.send.blocked_ns),
+            (2, 400, 40)
+        );
+        assert_eq!(digest.send.mean_bytes(), Some(200.0));
+        assert_eq!((digest.receive.calls, digest.receive.unmeasured), (1, 1));
+        assert_eq!(digest.sends_within(1_024), 1);
+        assert_eq!(digest.sends_within(256), 0);
+        assert_eq!(table.get(9).map(|digest| digest.send.would_block), Some(1));
+        assert!(table.get(8).is_none());
     }
 }

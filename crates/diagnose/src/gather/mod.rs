@@ -2,11 +2,11 @@
 //! kept. This is the only part whose cost grows with the recording.
 
 pub mod calls;
-pub mod connections;
 pub mod events;
 pub mod hash;
 pub mod ledger;
 pub mod polls;
+pub mod processes;
 pub mod rates;
 pub mod samples;
 
@@ -47,7 +47,8 @@ pub struct Evidence {
     pub(crate) any_events: bool,
     pub(crate) connections: CookieMap<Gathered>,
     pub(crate) calls: CallTable,
-    pub(crate) processes: connections::Processes,
+    pub(crate) processes: processes::Processes,
+    identities: Connections,
 }
 
 impl Evidence {
@@ -73,7 +74,8 @@ impl Evidence {
             any_events: false,
             connections: CookieMap::default(),
             calls: CallTable::default(),
-            processes: connections::Processes::default(),
+            processes: processes::Processes::default(),
+            identities: Connections::default(),
         }
     }
 
@@ -82,6 +84,11 @@ impl Evidence {
     pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.span = (from_ns, to_ns);
         self
+    }
+
+    /// Adds what the reader found damaged or missing, in its words.
+    pub fn add_problem(&mut self, problem: String) {
+        self.problems.push(problem);
     }
 
     fn gathered(&mut self, conn: u64) -> &mut Gathered {
@@ -98,11 +105,15 @@ impl Evidence {
     pub fn add_connections(&mut self, rows: &Connections) {
         self.reached(rows.time_range_ns());
         for index in 0..rows.len() {
-            let row = rows.row(index);
-            match &mut self.gathered(row.conn).identity {
-                Some(known) => connections::merge(known, row),
-                unknown => *unknown = Some(row),
-            }
+            self.identities.push(rows.row(index));
+        }
+    }
+
+    /// Gives each connection what is known of it in the end. To be called after the last row.
+    pub(crate) fn identify(&mut self) {
+        let folded = table::fold_connections(std::mem::take(&mut self.identities));
+        for index in 0..folded.len() {
+            self.gathered(folded.conn[index]).identity = Some(folded.row(index));
         }
     }
 
@@ -144,11 +155,6 @@ impl Evidence {
     pub fn add_calls(&mut self, rows: &Calls) {
         self.reached(rows.time_range_ns());
         self.calls.add(rows, self.span);
-    }
-
-    /// Adds what a reader found damaged or missing, in its own words.
-    pub fn add_problem(&mut self, problem: String) {
-        self.problems.push(problem);
     }
 
     /// Adds rows of table `processes`.

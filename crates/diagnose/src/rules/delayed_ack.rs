@@ -140,18 +140,25 @@ fn harm_ns(case: &Case, delayed_ns: u64) -> u64 {
     }
 }
 
+/// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
+pub fn acks_late(case: &Case) -> bool {
+    let samples = &case.own.gathered.samples;
+    let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
+        return false;
+    };
+    let jiffy_us = (case.context.given.jiffy_ns / 1_000) as u32;
+    last.srtt_us.saturating_sub(least_us) >= DELACK_MIN_US.saturating_sub(jiffy_us)
+}
+
 impl DelayedAck {
     /// Without the ledger: the smoothed round-trip time says that ACKs come late, but a queue
     /// on the path does the same.
     fn check_polls(&self, case: &Case) -> Verdict {
-        let samples = &case.own.gathered.samples;
         let unknown_ns = case.ns(Stage::Unknown);
-        let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
+        let Some(last) = case.own.last_sample() else {
             return Verdict::Quiet;
         };
-        let jiffy_us = (case.context.given.jiffy_ns / 1_000) as u32;
-        let late = last.srtt_us.saturating_sub(least_us) >= DELACK_MIN_US.saturating_sub(jiffy_us);
-        if unknown_ns == 0 || !late {
+        if unknown_ns == 0 || !acks_late(case) {
             return Verdict::Quiet;
         }
         let srtt = worst(

@@ -21,15 +21,24 @@ pub fn held_by_nagle(ledger: &TcpStage) -> bool {
     ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
 }
 
-/// Of the time that Nagle's algorithm held data for the path's own round trip, the part in
-/// which a thread here waited. A stream loses nothing by it: more data joins the segment.
+/// The most that Nagle's algorithm itself can cost: one round trip of the path a hold. What a
+/// hold lasts beyond that is the receiver's: its timer's, or its reader's. `None` without a
+/// ledger or a known path.
+pub fn most_by_nagle_ns(case: &Case) -> Option<u64> {
+    let rtt_us = case.own.gathered.samples.min_rtt_us?;
+    Some(u64::from(case.ledger()?.nagle_holds) * u64::from(rtt_us) * 1_000)
+}
+
+/// Time that Nagle's algorithm cost: holds for the path's round trip, as far as a thread here
+/// waited. A stream loses nothing by them: more data joins the segment.
 pub fn nagle_harm_ns(case: &Case) -> u64 {
-    let held_ns = case.ns(Stage::Nagle);
-    if case.blocking_known() {
-        held_ns.min(case.own.calls.send.blocked_ns + case.own.calls.receive.blocked_ns)
-    } else {
-        0
+    if !case.blocking_known() {
+        return 0;
     }
+    let held_ns = case.ns(Stage::Nagle);
+    held_ns
+        .min(most_by_nagle_ns(case).unwrap_or(held_ns))
+        .min(case.blocked_ns())
 }
 
 /// What the calls look like: size of writes, writes per read.

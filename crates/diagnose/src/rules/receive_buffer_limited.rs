@@ -121,10 +121,14 @@ pub fn facts(case: &Case) -> Vec<Fact> {
         let label = "the application there fixed it (SO_RCVBUF)";
         facts.push(worst("rcvbuf_locked", Value::Is(locked), Unit::Flag, label));
     }
-    if let Some(receive) = case.peer_receive() {
-        let slow = Value::Real(receive.reader_slow.share);
+    if let Some(late) = case.peer_reader_late() {
         let label = "of the time, bytes waited for the reader there";
-        facts.push(worst("peer_reader_slow", slow, Unit::Share, label));
+        facts.push(worst(
+            "peer_reader_slow",
+            Value::Real(late),
+            Unit::Share,
+            label,
+        ));
     }
     facts.extend(min_rtt(case));
     facts

@@ -99,12 +99,12 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
         facts.push(sum(
             "timeout_stalls",
             timeouts,
-            "stalls mended by a retransmission timeout",
+            "stall(s) mended by a retransmission timeout",
         ));
         facts.push(sum(
             "tail_loss_stalls",
             probes,
-            "stalls mended by a tail-loss probe",
+            "stall(s) mended by a tail-loss probe",
         ));
         if let Some(mean_ns) = stalled_ns.checked_div(timeouts + probes) {
             facts.push(worst(
@@ -119,7 +119,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
         facts.push(sum(
             "timeout_stalls",
             stalls,
-            "stalls mended by a retransmission timeout",
+            "stall(s) mended by a retransmission timeout",
         ));
     }
     facts.extend(

@@ -3,6 +3,7 @@
 
 use table::Stage;
 
+use super::delayed_ack::acks_late;
 use super::nagle_delayed_ack::pattern;
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, total_ns, worst,
@@ -54,7 +55,9 @@ impl Rule for SenderAppLimited {
                 facts: facts(case),
             }),
             // The unknown part could hide a problem larger than what is known.
-            Some((Stage::Unknown, _)) if unknown_ns * 2 > case.life_ns() => {
+            Some((Stage::Unknown, _))
+                if unknown_ns * 2 > case.life_ns() && !in_flight_explains(case, unknown_ns) =>
+            {
                 self.cannot_exclude(case, unknown_ns)
             }
             Some(_) => Verdict::Quiet,
@@ -105,6 +108,21 @@ impl Rule for SenderAppLimited {
             percent(undecided.share)
         )
     }
+}
+
+/// Whether plain round trips can explain the unknown time: as many as segments were sent. Not
+/// when ACKs come so late that they may be withheld.
+fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
+    let segments = case
+        .own
+        .growth(|sample| sample.data_segs_out.map(u64::from));
+    let (Some(segments), Some(last)) = (segments, case.own.last_sample()) else {
+        return false;
+    };
+    if acks_late(case) {
+        return false;
+    }
+    segments.saturating_mul(u64::from(last.srtt_us) * 1_000) >= unknown_ns
 }
 
 fn facts(case: &Case) -> Vec<Fact> {

@@ -4,13 +4,14 @@
 
 use table::Stage;
 
+use super::nagle_delayed_ack::most_by_nagle_ns;
 use super::window_cause::{WindowCause, window_cause};
 use super::{
-    Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, receive_buffer_limited,
-    sum, total_ns,
+    Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt,
+    receive_buffer_limited, sum, total_ns, worst,
 };
 use crate::case::Case;
-use crate::report::{Confidence, Direction, Fact, Finding, Unit};
+use crate::report::{Confidence, Direction, Fact, Finding, Unit, Value};
 use crate::units::{duration, percent};
 
 /// See the module.
@@ -35,6 +36,9 @@ impl Rule for SlowReader {
                 facts: receive_buffer_limited::facts(case),
             });
         }
+        if let Some(found) = check_held(case) {
+            return Verdict::Fires(found);
+        }
         check_receiving(case)
     }
 
@@ -52,7 +56,7 @@ impl Rule for SlowReader {
 
     fn headline(&self, finding: &Finding) -> String {
         let whose = match finding.direction {
-            Direction::Sending => "The receiver did not read in time and its window held data back",
+            Direction::Sending => "The receiver did not read in time and held data back",
             Direction::Receiving => {
                 "It did not read in time, and its closed window stopped the sender"
             }
@@ -86,6 +90,42 @@ fn explanation(case: &Case, confidence: Confidence) -> Explanation {
         win: WinBasis::Unknown,
         confidence,
     }
+}
+
+/// Short segments that Nagle's algorithm held for longer than a round trip, until the peer at
+/// last read: the ACK waited for the reader, not for a timer. Harm only while a thread here
+/// waited.
+fn check_held(case: &Case) -> Option<Found> {
+    let beyond_ns = case.ns(Stage::Nagle).checked_sub(most_by_nagle_ns(case)?)?;
+    let peer = case.peer?.judged.receive.as_ref()?;
+    if beyond_ns == 0 || peer.reader_slow.ns < beyond_ns / 2 || !case.blocking_known() {
+        return None;
+    }
+    let late = Value::Real(peer.reader_slow.share);
+    let label = "of the time, bytes waited for the reader there";
+    let holds = case.ledger()?.nagle_holds.into();
+    Some(Found {
+        direction: Direction::Sending,
+        concerned_ns: beyond_ns,
+        harm_ns: beyond_ns.min(case.blocked_ns()),
+        facts: [
+            Some(worst("peer_reader_slow", late, Unit::Share, label)),
+            Some(sum(
+                "nagle_holds",
+                holds,
+                "short segments waited here for its ACK",
+            )),
+            Some(total_ns(
+                "held_ns",
+                beyond_ns,
+                "they waited, beyond the path's round trip",
+            )),
+            min_rtt(case),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    })
 }
 
 /// The receiving socket's own view. Bytes that merely wait for a busy reader are no harm in

@@ -1,5 +1,5 @@
-//! Several short writes in a row, each of which became a segment of its own although two of
-//! them would fit into one. It costs CPU on both hosts; where Nagle's algorithm holds them for
+//! Several short writes within a round trip, each of which became a segment of its own
+//! although two of them would fit into one. It costs CPU on both hosts; where Nagle's algorithm holds them for
 //! a round trip while a thread waits, it costs time.
 
 use table::Stage;
@@ -18,6 +18,18 @@ pub struct SmallWrites;
 
 /// A message and its answer need one write each; more in a row could be one.
 const IN_SEQUENCE: f64 = 2.0;
+
+/// Whether writes follow each other: at least two for each read, and at least every second
+/// within the path's round trip of the one before, so that joining them delays nobody.
+fn in_sequence(case: &Case) -> bool {
+    let send = &case.own.calls.send;
+    let Some(rtt_us) = case.own.gathered.samples.min_rtt_us else {
+        return false;
+    };
+    let close = case.own.calls.sends_within(u64::from(rtt_us) * 1_000);
+    let ratio = case.sends_per_receive().unwrap_or(send.calls as f64);
+    ratio >= IN_SEQUENCE && close * 2 >= send.calls
+}
 
 impl Rule for SmallWrites {
     fn name(&self) -> &'static str {
@@ -44,7 +56,6 @@ impl Rule for SmallWrites {
         }
         let send = &case.own.calls.send;
         let mean_bytes = send.mean_bytes().unwrap_or(segment_bytes);
-        let in_sequence = case.sends_per_receive().unwrap_or(send.calls as f64) >= IN_SEQUENCE;
         let short = mean_bytes * 2.0 <= segment_bytes;
         let own_segments = segments * 2 >= send.calls;
         // Waits for withheld ACKs have a rule of their own.
@@ -52,7 +63,7 @@ impl Rule for SmallWrites {
             .earlier
             .iter()
             .any(|(rule, _)| *rule == "nagle_delayed_ack");
-        if !(in_sequence && short && own_segments) || send.calls < 2 || other {
+        if !(in_sequence(case) && short && own_segments) || send.calls < 2 || other {
             return Verdict::Quiet;
         }
         let mut facts = vec![

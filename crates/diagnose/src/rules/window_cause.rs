@@ -4,7 +4,7 @@
 
 use table::{Stage, TcpEventKind};
 
-use crate::case::Case;
+use crate::case::{Case, LEAST_POLLS};
 use crate::report::{Confidence, Level};
 use crate::units::percent;
 
@@ -19,17 +19,12 @@ pub enum WindowCause {
     Unclear,
 }
 
-/// Polls that must agree: five of five happen by chance in 3 % of cases if each way is as
-/// likely, below the usual 5 %.
-const LEAST_POLLS: u32 = 5;
-
 /// Tells the cause, best evidence first: the other end's own reader, then the time that the
 /// window was zero, then the size of the window in polls that found it full. What explains the
 /// greater part of the time decides.
 pub fn window_cause(case: &Case) -> WindowCause {
     let limited = case.share(Stage::ReceiverWindow);
-    if let Some(receive) = case.peer_receive() {
-        let slow = receive.reader_slow.share;
+    if let Some(slow) = case.peer_reader_late() {
         let because = format!(
             "the other end's reader was late {} of the time",
             percent(slow)
@@ -87,7 +82,8 @@ fn by_zero_windows(case: &Case) -> WindowCause {
 
 fn by_polls(case: &Case) -> WindowCause {
     let window = &case.own.gathered.samples.window;
-    if window.full < LEAST_POLLS {
+    let least = LEAST_POLLS as u32;
+    if window.full < least {
         return WindowCause::Unclear;
     }
     let because = format!(
@@ -99,7 +95,7 @@ fn by_polls(case: &Case) -> WindowCause {
             level: Level::Low,
             because,
         })
-    } else if window.shrunk * 2 >= window.full && window.shrunk >= LEAST_POLLS {
+    } else if window.shrunk * 2 >= window.full && window.shrunk >= least {
         WindowCause::Reader(Confidence {
             level: Level::Low,
             because,

@@ -121,7 +121,7 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
 		   now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
-		stages_on_congestion_state(&st->ledger, sk, tp, ca_state, now_ns);
+		stages_on_congestion_state(&st->ledger, sk, tp, ca_state);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -141,7 +141,7 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
 	kind = retransmit_kind(sk, tp);
 	event_emit(st->cookie, kind, 0, 0, 1, tp->snd_nxt - tp->snd_una, now_ns);
 	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
-		stages_on_tail_loss_probe(&st->ledger, sk, tp, now_ns);
+		stages_on_tail_loss_probe(&st->ledger, sk, tp);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -149,20 +149,17 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
 
 /* ---- detail `calls`: the ledger and the call log ---- */
 
-static __always_inline u32 skb_cb_u32(const struct sk_buff *skb, u32 offset)
-{
-	u32 value;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (const char *)skb->cb + offset);
-	return value;
-}
+/* A field of TCP_SKB_CB(skb); its place in cb[] differs between kernels. */
+#define SKB_CB(skb, field)                                                                         \
+	(*(u32 *)((char *)(skb)->cb + bpf_core_field_offset(struct tcp_skb_cb, field)))
 
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	struct socket_state *st = socket_recorded(sk);
+	u32 seq = SKB_CB(skb, seq), end_seq = SKB_CB(skb, end_seq);
+	u32 ack_seq = SKB_CB(skb, ack_seq);
 	const struct tcp_sock *tp;
-	struct tcp_skb_cb cb;
 	u64 now_ns;
 
 	if (!st)
@@ -170,11 +167,13 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !ledger_try_lock(st))
 		return 0;
-	now_ns = bpf_ktime_get_ns();
-	events_on_segment(st, tp, now_ns);
-	stages_on_segment(&st->ledger, sk, tp, skb_cb_u32(skb, bpf_core_field_offset(cb.seq)),
-			  skb_cb_u32(skb, bpf_core_field_offset(cb.end_seq)),
-			  skb_cb_u32(skb, bpf_core_field_offset(cb.ack_seq)), now_ns);
+	if (is_quiet(&st->ledger, sk, tp)) {
+		stages_on_quiet_segment(&st->ledger, tp, seq, end_seq, ack_seq);
+	} else {
+		now_ns = bpf_ktime_get_ns();
+		events_on_segment(st, tp, now_ns);
+		stages_on_segment(&st->ledger, sk, tp, seq, end_seq, ack_seq, now_ns);
+	}
 	ledger_unlock(st);
 	return 0;
 }

@@ -17,20 +17,16 @@
 struct stage_ledger {
 	u64 since_ns;
 	u64 accounted_ns; /* every nanosecond before this is in stage_ns */
-	u64 stage_ns[STAGE_COUNT];
-	u64 late_ns
-		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
-	u64 progress_ns;       /* the last acknowledgement of new data, or the start of a flight */
-	u64 due_ns;  /* when the oldest unanswered segment should have been acknowledged */
-	u64 sent_ns; /* when snd_nxt was last seen to have moved */
-	u64 hold_ns; /* since when the present wait for an ACK lasts; 0: none */
-	u64 longest_hold_ns;
-	u64 rtt_sum_us;
-	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
-	u64 ready_ns;  /* since when bytes wait for the reader; 0: none wait */
+	u64 sent_ns;	  /* when snd_nxt was last seen to have moved */
+	u64 due_ns;   /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
+	u64 hold_ns;  /* since when the present wait for an ACK lasts; 0: none */
+	u64 ready_ns; /* since when bytes wait for the reader, once that is known */
 	u64 reader_slow_ns;
 	u64 window_closed_since_ns; /* 0: open */
 	u64 window_closed_ns;
+	u64 rtt_sum_us;
+	u64 longest_hold_ns;
+	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
 	u32 write_seq; /* as of the last hook */
 	u32 snd_nxt;
 	u32 srtt_us; /* in the kernel's units, 8 times the value */
@@ -46,6 +42,7 @@ struct stage_ledger {
 	u8 stage;	 /* the stage since accounted_ns, if stage_known */
 	u8 stage_known;	 /* the last hook saw the state that it left behind */
 	u8 idle;	 /* the last hook left everything acknowledged */
+	u8 ready;	 /* bytes wait for the reader */
 	u8 hold_stage;	 /* STAGE_NAGLE or STAGE_SEND_BUFFER while hold_ns runs */
 	u8 stalled;	 /* STALL_* */
 	u8 probed_stage; /* where most of probed_ns came from */
@@ -53,17 +50,25 @@ struct stage_ledger {
 	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
 	u8 zero_window;	 /* the peer announces no room */
 	u8 changed;	 /* since it was last read */
+	u8 pad[5];
+	u64 stage_ns[STAGE_COUNT];
+	u64 late_ns
+		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
 };
+
+#define OWNERS_MOST 4
 
 struct socket_state {
 	u64 cookie; /* 0: a listening socket */
 	u64 opened_ns;
-	u32 busy; /* a hook is changing the ledger */
-	u32 pid;
+	u32 busy;  /* a hook is changing the ledger */
+	u32 pid;   /* who owns it, as last written out; 0: not known */
+	u32 owner; /* who last called on it */
 	u8 role;
 	u8 chosen;
-	u8 syn_acked; /* bytes_acked counts our SYN, too (tcp_rcv_synsent_state_process()) */
-	u8 pad[5];
+	u8 syn_acked;	   /* bytes_acked counts our SYN, too (tcp_rcv_synsent_state_process()) */
+	u8 owner_recorded; /* is_recorded_task(pid) */
+	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	struct stage_ledger ledger;
 };
 

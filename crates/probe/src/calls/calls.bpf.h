@@ -130,7 +130,7 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->pid = task->tgid;
 	record->cpu = bpf_get_smp_processor_id();
 	record->bits = (is_send ? CALL_SEND : 0) | (asked < 0 ? 0 : CALL_ASKED) |
-		       (is_recorded_task(task->tgid) ? CALL_BLOCKING_SEEN : 0);
+		       (st->owner_recorded ? CALL_BLOCKING_SEEN : 0);
 }
 
 static __always_inline void call_record_wait(struct call_record *record, struct call_wait *wait,

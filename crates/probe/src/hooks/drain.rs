@@ -8,7 +8,7 @@ use table::Columns;
 use table::tables::{Calls, Connections, TcpEvents, TcpSamples, TcpStages};
 
 use super::{HooksError, wire};
-use crate::wire::{Wire, read};
+use crate::wire::{Wire, read, read_all};
 
 // SAFETY: `record_header` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_header {}
@@ -78,11 +78,7 @@ impl<'a> Drainer<'a> {
 
 impl Drained {
     fn take_calls(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks_exact(size_of::<wire::call_record>()) {
-            if let Some(record) = read(chunk) {
-                self.calls.push(crate::calls::row(&record));
-            }
-        }
+        crate::calls::append(&read_all(bytes), &mut self.calls);
     }
 
     fn take_record(&mut self, bytes: &[u8]) {

@@ -177,18 +177,28 @@ static __always_inline struct socket_state *socket_recorded(struct sock *sk)
 	return st && st->cookie ? st : NULL;
 }
 
-/* A call shows who owns the socket; a peer's owner has its blocking measured from then on. */
+/*
+ * A call shows who uses the socket: the process that accepted it, or one that it was handed to.
+ * Processes that share a socket do not take turns in being its owner. A peer's owner has its
+ * blocking measured from then on.
+ */
 static __always_inline void socket_owner(struct socket_state *st, struct sock *sk,
 					 const struct tcp_sock *tp, u64 now_ns)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	bool known = st->pid == tgid;
 
-	if (st->pid == tgid || (bpf_get_current_task_btf()->flags & PF_KTHREAD))
+	if (st->owner == tgid || st->owners == OWNERS_MOST ||
+	    (bpf_get_current_task_btf()->flags & PF_KTHREAD))
 		return;
+	st->owner = tgid;
+	st->owners++;
 	st->pid = tgid;
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
-	socket_emit(st, sk, tp, 0, now_ns);
+	st->owner_recorded = is_recorded_task(tgid);
+	if (!known)
+		socket_emit(st, sk, tp, 0, now_ns);
 }
 
 /* connect() and listen() run in the process that calls them. */

@@ -115,9 +115,10 @@ pub(super) fn status_field(pid: u32, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{start_cat, stop};
     use super::*;
     use std::os::unix::process::CommandExt;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
     #[test]
     fn this_process_is_read() {
@@ -132,21 +133,21 @@ mod tests {
     #[test]
     fn a_start_time_lies_between_the_readings_around_it() {
         let before_ns = monotonic_ns();
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let child = start_cat(&mut Command::new("cat"));
+        let pid = child.id();
         let after_ns = monotonic_ns();
         let reader = ProcessReader::new();
-        let started_ns = reader.read(child.id()).unwrap().started_ns.unwrap();
+        let started_ns = reader.read(pid).unwrap().started_ns.unwrap();
         assert!(
             started_ns + TICK_NS >= before_ns && started_ns <= after_ns,
             "{started_ns}"
         );
         assert_eq!(
-            ProcessReader::new().read(child.id()).unwrap().started_ns,
+            ProcessReader::new().read(pid).unwrap().started_ns,
             Some(started_ns)
         );
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert_eq!(reader.read(child.id()), None);
+        stop(child);
+        assert_eq!(reader.read(pid), None);
     }
 
     #[test]
@@ -154,12 +155,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join("a) S (1 b");
         std::os::unix::fs::symlink("/bin/cat", &odd).unwrap();
-        let mut command = Command::new(&odd);
-        let mut child = command.arg0("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let child = start_cat(Command::new(&odd).arg0("cat"));
         let row = ProcessReader::new().read(child.id()).unwrap();
         assert_eq!(row.comm, "a) S (1 b");
         assert!(row.started_ns.is_some());
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        stop(child);
     }
 }

@@ -26,3 +26,28 @@ pub fn all_pids() -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
 }
+
+#[cfg(test)]
+mod testing {
+    use std::io::{Read, Write};
+    use std::process::{Child, Command, Stdio};
+
+    /// Starts a copy of `cat` and waits until it answers: only then is its command name set,
+    /// which `execve` does after it has let the parent go on.
+    pub fn start_cat(command: &mut Command) -> Child {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    }
+
+    /// Ends it.
+    pub fn stop(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

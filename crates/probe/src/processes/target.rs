@@ -118,6 +118,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{start_cat, stop};
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
@@ -163,16 +164,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let long = "whylat-a-name-longer-than-fifteen";
         std::os::unix::fs::symlink("/bin/cat", dir.path().join(long)).unwrap();
-        let mut child = Command::new(dir.path().join(long))
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = start_cat(&mut Command::new(dir.path().join(long)));
         let pid = child.id();
         assert_eq!(pids_by_comm(long), Ok(vec![pid]));
         assert_eq!(pids_by_comm(&long[..15]), Ok(vec![pid]));
         assert!(pids_by_comm(&long[..14]).is_err());
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        stop(child);
         let error = pids_by_comm(long).unwrap_err();
         assert!(error.to_string().contains(long), "{error}");
     }

@@ -10,6 +10,12 @@
  * when the ACK comes and the receiver's timer must have sent it; a stall is found to have been a
  * loss when a probe or a timeout mends it. Until then their time stands under what was seen, and
  * is moved then.
+ *
+ * A segment that meets a quiet socket (all sent, nobody waiting for room, nothing overdue) changes
+ * nothing that a later hook could not find out, so it costs no clock reading and no account: that
+ * is what makes the ledger cheap where there is nothing to see. The kernel's own stamps
+ * (tcp_mstamp: the last segment taken or sent; delivered_mstamp: the last delivery, or the start of
+ * a flight) tell the times afterwards.
  */
 #ifndef WHYLAT_TCP_STAGES_BPF_H
 #define WHYLAT_TCP_STAGES_BPF_H
@@ -125,6 +131,12 @@ static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struc
 	return STAGE_UNKNOWN;
 }
 
+/* sk_stream_is_writeable(): no writer can be waiting for room. */
+static __always_inline bool writer_has_room(const struct sock *sk)
+{
+	return sk->sk_wmem_queued + (sk->sk_wmem_queued >> 1) <= sk->sk_sndbuf;
+}
+
 /* What stops the next byte now. STAGE_IN_FLIGHT stands for "all sent, not all acknowledged". */
 static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk,
 				 const struct tcp_sock *tp)
@@ -135,7 +147,8 @@ static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk
 		return brake_on_unsent(led, sk, tp, unsent);
 	if (tp->write_seq == tp->snd_una)
 		return STAGE_SENDER_APP;
-	if (sk->sk_socket && (sk->sk_socket->flags & (1UL << SOCK_NOSPACE)) &&
+	if (!writer_has_room(sk) && sk->sk_socket &&
+	    (sk->sk_socket->flags & (1UL << SOCK_NOSPACE)) &&
 	    packets_in_flight(tp) < tp->snd_cwnd &&
 	    seq_diff(tp->snd_una + tp->snd_wnd, tp->snd_nxt) >= (s32)tp->mss_cache)
 		return STAGE_SEND_BUFFER;
@@ -174,22 +187,41 @@ static __always_inline u64 rtx_head_sent_ns(struct sock *sk)
 		skb_mstamp_ns);
 }
 
+/* The last delivery, or the start of the flight that has none yet. */
+static __always_inline u64 delivered_ns(const struct tcp_sock *tp)
+{
+	return tp->delivered_mstamp * NSEC_PER_USEC;
+}
+
 /*
- * Once an ACK is overdue, find since when: from the oldest unanswered segment plus srtt. Not done
- * earlier, because it walks the retransmission queue. A head that was itself sent again carries
- * the later time; it was then the only segment out, and the last sending stands for it.
+ * An ACK is so late that a stall may have begun: probes come after two srtt
+ * (tcp_schedule_loss_probe()), and timers tick in jiffies.
+ */
+static __always_inline bool is_overdue(const struct stage_ledger *led, const struct tcp_sock *tp,
+				       u64 now_ns)
+{
+	s64 waited_ns = now_ns - delivered_ns(tp);
+
+	return !led->due_ns && tp->packets_out && waited_ns > (s64)jiffy_ns() &&
+	       waited_ns > (s64)(2 * srtt_ns(tp));
+}
+
+/*
+ * Since when an ACK is overdue: from the oldest unanswered segment plus srtt. A head that was
+ * itself sent again carries the later time; it was then the only segment out, and the last sending
+ * stands for it.
  */
 static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
-				     const struct tcp_sock *tp, u64 now_ns)
+				     const struct tcp_sock *tp)
 {
-	u64 rtt_ns = srtt_ns(tp), head_ns;
+	u64 head_ns;
 
-	if (led->due_ns || led->idle || now_ns < led->progress_ns + rtt_ns)
+	if (led->due_ns)
 		return;
 	head_ns = rtx_head_sent_ns(sk);
 	if (!head_ns || head_ns > led->sent_ns)
 		head_ns = led->sent_ns;
-	led->due_ns = head_ns + rtt_ns;
+	led->due_ns = head_ns + srtt_ns(tp);
 	if (led->due_ns < led->accounted_ns)
 		led->due_ns = led->accounted_ns;
 }
@@ -358,7 +390,6 @@ static __always_inline void ledger_init(struct stage_ledger *led, const struct t
 	led->since_ns = now_ns;
 	led->accounted_ns = now_ns;
 	led->sent_ns = now_ns;
-	led->progress_ns = now_ns;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
 	led->total_retrans = tp->total_retrans;
@@ -368,39 +399,74 @@ static __always_inline void ledger_init(struct stage_ledger *led, const struct t
 
 /*
  * The last hook left all acknowledged: the application gave nothing until the present flight
- * began. tcp_rate_skb_sent() puts that time in delivered_mstamp when it sends with nothing out.
+ * began. tcp_rate_skb_sent() notes that time when it sends with nothing out.
  */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)
 {
-	u64 start_ns = tp->delivered_mstamp * NSEC_PER_USEC;
+	u64 start_ns = delivered_ns(tp);
 
 	if (!tp->packets_out || start_ns > now_ns)
 		start_ns = now_ns;
 	if (start_ns < led->accounted_ns)
 		start_ns = led->accounted_ns;
-	account(led, STAGE_SENDER_APP, start_ns);
-	led->progress_ns = start_ns;
+	account_in_flight(led, tp, start_ns);
 	led->sent_ns = start_ns;
 }
 
-/* Bytes arrive: note since when some wait for the reader. */
-static __always_inline void on_data_arrival(struct stage_ledger *led, const struct tcp_sock *tp,
-					    u32 seq, u32 end_seq, u64 now_ns)
+/* The window that this socket announces: is there any beyond rcv_nxt? */
+static __always_inline bool own_window_closed(const struct tcp_sock *tp)
 {
-	if (!led->ready_ns && tp->copied_seq == tp->rcv_nxt && seq_diff(seq, tp->rcv_nxt) <= 0 &&
-	    seq_diff(end_seq, tp->rcv_nxt) > 0)
-		led->ready_ns = now_ns;
+	return seq_diff(tp->rcv_wup + tp->rcv_wnd, tp->rcv_nxt) <= 0;
 }
 
-/* The window that this socket announces: what of it lies beyond rcv_nxt. */
 static __always_inline void track_own_window(struct stage_ledger *led, const struct tcp_sock *tp,
 					     u64 now_ns)
 {
 	if (led->window_closed_since_ns)
 		led->window_closed_ns += now_ns - led->window_closed_since_ns;
-	led->window_closed_since_ns =
-		seq_diff(tp->rcv_wup + tp->rcv_wnd, tp->rcv_nxt) <= 0 ? now_ns : 0;
+	led->window_closed_since_ns = own_window_closed(tp) ? now_ns : 0;
+}
+
+/*
+ * Bytes arrive in order. Since when they wait for the reader is read off tcp_mstamp: by the next
+ * hook if none but this segment was taken until then, else by the next segment's.
+ */
+static __always_inline void on_data_arrival(struct stage_ledger *led, const struct tcp_sock *tp,
+					    u32 seq, u32 end_seq)
+{
+	if (led->ready) {
+		if (!led->ready_ns)
+			led->ready_ns = tp->tcp_mstamp * NSEC_PER_USEC;
+	} else if (tp->copied_seq == tp->rcv_nxt && seq_diff(seq, tp->rcv_nxt) <= 0 &&
+		   seq_diff(end_seq, tp->rcv_nxt) > 0) {
+		led->ready = 1;
+		led->ready_ns = 0;
+	}
+}
+
+/* Nothing has to be accounted at this segment: see the head of this file. */
+static __always_inline bool is_quiet(const struct stage_ledger *led, const struct sock *sk,
+				     const struct tcp_sock *tp)
+{
+	return tp->write_seq == tp->snd_nxt && tp->snd_nxt == led->snd_nxt && !led->hold_ns &&
+	       !led->due_ns && !led->stalled && !led->window_closed_since_ns &&
+	       !own_window_closed(tp) && tp->dsack_dups == led->dsack_dups &&
+	       led->zero_window == !tp->snd_wnd && writer_has_room(sk);
+}
+
+/* tcp_probe: a segment arrived at a quiet socket. */
+static __always_inline void stages_on_quiet_segment(struct stage_ledger *led,
+						    const struct tcp_sock *tp, u32 seq, u32 end_seq,
+						    u32 ack_seq)
+{
+	take_rtt_sample(led, tp);
+	on_data_arrival(led, tp, seq, end_seq);
+	led->stage_known = 0;
+	led->probed_ns = 0;
+	led->idle = seq_diff(ack_seq, tp->snd_una) > 0 ? ack_seq == tp->write_seq
+						       : tp->snd_una == tp->write_seq;
+	led->changed = 1;
 }
 
 /* tcp_probe: a segment arrived and is not yet acted on. */
@@ -413,13 +479,14 @@ static __always_inline void stages_on_segment(struct stage_ledger *led, struct s
 
 	take_rtt_sample(led, tp);
 	if (tp->write_seq == snd_una) {
-		account(led, STAGE_SENDER_APP, now_ns);
+		account_in_flight(led, tp, now_ns);
 	} else {
 		if (led->idle)
 			account_idle(led, tp, now_ns);
 		else if (sent)
 			led->sent_ns = led->accounted_ns;
-		find_due(led, sk, tp, now_ns);
+		if (is_overdue(led, tp, now_ns))
+			find_due(led, sk, tp);
 		stage = brake(led, sk, tp);
 		track_hold(led, stage, led->accounted_ns);
 		advance(led, tp, stage, now_ns);
@@ -429,12 +496,11 @@ static __always_inline void stages_on_segment(struct stage_ledger *led, struct s
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, seq == end_seq, now_ns);
 		end_stall(led);
-		led->progress_ns = now_ns;
 	}
 	if (led->had_loss && tp->snd_cwnd >= tp->prior_cwnd)
 		led->had_loss = 0;
 	led->stage_known = 0;
-	on_data_arrival(led, tp, seq, end_seq, now_ns);
+	on_data_arrival(led, tp, seq, end_seq);
 	track_own_window(led, tp, now_ns);
 	remember(led, tp, snd_una);
 }
@@ -457,8 +523,8 @@ static __always_inline void stages_on_send(struct stage_ledger *led, struct sock
 {
 	if (led->idle)
 		account_idle(led, tp, now_ns);
-	else
-		find_due(led, sk, tp, now_ns);
+	else if (is_overdue(led, tp, now_ns))
+		find_due(led, sk, tp);
 	advance(led, tp, led->idle ? STAGE_IN_FLIGHT : stage_before_send(led, sk, tp), now_ns);
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
 		led->sent_ns = now_ns;
@@ -475,35 +541,38 @@ static __always_inline void stages_on_send(struct stage_ledger *led, struct sock
 static __always_inline void stages_on_receive(struct stage_ledger *led, const struct tcp_sock *tp,
 					      u64 blocked_since_ns, u64 now_ns)
 {
-	if (led->ready_ns) {
-		if (!blocked_since_ns || blocked_since_ns > led->ready_ns) {
-			led->reader_slow_ns += now_ns - led->ready_ns;
+	u64 ready_ns = led->ready_ns ? led->ready_ns : tp->tcp_mstamp * NSEC_PER_USEC;
+
+	if (led->ready) {
+		if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
+			led->reader_slow_ns += now_ns - ready_ns;
 			led->reader_slow_waits++;
 		}
-		led->ready_ns = tp->copied_seq == tp->rcv_nxt ? 0 : now_ns;
+		led->ready = tp->copied_seq != tp->rcv_nxt;
+		led->ready_ns = led->ready ? now_ns : 0;
 	}
-	track_own_window(led, tp, now_ns);
+	if (led->window_closed_since_ns)
+		track_own_window(led, tp, now_ns);
 	led->changed = 1;
 }
 
 /* tcp_cong_state_set: called before a timeout's first retransmission leaves. */
 static __always_inline void stages_on_congestion_state(struct stage_ledger *led, struct sock *sk,
-						       const struct tcp_sock *tp, u8 state,
-						       u64 now_ns)
+						       const struct tcp_sock *tp, u8 state)
 {
 	if (state == TCP_CA_Recovery || state == TCP_CA_Loss)
 		led->had_loss = 1;
 	if (state != TCP_CA_Loss)
 		return;
-	find_due(led, sk, tp, now_ns);
+	find_due(led, sk, tp);
 	led->stalled = STALL_TIMEOUT;
 	led->changed = 1;
 }
 
 static __always_inline void stages_on_tail_loss_probe(struct stage_ledger *led, struct sock *sk,
-						      const struct tcp_sock *tp, u64 now_ns)
+						      const struct tcp_sock *tp)
 {
-	find_due(led, sk, tp, now_ns);
+	find_due(led, sk, tp);
 	if (led->stalled == STALL_NONE)
 		led->stalled = STALL_TAIL_LOSS_PROBE;
 	led->changed = 1;
@@ -516,11 +585,12 @@ static __always_inline void stages_on_read(struct stage_ledger *led, struct sock
 	u32 stage;
 
 	if (tp->write_seq == tp->snd_una) {
-		account(led, STAGE_SENDER_APP, now_ns);
+		account_in_flight(led, tp, now_ns);
 	} else {
 		if (led->idle)
 			account_idle(led, tp, now_ns);
-		find_due(led, sk, tp, now_ns);
+		if (is_overdue(led, tp, now_ns))
+			find_due(led, sk, tp);
 		stage = brake(led, sk, tp);
 		track_hold(led, stage, led->accounted_ns);
 		advance(led, tp, stage, now_ns);

@@ -289,3 +289,157 @@ fn end_of_dump(payload: &[u8]) -> Item<'static> {
         None => Item::Malformed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Reply, view};
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEQUENCE: u32 = 5;
+
+    /// A netlink message of this type, sequence number and payload, padded.
+    fn message(kind: i32, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = ((HEADER_LEN + payload.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend((kind as u16).to_ne_bytes());
+        bytes.extend([0; 2]);
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn items(bytes: &[u8]) -> Vec<String> {
+        let batch = Batch {
+            rest: bytes,
+            sequence: SEQUENCE,
+            netns: 1,
+            time_ns: 2,
+        };
+        batch
+            .map(|item| match item {
+                Item::Socket(view) => format!("socket {}", view.cookie),
+                Item::Done => "done".to_owned(),
+                Item::Error(errno) => format!("error {errno}"),
+                Item::Malformed => "malformed".to_owned(),
+            })
+            .collect()
+    }
+
+    fn socket(sequence: u32, cookie: u64) -> Vec<u8> {
+        let reply = Reply {
+            cookie,
+            ..Reply::default()
+        };
+        message(20, sequence, &reply.bytes())
+    }
+
+    #[test]
+    fn sockets_come_until_the_end_and_old_answers_are_passed_over() {
+        let done = message(libc::NLMSG_DONE, SEQUENCE, &0_i32.to_ne_bytes());
+        let bytes = [
+            socket(SEQUENCE, 7),
+            socket(SEQUENCE - 1, 8),
+            socket(SEQUENCE, 9),
+            done,
+        ];
+        assert_eq!(items(&bytes.concat()), ["socket 7", "socket 9", "done"]);
+    }
+
+    #[test]
+    fn refusals_carry_their_errno() {
+        let refused = (-libc::EPERM).to_ne_bytes();
+        for kind in [libc::NLMSG_ERROR, libc::NLMSG_DONE] {
+            assert_eq!(items(&message(kind, SEQUENCE, &refused)), ["error 1"]);
+        }
+    }
+
+    #[test]
+    fn a_cut_batch_gives_what_is_whole() {
+        let bytes = [socket(SEQUENCE, 7), socket(SEQUENCE, 8)].concat();
+        let second = bytes.len() / 2;
+        for len in second + 1..bytes.len() {
+            assert_eq!(items(&bytes[..len]), ["socket 7", "malformed"], "{len}");
+        }
+        assert_eq!(items(&message(20, SEQUENCE, &[0; 71])), ["malformed"]);
+    }
+
+    #[test]
+    fn every_attribute_is_found_and_read() {
+        let reply = Reply {
+            cookie: 1 << 40 | 3,
+            info: (0..=255).collect(),
+            memory: vec![10, 11, 12, 13, 14, 15, 16, 17, 18],
+            congestion: Some("cubic"),
+            cgroup_id: Some(1 << 33),
+            ..Reply::default()
+        };
+        let bytes = reply.bytes();
+        let view = view(&bytes);
+        let memory = view.memory.unwrap();
+        assert_eq!((view.cookie, view.uid, view.inode), (1 << 40 | 3, 1000, 77));
+        assert_eq!(view.info.unwrap().bytes(), reply.info);
+        assert_eq!(
+            (memory.rcvbuf_bytes(), memory.sndbuf_bytes()),
+            (Some(11), Some(13))
+        );
+        assert_eq!(
+            (memory.wmem_queued_bytes(), memory.drops()),
+            (Some(15), Some(18))
+        );
+        assert_eq!(view.congestion, Some(&b"cubic"[..]));
+        assert_eq!(view.cgroup_id, Some(1 << 33));
+        assert_eq!(view.remote().to_string(), "10.0.0.2:80");
+    }
+
+    #[test]
+    fn control_segments_are_not_bytes() {
+        let queues = |state, rqueue, wqueue| {
+            let bytes = Reply {
+                state,
+                rqueue,
+                wqueue,
+                ..Reply::default()
+            }
+            .bytes();
+            let view = view(&bytes);
+            (view.receive_queue_bytes(), view.send_queue_bytes())
+        };
+        assert_eq!(queues(state::ESTABLISHED, 5, 7), (5, 7));
+        assert_eq!(queues(state::SYN_SENT, 0, 1), (0, 0));
+        assert_eq!(queues(state::FIN_WAIT1, 5, 8), (5, 7));
+        assert_eq!(queues(state::FIN_WAIT2, 5, 0), (5, 0));
+        assert_eq!(queues(state::CLOSE_WAIT, 6, 7), (5, 7));
+        assert_eq!(queues(state::CLOSE_WAIT, 0, 0), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_batches_end_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        ) {
+            prop_assert!(items(&bytes).len() <= bytes.len() / HEADER_LEN + 1);
+        }
+
+        #[test]
+        fn damaged_replies_never_panic(
+            damage in proptest::collection::vec((0_usize..500, any::<u8>()), 0..20),
+            len in 0_usize..500,
+        ) {
+            let mut payload = Reply { congestion: Some("bbr"), ..Reply::default() }.bytes();
+            payload.truncate(len);
+            for (at, value) in damage {
+                if let Some(byte) = payload.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            let parsed = SocketView::parse(&payload, 1, 2);
+            prop_assert_eq!(parsed.is_some(), payload.len() >= DIAG_LEN);
+            if let Some(view) = parsed {
+                let _ = super::super::rows::sample_row(&view, 0);
+                prop_assert!(view.local().port() == view.local_port());
+            }
+        }
+    }
+}

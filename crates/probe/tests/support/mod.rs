@@ -1,5 +1,6 @@
 //! Network namespaces and sockets for the tests: made for one test, gone with it.
 
+use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -66,22 +67,23 @@ impl Drop for OwnNetns {
     }
 }
 
-/// A socket option of type `T`, as the kernel fills it in.
-pub fn option<T: Default>(socket: &impl AsRawFd, level: i32, name: i32) -> T {
-    let mut value = T::default();
+/// A socket option, as the kernel fills it in. `T` consists of plain integers.
+pub fn option<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32) -> T {
+    let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is valid for `len` bytes and the kernel writes at most that many.
+    // SAFETY: `value` has `len` bytes and the kernel writes at most that many.
     let code = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             level,
             name,
-            (&raw mut value).cast(),
+            value.as_mut_ptr().cast(),
             &mut len,
         )
     };
     assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
-    value
+    // SAFETY: all bytes are initialised, and any bytes are valid integers.
+    unsafe { value.assume_init() }
 }
 
 /// The socket's cookie, from the socket itself.

@@ -100,7 +100,7 @@ fn cell<T: Table>(field: &str, kind: &DataType, random: &mut Random) -> Value {
         DataType::Int32 => (bits as i32).into(),
         DataType::Int64 => (bits as i64).into(),
         DataType::Float64 => f64::from(bits as u32).into(),
-        DataType::Boolean => (bits % 2 == 0).into(),
+        DataType::Boolean => (bits & 1 == 0).into(),
         DataType::Utf8 => text::<T>(field, random).into(),
         other => panic!("tests know no {other}"),
     }

@@ -2,7 +2,7 @@
 
 use diagnose::Report;
 use diagnose::report::Severity;
-use diagnose::units::{count, duration};
+use diagnose::units::{count, duration, percent};
 
 use crate::page::{Page, Style};
 
@@ -24,7 +24,7 @@ fn answer(report: &Report) -> (Style, String) {
         Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
         _ if doubt_ns > 0 => {
             let text = format!(
-                "No problem is certain, but {} may be lost for a reason that this recording cannot \
+                "No problem is certain, but up to {} may be lost for a reason that this recording cannot \
                  tell.",
                 duration(doubt_ns)
             );
@@ -34,23 +34,28 @@ fn answer(report: &Report) -> (Style, String) {
     }
 }
 
+/// Nothing is wrong: says so, and what the connections did.
 fn calm(report: &Report, connections: usize) -> String {
     let judged = report
         .connections
         .iter()
-        .filter(|connection| !connection.stages.is_empty());
-    let of = |number: usize| match number {
-        1 => "the connection".to_owned(),
-        _ => format!("the {} connections", count(number as u64)),
-    };
-    if judged.count() == 0 {
+        .any(|connection| !connection.stages.is_empty());
+    if let [only] = report.connections.as_slice()
+        && only.sent_nothing
+        && let Some(receive) = &only.receive
+    {
         return format!(
-            "No problem found in {}; none sent data that could be judged.",
-            of(connections)
+            "The connection only received, and waited for the other end {} of the time. If that is \
+             too slow, look at the sender.",
+            percent(receive.waiting_for_peer.share)
         );
     }
-    format!("No problem found: TCP held up none of {}.", of(connections)).replace(
-        "TCP held up none of the connection.",
-        "TCP did not hold the connection up.",
-    )
+    match (judged, connections) {
+        (false, _) => "No problem found, but no connection sent data that could be judged.".into(),
+        (true, 1) => "No problem found: TCP did not hold the connection up.".into(),
+        (true, _) => {
+            let number = count(connections as u64);
+            format!("No problem found: TCP held up none of the {number} connections.")
+        }
+    }
 }

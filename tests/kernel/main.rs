@@ -1,0 +1,18 @@
+//! Real programs over the real kernel: each test plants a cause that it knows, records it with
+//! the `whylat` binary as a user would, and demands the answer.
+//!
+//! They need root and run one at a time (`make kernel`). Everything happens on loopback or in
+//! network namespaces without names, in temporary directories, and in processes that die with
+//! the test: nothing is left behind, however it ends.
+
+mod counts;
+mod demo;
+mod errors;
+mod harness;
+mod loss;
+mod programs;
+mod report;
+mod select;
+mod shares;
+mod survive;
+mod verdicts;

@@ -1,0 +1,182 @@
+//! What a recording says: its JSON report, with the connections and findings found by socket.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use table::{Columns, Table};
+use tempfile::TempDir;
+
+use crate::harness::{finish, whylat};
+
+/// The JSON report of a recording, with the recording itself.
+#[derive(Debug)]
+pub struct Report {
+    pub json: Value,
+    path: PathBuf,
+    _scratch: TempDir,
+}
+
+impl Report {
+    /// Of the recording `r.whylat` in a temporary directory.
+    pub fn of(scratch: TempDir) -> Self {
+        let path = scratch.path().join("r.whylat");
+        Report {
+            json: json_report(&path),
+            path,
+            _scratch: scratch,
+        }
+    }
+
+    /// The recording's tables.
+    pub fn recording(&self) -> table::Recording {
+        table::Recording::open(&self.path).expect("the recording opens")
+    }
+
+    /// All rows of a table that is known to be small.
+    pub fn rows<T: Table>(&self) -> Vec<T> {
+        let recording = self.recording();
+        let mut rows = Vec::new();
+        recording.scan::<T>(|columns| rows.extend((0..columns.len()).map(|row| columns.row(row))));
+        assert!(recording.problems().is_empty(), "{:?}", recording.problems());
+        rows
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &Vec<Value> {
+        self.json["connections"].as_array().expect("connections")
+    }
+
+    /// The connection with this socket cookie.
+    #[track_caller]
+    pub fn by_cookie(&self, cookie: u64) -> &Value {
+        let found = self.connections().iter().find(|c| c["id"] == cookie);
+        found.unwrap_or_else(|| panic!("socket {cookie} is not in the report: {}", self.brief()))
+    }
+
+    /// The socket with this local and remote port.
+    pub fn by_ports(&self, local: Option<u16>, remote: Option<u16>) -> Vec<&Value> {
+        let has = |c: &Value, end: &str, port: Option<u16>| {
+            let address = c[end].as_str().unwrap_or_default();
+            port.is_none_or(|port| address.ends_with(&format!(":{port}")))
+        };
+        let all = self.connections().iter();
+        all.filter(|c| has(c, "local", local) && has(c, "remote", remote))
+            .collect()
+    }
+
+    /// Findings whose subject is this socket.
+    pub fn findings(&self, cookie: u64) -> Vec<&Value> {
+        let all = self.json["findings"].as_array().expect("findings").iter();
+        all.filter(|finding| {
+            let ids = finding["subject"]["ids"].as_array();
+            ids.is_some_and(|ids| ids.iter().any(|id| *id == cookie))
+        })
+        .collect()
+    }
+
+    /// Finding of a rule about this socket.
+    pub fn finding(&self, cookie: u64, rule: &str) -> Option<&Value> {
+        let findings = self.findings(cookie);
+        findings.into_iter().find(|finding| finding["rule"] == rule)
+    }
+
+    /// Rules above info about this socket, as `rule direction severity`.
+    pub fn claims(&self, cookie: u64) -> Vec<String> {
+        let above = |finding: &&Value| finding["severity"] != "info";
+        let findings = self.findings(cookie).into_iter().filter(above);
+        findings.map(name).collect()
+    }
+
+    /// Exactly these rules claim more than info about this socket, each as `rule direction`;
+    /// those in `also` may.
+    #[track_caller]
+    pub fn assert_claims(&self, cookie: u64, wanted: &[&str], also: &[&str]) {
+        let claims = self.claims(cookie);
+        let is = |claim: &String, rule: &&str| claim.starts_with(&format!("{rule} "));
+        let found = |rule: &&&str| claims.iter().any(|claim| is(claim, rule));
+        let missing: Vec<_> = wanted.iter().filter(|rule| !found(rule)).collect();
+        let known = |claim: &&String| wanted.iter().chain(also).any(|rule| is(claim, rule));
+        let wrong: Vec<_> = claims.iter().filter(|claim| !known(claim)).collect();
+        assert!(
+            missing.is_empty() && wrong.is_empty(),
+            "socket {cookie}: missing {missing:?}, unwanted {wrong:?} in {}",
+            self.brief()
+        );
+    }
+
+    /// What was said, short enough for a failure's message.
+    pub fn brief(&self) -> String {
+        let mut lines = Vec::new();
+        for c in self.connections() {
+            let stages = c["stages"].as_object().into_iter().flatten();
+            let stages: Vec<String> = stages
+                .map(|(stage, value)| (stage, value["share"].as_f64().unwrap_or(0.0)))
+                .filter(|(_, share)| *share >= 0.001)
+                .map(|(stage, share)| format!("{stage} {:.1} %", share * 100.0))
+                .collect();
+            let reader = c["receive"]["reader_slow"]["share"].as_f64();
+            lines.push(format!(
+                "  {} {} > {} {} {}: {}; reader slow {reader:?}",
+                c["id"],
+                text(c, "local"),
+                text(c, "remote"),
+                text(c, "role"),
+                c["tcp"]["congestion"],
+                stages.join(", ")
+            ));
+        }
+        for finding in self.json["findings"].as_array().into_iter().flatten() {
+            let ids = &finding["subject"]["ids"];
+            lines.push(format!("  {} {ids}: {}", name(finding), text(finding, "headline")));
+        }
+        for undecided in self.json["undecided"].as_array().into_iter().flatten() {
+            lines.push(format!("  undecided: {}", text(undecided, "headline")));
+        }
+        format!("\n{}", lines.join("\n"))
+    }
+
+    /// Nothing was lost and nothing is unaccounted for.
+    #[track_caller]
+    pub fn assert_whole(&self) {
+        for loss in self.json["loss"].as_array().expect("loss") {
+            assert_eq!(loss["residual"], 0, "{loss}");
+            assert_eq!(loss["lost_total"], 0, "{loss}");
+        }
+        assert_eq!(self.json["closed"], "in_order");
+    }
+}
+
+fn name(finding: &Value) -> String {
+    let word = |key| text(finding, key);
+    format!("{} {} {}", word("rule"), word("direction"), word("severity"))
+}
+
+/// `whylat report --format json`.
+pub fn json_report(path: &Path) -> Value {
+    let said = finish(whylat("report --format json").arg(path));
+    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
+}
+
+/// A number in a JSON value, by JSON pointer.
+#[track_caller]
+pub fn number(value: &Value, pointer: &str) -> u64 {
+    let found = value.pointer(pointer).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("no number at {pointer} in {value:.2000}"))
+}
+
+/// A text field of a JSON value.
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// Share of a stage; `None` when it was not measured.
+pub fn share(connection: &Value, stage: &str) -> Option<f64> {
+    connection["stages"][stage]["share"].as_f64()
+}
+
+/// Time in a stage, ns.
+#[track_caller]
+pub fn stage_ns(connection: &Value, stage: &str) -> u64 {
+    number(connection, &format!("/stages/{stage}/ns"))
+}
