@@ -1,1 +1,87 @@
-//! x
+//! The loss identity is exact: everything that a probe produced is stored, filtered or lost for
+//! a named cause, also when nobody empties the rings.
+
+use lab::{Netns, Running, now_ns};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use table::manifest::Loss;
+
+use crate::harness::{Recorder, role, root, until};
+use crate::report::{Report, number};
+
+/// How long the recorder is stopped.
+const STOPPED_NS: u64 = 5_000_000_000;
+
+fn calls(arguments: &str) -> (Running, Recorder) {
+    let netns = Netns::new().expect("a namespace");
+    let mut calls = role(&netns, &format!("count-calls --start-on-stdin {arguments}"));
+    calls.port().expect("connected");
+    let recorder = Recorder::start(&format!("-p {}", calls.pid()));
+    calls.go().expect("go");
+    (calls, recorder)
+}
+
+/// Accounts of all probes, checked against the identity; gives that of the calls.
+#[track_caller]
+fn account(report: &Report) -> Loss {
+    let recording = report.recording();
+    assert!(!recording.loss().is_empty());
+    for loss in recording.loss() {
+        assert_eq!(loss.residual(), 0, "{loss:?}");
+    }
+    let calls = recording.loss().iter().find(|loss| loss.probe == "calls");
+    let calls = calls.expect("an account of calls").clone();
+    assert_eq!(calls.stored, recording.rows::<table::tables::Call>());
+    calls
+}
+
+fn made(truth: &Value) -> u64 {
+    number(truth, "/send_calls") + number(truth, "/recv_calls")
+}
+
+#[test]
+fn without_loss_everything_produced_is_stored() {
+    if !root() {
+        return;
+    }
+    let (calls, recorder) = calls("--pairs 2 --sends 20011");
+    let truth = calls.finish().expect("truth");
+    let report = recorder.stop();
+    let account = account(&report);
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+    assert_eq!(account.produced, made(&truth));
+    assert_eq!(account.stored, made(&truth));
+}
+
+#[test]
+fn a_recorder_stopped_for_5_s_under_500k_calls_a_second() {
+    if !root() {
+        return;
+    }
+    let (calls, recorder) = calls("--pairs 2 --sends 50021 --empty-reads 113");
+    recorder.signal(Signal::SIGSTOP);
+    let since_ns = now_ns();
+    until("five seconds", || (now_ns() - since_ns >= STOPPED_NS).then_some(()));
+    let until_ns = now_ns();
+    recorder.signal(Signal::SIGCONT);
+    let truth = calls.finish().expect("truth");
+    let report = recorder.stop();
+    let per_s = number(&truth, "/calls_per_s");
+    let from_ns = number(&truth, "/calls_start_ns");
+    let to_ns = number(&truth, "/calls_end_ns");
+    eprintln!(
+        "{} calls in {:.1} s: {per_s} a second",
+        made(&truth),
+        (to_ns - from_ns) as f64 / 1e9
+    );
+    assert!(per_s >= 500_000, "only {per_s} calls a second");
+    assert!(
+        to_ns > until_ns && from_ns < since_ns + STOPPED_NS / 20,
+        "the calls did not last as long as the stop"
+    );
+    let account = account(&report);
+    eprintln!("{account:?}");
+    assert_eq!(account.produced, made(&truth));
+    assert!(account.lost_total() > 0, "nothing was lost: the test proves nothing");
+    assert!(account.stored > 0);
+}

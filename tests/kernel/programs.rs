@@ -1,1 +1,115 @@
-//! x
+//! Programs that were not written for these tests, unchanged: redis and iperf3.
+
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use lab::{DirectionConfig, Netns};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::harness::{Recorder, Site, Tied, until, wait};
+use crate::report::{Report, number, text};
+use crate::verdicts::{start, under_cubic_and_bbr};
+
+under_cubic_and_bbr! {
+    redis_benchmark
+    iperf3_with_a_stopped_reader
+}
+
+/// Any port will do: the namespaces are the tests' own.
+const PORT: u16 = 6007;
+
+fn tied(netns: &Netns, command: &str) -> Tied {
+    let mut words = command.split(' ');
+    let mut program = netns.command(words.next().expect("a program"));
+    Tied::start(program.args(words).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+/// Waits until something listens, without a connection to it.
+fn until_listening(netns: &Netns) {
+    let sought = format!(":{PORT:04X} ");
+    until("a listening server", || {
+        let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
+        let text = netns.run(|| tables.map(|path| std::fs::read_to_string(path).ok()));
+        let found = text.ok()?.into_iter().flatten().any(|text| {
+            // State 0A is TCP_LISTEN.
+            text.lines().any(|line| line.contains(&sought) && line.contains(" 0A "))
+        });
+        found.then_some(())
+    });
+}
+
+fn redis_benchmark(congctl: &str) {
+    let Site { client: netns, .. } = Site::loopback(congctl);
+    let save = "--save= --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
+    let _server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
+    until_listening(&netns);
+    let recorder = Recorder::start(&format!("--port {PORT}"));
+    let mut bench = tied(
+        &netns,
+        &format!("redis-benchmark -p {PORT} -n 30011 -c 5 -t get,set -q"),
+    );
+    assert!(wait(&mut bench.0, "redis-benchmark").success());
+    let report = recorder.stop();
+    report.assert_whole();
+    let clients: Vec<&Value> = of_program(&report, "redis-benchmark");
+    assert!(clients.len() >= 10, "two tests of 5 connections: {}", report.brief());
+    for connection in report.connections() {
+        report.assert_claims(number(connection, "/id"), &[], &[]);
+    }
+    for client in &clients {
+        assert_eq!(client["tcp"]["congestion"], congctl);
+    }
+    let busy = clients.iter().filter(|c| number(c, "/totals/send_calls") > 100);
+    for client in busy {
+        let id = number(client, "/id");
+        assert!(
+            report.finding(id, "sender_app_limited").is_some(),
+            "socket {id} is not sender_app_limited: {}",
+            report.brief()
+        );
+    }
+}
+
+fn of_program<'a>(report: &'a Report, comm: &str) -> Vec<&'a Value> {
+    let all = report.connections().iter();
+    all.filter(|c| text(&c["process"], "comm").starts_with(comm))
+        .collect()
+}
+
+/// The receiving program is stopped for 300 of every 400 ms.
+fn iperf3_with_a_stopped_reader(congctl: &str) {
+    let path = DirectionConfig {
+        rate_bps: Some(400_000_000),
+        ..DirectionConfig::delay(1_000)
+    };
+    let wire = start(congctl, path);
+    let server = tied(&wire.b, &format!("iperf3 -s -1 -p {PORT}"));
+    until_listening(&wire.b);
+    let recorder = Recorder::start(&format!("--port {PORT}"));
+    let address = wire.address_b();
+    let mut client = tied(&wire.a, &format!("iperf3 -c {address} -p {PORT} -t 3"));
+    while client.0.try_wait().expect("wait").is_none() {
+        server.signal(Signal::SIGSTOP);
+        std::thread::park_timeout(Duration::from_millis(300));
+        server.signal(Signal::SIGCONT);
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+    drop(server);
+    let report = recorder.stop();
+    let ends = report.by_ports(None, Some(PORT));
+    let bytes = |c: &&&Value| c["totals"]["bytes_sent"].as_u64().unwrap_or(0);
+    let data = ends.iter().max_by_key(bytes).expect("iperf3's connections");
+    assert_eq!(data["tcp"]["congestion"], congctl);
+    let id = number(data, "/id");
+    report.assert_claims(id, &["slow_reader sending"], &[]);
+    for connection in report.connections() {
+        let other = number(connection, "/id");
+        if other != id {
+            report.assert_claims(other, &[], &[]);
+        }
+    }
+    // Nothing connects outside the namespaces.
+    assert!(TcpStream::connect(("127.0.0.1", PORT)).is_err());
+}

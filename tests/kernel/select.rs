@@ -1,1 +1,275 @@
-//! x
+//! Each way to say whose connections are recorded chooses exactly those: with the other end of
+//! each beside it, and nothing of a second pair of programs that runs at the same time.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use lab::{Netns, Running};
+use serde_json::Value;
+use table::tables::Connection;
+
+use crate::harness::{Recorder, Site, finish, program, role, root, until};
+use crate::report::{Report, number};
+
+const ROUNDS: u64 = 101;
+
+/// A client that is connected and waits for the word to start, and its server.
+struct Pair {
+    client: Running,
+    server: Running,
+    port: u16,
+}
+
+/// Cookies of both ends.
+#[derive(Debug)]
+struct Ends {
+    client: u64,
+    server: u64,
+}
+
+impl Pair {
+    fn start(netns: &Netns) -> Self {
+        Self::start_as(netns, |port| role(netns, &client_words(port)))
+    }
+
+    /// With a client that is started in a way of its own, connecting to this port.
+    fn start_as(netns: &Netns, start: impl FnOnce(u16) -> Running) -> Self {
+        let mut server = role(netns, "reply-server");
+        let port = server.port().expect("port");
+        let mut client = start(port);
+        client.port().expect("the client is connected");
+        Pair {
+            client,
+            server,
+            port,
+        }
+    }
+
+    fn go(&mut self) {
+        self.client.go().expect("start the client");
+    }
+
+    fn finish(self) -> Ends {
+        let cookie = |end: Running| {
+            let truth = end.finish().expect("truth");
+            number(&truth, "/connections/0/cookie")
+        };
+        Ends {
+            client: cookie(self.client),
+            server: cookie(self.server),
+        }
+    }
+}
+
+fn client_words(port: u16) -> String {
+    format!("request-reply --rounds {ROUNDS} --start-on-stdin --connect 127.0.0.1:{port}")
+}
+
+/// A client of another program name, or in another place.
+fn client_by(netns: &Netns, words: &[&str], port: u16) -> Running {
+    let mut command = netns.command(words[0]);
+    command.args(&words[1..]);
+    command.args(format!("lab workload {}", client_words(port)).split_whitespace());
+    Running::start(command).expect("start the client")
+}
+
+fn chosen(report: &Report, why: &str) -> BTreeSet<u64> {
+    let all = report.connections().iter();
+    all.filter(|c| c["chosen"] == why)
+        .map(|c| number(c, "/id"))
+        .collect()
+}
+
+/// Exactly the client's socket is the target; the server's is recorded beside it and joined.
+#[track_caller]
+fn assert_client_chosen(report: &Report, ends: &Ends) {
+    report.assert_whole();
+    assert_eq!(chosen(report, "target"), BTreeSet::from([ends.client]));
+    assert_eq!(chosen(report, "peer"), BTreeSet::from([ends.server]));
+    let client = report.by_cookie(ends.client);
+    let server = report.by_cookie(ends.server);
+    assert_eq!(client["peer"], ends.server, "{client:#}");
+    assert_eq!(server["peer"], ends.client, "{server:#}");
+    for (end, sends) in [(client, "client"), (server, "server")] {
+        assert_eq!(number(end, "/totals/send_calls"), ROUNDS, "{sends}");
+        assert_eq!(end["totals"]["bytes_sent"], ROUNDS * 100, "{sends}");
+    }
+}
+
+/// Records with `arguments` while both pairs run.
+fn record_both(arguments: &str, mut pair: Pair, mut other: Pair) -> (Report, Ends, Ends) {
+    let recorder = Recorder::start(arguments);
+    pair.go();
+    other.go();
+    let (ends, others) = (pair.finish(), other.finish());
+    (recorder.stop(), ends, others)
+}
+
+#[test]
+fn a_process_with_a_connection_that_was_already_open() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let (pair, other) = (Pair::start(&netns), Pair::start(&netns));
+    let arguments = format!("-p {}", pair.client.pid());
+    let (report, ends, _) = record_both(&arguments, pair, other);
+    assert_client_chosen(&report, &ends);
+    let client = report.by_cookie(ends.client);
+    assert_eq!(client["opened_ns"], Value::Null);
+    assert_eq!(client["process"]["comm"], "whylat");
+}
+
+#[test]
+fn a_command_name_now_and_later() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let named = scratch.path().join("wl-chosen-13");
+    symlink(program(), &named).expect("a second name");
+    let named = named.to_str().expect("a path");
+    let pair = Pair::start_as(&netns, |port| client_by(&netns, &[named], port));
+    let other = Pair::start(&netns);
+    let (report, ends, _) = record_both("--comm wl-chosen-13", pair, other);
+    assert_client_chosen(&report, &ends);
+
+    let recorder = Recorder::start("--comm wl-chosen-13");
+    let mut later = Pair::start_as(&netns, |port| client_by(&netns, &[named], port));
+    let mut other = Pair::start(&netns);
+    later.go();
+    other.go();
+    let (ends, _) = (later.finish(), other.finish());
+    let report = recorder.stop();
+    assert_client_chosen(&report, &ends);
+    assert!(report.by_cookie(ends.client)["opened_ns"].is_u64());
+}
+
+#[test]
+fn a_port() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let (pair, other) = (Pair::start(&netns), Pair::start(&netns));
+    let arguments = format!("--port {}", pair.port);
+    let (report, ends, _) = record_both(&arguments, pair, other);
+    report.assert_whole();
+    assert_eq!(
+        chosen(&report, "target"),
+        BTreeSet::from([ends.client, ends.server])
+    );
+    assert_eq!(chosen(&report, "peer"), BTreeSet::new());
+    assert_eq!(report.by_cookie(ends.client)["peer"], ends.server);
+    assert_eq!(report.by_cookie(ends.server)["peer"], ends.client);
+}
+
+/// A control group of the test's own; removed with it.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Self {
+        let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (point, kind) = (words.nth(1)?, words.next()?);
+            (kind == "cgroup2").then(|| point.to_owned())
+        });
+        let mount = mount.expect("a cgroup2 mount");
+        let path = Path::new(&mount).join(format!("whylat-test-{}", std::process::id()));
+        fs::create_dir(&path).expect("a control group");
+        Group(path)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Busy until its last process is reaped.
+        until("the control group empty", || fs::remove_dir(&self.0).ok());
+    }
+}
+
+#[test]
+fn a_control_group() {
+    if !root() {
+        return;
+    }
+    let group = Group::new();
+    let netns = Netns::new().expect("a namespace");
+    let path = group.0.to_str().expect("a path");
+    let join = format!("echo $$ > {path}/cgroup.procs && exec \"$0\" \"$@\"");
+    let words = ["sh", "-c", &join, program()];
+    let pair = Pair::start_as(&netns, |port| client_by(&netns, &words, port));
+    let other = Pair::start(&netns);
+    let (report, ends, _) = record_both(&format!("--cgroup {path}"), pair, other);
+    assert_client_chosen(&report, &ends);
+
+    let recorder = Recorder::start(&format!("--cgroup {path}"));
+    let mut later = Pair::start_as(&netns, |port| client_by(&netns, &words, port));
+    later.go();
+    let ends = later.finish();
+    assert_client_chosen(&recorder.stop(), &ends);
+}
+
+#[test]
+fn everything_in_every_namespace() {
+    if !root() {
+        return;
+    }
+    let spaces = [Netns::new().expect("one"), Netns::new().expect("two")];
+    let [one, two] = [&spaces[0], &spaces[1]];
+    let (report, ends, others) = record_both("-a", Pair::start(one), Pair::start(two));
+    let targets = chosen(&report, "target");
+    let rows: Vec<Connection> = report.rows();
+    for (ends, netns) in [(&ends, one), (&others, two)] {
+        for (cookie, peer) in [(ends.client, ends.server), (ends.server, ends.client)] {
+            assert!(targets.contains(&cookie), "{}", report.brief());
+            let end = report.by_cookie(cookie);
+            assert_eq!(end["peer"], peer);
+            assert_eq!(number(end, "/totals/send_calls"), ROUNDS);
+            let inode = rows.iter().find(|row| row.conn == cookie).map(|row| row.netns);
+            assert_eq!(inode.map(u64::from), Some(netns.inode()));
+        }
+    }
+}
+
+/// `whylat run` records the command's children and grandchildren, and nobody else.
+#[test]
+fn children_of_the_command() {
+    if !root() {
+        return;
+    }
+    let site = Site::loopback("cubic");
+    let (server, port) = site.serve("reply-server --connections 2");
+    let mut other = Pair::start(&site.client);
+    let scratch = tempfile::tempdir().expect("a directory");
+    let truths = scratch.path().join("truth");
+    let one = format!(
+        "\"{}\" lab workload request-reply --rounds {ROUNDS} --connect 127.0.0.1:{port}",
+        program()
+    );
+    let script = format!("{one} > '{0}.1' & (({one} > '{0}.2') & wait); wait", truths.display());
+    let mut command = site.client.command(program());
+    command.args(["run", "--as-root", "--output"]);
+    command.arg(scratch.path().join("r.whylat"));
+    command.args(["--", "sh", "-c", &script]);
+    other.go();
+    finish(&mut command).ended(0);
+    other.finish();
+    let servers = server.finish().expect("truth");
+    let cookies: BTreeSet<u64> = [1, 2]
+        .map(|n| {
+            let text = fs::read_to_string(format!("{}.{n}", truths.display())).expect("truth");
+            let truth: Value = serde_json::from_str(&text).expect("JSON");
+            number(&truth, "/connections/0/cookie")
+        })
+        .into();
+    let report = Report::of(scratch);
+    report.assert_whole();
+    assert_eq!(chosen(&report, "target"), cookies);
+    let peers = [0, 1].map(|n| number(&servers, &format!("/connections/{n}/cookie")));
+    assert_eq!(chosen(&report, "peer"), BTreeSet::from(peers));
+}

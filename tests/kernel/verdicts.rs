@@ -274,18 +274,19 @@ fn connections_of_5_ms_in_flight(congctl: &str) {
         );
         all_judged(&recorded, 101);
         for truth in recorded.client["connections"].as_array().expect("truth") {
-            let id = number(truth, "/cookie");
-            let client = recorded.report.by_cookie(id);
-            let life_ns = number(truth, "/closed_ns") - number(truth, "/opened_ns");
-            let on_its_way = 4e6 / life_ns as f64;
+            let client = recorded.report.by_cookie(number(truth, "/cookie"));
+            // The request and its answer are on their way for 4 ms of it.
+            let life = number(client, "/lifetime_ns") as f64;
+            let least = number(truth, "/closed_ns") - number(truth, "/opened_ns");
+            assert!(life >= least as f64, "{client:#} {truth}");
             let idle = &client["stages"]["sender_app"];
             let (Some(idle), Some(bound)) = (idle["share"].as_f64(), idle["bound"].as_f64()) else {
                 panic!("sender_app was not judged: {client:#}");
             };
             assert!(
-                idle <= 1.0 - on_its_way + bound + 0.02,
-                "--detail {detail}: sender_app {idle} ± {bound}, but data was on its way for \
-                 {on_its_way} of {life_ns} ns"
+                idle <= 1.0 - 4e6 / life + bound,
+                "--detail {detail}: sender_app {idle} ± {bound}, but data was on its way for 4 ms \
+                 of {life} ns"
             );
         }
     }

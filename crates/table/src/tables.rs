@@ -298,6 +298,8 @@ table! {
         reader_slow_waits: u32, "-";
         /// Receiving: the window announced to the peer was closed.
         window_closed_ns: u64, "ns";
+        /// Best of the kernel's delivery rate samples so far, taken where something was held.
+        best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "no such sample, or an older recording";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

@@ -53,7 +53,7 @@ fn child_writes_until_killed() {
         Writer::create(Path::new(&dir), &header(), WriteOptions::default()).expect("create");
     let mut random = Random::new(u64::from(std::process::id()));
     let mut number = 0;
-    for _ in 0..1 + random.below(6) {
+    for _ in 0..1 + random.below(12) {
         for _ in 0..random.below(4) {
             let count = 1 + random.below(6_000);
             writer.append(calls(number, count)).expect("append");
@@ -173,6 +173,9 @@ fn a_kill_at_any_moment_loses_no_sealed_row() {
         );
         assert_eq!(validate(&dir).expect("opens"), [], "round {round}");
     }
-    assert!(closed < KILLS / 2, "most kills come before the end");
+    assert!(
+        closed > 0 && closed < KILLS,
+        "kills come before and after the close"
+    );
     println!("{KILLS} kills: {closed} after the close, {left_over} left-over files");
 }

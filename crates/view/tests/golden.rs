@@ -103,8 +103,18 @@ fn judge(directory: &Path) -> Outcome<Report> {
 /// The same recording from its directory on disk.
 fn judge_recording(directory: &Path) -> Outcome<Report> {
     let scratch = tempfile::tempdir()?;
-    let path = scratch.path().join("golden.whylat");
-    table::write_fixture(directory, &path)?;
+    let (text, path) = (
+        scratch.path().join("text"),
+        scratch.path().join("golden.whylat"),
+    );
+    fs::create_dir(&text)?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with("expected.") {
+            fs::copy(entry.path(), text.join(entry.file_name()))?;
+        }
+    }
+    table::write_fixture(&text, &path)?;
     let recording = Recording::open(&path)?;
     let mut evidence = Evidence::new(
         recording.header().clone(),

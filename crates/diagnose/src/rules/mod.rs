@@ -195,6 +195,17 @@ fn whole(facts: &[Fact], name: &str) -> Option<u64> {
         })
 }
 
+/// Value of a fact that is a share, a rate or a mean.
+fn real(facts: &[Fact], name: &str) -> Option<f64> {
+    facts
+        .iter()
+        .find(|fact| fact.name == name)
+        .and_then(|fact| match fact.value {
+            Value::Real(value) => Some(value),
+            _ => None,
+        })
+}
+
 /// Advice in fixed words.
 fn advice<const N: usize>(lines: [&'static str; N]) -> Vec<Advice> {
     lines.into_iter().map(|line| Advice(line.into())).collect()

@@ -1,15 +1,17 @@
-//! Nothing held the connection up: TCP had nothing to send, because the application gave it
-//! nothing. SNAP's default class, and the most common by far. It is an answer, not a problem.
+//! Nothing held the connection up: all that the application gave had been sent. Either it gave
+//! nothing more, or it waited for data on its way to be answered. SNAP's default class, and the
+//! most common by far. It is an answer, not a problem.
 
 use table::Stage;
 
 use super::delayed_ack::acks_late;
 use super::nagle_delayed_ack::pattern;
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, total_ns, worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, min_rtt, real, total_ns,
+    worst,
 };
 use crate::case::Case;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::severity::held_up;
 use crate::units::{duration, percent};
 use table::{Chosen, Method};
@@ -38,30 +40,26 @@ impl Rule for SenderAppLimited {
         if !asked_for || held || case.doubt {
             return Verdict::Quiet;
         }
-        let app_ns = case.ns(Stage::SenderApp);
+        // All sent: the application gave nothing more, for now or until an answer comes.
+        let sent_ns = case.ns(Stage::SenderApp) + case.ns(Stage::InFlight);
         let unknown_ns = case.ns(Stage::Unknown);
-        let largest = case
-            .own
-            .judged
-            .stages
-            .iter()
-            .max_by_key(|(_, share)| share.ns);
-        match largest {
-            None => Verdict::Quiet,
-            Some((Stage::SenderApp, _)) => Verdict::Fires(Found {
+        let of_tcp = |stage| !matches!(stage, Stage::SenderApp | Stage::InFlight | Stage::Unknown);
+        let stages = case.own.judged.stages.iter();
+        let by_tcp = stages.filter(|(stage, _)| of_tcp(*stage));
+        let most_by_tcp_ns = by_tcp.map(|(_, share)| share.ns).max().unwrap_or(0);
+        if sent_ns > unknown_ns && sent_ns > most_by_tcp_ns {
+            return Verdict::Fires(Found {
                 direction: Direction::Sending,
-                concerned_ns: app_ns,
+                concerned_ns: sent_ns,
                 harm_ns: 0,
                 facts: facts(case),
-            }),
-            // The unknown part could hide a problem larger than what is known.
-            Some((Stage::Unknown, _))
-                if unknown_ns * 2 > case.life_ns() && !in_flight_explains(case, unknown_ns) =>
-            {
-                self.cannot_exclude(case, unknown_ns)
-            }
-            Some(_) => Verdict::Quiet,
+            });
         }
+        // The unknown part could hide a problem larger than what is known.
+        if unknown_ns * 2 > case.life_ns() && !in_flight_explains(case, unknown_ns) {
+            return self.cannot_exclude(case, unknown_ns);
+        }
+        Verdict::Quiet
     }
 
     fn explain(&self, case: &Case) -> Explanation {
@@ -84,21 +82,28 @@ impl Rule for SenderAppLimited {
             .flatten()
             .collect(),
             could_not_see: case.general_blind_spots(),
-            advice: advice([
-                "If this is too slow, look at the program: what it computes or waits for between two \
-                 writes. TCP and the path are not the limit.",
-            ]),
+            advice: cures(case),
             win: WinBasis::Unknown,
             confidence,
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
-        format!(
-            "TCP did not hold this up: {} of the time there was nothing to send. The application \
-             sets the pace.",
-            percent(finding.share)
-        )
+        let share = |name| real(&finding.evidence.0, name).unwrap_or(0.0);
+        let (idle, in_flight) = (share("nothing_to_send"), share("in_flight"));
+        if in_flight > idle {
+            format!(
+                "TCP did not hold this up: {} of the time all was sent and on its way. Each \
+                 exchange takes the path's round trip.",
+                percent(in_flight)
+            )
+        } else {
+            format!(
+                "TCP did not hold this up: {} of the time there was nothing to send. The \
+                 application sets the pace.",
+                percent(idle)
+            )
+        }
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
@@ -125,9 +130,24 @@ fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
     segments.saturating_mul(u64::from(last.srtt_us) * 1_000) >= unknown_ns
 }
 
+fn cures(case: &Case) -> Vec<Advice> {
+    if case.ns(Stage::InFlight) > case.ns(Stage::SenderApp) {
+        return advice([
+            "If this is too slow, make fewer round trips: more in one request, or several requests \
+             on their way at once.",
+        ]);
+    }
+    advice([
+        "If this is too slow, look at the program: what it computes or waits for between two \
+         writes. TCP and the path are not the limit.",
+    ])
+}
+
 fn facts(case: &Case) -> Vec<Fact> {
+    let idle = Value::Real(case.share(Stage::SenderApp));
     let in_flight = Value::Real(case.share(Stage::InFlight));
-    let mut facts = Vec::new();
+    let label = "of the time there was nothing to send";
+    let mut facts = vec![worst("nothing_to_send", idle, Unit::Share, label)];
     if case.method(Stage::InFlight).is_some() {
         let label = "of the time data was on its way, for about a round trip";
         facts.push(worst("in_flight", in_flight, Unit::Share, label));
@@ -141,6 +161,7 @@ fn facts(case: &Case) -> Vec<Fact> {
         ));
     }
     facts.extend(pattern(case));
+    facts.extend(min_rtt(case));
     facts
 }
 

@@ -58,7 +58,8 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
 
-	if (task->pid == task->tgid)
+	/* the last thread: do_exit() has taken it off the count already */
+	if (!task->signal->live.counter)
 		bpf_map_delete_elem(&tasks, &tgid);
 	return 0;
 }
@@ -79,6 +80,10 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	if (!st)
 		return;
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
+	if (detail_calls && ledger_try_lock(st)) {
+		stages_on_closing(&st->ledger, sk, tp, new_state, now_ns);
+		ledger_unlock(st);
+	}
 	if (new_state != TCP_CLOSE)
 		return;
 	events_on_close(st, sk, tp, detail_calls, now_ns);
@@ -286,12 +291,16 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 SEC("iter/bpf_sk_storage_map")
 int read_ledgers(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct socket_state *st = ctx->value;
+	struct sock *sk = ctx->sk;
 	struct stage_reading reading;
 	const struct tcp_sock *tp;
-	struct sock *sk = ctx->sk;
+	struct socket_state *st;
 
-	if (!st || !sk || !st->cookie || !st->ledger.changed)
+	if (!sk)
+		return 0;
+	/* not ctx->value, which may only be indexed by constants */
+	st = socket_recorded(sk);
+	if (!st || !st->ledger.changed)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !ledger_try_lock(st))

@@ -237,13 +237,18 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+};
+
 struct task_struct {
 	unsigned int flags;
+	struct signal_struct *signal;
 	int pid;
 	int tgid;
 	char comm[16];
-	u64 start_time;
-	struct task_struct *group_leader;
 	struct files_struct *files;
 	struct sched_info sched_info;
 };
@@ -279,7 +284,10 @@ enum tcp_state {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,
 	TCP_SYN_RECV = 3,
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
 	TCP_CLOSE = 7,
+	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
 	TCP_NEW_SYN_RECV = 12,
 };

@@ -39,6 +39,10 @@ struct stage_ledger {
 	u32 timeout_stalls;
 	u32 tail_loss_stalls;
 	u32 reader_slow_waits;
+	u32 rwnd_jiffies;     /* chronograph RWND_LIMITED when last accounted, while draining */
+	u32 best_delivered;   /* the best of the kernel's delivery rate samples: segments */
+	u32 best_interval_us; /* in this time; 0: none yet */
+	u32 pad32;
 	u8 stage;	 /* the stage since accounted_ns, if stage_known */
 	u8 stage_known;	 /* the last hook saw the state that it left behind */
 	u8 idle;	 /* the last hook left everything acknowledged */
@@ -50,7 +54,9 @@ struct stage_ledger {
 	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
 	u8 zero_window;	 /* the peer announces no room */
 	u8 changed;	 /* since it was last read */
-	u8 pad[5];
+	u8 draining;	 /* the application has closed; its last bytes may still be unsent */
+	u8 ended;	 /* our FIN is acknowledged: nothing more will be sent */
+	u8 pad[3];
 	u64 stage_ns[STAGE_COUNT];
 	u64 late_ns
 		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */

@@ -8,8 +8,6 @@
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "tcp_events.h"
 
-#define USEC_PER_SEC 1000000ULL
-
 struct tcp_event_record {
 	struct record_header header;
 	struct tcp_event event;

@@ -21,6 +21,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         rtt_sum_us,
         reader_slow_ns,
         window_closed_ns,
+        best_rate_bytes_per_s,
         rtt_samples,
         nagle_holds,
         delayed_acks,
@@ -82,6 +83,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         reader_slow_ns,
         reader_slow_waits,
         window_closed_ns,
+        best_rate_bytes_per_s: (best_rate_bytes_per_s != 0).then_some(best_rate_bytes_per_s),
         nodelay: nodelay != 0,
     }
 }
@@ -99,7 +101,7 @@ mod tests {
             *ns = 1 << index;
         }
         let row = row(&reading);
-        let at = |stage: stage| 1u64 << stage.0;
+        let at = |which: stage| 1u64 << which.0;
         assert_eq!(
             row.retransmit_timeout_ns,
             at(stage::STAGE_RETRANSMIT_TIMEOUT)

@@ -27,6 +27,7 @@ extern int CONFIG_HZ __kconfig __weak;
 
 #define NSEC_PER_USEC 1000ULL
 #define NSEC_PER_SEC 1000000000ULL
+#define USEC_PER_SEC 1000000ULL
 /* TCP_DELACK_MIN and TCP_ATO_MIN are HZ / 25 (include/net/tcp.h). */
 #define TCP_DELACK_MIN_NS (NSEC_PER_SEC / 25)
 
@@ -159,7 +160,9 @@ static __always_inline void account(struct stage_ledger *led, u32 stage, u64 unt
 {
 	u64 from_ns = led->accounted_ns;
 
-	if (stage >= STAGE_COUNT || until_ns <= from_ns)
+	/* or the compiler tests one copy of the index and uses another */
+	barrier_var(stage);
+	if (stage >= STAGE_COUNT || until_ns <= from_ns || led->ended)
 		return;
 	led->stage_ns[stage] += until_ns - from_ns;
 	if (led->due_ns && until_ns > led->due_ns) {
@@ -374,6 +377,18 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	led->total_retrans = tp->total_retrans;
 }
 
+/* tcp_rate_gen() leaves its newest sample in rate_delivered and rate_interval_us. */
+static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u64 delivered = tp->rate_delivered, interval_us = tp->rate_interval_us;
+
+	if (interval_us && (!led->best_interval_us || delivered * led->best_interval_us >
+							      led->best_delivered * interval_us)) {
+		led->best_delivered = delivered;
+		led->best_interval_us = interval_us;
+	}
+}
+
 static __always_inline void remember(struct stage_ledger *led, const struct tcp_sock *tp,
 				     u32 snd_una)
 {
@@ -499,6 +514,7 @@ static __always_inline void stages_on_segment(struct stage_ledger *led, struct s
 	}
 	if (led->had_loss && tp->snd_cwnd >= tp->prior_cwnd)
 		led->had_loss = 0;
+	track_best_rate(led, tp);
 	led->stage_known = 0;
 	on_data_arrival(led, tp, seq, end_seq);
 	track_own_window(led, tp, now_ns);
@@ -578,13 +594,43 @@ static __always_inline void stages_on_tail_loss_probe(struct stage_ledger *led, 
 	led->changed = 1;
 }
 
+/* tcp_get_info_chrono_stats() for RWND_LIMITED */
+static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
+{
+	u32 jiffies = tp->chrono_stat[TCP_CHRONO_RWND_LIMITED - 1];
+
+	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
+		jiffies += (u32)bpf_jiffies64() - tp->chrono_start;
+	return jiffies;
+}
+
+/*
+ * After the application has closed, no ACK passes tcp_probe (tcp_rcv_state_process() takes them).
+ * The kernel's own clock still tells how long the receiver's window was the limit; the rest of the
+ * interval counts as what was seen at its beginning.
+ */
+static __always_inline void account_draining(struct stage_ledger *led, struct sock *sk,
+					     const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 jiffies = rwnd_limited_jiffies(tp);
+	u64 until_ns = led->accounted_ns + (u32)(jiffies - led->rwnd_jiffies) * jiffy_ns();
+
+	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
+	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
+		now_ns);
+	led->rwnd_jiffies = jiffies;
+	led->stage = brake(led, sk, tp);
+}
+
 /* Accounts until now without a hook's news: for a reading. */
 static __always_inline void stages_on_read(struct stage_ledger *led, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
 {
 	u32 stage;
 
-	if (tp->write_seq == tp->snd_una) {
+	if (led->draining) {
+		account_draining(led, sk, tp, now_ns);
+	} else if (tp->write_seq == tp->snd_una) {
 		account_in_flight(led, tp, now_ns);
 	} else {
 		if (led->idle)
@@ -598,6 +644,21 @@ static __always_inline void stages_on_read(struct stage_ledger *led, struct sock
 	led->stage_known = 0;
 	remember(led, tp, tp->snd_una);
 	track_own_window(led, tp, now_ns);
+}
+
+/* inet_sock_set_state: the application closes, and at last our FIN is acknowledged. */
+static __always_inline void stages_on_closing(struct stage_ledger *led, struct sock *sk,
+					      const struct tcp_sock *tp, int state, u64 now_ns)
+{
+	stages_on_read(led, sk, tp, now_ns);
+	if (state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK) {
+		led->draining = 1;
+		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
+		led->stage = brake(led, sk, tp);
+	} else if (led->draining) {
+		end_stall(led);
+		led->ended = 1;
+	}
 }
 
 /* Copies the ledger out; a stall or a closed window that still lasts is counted as what it is. */
@@ -621,6 +682,10 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->rtt_sum_us = led->rtt_sum_us;
 	out->reader_slow_ns = led->reader_slow_ns;
 	out->window_closed_ns = led->window_closed_ns;
+	out->best_rate_bytes_per_s = led->best_interval_us
+					     ? (u64)led->best_delivered * tp->mss_cache *
+						       USEC_PER_SEC / led->best_interval_us
+					     : 0;
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;
 	out->delayed_acks = led->delayed_acks;

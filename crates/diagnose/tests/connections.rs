@@ -1,0 +1,341 @@
+//! Connections that are easy to judge wrongly: short ones, ones that only receive, ones whose
+//! end is missing, readers that never read, timeouts seen only from outside. Rows in, report
+//! out.
+
+use serde_json::{Value, json};
+use table::manifest::{Close, Header};
+use table::tables::{Call, Connection, TcpEvent, TcpSample, TcpStage};
+use table::{Columns, Method, Stage, Table};
+use whylat_diagnose::report::{Direction, Report, Severity};
+use whylat_diagnose::{Evidence, diagnose, report};
+
+const MS: u64 = 1_000_000;
+
+/// A row: all of its table's fields, zero or absent but for those given.
+fn row<T: Table + serde::de::DeserializeOwned>(given: Value) -> T {
+    let mut row = serde_json::Map::new();
+    for field in T::FIELDS.iter().filter(|field| field.null.is_empty()) {
+        row.insert(field.name.to_owned(), json!(0));
+    }
+    let texts = json!({
+        "local": "10.0.0.5:41220", "remote": "10.0.0.9:9000", "role": "client",
+        "chosen": "target", "kind": "poll", "closed": false, "nodelay": false, "is_send": false,
+    });
+    for (name, value) in texts.as_object().into_iter().flatten() {
+        if T::FIELDS.iter().any(|field| field.name == name) {
+            row.insert(name.clone(), value.clone());
+        }
+    }
+    for (name, value) in given.as_object().into_iter().flatten() {
+        row.insert(name.clone(), value.clone());
+    }
+    serde_json::from_value(Value::Object(row)).expect("the test's row has its table's shape")
+}
+
+fn columns<T: Table + serde::de::DeserializeOwned>(rows: &[Value]) -> T::Columns {
+    let mut columns = T::Columns::default();
+    for given in rows {
+        columns.push(row::<T>(given.clone()));
+    }
+    columns
+}
+
+fn evidence(detail: &str) -> Evidence {
+    let header = Header {
+        format: 1,
+        whylat: "0.1.0".to_owned(),
+        host: "lab1".to_owned(),
+        boot_id: "boot".to_owned(),
+        kernel: "6.18".to_owned(),
+        cpus: 2,
+        clocksource: "tsc".to_owned(),
+        detail: detail.to_owned(),
+        arguments: Vec::new(),
+        started_ns: 0,
+        started_realtime_ns: 0,
+        jiffy_ns: Some(4 * MS),
+    };
+    let close = Close {
+        ended_ns: 10_000 * MS,
+        in_order: true,
+    };
+    Evidence::new(
+        header,
+        Vec::new(),
+        Vec::new(),
+        None,
+        Some(close),
+        Vec::new(),
+    )
+}
+
+fn only(report: &Report) -> &report::Connection {
+    assert_eq!(report.connections.len(), 1);
+    &report.connections[0]
+}
+
+#[test]
+fn a_connection_of_five_milliseconds_is_judged_by_its_last_counters() {
+    let mut evidence = evidence("stats");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 100 * MS, "closed_ns": 105 * MS}),
+    ]));
+    evidence.add_samples(&columns::<TcpSample>(&[json!({
+        "conn": 1, "time_ns": 105 * MS, "kind": "close", "bytes_sent": 900, "busy_us": 2_000,
+        "rwnd_limited_us": 0, "data_segs_out": 1, "mss_bytes": 1448,
+    })]));
+    let report = diagnose(evidence);
+    let connection = only(&report);
+    assert_eq!(connection.lifetime_ns, 5 * MS);
+    let app = connection.stages.get(Stage::SenderApp).expect("measured");
+    assert_eq!((app.share, app.method), (0.6, Method::Chronograph));
+    assert_eq!(
+        app.bound, 0.8,
+        "a jiffy of 4 ms is most of 5 ms, and it says so"
+    );
+    assert_eq!(
+        connection.stages.get(Stage::DelayedAck),
+        None,
+        "a poll cannot tell"
+    );
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Info)
+    );
+}
+
+#[test]
+fn a_single_poll_of_an_old_connection_is_not_judged() {
+    let mut evidence = evidence("stats");
+    evidence.add_connections(&columns::<Connection>(&[json!({"conn": 1})]));
+    evidence.add_samples(&columns::<TcpSample>(&[
+        json!({"conn": 1, "time_ns": 105 * MS, "bytes_sent": 900, "busy_us": 2_000}),
+    ]));
+    let report = diagnose(evidence);
+    assert!(only(&report).stages.is_empty());
+    assert!(
+        only(&report)
+            .not_judged
+            .as_deref()
+            .is_some_and(|why| why.contains("one sample"))
+    );
+    assert!(!only(&report).sent_nothing, "not known is not nothing");
+}
+
+#[test]
+fn a_socket_that_only_receives_has_no_sending_stages() {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 0, "closed_ns": 100 * MS}),
+    ]));
+    evidence.add_stages(&columns::<TcpStage>(&[json!({
+        "conn": 1, "time_ns": 100 * MS, "closed": true, "sender_app_ns": 100 * MS,
+        "reader_slow_ns": 25 * MS, "reader_slow_waits": 5,
+    })]));
+    evidence.add_calls(&columns::<Call>(&[
+        json!({"conn": 1, "end_ns": 50 * MS, "result": 4096, "blocked_ns": 20 * MS}),
+    ]));
+    let report = diagnose(evidence);
+    let connection = only(&report);
+    assert!(connection.sent_nothing && connection.stages.is_empty());
+    let receive = connection.receive.as_ref().expect("it received");
+    assert_eq!(
+        (receive.reader_slow.share, receive.waiting_for_peer.share),
+        (0.25, 0.75)
+    );
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn life_beyond_the_last_reading_is_unknown() {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 0, "closed_ns": 1_000 * MS}),
+    ]));
+    evidence.add_stages(&columns::<TcpStage>(&[
+        json!({"conn": 1, "time_ns": 600 * MS, "sender_app_ns": 600 * MS}),
+    ]));
+    let report = diagnose(evidence);
+    let stages = &only(&report).stages;
+    assert_eq!(only(&report).lifetime_ns, 1_000 * MS);
+    assert_eq!(
+        stages.get(Stage::Unknown).map(|share| share.share),
+        Some(0.4)
+    );
+    assert_eq!(
+        stages.get(Stage::SenderApp).map(|share| share.share),
+        Some(0.6)
+    );
+}
+
+#[test]
+fn a_span_is_judged_by_the_difference_of_readings() {
+    let mut evidence = evidence("calls").within(500 * MS, 2_000 * MS);
+    evidence.add_stages(&columns::<TcpStage>(&[
+        json!({"conn": 1, "time_ns": 400 * MS, "nagle_ns": 400 * MS, "nagle_holds": 9}),
+        json!({"conn": 1, "time_ns": 900 * MS, "nagle_ns": 400 * MS, "sender_app_ns": 500 * MS,
+               "nagle_holds": 9}),
+        json!({"conn": 1, "time_ns": 2_900 * MS, "nagle_ns": 2_400 * MS,
+               "sender_app_ns": 500 * MS, "nagle_holds": 90}),
+    ]));
+    let report = diagnose(evidence);
+    let connection = only(&report);
+    assert_eq!(connection.lifetime_ns, 500 * MS);
+    assert_eq!(connection.stages.ns(Stage::Nagle), 0);
+    assert_eq!(connection.totals.nagle_holds, Some(0));
+}
+
+#[test]
+fn a_timeout_is_counted_from_the_unanswered_segment() {
+    let mut evidence = evidence("stats");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 0, "congestion": "cubic"}),
+    ]));
+    let sample = |time_ms: u64, busy_ms: u64, sent: u64| {
+        json!({
+            "conn": 1, "time_ns": time_ms * MS, "busy_us": busy_ms * 1_000, "rwnd_limited_us": 0,
+            "bytes_sent": sent, "rto_us": 224_000, "srtt_us": 20_000, "mss_bytes": 1448,
+            "data_segs_out": sent / 1_000, "min_rtt_us": 20_000,
+        })
+    };
+    evidence.add_samples(&columns::<TcpSample>(&[
+        sample(500, 100, 5_000),
+        sample(2_000, 1_200, 9_000),
+        sample(4_000, 1_400, 20_000),
+    ]));
+    evidence.add_events(&columns::<TcpEvent>(&[
+        json!({"conn": 1, "time_ns": 1_000 * MS, "kind": "congestion_state", "old": 0, "new": 4}),
+        json!({"conn": 1, "time_ns": 1_400 * MS, "kind": "congestion_state", "old": 4, "new": 4}),
+        json!({"conn": 1, "time_ns": 1_750 * MS, "kind": "congestion_state", "old": 4, "new": 0}),
+    ]));
+    let report = diagnose(evidence);
+    // 750 ms in Loss, and 204 ms before: the timer of 224 ms less a round trip of 20 ms.
+    assert_eq!(only(&report).stages.ns(Stage::RetransmitTimeout), 954 * MS);
+    let finding = report.findings.first().expect("a finding");
+    assert_eq!(
+        (finding.rule, finding.severity),
+        ("retransmit_timeouts", Severity::Warning)
+    );
+    assert_eq!(finding.harm_ns, 954 * MS);
+}
+
+/// Both ends on one host; the sender's window is full for nearly all of the time.
+fn window_limited(receiver: Value, receives: &[Value]) -> Report {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 0, "peer_conn": 2}),
+        json!({"conn": 2, "opened_ns": 0, "peer_conn": 1, "role": "server", "chosen": "peer"}),
+    ]));
+    let mut stages = json!({"conn": 2, "time_ns": 4_000 * MS, "sender_app_ns": 4_000 * MS});
+    for (name, value) in receiver.as_object().into_iter().flatten() {
+        stages[name] = value.clone();
+    }
+    evidence.add_stages(&columns::<TcpStage>(&[
+        json!({"conn": 1, "time_ns": 4_000 * MS, "sender_app_ns": 100 * MS,
+               "receiver_window_ns": 3_900 * MS}),
+        stages,
+    ]));
+    let full = |time_ms: u64| {
+        json!({"conn": 2, "time_ns": time_ms * MS, "bytes_received": 70_000,
+               "receive_queue_bytes": 70_000})
+    };
+    if receives.len() < 2 {
+        evidence.add_samples(&columns::<TcpSample>(&[full(100), full(3_900)]));
+    }
+    evidence.add_calls(&columns::<Call>(receives));
+    evidence.add_calls(&columns::<Call>(&[
+        json!({"conn": 1, "end_ns": 3_900 * MS, "is_send": true, "result": 90_000}),
+    ]));
+    diagnose(evidence)
+}
+
+#[test]
+fn the_reader_decides_between_slow_reader_and_small_buffer() {
+    let receive = |time_ms: u64| json!({"conn": 2, "end_ns": time_ms * MS, "result": 4_000});
+    let reads = [receive(10), receive(2_000)];
+    let slow = window_limited(json!({"reader_slow_ns": 3_800 * MS}), &reads);
+    assert_eq!(slow.findings[0].rule, "slow_reader");
+    let keeps_up = window_limited(json!({"reader_slow_ns": 3 * MS}), &reads);
+    assert_eq!(keeps_up.findings[0].rule, "receive_buffer_limited");
+    assert!(
+        keeps_up
+            .findings
+            .iter()
+            .all(|finding| finding.rule != "slow_reader")
+    );
+}
+
+#[test]
+fn a_reader_that_never_reads_is_slow_although_no_wait_of_its_ended() {
+    let report = window_limited(json!({"reader_slow_ns": 0}), &[]);
+    assert_eq!(report.findings[0].rule, "slow_reader");
+    assert_eq!(report.findings[0].severity, Severity::Critical);
+}
+
+#[test]
+fn a_receiver_whose_sender_is_elsewhere_speaks_for_itself() {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[
+        json!({"conn": 1, "opened_ns": 0, "role": "server"}),
+    ]));
+    evidence.add_stages(&columns::<TcpStage>(&[json!({
+        "conn": 1, "time_ns": 1_000 * MS, "sender_app_ns": 1_000 * MS,
+        "reader_slow_ns": 900 * MS, "reader_slow_waits": 7, "window_closed_ns": 800 * MS,
+    })]));
+    evidence.add_calls(&columns::<Call>(&[
+        json!({"conn": 1, "end_ns": 500 * MS, "result": 65_536, "blocked_ns": 0}),
+    ]));
+    let report = diagnose(evidence);
+    let finding = report.findings.first().expect("a finding");
+    assert_eq!(
+        (finding.rule, finding.direction),
+        ("slow_reader", Direction::Receiving)
+    );
+    assert_eq!(finding.harm_ns, 800 * MS);
+}
+
+#[test]
+fn many_short_stalls_of_one_program_are_one_finding() {
+    let mut evidence = evidence("calls");
+    let conns: Vec<u64> = (1..=5_003).collect();
+    let connection = |conn: &u64| json!({"conn": conn, "opened_ns": 0, "closed_ns": 46 * MS});
+    let stage = |conn: &u64| {
+        json!({
+            "conn": conn, "time_ns": 46 * MS, "closed": true, "sender_app_ns": 3 * MS,
+            "delayed_ack_ns": 43 * MS, "nagle_holds": 1, "delayed_acks": 1,
+            "longest_hold_ns": 43 * MS + conn,
+        })
+    };
+    evidence.add_connections(&columns::<Connection>(
+        &conns.iter().map(connection).collect::<Vec<_>>(),
+    ));
+    evidence.add_stages(&columns::<TcpStage>(
+        &conns.iter().map(stage).collect::<Vec<_>>(),
+    ));
+    let report = diagnose(evidence);
+    let [finding] = report.findings.as_slice() else {
+        panic!("one finding, not {}", report.findings.len());
+    };
+    assert_eq!(
+        (finding.rule, finding.severity),
+        ("nagle_delayed_ack", Severity::Critical)
+    );
+    assert_eq!(
+        (finding.subject.connections, finding.subject.ids.len()),
+        (5_003, 16)
+    );
+    assert_eq!(finding.harm_ns, 5_003 * 43 * MS);
+    let fact = |name| {
+        finding
+            .evidence
+            .0
+            .iter()
+            .find(|fact| fact.name == name)
+            .map(|f| f.value)
+    };
+    assert_eq!(fact("nagle_holds"), Some(report::Value::Whole(5_003)));
+    let longest = Some(report::Value::Whole(43 * MS + 5_003));
+    assert_eq!(fact("longest_hold_ns"), longest);
+}

@@ -1,0 +1,75 @@
+//! Two golden recordings side by side: the stall and a connection without it.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use diagnose::{Evidence, Report};
+use table::tables::{Call, Connection, Process, TcpSample, TcpStage};
+use whylat_view::{Side, TextOptions, side_by_side};
+
+fn judge(case: &str) -> Result<Report, Box<dyn Error>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden")
+        .join(case);
+    let text = |name: &str| fs::read_to_string(directory.join(name));
+    let header = serde_json::from_str(&text("header.json")?)?;
+    let mut evidence = Evidence::new(header, Vec::new(), Vec::new(), None, None, Vec::new());
+    evidence.add_processes(&table::rows_from_jsonl::<Process>(&text(
+        "processes.jsonl",
+    )?)?);
+    evidence.add_connections(&table::rows_from_jsonl::<Connection>(&text(
+        "connections.jsonl",
+    )?)?);
+    evidence.add_samples(&table::rows_from_jsonl::<TcpSample>(&text(
+        "tcp_samples.jsonl",
+    )?)?);
+    evidence.add_stages(&table::rows_from_jsonl::<TcpStage>(&text(
+        "tcp_stages.jsonl",
+    )?)?);
+    evidence.add_calls(&table::rows_from_jsonl::<Call>(&text("calls.jsonl")?)?);
+    Ok(diagnose::diagnose(evidence))
+}
+
+#[test]
+fn both_sides_and_the_measured_speed_up_are_shown() -> Result<(), Box<dyn Error>> {
+    let (stalled, mended) = (
+        judge("nagle_delayed_ack/fires")?,
+        judge("sender_app_limited/fires")?,
+    );
+    let before = Side {
+        label: "two writes",
+        report: &stalled,
+        total_ns: 402_000_000,
+    };
+    let after = Side {
+        label: "with TCP_NODELAY",
+        report: &mended,
+        total_ns: 4_020_000,
+    };
+    let text = side_by_side(&before, &after, &TextOptions::default());
+    let line = |start: &str| {
+        let found = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(start));
+        found
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("two writes"), "two writes with TCP_NODELAY");
+    assert_eq!(
+        line("finding"),
+        "finding nagle_delayed_ack sender_app_limited"
+    );
+    assert_eq!(line("short segments held"), "short segments held 9 0");
+    assert_eq!(line("longest hold"), "longest hold 43.8 ms none");
+    assert!(text.contains("Measured speed-up: 100×"), "{text}");
+    assert!(text.contains("had estimated 51×"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    Ok(())
+}
