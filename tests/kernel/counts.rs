@@ -9,21 +9,33 @@ use serde_json::Value;
 use table::TcpEventKind;
 use table::tables::{Call, TcpEvent};
 
-use crate::harness::{Recorder, Site, role, root};
+use crate::harness::{Recorder, Site, finish, program, role, root};
 use crate::report::{Report, number};
 use crate::verdicts::start;
 
 const EAGAIN: i32 = -11;
 
-/// Records `count-calls` from before its first call.
-fn count_calls(arguments: &str) -> (Report, Value) {
+/// Records `count-calls` with sockets that were open before, or from their birth.
+fn count_calls(arguments: &str, open_before: bool) -> (Report, Value) {
     let netns = Netns::new().expect("a namespace");
-    let mut calls = role(&netns, &format!("count-calls --start-on-stdin {arguments}"));
-    calls.port().expect("connected");
-    let recorder = Recorder::start(&format!("-p {}", calls.pid()));
-    calls.go().expect("go");
-    let truth = calls.finish().expect("truth");
-    (recorder.stop(), truth)
+    if open_before {
+        let mut calls = role(&netns, &format!("count-calls --start-on-stdin {arguments}"));
+        calls.port().expect("connected");
+        let recorder = Recorder::start(&format!("-p {}", calls.pid()));
+        calls.go().expect("go");
+        let truth = calls.finish().expect("truth");
+        return (recorder.stop(), truth);
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let truth = scratch.path().join("truth");
+    let mut command = netns.command(program());
+    command.args(["run", "--as-root", "--output"]);
+    command.arg(scratch.path().join("r.whylat"));
+    let script = format!("exec \"$0\" lab workload count-calls {arguments} > '{}'", truth.display());
+    command.args(["--", "sh", "-c", &script, program()]);
+    finish(&mut command).ended(0);
+    let truth = std::fs::read_to_string(&truth).expect("truth");
+    (Report::of(scratch), serde_json::from_str(&truth).expect("JSON"))
 }
 
 /// The stream offsets `[first, last)` of calls that moved bytes join without a gap.
@@ -40,10 +52,21 @@ fn assert_contiguous(calls: &[&Call], bytes: u64) {
 
 #[test]
 fn every_call_and_every_byte() {
-    if !root() {
-        return;
+    if root() {
+        assert_every_call(false);
     }
-    let (report, truth) = count_calls("--pairs 3 --sends 1009 --size 67 --empty-reads 2");
+}
+
+#[test]
+fn every_call_and_every_byte_of_sockets_that_were_open_before() {
+    if root() {
+        assert_every_call(true);
+    }
+}
+
+fn assert_every_call(open_before: bool) {
+    let arguments = "--pairs 3 --sends 1009 --size 67 --empty-reads 2";
+    let (report, truth) = count_calls(arguments, open_before);
     report.assert_whole();
     let rows: Vec<Call> = report.rows();
     let mut by_socket: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
@@ -108,34 +131,63 @@ fn sent_again(log: &[PacketRecord]) -> u64 {
     data.filter(|tcp| !seen.insert(tcp.seq)).count() as u64
 }
 
-/// Loses chosen data segments of a transfer; gives the events by kind, and the wire's count of
-/// segments sent again.
-fn lose(chosen: Vec<std::ops::Range<u64>>, stream: &str) -> (Report, BTreeMap<&'static str, u64>, u64) {
-    let wire = start(
-        "cubic",
-        DirectionConfig {
-            lose_data: chosen,
-            ..DirectionConfig::delay(10_000)
-        },
-    );
-    let recorded = Site::over(&wire).record("sink", stream);
-    let id = number(recorded.client_end(), "/id");
-    let (_, log) = wire.stop();
-    let mut segments = BTreeMap::new();
-    for event in recorded.report.rows::<TcpEvent>() {
-        if event.conn == id {
-            *segments.entry(event.kind.name()).or_default() += u64::from(event.segments.unwrap_or(0));
-        }
-    }
-    let counted = number(recorded.report.by_cookie(id), "/totals/retransmits");
-    let again = sent_again(&log);
-    eprintln!("wire: {again} segments again; counted {counted}; events {segments:?}");
-    assert_eq!(counted, again, "totals.retransmits against the wire's log");
-    (recorded.report, segments, again)
+/// The kernel's own counters of a namespace (`/proc/net/netstat`), which was new.
+fn netstat(netns: &Netns) -> BTreeMap<String, u64> {
+    let text = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
+    let text = text.expect("enter").expect("netstat");
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("TcpExt:")).collect();
+    let [names, values] = lines[..] else {
+        panic!("no TcpExt in {text}");
+    };
+    let values = values.split(' ').skip(1).map(|value| value.parse().unwrap_or(0));
+    names.split(' ').skip(1).map(str::to_owned).zip(values).collect()
 }
 
-fn of(segments: &BTreeMap<&'static str, u64>, kind: TcpEventKind) -> u64 {
-    segments.get(kind.name()).copied().unwrap_or(0)
+/// What became of a transfer that lost chosen data segments.
+struct Lost {
+    report: Report,
+    /// Retransmitted segments by kind of event.
+    events: BTreeMap<TcpEventKind, u64>,
+    /// Segments that the wire saw again.
+    again: u64,
+    /// The sending namespace's counters.
+    netstat: BTreeMap<String, u64>,
+}
+
+fn lose(chosen: Vec<std::ops::Range<u64>>, stream: &str) -> Lost {
+    let path = DirectionConfig {
+        lose_data: chosen,
+        ..DirectionConfig::delay(10_000)
+    };
+    let wire = start("cubic", path);
+    let recorded = Site::over(&wire).record("sink", stream);
+    let report = recorded.report;
+    report.assert_whole();
+    let id = number(&recorded.client, "/connections/0/cookie");
+    let netstat = netstat(&wire.a);
+    let again = sent_again(&wire.stop().1);
+    let mut events = BTreeMap::new();
+    for event in report.rows::<TcpEvent>() {
+        if let (true, Some(segments)) = (event.conn == id, event.segments) {
+            *events.entry(event.kind).or_default() += u64::from(segments);
+        }
+    }
+    eprintln!("the wire saw {again} segments again; events {events:?}");
+    let counted = number(report.by_cookie(id), "/totals/retransmits");
+    assert_eq!(counted, again, "totals.retransmits against the wire's log");
+    assert_eq!(events.values().sum::<u64>(), again, "events against the wire's log");
+    Lost {
+        report,
+        events,
+        again,
+        netstat,
+    }
+}
+
+impl Lost {
+    fn events(&self, kind: TcpEventKind) -> u64 {
+        self.events.get(&kind).copied().unwrap_or(0)
+    }
 }
 
 #[test]
@@ -144,30 +196,29 @@ fn every_fast_retransmission() {
         return;
     }
     // Three holes of 1, 2 and 2 segments in a transfer that goes on long after.
-    let (report, segments, again) = lose(vec![101..102, 211..213, 307..309], "stream --bytes 3000017");
-    report.assert_whole();
-    assert_eq!(again, 5, "the wire lost five segments once");
-    assert_eq!(of(&segments, TcpEventKind::FastRetransmit), 5);
-    assert_eq!(of(&segments, TcpEventKind::TailLossProbe), 0);
-    assert_eq!(of(&segments, TcpEventKind::TimeoutRetransmit), 0);
+    let lost = lose(vec![101..102, 211..213, 307..309], "stream --bytes 3000017");
+    assert_eq!(lost.again, 5, "the wire lost five segments once");
+    assert_eq!(lost.netstat["TCPFastRetrans"], 5);
+    assert_eq!(lost.events(TcpEventKind::FastRetransmit), 5);
 }
 
 #[test]
-fn a_tail_loss_probe_and_a_timeout() {
+fn every_tail_loss_probe_and_timeout() {
     if !root() {
         return;
     }
-    // Five messages, each alone on its way. The third's tail-loss probe arrives; the fourth
-    // is lost with its probe, and a timeout mends it.
-    let stream = "stream --bytes 5000 --write-size 1000 --pause-us 900000";
-    let (report, segments, again) = lose(vec![2..3, 4..6], stream);
-    report.assert_whole();
-    assert_eq!(again, 3);
-    assert_eq!(of(&segments, TcpEventKind::TailLossProbe), 2);
-    assert_eq!(of(&segments, TcpEventKind::TimeoutRetransmit), 1);
-    assert_eq!(of(&segments, TcpEventKind::FastRetransmit), 0);
-    let id = report.connections().iter().find(|c| c["role"] == "client");
-    let client = id.expect("the client");
-    assert_eq!(number(client, "/totals/timeouts"), 1);
-    assert_eq!(number(client, "/totals/tail_loss_probes"), 2);
+    // Messages that are each alone on their way. The third is lost once, which a tail-loss
+    // probe mends; the fourth is lost three times, which takes a timeout.
+    let stream = "stream --bytes 5000 --write-size 1000 --pause-us 1300000";
+    let lost = lose(vec![2..3, 4..7], stream);
+    assert_eq!(lost.again, 4);
+    let (probes, timeouts) = (lost.netstat["TCPLossProbes"], lost.netstat["TCPTimeouts"]);
+    assert!(probes >= 1 && timeouts >= 1, "{:?}", lost.netstat);
+    assert_eq!(lost.events(TcpEventKind::TailLossProbe), probes);
+    assert_eq!(lost.events(TcpEventKind::TimeoutRetransmit), timeouts);
+    let clients = lost.report.connections().iter();
+    let client = clients.filter(|c| c["role"] == "client").next_back();
+    let client = client.expect("the client");
+    assert_eq!(number(client, "/totals/timeouts"), timeouts);
+    assert_eq!(number(client, "/totals/tail_loss_probes"), probes);
 }

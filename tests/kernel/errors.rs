@@ -1,1 +1,413 @@
-//! x
+//! Bad input and bad circumstances end with an exit code that tells, and a message that says
+//! what failed, on what, why, and what to do next.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lab::Netns;
+use nix::unistd::{Uid, User};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Said, Site, Tied, finish, program, role, root, wait, whylat};
+use crate::report::{json_report, number};
+
+const NOBODY: u32 = 65_534;
+/// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304).
+const NO_PID: u32 = 4_194_305;
+
+/// A directory that everybody may write to.
+fn open_directory() -> TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+    scratch
+}
+
+/// `whylat`, run by nobody. The program is opened first: nobody may not see the build tree.
+fn as_nobody(scratch: &TempDir, arguments: &str) -> Said {
+    let copy = scratch.path().join("whylat");
+    if !copy.exists() {
+        fs::copy(program(), &copy).expect("copy the program");
+    }
+    let mut command = Command::new("setpriv");
+    let user = NOBODY.to_string();
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+    command.arg(copy).args(arguments.split_whitespace());
+    finish(command.current_dir(scratch.path()))
+}
+
+/// `whylat` in a directory of its own.
+fn in_scratch(arguments: &[&str]) -> (Said, TempDir) {
+    let scratch = open_directory();
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(scratch.path());
+    (finish(&mut command), scratch)
+}
+
+/// The script in a mount namespace of its own, with the program as `$0` and a directory as `$1`.
+fn with_own_mounts(script: &str, scratch: &TempDir) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    command.arg(program()).arg(scratch.path());
+    command
+}
+
+#[test]
+fn a_process_that_does_not_exist() {
+    let pid = NO_PID.to_string();
+    let (said, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
+    said.ended(1).explains(&pid);
+    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+}
+
+#[test]
+fn a_process_that_has_just_exited() {
+    let mut child = Command::new("true").spawn().expect("true");
+    let pid = child.id().to_string();
+    wait(&mut child, "true");
+    let (said, _scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
+    said.ended(1).explains(&pid);
+}
+
+#[test]
+fn a_process_that_exits_while_it_is_recorded() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let held = role(&netns, "hold-open 3");
+    let recorder = Recorder::start(&format!("-p {}", held.pid()));
+    drop(held);
+    assert_eq!(recorder.stop().json["closed"], "in_order");
+}
+
+#[test]
+fn a_command_that_cannot_be_started() {
+    let (said, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
+    said.ended(127).explains("no-such-command-13");
+    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+
+    let scratch = open_directory();
+    fs::write(scratch.path().join("text"), "not a program").expect("write");
+    let mut command = Command::new(program());
+    command.args(["run", "-o", "r", "--", "./text"]);
+    finish(command.current_dir(scratch.path())).ended(126).explains("./text");
+    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+}
+
+#[test]
+fn run_gives_the_status_of_its_command() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
+        let (said, _scratch) = in_scratch(&["run", "-o", "r", "--", "sh", "-c", script]);
+        said.ended(code);
+    }
+}
+
+#[test]
+fn wrong_usage() {
+    let (said, _) = in_scratch(&["record", "-d", "1"]);
+    said.ended(2);
+    let (said, _) = in_scratch(&["record", "-a", "-p", "1"]);
+    said.ended(2);
+    let (said, _) = in_scratch(&["no-such-subcommand"]);
+    said.ended(2);
+}
+
+#[test]
+fn without_privileges_ones_own_sockets_are_polled() {
+    if !root() {
+        return;
+    }
+    let scratch = open_directory();
+    // The host's own loopback: nobody may not enter a namespace.
+    let script = "\"$0\" lab workload reply-server --ready-file port > server & \
+        while [ ! -s port ]; do :; done; \
+        port=$(tr -dc '0-9,' < port); port=${port%%,*}; \
+        exec \"$0\" lab workload request-reply --rounds 40 --pause-us 20000 \
+        --connect 127.0.0.1:$port";
+    fs::write(scratch.path().join("both.sh"), script).expect("write");
+    let arguments = "run -o r --json --poll-ms 100 -- sh -c";
+    let copy = scratch.path().join("whylat");
+    fs::copy(program(), &copy).expect("copy");
+    let user = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+    command.arg(&copy).args(arguments.split_whitespace()).arg(script).arg(&copy);
+    let said = finish(command.current_dir(scratch.path()));
+    said.ended(0);
+    let json = said.out.lines().skip_while(|line| *line != "{");
+    let json: Value = serde_json::from_str(&json.collect::<Vec<_>>().join("\n")).expect("JSON");
+    let connections = json["connections"].as_array().expect("connections");
+    assert_eq!(connections.len(), 2, "{json:#}");
+    for probe in ["inventory", "tcp_events", "calls", "tcp_stages"] {
+        assert_off(&json, probe, "sudo");
+    }
+}
+
+/// A probe is off, and its remedy says what to do.
+#[track_caller]
+fn assert_off(json: &Value, probe: &str, remedy: &str) {
+    let all = json["coverage"].as_array().expect("coverage");
+    let found = all.iter().find(|entry| entry["probe"] == probe);
+    let entry = found.unwrap_or_else(|| panic!("{probe} is not in {all:?}"));
+    assert_eq!(entry["state"], "off", "{entry}");
+    let says = entry["remedy"].as_str().unwrap_or_default();
+    assert!(says.contains(remedy), "{entry}");
+}
+
+#[test]
+fn without_privileges_a_foreign_process_is_refused() {
+    if !root() {
+        return;
+    }
+    let scratch = open_directory();
+    let said = as_nobody(&scratch, &format!("record -d 0.2 -o r -p {}", std::process::id()));
+    said.ended(1).explains("sudo");
+}
+
+#[test]
+fn a_kernel_without_btf_is_polled() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let netns = Netns::new().expect("a namespace");
+    let mut pair = role(&netns, "count-calls --pairs 1 --sends 11 --start-on-stdin");
+    pair.port().expect("connected");
+    let script = format!(
+        "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" record -p {} -d 1 --poll-ms 50 -o \"$1/r\"",
+        pair.pid()
+    );
+    finish(&mut with_own_mounts(&script, &scratch)).ended(0);
+    pair.go().expect("go");
+    let truth = pair.finish().expect("truth");
+    let json = json_report(&scratch.path().join("r"));
+    for probe in ["inventory", "tcp_events", "calls", "tcp_stages"] {
+        assert_off(&json, probe, "whylat doctor");
+    }
+    let found: Vec<u64> = json["connections"]
+        .as_array()
+        .expect("connections")
+        .iter()
+        .map(|c| number(c, "/id"))
+        .collect();
+    for end in [0, 1] {
+        let cookie = number(&truth, &format!("/connections/{end}/cookie"));
+        assert!(found.contains(&cookie), "socket {cookie} is not in {found:?}");
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    fs::create_dir(scratch.path().join("m")).expect("mkdir");
+    // The copy is made inside the namespace, where the small disk is.
+    let script = "mount -t tmpfs -o size=1m none \"$1/m\" && \
+        \"$0\" run --as-root -o \"$1/m/r\" -- \"$0\" lab workload count-calls --sends 100003; \
+        echo $? > \"$1/code\"; cp -r \"$1/m/r\" \"$1/r\"";
+    let said = finish(&mut with_own_mounts(script, &scratch));
+    said.explains("No space left on device");
+    let code = fs::read_to_string(scratch.path().join("code")).expect("a code");
+    assert_eq!(code.trim(), "0", "run gives its command's status");
+    let path = scratch.path().join("r");
+    let report = finish(whylat("report --format json").arg(&path));
+    report.ended(3);
+    let json: Value = serde_json::from_str(&report.out).expect("JSON");
+    assert!(json["problems"].as_array().expect("problems").is_empty(), "{json:#}");
+}
+
+#[test]
+fn a_directory_that_may_not_be_written() {
+    if !root() {
+        return;
+    }
+    let scratch = open_directory();
+    let closed = scratch.path().join("closed");
+    fs::create_dir(&closed).expect("mkdir");
+    let said = as_nobody(&scratch, "record -a -d 0.2 -o closed/r");
+    said.ended(1).explains("closed/r");
+    assert!(said.err.contains("ermission denied"), "{}", said.err);
+}
+
+#[test]
+fn an_output_that_exists() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    let record = |more: &str| {
+        let mut command = whylat(&format!("record -a -d 0.1 {more} -o r.whylat"));
+        finish(command.current_dir(scratch.path()))
+    };
+    record("").ended(1).explains("--force");
+    record("--force").ended(0);
+    fs::create_dir(scratch.path().join("mine")).expect("mkdir");
+    fs::write(scratch.path().join("mine/thesis"), "two years").expect("write");
+    let mut command = whylat("record -a -d 0.1 --force -o mine");
+    finish(command.current_dir(scratch.path())).ended(1).explains("mine");
+    assert!(scratch.path().join("mine/thesis").exists());
+}
+
+/// A closed recording of a few calls, `r.whylat` in a directory.
+fn recording() -> TempDir {
+    let netns = Netns::new().expect("a namespace");
+    let mut calls = role(&netns, "count-calls --pairs 1 --sends 503 --start-on-stdin");
+    calls.port().expect("connected");
+    let recorder = Recorder::start(&format!("-p {}", calls.pid()));
+    calls.go().expect("go");
+    calls.finish().expect("truth");
+    recorder.stop_by(nix::sys::signal::Signal::SIGINT)
+}
+
+#[test]
+fn other_versions_of_the_format() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    let manifest = scratch.path().join("r.whylat/manifest.jsonl");
+    let text = fs::read_to_string(&manifest).expect("manifest");
+    assert!(text.contains("\"format\":1,"), "{text:.200}");
+    for (format, code) in [("999", 1), ("0", 1)] {
+        let changed = text.replacen("\"format\":1,", &format!("\"format\":{format},"), 1);
+        fs::write(&manifest, changed).expect("write");
+        for command in ["report", "validate", "recover"] {
+            let said = finish(whylat(command).arg(scratch.path().join("r.whylat")));
+            said.ended(code).explains(&format!("format {format}"));
+        }
+    }
+}
+
+#[test]
+fn damaged_and_foreign_recordings() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    let path = scratch.path().join("r.whylat");
+    let file = fs::read_dir(path.join("calls")).expect("calls").flatten().next();
+    let file = file.expect("a segment").path();
+    let name = file.file_name().expect("a name").to_str().expect("text").to_owned();
+    let whole = fs::read(&file).expect("read");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 0x10;
+    let cases: [(&str, &[u8]); 4] = [
+        ("truncated", &whole[..whole.len() / 2]),
+        ("flipped", &flipped),
+        ("foreign", b"PNG and nothing of ours"),
+        ("empty", b""),
+    ];
+    for (what, bytes) in cases {
+        fs::write(&file, bytes).expect("write");
+        assert_damage_named(&path, what, &name);
+    }
+    fs::remove_file(&file).expect("remove");
+    assert_damage_named(&path, "missing", &name);
+    fs::write(&file, &whole).expect("write");
+    finish(whylat("validate").arg(&path)).ended(0);
+    damaged_manifests(&path);
+}
+
+/// `report` goes on with the rest, `validate` fails, and both name the file.
+fn assert_damage_named(path: &Path, what: &str, name: &str) {
+    let said = finish(whylat("report --format json").arg(path));
+    said.ended(3);
+    let json: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert!(json["problems"].to_string().contains(name), "{what}: {}", json["problems"]);
+    assert_eq!(json["connections"].as_array().map(Vec::len), Some(2), "{what}");
+    let said = finish(whylat("report").arg(path));
+    said.ended(3);
+    assert!(said.out.contains(name), "{what}: {}", said.out);
+    let said = finish(whylat("validate").arg(path));
+    said.ended(1);
+    assert!(said.out.contains(name), "{what}: {said:?}");
+}
+
+fn damaged_manifests(path: &Path) {
+    let manifest = path.join("manifest.jsonl");
+    let whole = fs::read(&manifest).expect("read");
+    let cases: [(&str, &[u8]); 3] = [
+        ("empty", b""),
+        ("foreign", b"GIF89a\x01\x00\n"),
+        ("half a line", &whole[..100]),
+    ];
+    for (what, bytes) in cases {
+        fs::write(&manifest, bytes).expect("write");
+        for command in ["report", "validate", "recover"] {
+            let said = finish(whylat(command).arg(path));
+            assert_eq!(said.code, Some(1), "{what}, {command}: {said:?}");
+            said.ended(1).explains("manifest.jsonl");
+        }
+    }
+    fs::remove_file(&manifest).expect("remove");
+    finish(whylat("report").arg(path)).ended(1).explains("manifest.jsonl");
+    finish(whylat("report").arg(path.join("calls"))).ended(1).explains("manifest.jsonl");
+    finish(whylat("report").arg(program())).ended(1).explains("directory");
+    finish(&mut whylat("report /no/such/recording")).ended(1).explains("/no/such/recording");
+}
+
+#[test]
+fn two_recorders_at_once() {
+    if !root() {
+        return;
+    }
+    let site = Site::loopback("cubic");
+    let (server, port) = site.serve("reply-server");
+    let recorders = [(); 2].map(|()| Recorder::start(&format!("--port {port}")));
+    let client = site.connect("request-reply --rounds 1009", port);
+    let client = client.finish().expect("truth");
+    server.finish().expect("truth");
+    for recorder in recorders {
+        let report = recorder.stop();
+        report.assert_whole();
+        let end = report.by_cookie(number(&client, "/connections/0/cookie"));
+        assert_eq!(number(end, "/totals/send_calls"), 1009);
+        assert_eq!(number(end, "/totals/bytes_sent"), 100_900);
+    }
+}
+
+#[test]
+fn under_sudo_the_command_is_the_invoking_users() {
+    if !root() {
+        return;
+    }
+    let user = User::from_uid(Uid::from_raw(NOBODY)).expect("users").expect("nobody");
+    for (more, expected) in [(&[][..], NOBODY), (&["--as-root"], 0)] {
+        let scratch = open_directory();
+        let mut command = Command::new(program());
+        command.args(["run", "-o", "r"]).args(more);
+        command.args(["--", "sh", "-c", "id -u; id -g; id -G; echo $HOME"]);
+        command.env("SUDO_UID", user.uid.to_string());
+        command.env("SUDO_GID", user.gid.to_string());
+        let said = finish(command.current_dir(scratch.path()));
+        said.ended(0);
+        let words: Vec<&str> = said.out.lines().take(3).collect();
+        assert_eq!(words, [expected.to_string().as_str(); 3], "{more:?}");
+        let home = said.out.lines().nth(3).map(Path::new);
+        assert_eq!(home == Some(user.dir.as_path()), expected == NOBODY, "{home:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_panic() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    for command in ["report", "report --format json"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let errors = scratch.path().join("errors");
+        let mut command = whylat(command);
+        command.arg(scratch.path().join("r.whylat")).stdout(Stdio::from(writer));
+        command.stderr(fs::File::create(&errors).expect("a file"));
+        wait(&mut Tied::start(&mut command).0, "the report");
+        let said = fs::read_to_string(&errors).expect("read");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}

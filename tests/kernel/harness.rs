@@ -309,8 +309,13 @@ impl Recorder {
     }
 
     /// Ends it as Ctrl-C does, and reads the report.
-    pub fn stop(mut self) -> Report {
-        self.signal(Signal::SIGINT);
+    pub fn stop(self) -> Report {
+        Report::of(self.stop_by(Signal::SIGINT))
+    }
+
+    /// Ends it by a signal on which it closes the recording; gives the directory.
+    pub fn stop_by(mut self, signal: Signal) -> TempDir {
+        self.signal(signal);
         let status = wait(&mut self.process.0, "the recorder");
         let code = status.code();
         // 3: records were lost; a test that does not expect it sees it in the report.
@@ -319,7 +324,7 @@ impl Recorder {
             "the recorder ended with {status}: {}",
             said(&self.scratch)
         );
-        Report::of(self.scratch)
+        self.scratch
     }
 
     /// Kills it, and gives the directory that it recorded to.

@@ -21,9 +21,9 @@ under_cubic_and_bbr! {
 const PORT: u16 = 6007;
 
 fn tied(netns: &Netns, command: &str) -> Tied {
-    let mut words = command.split(' ');
-    let mut program = netns.command(words.next().expect("a program"));
-    Tied::start(program.args(words).stdout(Stdio::null()).stderr(Stdio::null()))
+    let mut program = netns.command("sh");
+    program.args(["-c", &format!("exec {command}")]);
+    Tied::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// Waits until something listens, without a connection to it.
@@ -42,7 +42,7 @@ fn until_listening(netns: &Netns) {
 
 fn redis_benchmark(congctl: &str) {
     let Site { client: netns, .. } = Site::loopback(congctl);
-    let save = "--save= --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
+    let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
     let _server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
     until_listening(&netns);
     let recorder = Recorder::start(&format!("--port {PORT}"));

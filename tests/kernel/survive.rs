@@ -1,1 +1,252 @@
-//! x
+//! A recorder that is killed at any moment leaves a recording that opens, holds every sealed
+//! row and says that it was not closed; and it leaves nothing else: no BPF object, no pin, no
+//! namespace, no file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use lab::Netns;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use table::Recording;
+
+use crate::bpf;
+use crate::harness::{Recorder, Site, finish, program, role, root, until, whylat};
+
+const KILLS: usize = 200;
+/// Recorders at once: each waits most of its life.
+const AT_ONCE: usize = 8;
+/// Longest life after everything is attached: segments are sealed every two seconds.
+const LONGEST_MS: u64 = 3_000;
+
+/// Uniform numbers that are the same in every run (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// Sealed rows of each table by the manifest's own lines, without the code that reads them
+/// otherwise. The line that a kill tore does not count.
+fn sealed(recording: &Path) -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(recording.join("manifest.jsonl")).expect("manifest");
+    let mut rows = BTreeMap::new();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let line: Value = serde_json::from_str(line).expect("a whole line");
+        assert!(line.get("merged").is_none(), "merged before it was closed");
+        if let Some(segment) = line.get("segment") {
+            let table = segment["table"].as_str().expect("a table").to_owned();
+            *rows.entry(table).or_default() += segment["rows"].as_u64().expect("rows");
+        }
+    }
+    rows
+}
+
+/// Rows that can be read, by table.
+fn readable(recording: &Path) -> BTreeMap<String, u64> {
+    use table::Table;
+    use table::tables::*;
+    let recording = Recording::open(recording).expect("it opens");
+    assert!(recording.closed().is_none(), "closed, though it was killed");
+    assert!(!recording.live(), "its recorder is dead");
+    let mut rows = BTreeMap::new();
+    macro_rules! read {
+        ($($row:ty),+) => {$(
+            let count = recording.scan::<$row>(|_| ());
+            if count > 0 {
+                rows.insert(<$row>::NAME.to_owned(), count);
+            }
+        )+};
+    }
+    read!(Process, Connection, TcpSample, TcpEvent, Call, TcpStage, ClockPair);
+    assert!(recording.problems().is_empty(), "{:?}", recording.problems());
+    rows
+}
+
+/// One recording, killed; gives how many rows had been sealed.
+fn record_and_kill(arguments: &str, life: Duration) -> u64 {
+    let recorder = Recorder::start(arguments);
+    let attached = Instant::now();
+    std::thread::park_timeout(life);
+    let life = attached.elapsed();
+    let scratch = recorder.kill();
+    let path = scratch.path().join("r.whylat");
+    let sealed = sealed(&path);
+    assert_eq!(readable(&path), sealed);
+    if life > Duration::from_millis(LONGEST_MS - 200) {
+        assert!(sealed.contains_key("calls"), "nothing sealed after {life:?}");
+    }
+    let json = finish(whylat("report --format json").arg(&path));
+    json.ended(3);
+    let json: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(json["closed"], "not_closed");
+    let text = finish(whylat("report").arg(&path));
+    text.ended(3);
+    assert!(text.out.contains("whylat recover"), "{}", text.out);
+    finish(whylat("recover").arg(&path)).ended(0);
+    finish(whylat("validate").arg(&path)).ended(0);
+    assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
+    sealed.values().sum()
+}
+
+#[track_caller]
+fn assert_only(directory: &Path, names: &[&str]) {
+    let found: BTreeSet<String> = fs::read_dir(directory)
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(found, names.iter().map(|name| (*name).to_owned()).collect());
+}
+
+/// A pair of programs that exchange messages until they are dropped.
+fn load() -> (Vec<lab::Running>, u32) {
+    let site = Site::loopback("cubic");
+    let (server, port) = site.serve("reply-server --limit-s 300");
+    let rounds = "request-reply --rounds 100000000 --pause-us 300 --limit-s 300";
+    let client = site.connect(rounds, port);
+    let pid = client.pid();
+    (vec![server, client], pid)
+}
+
+#[test]
+fn two_hundred_kills() {
+    if !root() {
+        return;
+    }
+    let before = bpf::objects();
+    let pins = pins();
+    let (load, pid) = load();
+    let moments: Vec<u64> = {
+        let mut random = Random(200);
+        (0..KILLS).map(|_| random.below(LONGEST_MS)).collect()
+    };
+    let left = Mutex::new(moments);
+    let next = || left.lock().expect("lock").pop();
+    let rows: Vec<u64> = std::thread::scope(|scope| {
+        let worker = || {
+            let mut rows = Vec::new();
+            while let Some(moment) = next() {
+                let life = Duration::from_millis(moment);
+                rows.push(record_and_kill(&format!("-p {pid}"), life));
+            }
+            rows
+        };
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(worker)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join().expect("a worker"));
+        joined.flatten().collect()
+    });
+    drop(load);
+    assert_eq!(rows.len(), KILLS);
+    let with_rows = rows.iter().filter(|rows| **rows > 0).count();
+    let total: u64 = rows.iter().sum();
+    eprintln!("{KILLS} kills; {with_rows} recordings had sealed rows, {total} together");
+    assert!(with_rows > 20, "too few of the recordings had sealed rows");
+    until_gone(&before);
+    assert_eq!(self::pins(), pins, "a pin was left behind");
+}
+
+/// Waits until no BPF object of ours is left beside those that were there before. The kernel
+/// frees them a moment after the process that held them has ended.
+fn until_gone(before: &BTreeSet<bpf::Object>) {
+    until("no BPF program, link or map of a recorder left", || {
+        let new = bpf::objects().difference(before).count();
+        (new == 0).then_some(())
+    });
+}
+
+/// Names below the places where BPF objects can be pinned.
+fn pins() -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir("/sys/fs/bpf") else {
+        return BTreeSet::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// Whether any process or mount still holds a network namespace.
+fn is_held(inode: u64) -> bool {
+    let name = format!("net:[{inode}]");
+    let links = |path: String| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| fs::read_link(entry.path()).ok())
+    };
+    let mounted = fs::read_to_string("/proc/self/mountinfo").is_ok_and(|text| text.contains(&name));
+    let processes = fs::read_dir("/proc").expect("proc").flatten();
+    let mut pids = processes.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
+    });
+    mounted
+        || pids.any(|pid| {
+            let mut held = links(format!("/proc/{pid}/ns")).chain(links(format!("/proc/{pid}/fd")));
+            held.any(|target| target.as_os_str() == name.as_str())
+        })
+}
+
+/// However a recorder ends, it lets go of the namespaces that it had entered, of its BPF
+/// objects and of everything outside its directory.
+#[test]
+fn nothing_is_left_behind_after_any_exit() {
+    if !root() {
+        return;
+    }
+    for how in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL] {
+        let before = bpf::objects();
+        let netns = Netns::new().expect("a namespace");
+        let held = role(&netns, "hold-open 3");
+        let inode = netns.inode();
+        let recorder = Recorder::start("-a");
+        let made = bpf::objects();
+        let ours = made.difference(&before).count();
+        assert!(ours > 10, "only {ours} BPF objects of the recorder were seen");
+        drop(held);
+        drop(netns);
+        if how == Signal::SIGKILL {
+            drop(recorder.kill());
+        } else {
+            let scratch = recorder.stop_by(how);
+            assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
+            assert!(readable_and_closed(&scratch.path().join("r.whylat")), "{how}");
+        }
+        until("its BPF objects gone", || {
+            let still = bpf::objects();
+            made.difference(&before).all(|object| !still.contains(object)).then_some(())
+        });
+        assert!(!is_held(inode), "after {how} the namespace is still held");
+    }
+}
+
+fn readable_and_closed(path: &Path) -> bool {
+    let recording = Recording::open(path).expect("it opens");
+    recording.closed().is_some_and(|close| close.in_order)
+}
+
+/// A command that kills the recorder above it: the recording is as after any other kill.
+#[test]
+fn killed_by_its_own_command() {
+    if !root() {
+        return;
+    }
+    let before = bpf::objects();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("r.whylat");
+    let mut command = std::process::Command::new(program());
+    command.args(["run", "--as-root", "--output"]).arg(&path);
+    command.args(["--", "sh", "-c", "kill -KILL $PPID"]);
+    let said = finish(&mut command);
+    assert_eq!(said.signal, Some(9), "{said:?}");
+    assert_eq!(readable(&path), sealed(&path));
+    finish(whylat("recover").arg(&path)).ended(0);
+    finish(whylat("validate").arg(&path)).ended(0);
+    until_gone(&before);
+    assert_only(scratch.path(), &["r.whylat"]);
+}

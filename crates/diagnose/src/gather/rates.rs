@@ -7,30 +7,53 @@ use table::tables::TcpSample;
 /// Rates of one connection between consecutive samples.
 #[derive(Debug, Clone, Default)]
 pub struct RateDigest {
-    /// Best rate so far, bytes/s.
+    /// Best rate so far, bytes/s; 0 before the first.
     pub best_bytes_per_s: f64,
-    /// Time of intervals with loss that had an earlier best to compare with, ns.
-    pub judged_ns: u64,
-    /// Bytes delivered in them.
-    judged_bytes: u64,
+    /// Intervals with loss, whether or not there is an earlier best.
+    lossy: Interval,
+    /// Intervals with loss that had an earlier best to compare with, ns.
+    judged_ns: u64,
     /// Time lost in them against the earlier best, ns.
-    pub deficit_ns: f64,
-    /// Time of intervals with loss without an earlier best, ns.
-    pub unjudged_ns: u64,
+    deficit_ns: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Interval {
+    length_ns: u64,
+    bytes: u64,
+}
+
+/// How far loss made a flow fall.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fall {
+    /// Rate while segments were lost, bytes/s.
+    pub under_loss_bytes_per_s: f64,
+    /// The flow's own best rate, bytes/s.
+    pub best_bytes_per_s: f64,
+    /// Part of the best rate that was missing while segments were lost, 0–1.
+    pub share: f64,
 }
 
 impl RateDigest {
-    /// Adds the interval between two samples of one connection.
+    /// Adds the interval between two samples of one connection. An interval with a timeout is
+    /// left out: its stall has a stage of its own.
     pub fn add(&mut self, earlier: &TcpSample, later: &TcpSample) {
         let length_ns = later.time_ns.saturating_sub(earlier.time_ns);
         if length_ns == 0 {
             return;
         }
-        let delivered_bytes = later.bytes_acked.saturating_sub(earlier.bytes_acked);
-        let rate = delivered_bytes as f64 * 1e9 / length_ns as f64;
+        let bytes = later.bytes_acked.saturating_sub(earlier.bytes_acked);
+        let rate = per_second(bytes, length_ns);
         let app_limited = later.app_limited.unwrap_or(false);
-        if later.total_retrans > earlier.total_retrans && !app_limited {
-            self.add_loss(length_ns, delivered_bytes, rate);
+        let timeout = later.total_rto > earlier.total_rto;
+        if later.total_retrans > earlier.total_retrans && !app_limited && !timeout {
+            self.lossy.length_ns += length_ns;
+            self.lossy.bytes += bytes;
+            if self.best_bytes_per_s > 0.0 {
+                self.judged_ns += length_ns;
+                let missing = (1.0 - rate / self.best_bytes_per_s).max(0.0);
+                self.deficit_ns += missing * length_ns as f64;
+            }
         }
         self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
         self.see(later);
@@ -43,19 +66,82 @@ impl RateDigest {
         }
     }
 
-    fn add_loss(&mut self, length_ns: u64, delivered_bytes: u64, rate: f64) {
-        if self.best_bytes_per_s <= 0.0 {
-            self.unjudged_ns += length_ns;
-            return;
+    /// The fall against `ledger_best_bytes_per_s`, the best of all of the kernel's rate
+    /// samples, or without it against the best that came before each interval. `None` when
+    /// there is nothing to compare with.
+    pub fn fall(&self, ledger_best_bytes_per_s: Option<u64>) -> Option<Fall> {
+        if self.lossy.length_ns == 0 {
+            return None;
         }
-        self.judged_ns += length_ns;
-        self.judged_bytes += delivered_bytes;
-        let fall = (1.0 - rate / self.best_bytes_per_s).max(0.0);
-        self.deficit_ns += fall * length_ns as f64;
+        let under_loss_bytes_per_s = per_second(self.lossy.bytes, self.lossy.length_ns);
+        match ledger_best_bytes_per_s.filter(|best| *best > 0) {
+            Some(best) => {
+                let best_bytes_per_s = (best as f64).max(self.best_bytes_per_s);
+                let share = (1.0 - under_loss_bytes_per_s / best_bytes_per_s).max(0.0);
+                Some(Fall {
+                    under_loss_bytes_per_s,
+                    best_bytes_per_s,
+                    share,
+                })
+            }
+            None if self.judged_ns > 0 => Some(Fall {
+                under_loss_bytes_per_s,
+                best_bytes_per_s: self.best_bytes_per_s,
+                share: self.deficit_ns / self.judged_ns as f64,
+            }),
+            None => None,
+        }
+    }
+}
+
+fn per_second(bytes: u64, length_ns: u64) -> f64 {
+    bytes as f64 * 1e9 / length_ns as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::samples::tests::sample;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn flow(rates: &[(u64, u32, u16)]) -> RateDigest {
+        let mut digest = RateDigest::default();
+        let mut earlier = sample(0);
+        for (index, (bytes, retransmits, timeouts)) in rates.iter().enumerate() {
+            let later = TcpSample {
+                bytes_acked: earlier.bytes_acked + bytes,
+                total_retrans: earlier.total_retrans + retransmits,
+                total_rto: Some(earlier.total_rto.unwrap_or(0) + timeouts),
+                ..sample((index as u64 + 1) * SECOND)
+            };
+            digest.add(&earlier, &later);
+            earlier = later;
+        }
+        digest
     }
 
-    /// Mean rate of the judged intervals with loss, bytes/s; `None` without any.
-    pub fn rate_under_loss(&self) -> Option<f64> {
-        (self.judged_ns > 0).then(|| self.judged_bytes as f64 * 1e9 / self.judged_ns as f64)
+    #[test]
+    fn the_fall_is_against_the_earlier_best() {
+        let fall = flow(&[(1_000, 0, 0), (250, 3, 0), (250, 2, 0)])
+            .fall(None)
+            .expect("a best");
+        assert_eq!((fall.share, fall.best_bytes_per_s), (0.75, 1_000.0));
+        let steady = flow(&[(1_000, 0, 0), (1_000, 3, 0)])
+            .fall(None)
+            .expect("a best");
+        assert_eq!(steady.share, 0.0);
+    }
+
+    #[test]
+    fn without_an_earlier_best_only_the_ledger_can_tell() {
+        let lossy = flow(&[(250, 3, 0)]);
+        assert_eq!(lossy.fall(None), None);
+        assert_eq!(lossy.fall(Some(1_000)).map(|fall| fall.share), Some(0.75));
+    }
+
+    #[test]
+    fn an_interval_with_a_timeout_is_not_the_fall() {
+        assert_eq!(flow(&[(1_000, 0, 0), (10, 3, 1)]).fall(None), None);
     }
 }

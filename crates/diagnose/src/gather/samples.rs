@@ -118,6 +118,24 @@ impl SampleDigest {
         }
     }
 
+    /// Delivery rates over the judged time: for a connection opened within it, also those
+    /// until the first sample, when all counters stood at zero.
+    pub fn rates_since(&self, opened_ns: Option<u64>) -> RateDigest {
+        let mut rates = self.rates.clone();
+        if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), &self.first) {
+            let zero = TcpSample {
+                time_ns: start_ns,
+                bytes_acked: 0,
+                total_retrans: 0,
+                total_rto: first.total_rto.map(|_| 0),
+                delivery_rate_bytes_per_s: None,
+                ..first.clone()
+            };
+            rates.add(&zero, first);
+        }
+        rates
+    }
+
     /// Growth of a counter over the judged time.
     pub fn growth(
         &self,

@@ -8,6 +8,7 @@ use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, min_rtt, sum, worst,
 };
 use crate::case::Case;
+use crate::gather::rates::Fall;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::{duration, percent};
 
@@ -17,6 +18,10 @@ pub struct FastRetransmits;
 /// Least fall that counts: the best of several readings lies a little above their mean in any
 /// flow. A twentieth is the least share that SNAP's Table 4 counts applications by.
 const LEAST_FALL: f64 = 0.05;
+
+/// The same under BBR, which by design sends a quarter above its rate in one of eight round
+/// trips (`bbr_pacing_gain`): its best lies that much above its mean.
+const LEAST_FALL_BBR: f64 = 1.0 - 4.0 / 5.0;
 
 impl Rule for FastRetransmits {
     fn name(&self) -> &'static str {
@@ -33,21 +38,24 @@ impl Rule for FastRetransmits {
         if limited_ns == 0 || retransmits == 0 {
             return Verdict::Quiet;
         }
-        let rates = &case.own.gathered.samples.rates;
-        if rates.judged_ns == 0 {
+        let Some(fall) = fall(case) else {
             return self.cannot_compare(case, limited_ns, retransmits);
-        }
+        };
+        let least = if by_model(case) {
+            LEAST_FALL_BBR
+        } else {
+            LEAST_FALL
+        };
         // Samples cover less than the life: the fall they show holds for all of the stage.
-        let fall = rates.deficit_ns / rates.judged_ns as f64;
-        let harm_ns = (limited_ns as f64 * fall) as u64;
-        if fall <= LEAST_FALL || harm_ns == 0 {
+        let harm_ns = (limited_ns as f64 * fall.share) as u64;
+        if fall.share <= least || harm_ns == 0 {
             return Verdict::Quiet;
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
             concerned_ns: limited_ns,
             harm_ns,
-            facts: facts(case, retransmits),
+            facts: facts(case, retransmits, fall),
         })
     }
 
@@ -104,20 +112,53 @@ impl Rule for FastRetransmits {
     }
 }
 
-/// Time in which loss was the brake: recovery itself, and the congestion window until it is
-/// back where it was. Polls cannot tell the second from a window that was never larger. BBR
-/// sends at its estimate of the path through Recovery, so there that state alone is no brake.
-fn limited_ns(case: &Case) -> u64 {
+/// Whether congestion control follows a model of the path: BBR sends at its estimate through
+/// Recovery, so that this state alone is no brake.
+fn by_model(case: &Case) -> bool {
     let congestion = case
         .own
         .identity()
         .and_then(|identity| identity.congestion.as_deref());
-    let by_model = congestion.is_some_and(|name| name.starts_with("bbr"));
+    congestion.is_some_and(|name| name.starts_with("bbr"))
+}
+
+/// The fall of the rate under loss.
+fn fall(case: &Case) -> Option<Fall> {
+    let best = case
+        .ledger()
+        .and_then(|ledger| ledger.best_rate_bytes_per_s);
+    case.own
+        .gathered
+        .samples
+        .rates_since(case.own.opened_ns())
+        .fall(best)
+}
+
+/// Time in which loss was the brake: recovery itself, and the congestion window until it is
+/// back where it was; of the second, the part that goes with duplicate ACKs and not with
+/// timeouts. Polls cannot tell it from a window that was never larger.
+fn limited_ns(case: &Case) -> u64 {
+    let recovery_ns = if by_model(case) {
+        0
+    } else {
+        case.ns(Stage::FastRetransmit)
+    };
     match case.ledger() {
-        Some(ledger) if by_model => ledger.cwnd_loss_ns,
-        None if by_model => 0,
-        Some(ledger) => ledger.fast_retransmit_ns + ledger.cwnd_loss_ns,
-        None => case.ns(Stage::FastRetransmit) + case.ns(Stage::CongestionWindow),
+        Some(ledger) => recovery_ns + (ledger.cwnd_loss_ns as f64 * by_duplicate_acks(case)) as u64,
+        None if by_model(case) => 0,
+        None => recovery_ns + case.ns(Stage::CongestionWindow),
+    }
+}
+
+/// Part of the retransmissions that duplicate ACKs started; all when events cannot tell.
+fn by_duplicate_acks(case: &Case) -> f64 {
+    let events = &case.own.gathered.events;
+    let fast = events.count(TcpEventKind::FastRetransmit);
+    let timeout = events.count(TcpEventKind::TimeoutRetransmit);
+    if fast + timeout == 0 {
+        1.0
+    } else {
+        fast as f64 / (fast + timeout) as f64
     }
 }
 
@@ -127,8 +168,7 @@ fn retransmits(case: &Case) -> u64 {
     case.retransmits().unwrap_or(0).max(seen)
 }
 
-fn facts(case: &Case, retransmits: u64) -> Vec<Fact> {
-    let rates = &case.own.gathered.samples.rates;
+fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
     let mut facts = vec![sum("retransmits", retransmits, "segments sent again")];
     if let Some(segments) = case
         .own
@@ -143,16 +183,10 @@ fn facts(case: &Case, retransmits: u64) -> Vec<Fact> {
             "of all segments",
         ));
     }
-    if let Some(rate) = rates.rate_under_loss() {
-        let label = "delivered while segments were lost";
-        facts.push(worst(
-            "rate_under_loss",
-            Value::Real(rate),
-            Unit::BytesPerS,
-            label,
-        ));
-    }
-    let best = Value::Real(rates.best_bytes_per_s);
+    let under_loss = Value::Real(fall.under_loss_bytes_per_s);
+    let label = "delivered while segments were lost";
+    facts.push(worst("rate_under_loss", under_loss, Unit::BytesPerS, label));
+    let best = Value::Real(fall.best_bytes_per_s);
     facts.push(worst(
         "best_rate",
         best,

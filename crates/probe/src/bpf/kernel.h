@@ -248,7 +248,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	int pid;
 	int tgid;
-	char comm[16];
+	unsigned long nvcsw;
 	struct files_struct *files;
 	struct sched_info sched_info;
 };

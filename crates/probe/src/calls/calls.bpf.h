@@ -102,11 +102,22 @@ static __always_inline u64 stream_offset(const struct socket_state *st, const st
 	return tp->bytes_received - (u32)(tp->rcv_nxt - tp->copied_seq);
 }
 
-/* The wait that belongs to this call, or NULL if it did not block. */
-static __always_inline struct call_wait *call_wait_of(struct task_struct *task, struct sock *sk)
+/*
+ * The wait that belongs to this call, or NULL if it did not block. A thread that has not left the
+ * CPU by itself since the last record on this CPU has not blocked, and needs no look-up.
+ */
+static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
+						      struct task_struct *task, struct sock *sk)
 {
-	struct call_wait *wait = bpf_task_storage_get(&call_waits, task, NULL, 0);
+	struct call_wait *wait;
+	u64 switches = task->nvcsw;
+	u32 tid = task->pid;
 
+	if (batch->last_tid == tid && batch->last_switches == switches)
+		return NULL;
+	batch->last_tid = tid;
+	batch->last_switches = switches;
+	wait = bpf_task_storage_get(&call_waits, task, NULL, 0);
 	return wait && wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
 }
 
@@ -153,15 +164,17 @@ static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
 				    int msg_flags, u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct call_wait *wait = call_wait_of(task, sk);
-	u64 blocked_since_ns = wait ? wait->start_ns : 0;
 	struct call_batch *batch;
+	struct call_wait *wait;
+	u64 blocked_since_ns;
 	u32 which = !is_send;
 	u32 at;
 
 	batch = bpf_map_lookup_elem(&call_batches, &which);
 	if (!batch)
-		return blocked_since_ns;
+		return 0;
+	wait = call_wait_of(batch, task, sk);
+	blocked_since_ns = wait ? wait->start_ns : 0;
 	*(volatile u32 *)&batch->busy = 1;
 	barrier();
 	at = batch->len;

@@ -33,6 +33,9 @@ struct call_record {
 struct call_batch {
 	__u32 len;
 	__u32 busy;
+	__u32 last_tid; /* who made the last record, and how often it had left the CPU by itself */
+	__u32 pad;
+	__u64 last_switches;
 	__u64 produced;
 	__u64 lost_ring_full;
 	struct call_record records[CALL_BATCH_LEN];

@@ -33,6 +33,8 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         pad: _,
     } = *reading;
     let [
+        sender_app_ns,
+        in_flight_ns,
         retransmit_timeout_ns,
         tail_loss_ns,
         receiver_window_ns,
@@ -47,8 +49,6 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         nagle_ns,
         delayed_ack_ns,
         send_buffer_ns,
-        in_flight_ns,
-        sender_app_ns,
         unknown_ns,
     ] = stage_ns;
     TcpStage {

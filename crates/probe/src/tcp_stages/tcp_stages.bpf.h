@@ -478,7 +478,8 @@ static __always_inline void stages_on_quiet_segment(struct stage_ledger *led,
 	take_rtt_sample(led, tp);
 	on_data_arrival(led, tp, seq, end_seq);
 	led->stage_known = 0;
-	led->probed_ns = 0;
+	if (led->probed_ns)
+		led->probed_ns = 0;
 	led->idle = seq_diff(ack_seq, tp->snd_una) > 0 ? ack_seq == tp->write_seq
 						       : tp->snd_una == tp->write_seq;
 	led->changed = 1;

@@ -1,0 +1,140 @@
+//! How fast rows become a report: 1 M calls in batches of 64 Ki and 10,000 connections, each with
+//! samples and ledger readings, in memory. Prints nanoseconds a row.
+//!
+//! ```text
+//! cargo run --release -p whylat-diagnose --example diagnose_speed
+//! ```
+
+use std::time::Instant;
+
+use table::Columns;
+use table::manifest::Header;
+use table::tables::{Calls, Connection, Connections, TcpStage, TcpStages};
+use table::{Chosen, Role};
+use whylat_diagnose::{Evidence, diagnose};
+
+const CONNECTIONS: u64 = 10_000;
+const CALLS: u64 = 1_000_003;
+const BATCH: u64 = 65_536;
+const READINGS: u64 = 10;
+
+fn header() -> Header {
+    Header {
+        format: 1,
+        whylat: String::new(),
+        host: String::new(),
+        boot_id: String::new(),
+        kernel: String::new(),
+        cpus: 2,
+        clocksource: String::new(),
+        detail: "calls".to_owned(),
+        arguments: Vec::new(),
+        started_ns: 0,
+        started_realtime_ns: 0,
+        jiffy_ns: Some(4_000_000),
+    }
+}
+
+/// Calls that jump between connections, as those of a busy server do.
+fn calls(from: u64, to: u64) -> Calls {
+    let mut calls = Calls::default();
+    for call in from..to {
+        calls
+            .conn
+            .push(1 + call.wrapping_mul(0x9E37_79B9) % CONNECTIONS);
+        calls.end_ns.push(call * 1_000);
+        calls.is_send.push(call % 2 == 0);
+        calls.result.push(100);
+        calls.blocked_ns.push(Some(call % 3 * 1_000));
+    }
+    calls
+}
+
+fn connections() -> Connections {
+    let mut rows = Connections::default();
+    for conn in 1..=CONNECTIONS {
+        rows.push(Connection {
+            conn,
+            time_ns: conn,
+            netns: 1,
+            local: format!("10.0.0.1:{conn}"),
+            remote: "10.0.0.2:80".to_owned(),
+            role: Role::Client,
+            chosen: Chosen::Target,
+            opened_ns: Some(conn),
+            closed_ns: None,
+            pid: None,
+            peer_conn: None,
+            nodelay: Some(false),
+            congestion: Some("cubic".to_owned()),
+            mss_bytes: Some(1_448),
+            sndbuf_bytes: None,
+            sndbuf_locked: None,
+            rcvbuf_bytes: None,
+            rcvbuf_locked: None,
+        });
+    }
+    rows
+}
+
+fn stages(reading: u64) -> TcpStages {
+    let time_ns = (reading + 1) * 500_000_000;
+    let zero: TcpStage = serde_json::from_value(serde_json::Value::Object(
+        <TcpStage as table::Table>::FIELDS
+            .iter()
+            .filter(|field| field.null.is_empty())
+            .map(|field| match field.name {
+                "closed" | "nodelay" => (field.name.to_owned(), false.into()),
+                name => (name.to_owned(), 0.into()),
+            })
+            .collect(),
+    ))
+    .expect("a row of zeros");
+    let mut rows = TcpStages::default();
+    for conn in 1..=CONNECTIONS {
+        rows.push(TcpStage {
+            conn,
+            time_ns,
+            sender_app_ns: time_ns / 2,
+            delayed_ack_ns: time_ns / 4,
+            in_flight_ns: time_ns / 4,
+            nagle_holds: 9,
+            delayed_acks: 9,
+            ..zero.clone()
+        });
+    }
+    rows
+}
+
+fn main() {
+    let batches: Vec<Calls> = (0..CALLS)
+        .step_by(BATCH as usize)
+        .map(|from| calls(from, (from + BATCH).min(CALLS)))
+        .collect();
+    let readings: Vec<TcpStages> = (0..READINGS).map(stages).collect();
+    let connections = connections();
+    let mut evidence = Evidence::new(header(), Vec::new(), Vec::new(), None, None, Vec::new());
+    let report_time = |what: &str, rows: u64, since: Instant| {
+        let took = since.elapsed();
+        let each = took.as_nanos() as f64 / rows as f64;
+        println!(
+            "{what:<24} {rows:>9} rows {:>8.1} ms {each:>8.1} ns a row",
+            took.as_secs_f64() * 1e3
+        );
+    };
+    let since = Instant::now();
+    for batch in &batches {
+        evidence.add_calls(batch);
+    }
+    report_time("calls", CALLS, since);
+    let since = Instant::now();
+    for reading in &readings {
+        evidence.add_stages(reading);
+    }
+    report_time("tcp_stages", CONNECTIONS * READINGS, since);
+    let since = Instant::now();
+    evidence.add_connections(&connections);
+    let report = diagnose(evidence);
+    report_time("diagnose (connections)", CONNECTIONS, since);
+    println!("{} findings", report.findings.len());
+}
