@@ -31,11 +31,17 @@ fn count_calls(arguments: &str, open_before: bool) -> (Report, Value) {
     let mut command = netns.command(program());
     command.args(["run", "--as-root", "--output"]);
     command.arg(scratch.path().join("r.whylat"));
-    let script = format!("exec \"$0\" lab workload count-calls {arguments} > '{}'", truth.display());
+    let script = format!(
+        "exec \"$0\" lab workload count-calls {arguments} > '{}'",
+        truth.display()
+    );
     command.args(["--", "sh", "-c", &script, program()]);
     finish(&mut command).ended(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
-    (Report::of(scratch), serde_json::from_str(&truth).expect("JSON"))
+    (
+        Report::of(scratch),
+        serde_json::from_str(&truth).expect("JSON"),
+    )
 }
 
 /// The stream offsets `[first, last)` of calls that moved bytes join without a gap.
@@ -108,8 +114,16 @@ fn every_short_connection() {
         );
         let report = &recorded.report;
         report.assert_whole();
-        let ids: HashSet<u64> = report.connections().iter().map(|c| number(c, "/id")).collect();
-        assert_eq!(ids.len(), report.connections().len(), "a socket is twice in the report");
+        let ids: HashSet<u64> = report
+            .connections()
+            .iter()
+            .map(|c| number(c, "/id"))
+            .collect();
+        assert_eq!(
+            ids.len(),
+            report.connections().len(),
+            "a socket is twice in the report"
+        );
         assert_eq!(ids.len(), 422, "--detail {detail}, {life_us} us each");
         for truth in [&recorded.client, &recorded.server] {
             for end in truth["connections"].as_array().expect("connections") {
@@ -135,12 +149,23 @@ fn sent_again(log: &[PacketRecord]) -> u64 {
 fn netstat(netns: &Netns) -> BTreeMap<String, u64> {
     let text = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
     let text = text.expect("enter").expect("netstat");
-    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("TcpExt:")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("TcpExt:"))
+        .collect();
     let [names, values] = lines[..] else {
         panic!("no TcpExt in {text}");
     };
-    let values = values.split(' ').skip(1).map(|value| value.parse().unwrap_or(0));
-    names.split(' ').skip(1).map(str::to_owned).zip(values).collect()
+    let values = values
+        .split(' ')
+        .skip(1)
+        .map(|value| value.parse().unwrap_or(0));
+    names
+        .split(' ')
+        .skip(1)
+        .map(str::to_owned)
+        .zip(values)
+        .collect()
 }
 
 /// What became of a transfer that lost chosen data segments.
@@ -175,7 +200,11 @@ fn lose(chosen: Vec<std::ops::Range<u64>>, stream: &str) -> Lost {
     eprintln!("the wire saw {again} segments again; events {events:?}");
     let counted = number(report.by_cookie(id), "/totals/retransmits");
     assert_eq!(counted, again, "totals.retransmits against the wire's log");
-    assert_eq!(events.values().sum::<u64>(), again, "events against the wire's log");
+    assert_eq!(
+        events.values().sum::<u64>(),
+        again,
+        "events against the wire's log"
+    );
     Lost {
         report,
         events,

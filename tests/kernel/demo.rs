@@ -17,9 +17,18 @@ fn names_the_stall_and_shows_the_gain() {
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(said.out.contains("nagle_delayed_ack"), "{}", said.out);
     let measured = said.out.split("speed-up: ").nth(1).unwrap_or_default();
-    let times = measured.split('×').next().map(|times| times.replace(',', ""));
+    let times = measured
+        .split('×')
+        .next()
+        .map(|times| times.replace(',', ""));
     let times = times.and_then(|times| times.parse::<f64>().ok());
-    assert!(times > Some(5.0), "no measured speed-up above 5× in: {}", said.out);
-    let left = std::fs::read_dir(scratch.path()).expect("the directory").count();
+    assert!(
+        times > Some(5.0),
+        "no measured speed-up above 5× in: {}",
+        said.out
+    );
+    let left = std::fs::read_dir(scratch.path())
+        .expect("the directory")
+        .count();
     assert_eq!(left, 0, "the demo left files behind");
 }

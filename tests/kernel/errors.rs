@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab::Netns;
 use nix::unistd::{Uid, User};
 use serde_json::Value;
+use table::manifest::{FORMAT, Header};
+use table::{Recording, WriteOptions, Writer};
 use tempfile::TempDir;
 
 use crate::harness::{Recorder, Said, Site, Tied, finish, program, role, root, wait, whylat};
@@ -59,7 +61,10 @@ fn a_process_that_does_not_exist() {
     let pid = NO_PID.to_string();
     let (said, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
     said.ended(1).explains(&pid);
-    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+    assert!(
+        !scratch.path().join("r").exists(),
+        "an empty recording was left"
+    );
 }
 
 #[test]
@@ -87,19 +92,32 @@ fn a_process_that_exits_while_it_is_recorded() {
 fn a_command_that_cannot_be_started() {
     let (said, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
     said.ended(127).explains("no-such-command-13");
-    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+    assert!(
+        !scratch.path().join("r").exists(),
+        "an empty recording was left"
+    );
 
     let scratch = open_directory();
     fs::write(scratch.path().join("text"), "not a program").expect("write");
     let mut command = Command::new(program());
     command.args(["run", "-o", "r", "--", "./text"]);
-    finish(command.current_dir(scratch.path())).ended(126).explains("./text");
-    assert!(!scratch.path().join("r").exists(), "an empty recording was left");
+    finish(command.current_dir(scratch.path()))
+        .ended(126)
+        .explains("./text");
+    assert!(
+        !scratch.path().join("r").exists(),
+        "an empty recording was left"
+    );
 }
 
 #[test]
 fn run_gives_the_status_of_its_command() {
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
         let (said, _scratch) = in_scratch(&["run", "-o", "r", "--", "sh", "-c", script]);
         said.ended(code);
     }
@@ -124,17 +142,20 @@ fn without_privileges_ones_own_sockets_are_polled() {
     // The host's own loopback: nobody may not enter a namespace.
     let script = "\"$0\" lab workload reply-server --ready-file port > server & \
         while [ ! -s port ]; do :; done; \
-        port=$(tr -dc '0-9,' < port); port=${port%%,*}; \
+        port=$(sed 's/.*\"ready\":\([0-9]*\).*/\1/' port); \
         exec \"$0\" lab workload request-reply --rounds 40 --pause-us 20000 \
         --connect 127.0.0.1:$port";
-    fs::write(scratch.path().join("both.sh"), script).expect("write");
     let arguments = "run -o r --json --poll-ms 100 -- sh -c";
     let copy = scratch.path().join("whylat");
     fs::copy(program(), &copy).expect("copy");
     let user = NOBODY.to_string();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
-    command.arg(&copy).args(arguments.split_whitespace()).arg(script).arg(&copy);
+    command
+        .arg(&copy)
+        .args(arguments.split_whitespace())
+        .arg(script)
+        .arg(&copy);
     let said = finish(command.current_dir(scratch.path()));
     said.ended(0);
     let json = said.out.lines().skip_while(|line| *line != "{");
@@ -163,7 +184,10 @@ fn without_privileges_a_foreign_process_is_refused() {
         return;
     }
     let scratch = open_directory();
-    let said = as_nobody(&scratch, &format!("record -d 0.2 -o r -p {}", std::process::id()));
+    let said = as_nobody(
+        &scratch,
+        &format!("record -d 0.2 -o r -p {}", std::process::id()),
+    );
     said.ended(1).explains("sudo");
 }
 
@@ -195,7 +219,10 @@ fn a_kernel_without_btf_is_polled() {
         .collect();
     for end in [0, 1] {
         let cookie = number(&truth, &format!("/connections/{end}/cookie"));
-        assert!(found.contains(&cookie), "socket {cookie} is not in {found:?}");
+        assert!(
+            found.contains(&cookie),
+            "socket {cookie} is not in {found:?}"
+        );
     }
 }
 
@@ -218,7 +245,10 @@ fn a_full_disk() {
     let report = finish(whylat("report --format json").arg(&path));
     report.ended(3);
     let json: Value = serde_json::from_str(&report.out).expect("JSON");
-    assert!(json["problems"].as_array().expect("problems").is_empty(), "{json:#}");
+    assert!(
+        json["problems"].as_array().expect("problems").is_empty(),
+        "{json:#}"
+    );
 }
 
 #[test]
@@ -249,7 +279,9 @@ fn an_output_that_exists() {
     fs::create_dir(scratch.path().join("mine")).expect("mkdir");
     fs::write(scratch.path().join("mine/thesis"), "two years").expect("write");
     let mut command = whylat("record -a -d 0.1 --force -o mine");
-    finish(command.current_dir(scratch.path())).ended(1).explains("mine");
+    finish(command.current_dir(scratch.path()))
+        .ended(1)
+        .explains("mine");
     assert!(scratch.path().join("mine/thesis").exists());
 }
 
@@ -264,22 +296,33 @@ fn recording() -> TempDir {
     recorder.stop_by(nix::sys::signal::Signal::SIGINT)
 }
 
+/// A recording of nothing in another version of the format.
+fn of_version(format: u32, header: &Header, scratch: &TempDir) -> PathBuf {
+    let path = scratch.path().join(format!("format-{format}.whylat"));
+    let header = Header {
+        format,
+        ..header.clone()
+    };
+    let writer = Writer::create(&path, &header, WriteOptions::default()).expect("create");
+    writer.close(header.started_ns + 1).expect("close");
+    path
+}
+
 #[test]
 fn other_versions_of_the_format() {
     if !root() {
         return;
     }
     let scratch = recording();
-    let manifest = scratch.path().join("r.whylat/manifest.jsonl");
-    let text = fs::read_to_string(&manifest).expect("manifest");
-    assert!(text.contains("\"format\":1,"), "{text:.200}");
-    for (format, code) in [("999", 1), ("0", 1)] {
-        let changed = text.replacen("\"format\":1,", &format!("\"format\":{format},"), 1);
-        fs::write(&manifest, changed).expect("write");
-        for command in ["report", "validate", "recover"] {
-            let said = finish(whylat(command).arg(scratch.path().join("r.whylat")));
-            said.ended(code).explains(&format!("format {format}"));
-        }
+    let recorded = Recording::open(scratch.path().join("r.whylat")).expect("open");
+    let earlier = of_version(FORMAT - 1, recorded.header(), &scratch);
+    for command in ["report", "validate"] {
+        finish(whylat(command).arg(&earlier)).ended(0);
+    }
+    let later = of_version(FORMAT + 1, recorded.header(), &scratch);
+    for command in ["report", "validate", "recover"] {
+        let said = finish(whylat(command).arg(&later));
+        said.ended(1).explains(&format!("format {}", FORMAT + 1));
     }
 }
 
@@ -290,9 +333,17 @@ fn damaged_and_foreign_recordings() {
     }
     let scratch = recording();
     let path = scratch.path().join("r.whylat");
-    let file = fs::read_dir(path.join("calls")).expect("calls").flatten().next();
+    let file = fs::read_dir(path.join("calls"))
+        .expect("calls")
+        .flatten()
+        .next();
     let file = file.expect("a segment").path();
-    let name = file.file_name().expect("a name").to_str().expect("text").to_owned();
+    let name = file
+        .file_name()
+        .expect("a name")
+        .to_str()
+        .expect("text")
+        .to_owned();
     let whole = fs::read(&file).expect("read");
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 0x10;
@@ -318,8 +369,16 @@ fn assert_damage_named(path: &Path, what: &str, name: &str) {
     let said = finish(whylat("report --format json").arg(path));
     said.ended(3);
     let json: Value = serde_json::from_str(&said.out).expect("JSON");
-    assert!(json["problems"].to_string().contains(name), "{what}: {}", json["problems"]);
-    assert_eq!(json["connections"].as_array().map(Vec::len), Some(2), "{what}");
+    assert!(
+        json["problems"].to_string().contains(name),
+        "{what}: {}",
+        json["problems"]
+    );
+    assert_eq!(
+        json["connections"].as_array().map(Vec::len),
+        Some(2),
+        "{what}"
+    );
     let said = finish(whylat("report").arg(path));
     said.ended(3);
     assert!(said.out.contains(name), "{what}: {}", said.out);
@@ -345,10 +404,18 @@ fn damaged_manifests(path: &Path) {
         }
     }
     fs::remove_file(&manifest).expect("remove");
-    finish(whylat("report").arg(path)).ended(1).explains("manifest.jsonl");
-    finish(whylat("report").arg(path.join("calls"))).ended(1).explains("manifest.jsonl");
-    finish(whylat("report").arg(program())).ended(1).explains("directory");
-    finish(&mut whylat("report /no/such/recording")).ended(1).explains("/no/such/recording");
+    finish(whylat("report").arg(path))
+        .ended(1)
+        .explains("manifest.jsonl");
+    finish(whylat("report").arg(path.join("calls")))
+        .ended(1)
+        .explains("manifest.jsonl");
+    finish(whylat("report").arg(program()))
+        .ended(1)
+        .explains("directory");
+    finish(&mut whylat("report /no/such/recording"))
+        .ended(1)
+        .explains("/no/such/recording");
 }
 
 #[test]
@@ -376,7 +443,9 @@ fn under_sudo_the_command_is_the_invoking_users() {
     if !root() {
         return;
     }
-    let user = User::from_uid(Uid::from_raw(NOBODY)).expect("users").expect("nobody");
+    let user = User::from_uid(Uid::from_raw(NOBODY))
+        .expect("users")
+        .expect("nobody");
     for (more, expected) in [(&[][..], NOBODY), (&["--as-root"], 0)] {
         let scratch = open_directory();
         let mut command = Command::new(program());
@@ -389,7 +458,11 @@ fn under_sudo_the_command_is_the_invoking_users() {
         let words: Vec<&str> = said.out.lines().take(3).collect();
         assert_eq!(words, [expected.to_string().as_str(); 3], "{more:?}");
         let home = said.out.lines().nth(3).map(Path::new);
-        assert_eq!(home == Some(user.dir.as_path()), expected == NOBODY, "{home:?}");
+        assert_eq!(
+            home == Some(user.dir.as_path()),
+            expected == NOBODY,
+            "{home:?}"
+        );
     }
 }
 
@@ -404,7 +477,9 @@ fn a_reader_that_leaves_early_is_no_panic() {
         drop(reader);
         let errors = scratch.path().join("errors");
         let mut command = whylat(command);
-        command.arg(scratch.path().join("r.whylat")).stdout(Stdio::from(writer));
+        command
+            .arg(scratch.path().join("r.whylat"))
+            .stdout(Stdio::from(writer));
         command.stderr(fs::File::create(&errors).expect("a file"));
         wait(&mut Tied::start(&mut command).0, "the report");
         let said = fs::read_to_string(&errors).expect("read");

@@ -250,13 +250,15 @@ impl Recorded {
     /// The client's first connection in the report.
     #[track_caller]
     pub fn client_end(&self) -> &Value {
-        self.report.by_cookie(number(&self.client, "/connections/0/cookie"))
+        self.report
+            .by_cookie(number(&self.client, "/connections/0/cookie"))
     }
 
     /// The server's first connection in the report.
     #[track_caller]
     pub fn server_end(&self) -> &Value {
-        self.report.by_cookie(number(&self.server, "/connections/0/cookie"))
+        self.report
+            .by_cookie(number(&self.server, "/connections/0/cookie"))
     }
 }
 

@@ -61,7 +61,9 @@ fn a_recorder_stopped_for_5_s_under_500k_calls_a_second() {
     let (calls, recorder) = calls("--pairs 2 --sends 50021 --empty-reads 113");
     recorder.signal(Signal::SIGSTOP);
     let since_ns = now_ns();
-    until("five seconds", || (now_ns() - since_ns >= STOPPED_NS).then_some(()));
+    until("five seconds", || {
+        (now_ns() - since_ns >= STOPPED_NS).then_some(())
+    });
     let until_ns = now_ns();
     recorder.signal(Signal::SIGCONT);
     let truth = calls.finish().expect("truth");
@@ -82,6 +84,9 @@ fn a_recorder_stopped_for_5_s_under_500k_calls_a_second() {
     let account = account(&report);
     eprintln!("{account:?}");
     assert_eq!(account.produced, made(&truth));
-    assert!(account.lost_total() > 0, "nothing was lost: the test proves nothing");
+    assert!(
+        account.lost_total() > 0,
+        "nothing was lost: the test proves nothing"
+    );
     assert!(account.stored > 0);
 }

@@ -34,7 +34,8 @@ fn until_listening(netns: &Netns) {
         let text = netns.run(|| tables.map(|path| std::fs::read_to_string(path).ok()));
         let found = text.ok()?.into_iter().flatten().any(|text| {
             // State 0A is TCP_LISTEN.
-            text.lines().any(|line| line.contains(&sought) && line.contains(" 0A "))
+            text.lines()
+                .any(|line| line.contains(&sought) && line.contains(" 0A "))
         });
         found.then_some(())
     });
@@ -54,14 +55,20 @@ fn redis_benchmark(congctl: &str) {
     let report = recorder.stop();
     report.assert_whole();
     let clients: Vec<&Value> = of_program(&report, "redis-benchmark");
-    assert!(clients.len() >= 10, "two tests of 5 connections: {}", report.brief());
+    assert!(
+        clients.len() >= 10,
+        "two tests of 5 connections: {}",
+        report.brief()
+    );
     for connection in report.connections() {
         report.assert_claims(number(connection, "/id"), &[], &[]);
     }
     for client in &clients {
         assert_eq!(client["tcp"]["congestion"], congctl);
     }
-    let busy = clients.iter().filter(|c| number(c, "/totals/send_calls") > 100);
+    let busy = clients
+        .iter()
+        .filter(|c| number(c, "/totals/send_calls") > 100);
     for client in busy {
         let id = number(client, "/id");
         assert!(

@@ -37,7 +37,11 @@ impl Report {
         let recording = self.recording();
         let mut rows = Vec::new();
         recording.scan::<T>(|columns| rows.extend((0..columns.len()).map(|row| columns.row(row))));
-        assert!(recording.problems().is_empty(), "{:?}", recording.problems());
+        assert!(
+            recording.problems().is_empty(),
+            "{:?}",
+            recording.problems()
+        );
         rows
     }
 
@@ -127,7 +131,11 @@ impl Report {
         }
         for finding in self.json["findings"].as_array().into_iter().flatten() {
             let ids = &finding["subject"]["ids"];
-            lines.push(format!("  {} {ids}: {}", name(finding), text(finding, "headline")));
+            lines.push(format!(
+                "  {} {ids}: {}",
+                name(finding),
+                text(finding, "headline")
+            ));
         }
         for undecided in self.json["undecided"].as_array().into_iter().flatten() {
             lines.push(format!("  undecided: {}", text(undecided, "headline")));
@@ -148,7 +156,12 @@ impl Report {
 
 fn name(finding: &Value) -> String {
     let word = |key| text(finding, key);
-    format!("{} {} {}", word("rule"), word("direction"), word("severity"))
+    format!(
+        "{} {} {}",
+        word("rule"),
+        word("direction"),
+        word("severity")
+    )
 }
 
 /// `whylat report --format json`.

@@ -230,7 +230,10 @@ fn everything_in_every_namespace() {
             let end = report.by_cookie(cookie);
             assert_eq!(end["peer"], peer);
             assert_eq!(number(end, "/totals/send_calls"), ROUNDS);
-            let inode = rows.iter().find(|row| row.conn == cookie).map(|row| row.netns);
+            let inode = rows
+                .iter()
+                .find(|row| row.conn == cookie)
+                .map(|row| row.netns);
             assert_eq!(inode.map(u64::from), Some(netns.inode()));
         }
     }
@@ -251,7 +254,10 @@ fn children_of_the_command() {
         "\"{}\" lab workload request-reply --rounds {ROUNDS} --connect 127.0.0.1:{port}",
         program()
     );
-    let script = format!("{one} > '{0}.1' & (({one} > '{0}.2') & wait); wait", truths.display());
+    let script = format!(
+        "{one} > '{0}.1' & (({one} > '{0}.2') & wait); wait",
+        truths.display()
+    );
     let mut command = site.client.command(program());
     command.args(["run", "--as-root", "--output"]);
     command.arg(scratch.path().join("r.whylat"));

@@ -40,7 +40,10 @@ impl Random {
 fn sealed(recording: &Path) -> BTreeMap<String, u64> {
     let text = fs::read_to_string(recording.join("manifest.jsonl")).expect("manifest");
     let mut rows = BTreeMap::new();
-    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+    for line in text
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+    {
         let line: Value = serde_json::from_str(line).expect("a whole line");
         assert!(line.get("merged").is_none(), "merged before it was closed");
         if let Some(segment) = line.get("segment") {
@@ -67,8 +70,14 @@ fn readable(recording: &Path) -> BTreeMap<String, u64> {
             }
         )+};
     }
-    read!(Process, Connection, TcpSample, TcpEvent, Call, TcpStage, ClockPair);
-    assert!(recording.problems().is_empty(), "{:?}", recording.problems());
+    read!(
+        Process, Connection, TcpSample, TcpEvent, Call, TcpStage, ClockPair
+    );
+    assert!(
+        recording.problems().is_empty(),
+        "{:?}",
+        recording.problems()
+    );
     rows
 }
 
@@ -83,7 +92,10 @@ fn record_and_kill(arguments: &str, life: Duration) -> u64 {
     let sealed = sealed(&path);
     assert_eq!(readable(&path), sealed);
     if life > Duration::from_millis(LONGEST_MS - 200) {
-        assert!(sealed.contains_key("calls"), "nothing sealed after {life:?}");
+        assert!(
+            sealed.contains_key("calls"),
+            "nothing sealed after {life:?}"
+        );
     }
     let json = finish(whylat("report --format json").arg(&path));
     json.ended(3);
@@ -102,7 +114,13 @@ fn record_and_kill(arguments: &str, life: Duration) -> u64 {
 fn assert_only(directory: &Path, names: &[&str]) {
     let found: BTreeSet<String> = fs::read_dir(directory)
         .expect("the directory")
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
         .collect();
     assert_eq!(found, names.iter().map(|name| (*name).to_owned()).collect());
 }
@@ -141,7 +159,9 @@ fn two_hundred_kills() {
             rows
         };
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(worker)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join().expect("a worker"));
+        let joined = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker"));
         joined.flatten().collect()
     });
     drop(load);
@@ -169,7 +189,9 @@ fn pins() -> BTreeSet<String> {
         return BTreeSet::new();
     };
     let names = entries.flatten().map(|entry| entry.file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).collect()
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Whether any process or mount still holds a network namespace.
@@ -183,7 +205,9 @@ fn is_held(inode: u64) -> bool {
     let processes = fs::read_dir("/proc").expect("proc").flatten();
     let mut pids = processes.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        name.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
+        name.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then_some(name)
     });
     mounted
         || pids.any(|pid| {
@@ -199,7 +223,12 @@ fn nothing_is_left_behind_after_any_exit() {
     if !root() {
         return;
     }
-    for how in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL] {
+    for how in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGKILL,
+    ] {
         let before = bpf::objects();
         let netns = Netns::new().expect("a namespace");
         let held = role(&netns, "hold-open 3");
@@ -207,7 +236,10 @@ fn nothing_is_left_behind_after_any_exit() {
         let recorder = Recorder::start("-a");
         let made = bpf::objects();
         let ours = made.difference(&before).count();
-        assert!(ours > 10, "only {ours} BPF objects of the recorder were seen");
+        assert!(
+            ours > 10,
+            "only {ours} BPF objects of the recorder were seen"
+        );
         drop(held);
         drop(netns);
         if how == Signal::SIGKILL {
@@ -215,11 +247,16 @@ fn nothing_is_left_behind_after_any_exit() {
         } else {
             let scratch = recorder.stop_by(how);
             assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
-            assert!(readable_and_closed(&scratch.path().join("r.whylat")), "{how}");
+            assert!(
+                readable_and_closed(&scratch.path().join("r.whylat")),
+                "{how}"
+            );
         }
         until("its BPF objects gone", || {
             let still = bpf::objects();
-            made.difference(&before).all(|object| !still.contains(object)).then_some(())
+            made.difference(&before)
+                .all(|object| !still.contains(object))
+                .then_some(())
         });
         assert!(!is_held(inode), "after {how} the namespace is still held");
     }

@@ -85,7 +85,10 @@ fn write_write_read(site: &Site, congctl: &str) {
     report.assert_claims(number(recorded.server_end(), "/id"), &[], &[]);
     let holds = number(report.by_cookie(id), "/totals/nagle_holds");
     let stalls = number(&recorded.client, "/stalled_rounds");
-    assert!(stalls >= 40, "the workload did not stall: {stalls} of 53 rounds");
+    assert!(
+        stalls >= 40,
+        "the workload did not stall: {stalls} of 53 rounds"
+    );
     assert!(
         holds.abs_diff(stalls) <= 1,
         "{holds} holds, the client stalled {stalls} times: {}",
@@ -227,8 +230,14 @@ fn receive_only_client(congctl: &str) {
     assert!(client["receive"]["waiting_for_peer"]["share"].as_f64() > Some(0.5));
     assert!(recorded.report.findings(id).is_empty());
     let server = recorded.server_end();
-    assert!(share(server, "sender_app") < Some(0.2), "{}", recorded.report.brief());
-    recorded.report.assert_claims(number(server, "/id"), &[], &[]);
+    assert!(
+        share(server, "sender_app") < Some(0.2),
+        "{}",
+        recorded.report.brief()
+    );
+    recorded
+        .report
+        .assert_claims(number(server, "/id"), &[], &[]);
 }
 
 /// Every connection is there, judged over its own life, and found healthy.
@@ -241,7 +250,11 @@ fn all_judged(recorded: &Recorded, count: usize) {
         for truth in truths {
             let id = number(truth, "/cookie");
             let connection = report.by_cookie(id);
-            assert_eq!(connection["not_judged"], serde_json::Value::Null, "{connection:#}");
+            assert_eq!(
+                connection["not_judged"],
+                serde_json::Value::Null,
+                "{connection:#}"
+            );
             let stages = connection["stages"].as_object().expect("stages");
             let total: f64 = stages.values().filter_map(|s| s["share"].as_f64()).sum();
             assert!((total - 1.0).abs() < 1e-6, "shares add up to {total}");
@@ -297,6 +310,8 @@ fn quick_request_and_reply(congctl: &str) {
     let recorded = loopback.record("reply-server", "request-reply --rounds 10007");
     let id = client_under(&recorded, congctl);
     recorded.report.assert_claims(id, &[], &[]);
-    recorded.report.assert_claims(number(recorded.server_end(), "/id"), &[], &[]);
+    recorded
+        .report
+        .assert_claims(number(recorded.server_end(), "/id"), &[], &[]);
     recorded.report.assert_whole();
 }

@@ -7,10 +7,10 @@
 
 use std::time::Instant;
 
-use table::Columns;
+use serde::de::DeserializeOwned;
 use table::manifest::Header;
-use table::tables::{Calls, Connection, Connections, TcpStage, TcpStages};
-use table::{Chosen, Role};
+use table::tables::{Calls, Connection, Connections, TcpSample, TcpSamples, TcpStage, TcpStages};
+use table::{Chosen, Columns, Role, Table};
 use whylat_diagnose::{Evidence, diagnose};
 
 const CONNECTIONS: u64 = 10_000;
@@ -77,19 +77,23 @@ fn connections() -> Connections {
     rows
 }
 
+/// A row with all that may not be null at zero.
+fn zero<T: Table + DeserializeOwned>() -> T {
+    let value = |name: &str| match name {
+        "closed" | "nodelay" => false.into(),
+        "kind" => "poll".into(),
+        _ => 0.into(),
+    };
+    let fields = T::FIELDS.iter().filter(|field| field.null.is_empty());
+    let row = fields
+        .map(|field| (field.name.to_owned(), value(field.name)))
+        .collect();
+    serde_json::from_value(serde_json::Value::Object(row)).expect("a row of zeros")
+}
+
 fn stages(reading: u64) -> TcpStages {
     let time_ns = (reading + 1) * 500_000_000;
-    let zero: TcpStage = serde_json::from_value(serde_json::Value::Object(
-        <TcpStage as table::Table>::FIELDS
-            .iter()
-            .filter(|field| field.null.is_empty())
-            .map(|field| match field.name {
-                "closed" | "nodelay" => (field.name.to_owned(), false.into()),
-                name => (name.to_owned(), 0.into()),
-            })
-            .collect(),
-    ))
-    .expect("a row of zeros");
+    let zero: TcpStage = zero();
     let mut rows = TcpStages::default();
     for conn in 1..=CONNECTIONS {
         rows.push(TcpStage {
@@ -106,12 +110,30 @@ fn stages(reading: u64) -> TcpStages {
     rows
 }
 
+fn samples(reading: u64) -> TcpSamples {
+    let zero: TcpSample = zero();
+    let mut rows = TcpSamples::default();
+    for conn in 1..=CONNECTIONS {
+        rows.push(TcpSample {
+            conn,
+            time_ns: (reading + 1) * 500_000_000 + conn,
+            bytes_acked: reading * 10_000,
+            bytes_sent: Some(reading * 10_000),
+            busy_us: Some(reading * 400_000),
+            min_rtt_us: Some(50),
+            ..zero.clone()
+        });
+    }
+    rows
+}
+
 fn main() {
     let batches: Vec<Calls> = (0..CALLS)
         .step_by(BATCH as usize)
         .map(|from| calls(from, (from + BATCH).min(CALLS)))
         .collect();
     let readings: Vec<TcpStages> = (0..READINGS).map(stages).collect();
+    let samples: Vec<TcpSamples> = (0..READINGS).map(samples).collect();
     let connections = connections();
     let mut evidence = Evidence::new(header(), Vec::new(), Vec::new(), None, None, Vec::new());
     let report_time = |what: &str, rows: u64, since: Instant| {
@@ -132,6 +154,11 @@ fn main() {
         evidence.add_stages(reading);
     }
     report_time("tcp_stages", CONNECTIONS * READINGS, since);
+    let since = Instant::now();
+    for sample in &samples {
+        evidence.add_samples(sample);
+    }
+    report_time("tcp_samples", CONNECTIONS * READINGS, since);
     let since = Instant::now();
     evidence.add_connections(&connections);
     let report = diagnose(evidence);

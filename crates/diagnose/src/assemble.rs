@@ -47,10 +47,10 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
 
 /// Every connection judged, in the order of its id.
 fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
-    let mut ids: Vec<u64> = evidence.connections.keys().copied().collect();
+    let mut ids: Vec<u64> = evidence.connections.conns().collect();
     ids.sort_unstable();
     let judged = ids.into_iter().filter_map(|id| {
-        let gathered = evidence.connections.get(&id)?;
+        let gathered = evidence.connections.get(id)?;
         let calls = evidence.calls_of(id);
         let judged = stages::judge(gathered, &calls, context.given);
         let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);

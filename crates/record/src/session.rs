@@ -341,8 +341,8 @@ impl Session<'_> {
         }
         self.store.put(Batch::Calls(drained.calls));
         self.store.put(Batch::Events(drained.events));
-        self.store.put(Batch::Samples(samples));
-        self.store.put(Batch::Stages(drained.stages));
+        self.store.put(Batch::Samples(Box::new(samples)));
+        self.store.put(Batch::Stages(Box::new(drained.stages)));
         taken
     }
 
@@ -370,7 +370,7 @@ impl Session<'_> {
             .poll(&mut self.sockets, &mut samples, &mut connections);
         self.added.connections += connections.len() as u64;
         self.put_described(connections);
-        self.store.put(Batch::Samples(samples));
+        self.store.put(Batch::Samples(Box::new(samples)));
     }
 
     fn read_ledgers(&mut self) -> Result<(), RecordError> {
@@ -380,7 +380,7 @@ impl Session<'_> {
         let mut rows = TcpStages::default();
         hooks.read_ledgers(&mut rows)?;
         self.added.stages += rows.len() as u64;
-        self.store.put(Batch::Stages(rows));
+        self.store.put(Batch::Stages(Box::new(rows)));
         Ok(())
     }
 

@@ -19,8 +19,8 @@ pub(crate) enum Batch {
     Connections(Connections),
     Events(TcpEvents),
     Processes(Processes),
-    Samples(TcpSamples),
-    Stages(TcpStages),
+    Samples(Box<TcpSamples>),
+    Stages(Box<TcpStages>),
     Line(Line),
 }
 
@@ -94,8 +94,8 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::Connections(rows) => writer.append(rows),
         Batch::Events(rows) => writer.append(rows),
         Batch::Processes(rows) => writer.append(rows),
-        Batch::Samples(rows) => writer.append(rows),
-        Batch::Stages(rows) => writer.append(rows),
+        Batch::Samples(rows) => writer.append(*rows),
+        Batch::Stages(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),
     }
 }

@@ -4,7 +4,7 @@
 
 use table::tables::Calls;
 
-use super::hash::CookieMap;
+use super::hash::Digests;
 
 /// `EAGAIN`: the socket was not ready and the caller did not want to wait.
 const EAGAIN: i32 = -11;
@@ -95,12 +95,9 @@ impl CallDigest {
     }
 }
 
-/// Digests of all connections with calls; dense, so that the hot loop stays in cache.
+/// Calls of all connections.
 #[derive(Debug, Default)]
-pub struct CallTable {
-    index: CookieMap<u32>,
-    digests: Vec<CallDigest>,
-}
+pub struct CallTable(Digests<CallDigest>);
 
 impl CallTable {
     /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
@@ -117,12 +114,12 @@ impl CallTable {
             if end_ns < span.0 || end_ns > span.1 {
                 continue;
             }
-            let slot = match last {
-                Some((same, slot)) if same == conn => slot,
-                _ => self.slot(conn),
+            let position = match last {
+                Some((same, position)) if same == conn => position,
+                _ => self.0.position(conn),
             };
-            last = Some((conn, slot));
-            let digest = &mut self.digests[slot];
+            last = Some((conn, position));
+            let digest = self.0.at(position);
             if is_send && result > 0 {
                 digest.add_gap(end_ns);
             }
@@ -135,25 +132,14 @@ impl CallTable {
         }
     }
 
-    fn slot(&mut self, conn: u64) -> usize {
-        let next = self.digests.len();
-        let slot = *self.index.entry(conn).or_insert(next as u32) as usize;
-        if slot == next {
-            self.digests.push(CallDigest::default());
-        }
-        slot
-    }
-
     /// The digest of a connection; `None` when it made no call.
     pub fn get(&self, conn: u64) -> Option<&CallDigest> {
-        self.index
-            .get(&conn)
-            .map(|slot| &self.digests[*slot as usize])
+        self.0.get(conn)
     }
 
     /// Whether no call was added.
     pub fn is_empty(&self) -> bool {
-        self.digests.is_empty()
+        self.0.is_empty()
     }
 }
 

@@ -1,16 +1,63 @@
-//! A map keyed by socket cookie. Cookies are small consecutive numbers given by the kernel, so
-//! one multiplication spreads them well; SipHash would cost more than the rest of a row.
+//! Digests by socket cookie: a map to the position in a dense vector, so that the map stays
+//! small and growth moves digests only now and then. Cookies are small consecutive numbers given
+//! by the kernel, so one multiplication spreads them well; SipHash would cost more than the rest
+//! of a row.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Map from socket cookie.
-pub type CookieMap<V> = HashMap<u64, V, BuildHasherDefault<CookieHasher>>;
+/// One digest a connection.
+#[derive(Debug)]
+pub struct Digests<V> {
+    index: HashMap<u64, u32, BuildHasherDefault<CookieHasher>>,
+    digests: Vec<V>,
+}
+
+impl<V> Default for Digests<V> {
+    fn default() -> Self {
+        Self {
+            index: HashMap::default(),
+            digests: Vec::new(),
+        }
+    }
+}
+
+impl<V: Default> Digests<V> {
+    /// Position of a connection's digest, which is made if it is new.
+    pub fn position(&mut self, conn: u64) -> usize {
+        let next = self.digests.len();
+        let position = *self.index.entry(conn).or_insert(next as u32) as usize;
+        if position == next {
+            self.digests.push(V::default());
+        }
+        position
+    }
+
+    /// The digest at a position that [`Self::position`] gave.
+    pub fn at(&mut self, position: usize) -> &mut V {
+        &mut self.digests[position]
+    }
+
+    /// The digest of a connection; `None` without one.
+    pub fn get(&self, conn: u64) -> Option<&V> {
+        self.digests.get(*self.index.get(&conn)? as usize)
+    }
+
+    /// The connections with digests, in any order.
+    pub fn conns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.index.keys().copied()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+}
 
 /// Multiplies by 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4) and folds the
 /// product, because the table takes its index from the low and its tag from the high bits.
 #[derive(Default)]
-pub struct CookieHasher(u64);
+struct CookieHasher(u64);
 
 impl Hasher for CookieHasher {
     fn finish(&self) -> u64 {

@@ -16,7 +16,7 @@ use table::tables::{Calls, Connection, Connections, Processes, TcpEvents, TcpSam
 
 use calls::{CallDigest, CallTable};
 use events::EventDigest;
-use hash::CookieMap;
+use hash::Digests;
 use ledger::LedgerDigest;
 use samples::SampleDigest;
 
@@ -45,7 +45,7 @@ pub struct Evidence {
     pub(crate) span: (u64, u64),
     pub(crate) latest_ns: u64,
     pub(crate) any_events: bool,
-    pub(crate) connections: CookieMap<Gathered>,
+    pub(crate) connections: Digests<Gathered>,
     pub(crate) calls: CallTable,
     pub(crate) processes: processes::Processes,
     identities: Connections,
@@ -72,7 +72,7 @@ impl Evidence {
             problems,
             span: (0, u64::MAX),
             any_events: false,
-            connections: CookieMap::default(),
+            connections: Digests::default(),
             calls: CallTable::default(),
             processes: processes::Processes::default(),
             identities: Connections::default(),
@@ -92,7 +92,8 @@ impl Evidence {
     }
 
     fn gathered(&mut self, conn: u64) -> &mut Gathered {
-        self.connections.entry(conn).or_default()
+        let position = self.connections.position(conn);
+        self.connections.at(position)
     }
 
     fn reached(&mut self, range: Option<(u64, u64)>) {
