@@ -140,11 +140,11 @@ fn without_privileges_ones_own_sockets_are_polled() {
     }
     let scratch = open_directory();
     // The host's own loopback: nobody may not enter a namespace.
-    let script = "\"$0\" lab workload reply-server --ready-file port > server & \
-        while [ ! -s port ]; do :; done; \
-        port=$(sed 's/.*\"ready\":\([0-9]*\).*/\1/' port); \
-        exec \"$0\" lab workload request-reply --rounds 40 --pause-us 20000 \
-        --connect 127.0.0.1:$port";
+    let script = r#""$0" lab workload reply-server --ready-file port > server &
+        while [ ! -s port ]; do :; done
+        port=$(grep -o '"ready":[0-9]*' port | tr -dc 0-9)
+        exec "$0" lab workload request-reply --rounds 40 --pause-us 20000 \
+            --connect 127.0.0.1:$port > client"#;
     let arguments = "run -o r --json --poll-ms 100 -- sh -c";
     let copy = scratch.path().join("whylat");
     fs::copy(program(), &copy).expect("copy");
@@ -158,8 +158,7 @@ fn without_privileges_ones_own_sockets_are_polled() {
         .arg(&copy);
     let said = finish(command.current_dir(scratch.path()));
     said.ended(0);
-    let json = said.out.lines().skip_while(|line| *line != "{");
-    let json: Value = serde_json::from_str(&json.collect::<Vec<_>>().join("\n")).expect("JSON");
+    let json: Value = serde_json::from_str(&said.out).expect("JSON");
     let connections = json["connections"].as_array().expect("connections");
     assert_eq!(connections.len(), 2, "{json:#}");
     for probe in ["inventory", "tcp_events", "calls", "tcp_stages"] {

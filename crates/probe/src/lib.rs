@@ -7,6 +7,7 @@ mod inventory;
 pub mod netns;
 pub mod processes;
 pub mod self_cost;
+mod skel;
 mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;

@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 
+/// The structs, as the object's BTF has them.
+pub(crate) use crate::skel::types;
+
 /// A struct that the BPF programs write and that any bytes of its length are a valid value of.
 ///
 /// # Safety
@@ -50,7 +53,7 @@ mod tests {
 
     #[test]
     fn short_bytes_are_refused() {
-        use crate::hooks::wire::tcp_event;
+        use crate::wire::types::tcp_event;
         let bytes = vec![7u8; size_of::<tcp_event>()];
         assert!(read::<tcp_event>(&bytes[1..]).is_none());
         assert_eq!(
@@ -61,7 +64,7 @@ mod tests {
 
     #[test]
     fn records_are_read_at_any_alignment() {
-        use crate::hooks::wire::tcp_event;
+        use crate::wire::types::tcp_event;
         let bytes: Vec<u8> = (0..=255)
             .cycle()
             .take(3 * size_of::<tcp_event>() + 7)

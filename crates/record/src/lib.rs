@@ -9,6 +9,7 @@ mod account;
 mod error;
 mod launch;
 mod options;
+mod plan;
 mod poll;
 mod session;
 mod signals;
@@ -17,4 +18,5 @@ mod store;
 
 pub use error::RecordError;
 pub use options::{Command, Detail, Options, Target};
-pub use session::{Outcome, record, without_hooks};
+pub use plan::without_hooks;
+pub use session::{Outcome, record};

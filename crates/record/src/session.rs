@@ -7,14 +7,14 @@ use std::process::{Child, ExitStatus};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns, read_pairs};
-use probe::hooks::{Drainer, Hooks, HooksError, Selection, Storage};
-use probe::processes::{Cgroup, check_pid, pids_by_comm};
+use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
-use table::manifest::{Cost, Coverage, FORMAT, Header, Line, ProbeState};
+use table::manifest::{Cost, Coverage, Line};
 use table::tables::{ClockPairs, Connections, Processes, TcpSamples, TcpStages};
 use table::{Columns, WriteError, WriteOptions, Writer};
 
 use crate::account::{Added, losses};
+use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
 use crate::sockets::Sockets;
@@ -48,39 +48,6 @@ pub struct Outcome {
     pub lost: u64,
     /// What the disk refused, if anything; the rest is stored.
     pub write_error: Option<WriteError>,
-}
-
-/// What the user asked for, found on this host.
-#[derive(Default)]
-struct Plan {
-    selection: Selection,
-    pids: Vec<u32>,
-}
-
-fn resolve(target: &Target) -> Result<Plan, RecordError> {
-    let mut plan = Plan::default();
-    match target {
-        Target::Command(_) => {}
-        Target::Pids(pids) => {
-            for pid in pids {
-                check_pid(*pid)?;
-            }
-            plan.pids.clone_from(pids);
-        }
-        Target::Comm(name) => {
-            // none running is no error: one may start
-            plan.pids = pids_by_comm(name).unwrap_or_default();
-            plan.selection.comm = Some(name.clone());
-        }
-        Target::Port(port) => plan.selection.port = Some(*port),
-        Target::Cgroup(path) => {
-            let cgroup = Cgroup::resolve(path)?;
-            plan.selection.cgroup = Some((cgroup.id, cgroup.level));
-            plan.pids = cgroup.processes();
-        }
-        Target::All => plan.selection.all = true,
-    }
-    Ok(plan)
 }
 
 /// Makes a recording; returns when the command has ended, the time is over or a signal came.
@@ -125,66 +92,6 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         next: Due::default(),
     };
     session.run(&coverage)
-}
-
-fn attach<'a>(storage: &'a mut Storage, plan: &Plan, calls: bool) -> Result<Hooks<'a>, HooksError> {
-    let hooks = Hooks::load(storage, &plan.selection, calls)?;
-    for pid in &plan.pids {
-        hooks.record_process(*pid)?;
-    }
-    hooks.attach()?;
-    // twice: the first walk learns the connections whose other ends the second one finds
-    hooks.walk()?;
-    hooks.walk()?;
-    Ok(hooks)
-}
-
-/// Coverage without BPF: polling alone.
-pub fn without_hooks(error: &HooksError, calls: bool) -> Vec<Coverage> {
-    let remedy = if error.is_permission() {
-        "run as root: sudo whylat …"
-    } else {
-        "see what is missing: whylat doctor"
-    };
-    let mut probes = vec!["inventory", "tcp_events"];
-    if calls {
-        probes.extend(["calls", "tcp_stages"]);
-    }
-    let off = |probe: &str| Coverage {
-        probe: probe.to_owned(),
-        state: ProbeState::Off {
-            why: error.to_string(),
-            remedy: remedy.to_owned(),
-        },
-    };
-    probes.into_iter().map(off).collect()
-}
-
-fn header(host: &Host, options: &Options) -> Header {
-    let Host {
-        host,
-        boot_id,
-        kernel,
-        cpus,
-        clocksource,
-        now_ns,
-        now_realtime_ns,
-        jiffy_ns,
-    } = host.clone();
-    Header {
-        format: FORMAT,
-        whylat: env!("CARGO_PKG_VERSION").to_owned(),
-        host,
-        boot_id,
-        kernel,
-        cpus,
-        clocksource,
-        detail: options.detail.name().to_owned(),
-        arguments: options.arguments.clone(),
-        started_ns: now_ns,
-        started_realtime_ns: now_realtime_ns,
-        jiffy_ns,
-    }
 }
 
 /// When the loop's periodic work is due next.

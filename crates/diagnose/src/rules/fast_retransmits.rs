@@ -15,13 +15,23 @@ use crate::units::{duration, percent};
 /// See the module.
 pub struct FastRetransmits;
 
-/// Least fall that counts: the best of several readings lies a little above their mean in any
-/// flow. A twentieth is the least share that SNAP's Table 4 counts applications by.
-const LEAST_FALL: f64 = 0.05;
-
-/// The same under BBR, which by design sends a quarter above its rate in one of eight round
-/// trips (`bbr_pacing_gain`): its best lies that much above its mean.
-const LEAST_FALL_BBR: f64 = 1.0 - 4.0 / 5.0;
+/// Least fall that counts. A flow that fills its path loses segments by design and swings below
+/// its best: that is the search for the path's rate, not harm. So the fall has to be deeper than
+/// what the algorithm's own swing explains.
+fn least_fall(case: &Case) -> f64 {
+    let congestion = case
+        .own
+        .identity()
+        .and_then(|identity| identity.congestion.as_deref());
+    match congestion {
+        // Sends a quarter above its rate in one of eight round trips (bbr_pacing_gain).
+        Some(name) if name.starts_with("bbr") => 1.0 - 4.0 / 5.0,
+        // Halves its window (tcp_reno_ssthresh).
+        Some("reno") => 0.5,
+        // Cubic and its like: to 717/1024 of the window (beta in tcp_cubic.c).
+        _ => 1.0 - 717.0 / 1024.0,
+    }
+}
 
 impl Rule for FastRetransmits {
     fn name(&self) -> &'static str {
@@ -41,14 +51,9 @@ impl Rule for FastRetransmits {
         let Some(fall) = fall(case) else {
             return self.cannot_compare(case, limited_ns, retransmits);
         };
-        let least = if by_model(case) {
-            LEAST_FALL_BBR
-        } else {
-            LEAST_FALL
-        };
         // Samples cover less than the life: the fall they show holds for all of the stage.
         let harm_ns = (limited_ns as f64 * fall.share) as u64;
-        if fall.share <= least || harm_ns == 0 {
+        if fall.share <= least_fall(case) || harm_ns == 0 {
             return Verdict::Quiet;
         }
         Verdict::Fires(Found {

@@ -3,8 +3,8 @@
 
 use table::tables::Calls;
 
-use crate::hooks::wire::call_record;
 use crate::wire::Wire;
+use crate::wire::types::call_record;
 
 // SAFETY: `call_record` is `repr(C)` and made of integers.
 unsafe impl Wire for call_record {}

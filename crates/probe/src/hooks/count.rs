@@ -4,9 +4,10 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 
-use super::skel::HooksSkel;
-use super::{HooksError, wire};
+use super::HooksError;
 use crate::self_cost::program_info;
+use crate::skel::HooksSkel;
+use crate::wire::types as wire;
 use crate::wire::{Wire, read};
 
 // SAFETY: both are `repr(C)` and made of integers and arrays of `Wire` records.

@@ -7,7 +7,8 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use table::Columns;
 use table::tables::{Calls, Connections, TcpEvents, TcpSamples, TcpStages};
 
-use super::{HooksError, wire};
+use super::HooksError;
+use crate::wire::types as wire;
 use crate::wire::{Wire, read, read_all};
 
 // SAFETY: `record_header` is `repr(C)` and made of integers.

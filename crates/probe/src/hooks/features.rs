@@ -4,8 +4,8 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use table::manifest::{Coverage, ProbeState};
 
-use super::skel::OpenHooksSkel;
 use super::{HooksError, on};
+use crate::skel::OpenHooksSkel;
 
 /// Tracepoints that some supported kernel lacks, as found in this one.
 pub(super) struct Features {

@@ -18,17 +18,10 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::TcpStages;
 
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
+use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
+use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
-use skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
-
-#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/hooks.skel.rs"));
-}
-
-/// The structs that the programs write.
-pub(crate) use skel::types as wire;
 
 /// Where the loaded object lives; it must outlive [`Hooks`].
 pub type Storage = MaybeUninit<OpenObject>;

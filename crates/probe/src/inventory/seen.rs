@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use table::tables::Connection;
 use table::{Chosen, Role};
 
-use crate::hooks::wire::socket_seen;
+use crate::wire::types::socket_seen;
 use crate::wire::{self, Wire};
 
 // SAFETY: `socket_seen` is `repr(C)` and made of integers and arrays of them.

@@ -4,8 +4,8 @@
 use table::TcpEventKind;
 use table::tables::{TcpEvent, TcpSample};
 
-use crate::hooks::wire::{close_sample, tcp_event, tcp_event_kind};
 use crate::wire::Wire;
+use crate::wire::types::{close_sample, tcp_event, tcp_event_kind};
 
 // SAFETY: `tcp_event` is `repr(C)` and made of integers.
 unsafe impl Wire for tcp_event {}

@@ -3,8 +3,8 @@
 
 use table::tables::TcpStage;
 
-use crate::hooks::wire::stage_reading;
 use crate::wire::Wire;
+use crate::wire::types::stage_reading;
 
 // SAFETY: `stage_reading` is `repr(C)` and made of integers and an array of them.
 unsafe impl Wire for stage_reading {}
@@ -91,7 +91,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hooks::wire::stage;
+    use crate::wire::types::stage;
 
     /// The destructuring above relies on the order of `enum stage`.
     #[test]

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What stops the next byte of a socket, read off its present state. Nothing is written here. */
+#ifndef WHYLAT_BRAKE_BPF_H
+#define WHYLAT_BRAKE_BPF_H
+
+#include "../bpf/kernel.h"
+#include "../bpf/socket.h"
+
+extern int CONFIG_HZ __kconfig __weak;
+
+#define NSEC_PER_USEC 1000ULL
+#define NSEC_PER_SEC 1000000000ULL
+#define USEC_PER_SEC 1000000ULL
+/* TCP_DELACK_MIN and TCP_ATO_MIN are HZ / 25 (include/net/tcp.h). */
+#define TCP_DELACK_MIN_NS (NSEC_PER_SEC / 25)
+
+static __always_inline u64 jiffy_ns(void)
+{
+	return CONFIG_HZ ? NSEC_PER_SEC / CONFIG_HZ : NSEC_PER_SEC / 100;
+}
+
+static __always_inline u64 srtt_ns(const struct tcp_sock *tp)
+{
+	return (u64)(tp->srtt_us >> 3) * NSEC_PER_USEC;
+}
+
+/* The path's round-trip time: the least in the kernel's window, 0 before the first sample. */
+static __always_inline u64 path_rtt_ns(const struct tcp_sock *tp)
+{
+	u32 min_rtt_us = tp->rtt_min.s[0].v;
+
+	return min_rtt_us == ~0U ? 0 : (u64)min_rtt_us * NSEC_PER_USEC;
+}
+
+static __always_inline u8 tcp_chrono_type(const struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, chrono_type);
+}
+
+static __always_inline u8 tcp_ca_state(const struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
+}
+
+static __always_inline u8 tcp_nonagle(const struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, nonagle);
+}
+
+/* tcp_packets_in_flight() */
+static __always_inline u32 packets_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
+static __always_inline bool pacing_timer_armed(const struct tcp_sock *tp)
+{
+	if (bpf_core_field_exists(struct hrtimer, state))
+		return tp->pacing_timer.state & HRTIMER_STATE_ENQUEUED;
+	return BPF_CORE_READ((struct hrtimer___is_queued *)&tp->pacing_timer, is_queued);
+}
+
+static __always_inline bool is_bbr(const struct tcp_sock *tp)
+{
+	char name[4] = {};
+
+	bpf_probe_read_kernel(name, sizeof(name), tp->inet_conn.icsk_ca_ops->name);
+	return name[0] == 'b' && name[1] == 'b' && name[2] == 'r';
+}
+
+/* Why the congestion window is small. BBR leaves ssthresh infinite for life: not a start. */
+static __always_inline u32 cwnd_cause(const struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (tcp_ca_state(tp) == TCP_CA_CWR)
+		return STAGE_CWND_CWR;
+	if (led->had_loss)
+		return STAGE_CWND_LOSS;
+	if (tp->snd_ssthresh >= TCP_INFINITE_SSTHRESH && !is_bbr(tp))
+		return STAGE_CWND_STARTUP;
+	return STAGE_CWND_PROBING;
+}
+
+/* What stops the next byte while some are unsent; the order of tcp_write_xmit()'s tests. */
+static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struct sock *sk,
+					   const struct tcp_sock *tp, u32 unsent)
+{
+	bool tail = unsent < tp->mss_cache;
+	u8 nonagle;
+
+	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
+		return STAGE_RECEIVER_WINDOW;
+	if (packets_in_flight(tp) >= tp->snd_cwnd)
+		return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT
+							   : cwnd_cause(led, tp);
+	if (pacing_timer_armed(tp))
+		return STAGE_PACING;
+	nonagle = tcp_nonagle(tp);
+	if (tail && (nonagle & TCP_NAGLE_CORK))
+		return STAGE_CORK;
+	if (sk->sk_tsq_flags & TSQ_HELD)
+		/* tcp_should_autocork() sets TSQ_THROTTLED for a short tail, too */
+		return tail ? STAGE_CORK : STAGE_LOCAL_QUEUE;
+	if (tail && tp->packets_out && !(nonagle & (TCP_NAGLE_OFF | TCP_NAGLE_PUSH)))
+		return STAGE_NAGLE;
+	if (tail && !tp->packets_out)
+		return STAGE_CORK; /* MSG_MORE: nothing in flight, and not pushed */
+	/* tcp_tso_should_defer() waits for room for a larger segment */
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT
+							   : cwnd_cause(led, tp);
+	return STAGE_UNKNOWN;
+}
+
+/* sk_stream_is_writeable(): no writer can be waiting for room. */
+static __always_inline bool writer_has_room(const struct sock *sk)
+{
+	return sk->sk_wmem_queued + (sk->sk_wmem_queued >> 1) <= sk->sk_sndbuf;
+}
+
+/* What stops the next byte now. STAGE_IN_FLIGHT stands for "all sent, not all acknowledged". */
+static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk,
+				 const struct tcp_sock *tp)
+{
+	s32 unsent = seq_diff(tp->write_seq, tp->snd_nxt);
+
+	if (unsent > 0)
+		return brake_on_unsent(led, sk, tp, unsent);
+	if (tp->write_seq == tp->snd_una)
+		return STAGE_SENDER_APP;
+	if (!writer_has_room(sk) && sk->sk_socket &&
+	    (sk->sk_socket->flags & (1UL << SOCK_NOSPACE)) &&
+	    packets_in_flight(tp) < tp->snd_cwnd &&
+	    seq_diff(tp->snd_una + tp->snd_wnd, tp->snd_nxt) >= (s32)tp->mss_cache)
+		return STAGE_SEND_BUFFER;
+	return STAGE_IN_FLIGHT;
+}
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The arithmetic of the ledger: intervals are accounted to stages, holds and stalls are found to
+ * have been what they were, round-trip times are summed. Which hook does what is in
+ * tcp_stages.bpf.h.
+ */
+#ifndef WHYLAT_LEDGER_BPF_H
+#define WHYLAT_LEDGER_BPF_H
+
+#include "brake.bpf.h"
+
+#define STALL_NONE 0
+#define STALL_TAIL_LOSS_PROBE 1
+#define STALL_TIMEOUT 2
+
+static __always_inline void account(struct stage_ledger *led, u32 stage, u64 until_ns)
+{
+	u64 from_ns = led->accounted_ns;
+
+	/* or the compiler tests one copy of the index and uses another */
+	barrier_var(stage);
+	if (stage >= STAGE_COUNT || until_ns <= from_ns || led->ended)
+		return;
+	led->stage_ns[stage] += until_ns - from_ns;
+	if (led->due_ns && until_ns > led->due_ns) {
+		led->late_ns[stage] += until_ns - (from_ns > led->due_ns ? from_ns : led->due_ns);
+		led->late = 1;
+	}
+	led->accounted_ns = until_ns;
+}
+
+/* The oldest unanswered segment's time of sending, 0 if it cannot be told. */
+static __always_inline u64 rtx_head_sent_ns(struct sock *sk)
+{
+	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node), *left;
+
+	for (int depth = 0; node && depth < 24; depth++) {
+		left = BPF_CORE_READ(node, rb_left);
+		if (!left)
+			break;
+		node = left;
+	}
+	if (!node)
+		return 0;
+	return BPF_CORE_READ(
+		(struct sk_buff *)((void *)node - bpf_core_field_offset(struct sk_buff, rbnode)),
+		skb_mstamp_ns);
+}
+
+/* The last delivery, or the start of the flight that has none yet. */
+static __always_inline u64 delivered_ns(const struct tcp_sock *tp)
+{
+	return tp->delivered_mstamp * NSEC_PER_USEC;
+}
+
+/*
+ * An ACK is so late that a stall may have begun: probes come after two srtt
+ * (tcp_schedule_loss_probe()), and timers tick in jiffies.
+ */
+static __always_inline bool is_overdue(const struct stage_ledger *led, const struct tcp_sock *tp,
+				       u64 now_ns)
+{
+	s64 waited_ns = now_ns - delivered_ns(tp);
+
+	return !led->due_ns && tp->packets_out && waited_ns > (s64)jiffy_ns() &&
+	       waited_ns > (s64)(2 * srtt_ns(tp));
+}
+
+/*
+ * Since when an ACK is overdue: from the oldest unanswered segment plus srtt. A head that was
+ * itself sent again carries the later time; it was then the only segment out, and the last sending
+ * stands for it.
+ */
+static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
+				     const struct tcp_sock *tp)
+{
+	u64 head_ns;
+
+	if (led->due_ns)
+		return;
+	head_ns = rtx_head_sent_ns(sk);
+	if (!head_ns || head_ns > led->sent_ns)
+		head_ns = led->sent_ns;
+	led->due_ns = head_ns + srtt_ns(tp);
+	if (led->due_ns < led->accounted_ns)
+		led->due_ns = led->accounted_ns;
+}
+
+/* All sent and not acknowledged: in flight for the path's RTT, then it is the application that
+ * gives nothing more, unless the interval proves to be a stall. */
+static __always_inline void account_in_flight(struct stage_ledger *led, const struct tcp_sock *tp,
+					      u64 now_ns)
+{
+	u64 arrived_ns = led->sent_ns + path_rtt_ns(tp);
+
+	if (arrived_ns > now_ns)
+		arrived_ns = now_ns;
+	account(led, STAGE_IN_FLIGHT, arrived_ns);
+	account(led, STAGE_SENDER_APP, now_ns);
+}
+
+static __always_inline void advance(struct stage_ledger *led, const struct tcp_sock *tp, u32 stage,
+				    u64 now_ns)
+{
+	if (stage == STAGE_IN_FLIGHT)
+		account_in_flight(led, tp, now_ns);
+	else
+		account(led, stage, now_ns);
+}
+
+/* A hold is one wait for an ACK: Nagle's, or a writer's with its send buffer full. */
+static __always_inline void track_hold(struct stage_ledger *led, u32 stage, u64 since_ns)
+{
+	if (led->hold_ns && led->hold_stage == stage)
+		return;
+	led->hold_ns = 0;
+	if (stage != STAGE_NAGLE && stage != STAGE_SEND_BUFFER)
+		return;
+	led->hold_ns = since_ns;
+	led->hold_stage = stage;
+	if (stage == STAGE_NAGLE)
+		led->nagle_holds++;
+}
+
+/*
+ * An ACK ended a hold. The receiver's timer sent it if it is a bare ACK that came a delayed-ACK
+ * timeout (less a jiffy) after the path would have brought it: what was waited beyond the path's
+ * RTT is the receiver's. An ACK that came earlier, or with data, came because the peer read or
+ * answered.
+ */
+static __always_inline void end_hold(struct stage_ledger *led, const struct tcp_sock *tp,
+				     bool bare_ack, u64 now_ns)
+{
+	u64 arrived_ns = led->sent_ns + path_rtt_ns(tp), beyond_ns;
+	u32 stage = led->hold_stage;
+
+	if (!led->hold_ns || stage >= STAGE_COUNT)
+		return;
+	if (now_ns - led->hold_ns > led->longest_hold_ns && stage == STAGE_NAGLE)
+		led->longest_hold_ns = now_ns - led->hold_ns;
+	if (bare_ack && led->stalled == STALL_NONE && arrived_ns < now_ns &&
+	    now_ns - arrived_ns + jiffy_ns() >= TCP_DELACK_MIN_NS) {
+		beyond_ns = now_ns - (arrived_ns > led->hold_ns ? arrived_ns : led->hold_ns);
+		if (beyond_ns > led->stage_ns[stage])
+			beyond_ns = led->stage_ns[stage];
+		led->stage_ns[stage] -= beyond_ns;
+		led->stage_ns[STAGE_DELAYED_ACK] += beyond_ns;
+		led->delayed_acks++;
+	}
+	led->hold_ns = 0;
+}
+
+/* Moves what was late to the stage that the stall proved to be; returns how much it was. */
+static __always_inline u64 settle_late(struct stage_ledger *led, u32 stage)
+{
+	u64 moved_ns = 0, most_ns = 0;
+
+	for (int i = 0; i < STAGE_COUNT; i++) {
+		u64 late_ns = led->late_ns[i];
+
+		led->late_ns[i] = 0;
+		if (stage >= STAGE_COUNT || !late_ns)
+			continue;
+		led->stage_ns[i] -= late_ns;
+		moved_ns += late_ns;
+		if (late_ns > most_ns) {
+			most_ns = late_ns;
+			led->probed_stage = i;
+		}
+	}
+	if (stage < STAGE_COUNT)
+		led->stage_ns[stage] += moved_ns;
+	led->late = 0;
+	return moved_ns;
+}
+
+/* Progress: what was late until now was a stall if something had to be sent again to end it. */
+static __always_inline void end_stall(struct stage_ledger *led)
+{
+	u32 stage = STAGE_COUNT;
+
+	led->probed_ns = 0;
+	if (led->stalled == STALL_TIMEOUT) {
+		stage = STAGE_RETRANSMIT_TIMEOUT;
+		led->timeout_stalls++;
+	} else if (led->stalled == STALL_TAIL_LOSS_PROBE) {
+		stage = STAGE_TAIL_LOSS;
+		led->tail_loss_stalls++;
+	}
+	if (led->late) {
+		u64 moved_ns = settle_late(led, stage);
+
+		if (stage == STAGE_TAIL_LOSS)
+			led->probed_ns = moved_ns;
+	}
+	led->stalled = STALL_NONE;
+	led->due_ns = 0;
+}
+
+/* The receiver reported a duplicate (DSACK) right after a tail-loss probe: nothing had been lost,
+ * the ACK was late. Its time goes back to where it was. */
+static __always_inline void take_back_probe(struct stage_ledger *led)
+{
+	u32 stage = led->probed_stage;
+
+	if (!led->probed_ns || stage >= STAGE_COUNT)
+		return;
+	led->stage_ns[STAGE_TAIL_LOSS] -= led->probed_ns;
+	led->stage_ns[stage] += led->probed_ns;
+	led->tail_loss_stalls--;
+	led->probed_ns = 0;
+}
+
+/*
+ * tcp_rtt_estimator() runs at most once an ACK: srtt += sample - srtt / 8, so the sample follows
+ * from srtt before and after. An unchanged srtt with new deliveries and no retransmission was a
+ * sample equal to it.
+ */
+static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u32 srtt_us = tp->srtt_us, before_us = led->srtt_us;
+
+	if (srtt_us != before_us) {
+		led->rtt_sum_us +=
+			before_us ? srtt_us - before_us + (before_us >> 3) : srtt_us >> 3;
+		led->rtt_samples++;
+	} else if (srtt_us && tp->delivered != led->delivered &&
+		   tp->total_retrans == led->total_retrans) {
+		led->rtt_sum_us += srtt_us >> 3;
+		led->rtt_samples++;
+	}
+	led->srtt_us = srtt_us;
+	led->delivered = tp->delivered;
+	led->total_retrans = tp->total_retrans;
+}
+
+/* tcp_rate_gen() leaves its newest sample in rate_delivered and rate_interval_us. */
+static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u64 delivered = tp->rate_delivered, interval_us = tp->rate_interval_us;
+
+	if (interval_us && (!led->best_interval_us || delivered * led->best_interval_us >
+							      led->best_delivered * interval_us)) {
+		led->best_delivered = delivered;
+		led->best_interval_us = interval_us;
+	}
+}
+
+static __always_inline void remember(struct stage_ledger *led, const struct tcp_sock *tp,
+				     u32 snd_una)
+{
+	led->write_seq = tp->write_seq;
+	led->snd_nxt = tp->snd_nxt;
+	led->idle = tp->write_seq == snd_una;
+	led->changed = 1;
+}
+
+static __always_inline void ledger_init(struct stage_ledger *led, const struct tcp_sock *tp,
+					u64 now_ns)
+{
+	__builtin_memset(led, 0, sizeof(*led));
+	led->since_ns = now_ns;
+	led->accounted_ns = now_ns;
+	led->sent_ns = now_ns;
+	led->srtt_us = tp->srtt_us;
+	led->delivered = tp->delivered;
+	led->total_retrans = tp->total_retrans;
+	led->dsack_dups = tp->dsack_dups;
+	remember(led, tp, tp->snd_una);
+}
+
+/*
+ * The last hook left all acknowledged: the application gave nothing until the present flight
+ * began. tcp_rate_skb_sent() notes that time when it sends with nothing out.
+ */
+static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
+					 u64 now_ns)
+{
+	u64 start_ns = delivered_ns(tp);
+
+	if (!tp->packets_out || start_ns > now_ns)
+		start_ns = now_ns;
+	if (start_ns < led->accounted_ns)
+		start_ns = led->accounted_ns;
+	account_in_flight(led, tp, start_ns);
+	led->sent_ns = start_ns;
+}
+
+#endif

@@ -1,0 +1,108 @@
+//! Before a recording begins: what the user asked for is found on this host, the probes are loaded
+//! and attached, and what does not work becomes coverage.
+
+use probe::clock::Host;
+use probe::hooks::{Hooks, HooksError, Selection, Storage};
+use probe::processes::{Cgroup, check_pid, pids_by_comm};
+use table::manifest::{Coverage, FORMAT, Header, ProbeState};
+
+use crate::{Options, RecordError, Target};
+
+/// What the user asked for, found on this host.
+#[derive(Default)]
+pub(crate) struct Plan {
+    selection: Selection,
+    pids: Vec<u32>,
+}
+
+pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
+    let mut plan = Plan::default();
+    match target {
+        Target::Command(_) => {}
+        Target::Pids(pids) => {
+            for pid in pids {
+                check_pid(*pid)?;
+            }
+            plan.pids.clone_from(pids);
+        }
+        Target::Comm(name) => {
+            // none running is no error: one may start
+            plan.pids = pids_by_comm(name).unwrap_or_default();
+            plan.selection.comm = Some(name.clone());
+        }
+        Target::Port(port) => plan.selection.port = Some(*port),
+        Target::Cgroup(path) => {
+            let cgroup = Cgroup::resolve(path)?;
+            plan.selection.cgroup = Some((cgroup.id, cgroup.level));
+            plan.pids = cgroup.processes();
+        }
+        Target::All => plan.selection.all = true,
+    }
+    Ok(plan)
+}
+
+/// Loads and attaches the probes for a plan.
+pub(crate) fn attach<'a>(
+    storage: &'a mut Storage,
+    plan: &Plan,
+    calls: bool,
+) -> Result<Hooks<'a>, HooksError> {
+    let hooks = Hooks::load(storage, &plan.selection, calls)?;
+    for pid in &plan.pids {
+        hooks.record_process(*pid)?;
+    }
+    hooks.attach()?;
+    // twice: the first walk learns the connections whose other ends the second one finds
+    hooks.walk()?;
+    hooks.walk()?;
+    Ok(hooks)
+}
+
+/// Coverage without BPF: polling alone.
+pub fn without_hooks(error: &HooksError, calls: bool) -> Vec<Coverage> {
+    let remedy = if error.is_permission() {
+        "run as root: sudo whylat …"
+    } else {
+        "see what is missing: whylat doctor"
+    };
+    let mut probes = vec!["inventory", "tcp_events"];
+    if calls {
+        probes.extend(["calls", "tcp_stages"]);
+    }
+    let off = |probe: &str| Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::Off {
+            why: error.to_string(),
+            remedy: remedy.to_owned(),
+        },
+    };
+    probes.into_iter().map(off).collect()
+}
+
+/// The recording's first line.
+pub(crate) fn header(host: &Host, options: &Options) -> Header {
+    let Host {
+        host,
+        boot_id,
+        kernel,
+        cpus,
+        clocksource,
+        now_ns,
+        now_realtime_ns,
+        jiffy_ns,
+    } = host.clone();
+    Header {
+        format: FORMAT,
+        whylat: env!("CARGO_PKG_VERSION").to_owned(),
+        host,
+        boot_id,
+        kernel,
+        cpus,
+        clocksource,
+        detail: options.detail.name().to_owned(),
+        arguments: options.arguments.clone(),
+        started_ns: now_ns,
+        started_realtime_ns: now_realtime_ns,
+        jiffy_ns,
+    }
+}
