@@ -52,7 +52,16 @@ fn compare(client: &Value, stages: &[&str], truth_ns: u64, stamps: u64) {
     let bound_ns = stages.iter().map(bound).fold(0.0, f64::max) * life_ns as f64;
     let off_ns = measured_ns as f64 - truth_ns as f64;
     let ms = |ns: f64| ns / 1e6;
-    eprintln!("ALL {}", client["stages"].as_object().unwrap().iter().map(|(k,v)| format!("{k} {:.1}", v["ns"].as_f64().unwrap()/1e6)).collect::<Vec<_>>().join(", "));
+    eprintln!(
+        "ALL {}",
+        client["stages"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(k, v)| format!("{k} {:.1}", v["ns"].as_f64().unwrap() / 1e6))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
     eprintln!(
         "{:<28} {:<6} truth {:>9.3} ms, measured {:>9.3} ms, off {:>8.3} ms, bound {:.3} ms, \
          stamps {:.3} ms",
@@ -220,12 +229,16 @@ fn a_black_hole(congctl: &str) {
         let end = row.tcp.map(|tcp| tcp.seq.wrapping_add(tcp.payload_bytes))?;
         let back = log.iter().filter(|row| row.direction == Direction::BToA);
         let passing = back.filter(|row| {
-            row.tcp.is_some_and(|tcp| tcp.ack.wrapping_sub(end) < 1 << 31)
+            row.tcp
+                .is_some_and(|tcp| tcp.ack.wrapping_sub(end) < 1 << 31)
         });
         passing.filter_map(|row| row.delivered_ns).min()
     };
     let mended_ns = acked_ns(lost).expect("an ACK");
-    let before = log.iter().filter(is_data).filter(|row| row.index < lost.index);
+    let before = log
+        .iter()
+        .filter(is_data)
+        .filter(|row| row.index < lost.index);
     let round_trips: Vec<u64> = before
         .filter_map(|row| Some(acked_ns(row)?.saturating_sub(row.time_ns)))
         .collect();
@@ -236,7 +249,12 @@ fn a_black_hole(congctl: &str) {
     let truth_ns = mended_ns - lost.time_ns - u64::midpoint(*least, *most);
     // srtt lies somewhere among the round trips.
     let spread = (most - least) / 2 / STAMP_NS;
-    compare(&client, &["retransmit_timeout", "tail_loss"], truth_ns, spread + 2);
+    compare(
+        &client,
+        &["retransmit_timeout", "tail_loss"],
+        truth_ns,
+        spread + 2,
+    );
 }
 
 /// 32 KiB every 20 ms from a buffer of twice that.
@@ -260,7 +278,18 @@ fn compare_window(recorded: &Recorded, client: &Value, wire: Wire) {
     );
     let last = moments.last().map_or(0, |moment| moment.nxt);
     let full = |m: &Moment| m.nxt < last && m.window.saturating_sub(m.nxt - m.una) < MSS;
-    if std::env::var_os("DUMP").is_some() { for m in moments.iter().take(1500) { eprintln!("M {:.3} nxt {} infl {} wnd {} full {}", (m.at_ns - during.0.min(m.at_ns)) as f64/1e6, m.nxt, m.nxt-m.una, m.window, full(m)); } }
+    if std::env::var_os("DUMP").is_some() {
+        for m in moments.iter().take(1500) {
+            eprintln!(
+                "M {:.3} nxt {} infl {} wnd {} full {}",
+                (m.at_ns - during.0.min(m.at_ns)) as f64 / 1e6,
+                m.nxt,
+                m.nxt - m.una,
+                m.window,
+                full(m)
+            );
+        }
+    }
     let (truth_ns, times) = time_while(&moments, during, full);
     compare(client, &["receiver_window"], truth_ns, times * 2);
 }
@@ -310,6 +339,10 @@ fn random_loss(congctl: &str) {
     let client = client_of(&recorded, congctl);
     compare_window(&recorded, &client, wire);
     for stage in ["nagle", "delayed_ack", "cork", "send_buffer"] {
-        assert!(share(&client, stage) <= Some(0.02), "{}", recorded.report.brief());
+        assert!(
+            share(&client, stage) <= Some(0.02),
+            "{}",
+            recorded.report.brief()
+        );
     }
 }

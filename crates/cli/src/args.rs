@@ -69,12 +69,18 @@ impl Recording {
     }
 }
 
-/// `whylat-20261121T203000Z.whylat`.
+/// `whylat-20261121T203000Z.whylat`; the second of the same second gets a `-2`, and so on.
 fn default_output() -> PathBuf {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    PathBuf::from(format!("whylat-{}.whylat", utc(since_epoch.as_secs())))
+    let time = utc(since_epoch.as_secs());
+    let first = PathBuf::from(format!("whylat-{time}.whylat"));
+    let further = (2..).map(|number| PathBuf::from(format!("whylat-{time}-{number}.whylat")));
+    std::iter::once(first)
+        .chain(further)
+        .find(|path| !path.exists())
+        .unwrap_or_default()
 }
 
 /// UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard

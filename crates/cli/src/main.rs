@@ -70,7 +70,19 @@ fn main() -> ExitCode {
         Command::Lab(lab) => return lab.execute(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", describe(&error));
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// An error with its causes, each said once: typed errors name theirs in their own words.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }

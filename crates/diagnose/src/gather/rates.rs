@@ -43,19 +43,20 @@ impl RateDigest {
             return;
         }
         let bytes = later.bytes_acked.saturating_sub(earlier.bytes_acked);
-        let rate = per_second(bytes, length_ns);
         let app_limited = later.app_limited.unwrap_or(false);
         let timeout = later.total_rto > earlier.total_rto;
-        if later.total_retrans > earlier.total_retrans && !app_limited && !timeout {
-            self.lossy.length_ns += length_ns;
+        let lossy = later.total_retrans > earlier.total_retrans;
+        let free_ns = free_ns(earlier, later).unwrap_or(length_ns).min(length_ns);
+        if lossy && !app_limited && !timeout && free_ns > 0 {
+            self.lossy.length_ns += free_ns;
             self.lossy.bytes += bytes;
             if self.best_bytes_per_s > 0.0 {
-                self.judged_ns += length_ns;
-                let missing = (1.0 - rate / self.best_bytes_per_s).max(0.0);
-                self.deficit_ns += missing * length_ns as f64;
+                self.judged_ns += free_ns;
+                let missing = 1.0 - per_second(bytes, free_ns) / self.best_bytes_per_s;
+                self.deficit_ns += missing.max(0.0) * free_ns as f64;
             }
         }
-        self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
+        self.best_bytes_per_s = self.best_bytes_per_s.max(per_second(bytes, length_ns));
         self.see(later);
     }
 
@@ -94,6 +95,16 @@ impl RateDigest {
     }
 }
 
+/// Time between two samples in which there was data to send and room in the receiver's window:
+/// only then is a low rate the network's. `None` where the kernel does not report it.
+fn free_ns(earlier: &TcpSample, later: &TcpSample) -> Option<u64> {
+    let busy_us = later.busy_us?.saturating_sub(earlier.busy_us?);
+    let window_us = later
+        .rwnd_limited_us?
+        .saturating_sub(earlier.rwnd_limited_us?);
+    Some(busy_us.saturating_sub(window_us) * 1_000)
+}
+
 fn per_second(bytes: u64, length_ns: u64) -> f64 {
     bytes as f64 * 1e9 / length_ns as f64
 }
@@ -111,6 +122,7 @@ mod tests {
         for (index, (bytes, retransmits, timeouts)) in rates.iter().enumerate() {
             let later = TcpSample {
                 bytes_acked: earlier.bytes_acked + bytes,
+                busy_us: earlier.busy_us.map(|busy| busy + 1_000_000),
                 total_retrans: earlier.total_retrans + retransmits,
                 total_rto: Some(earlier.total_rto.unwrap_or(0) + timeouts),
                 ..sample((index as u64 + 1) * SECOND)
@@ -138,6 +150,24 @@ mod tests {
         let lossy = flow(&[(250, 3, 0)]);
         assert_eq!(lossy.fall(None), None);
         assert_eq!(lossy.fall(Some(1_000)).map(|fall| fall.share), Some(0.75));
+    }
+
+    #[test]
+    fn time_that_the_receiver_stopped_is_not_the_fall() {
+        let mut digest = flow(&[(1_000, 0, 0)]);
+        let earlier = TcpSample {
+            bytes_acked: 1_000,
+            ..sample(SECOND)
+        };
+        let later = TcpSample {
+            bytes_acked: 1_250,
+            total_retrans: 3,
+            busy_us: Some(1_000_000),
+            rwnd_limited_us: Some(750_000),
+            ..sample(2 * SECOND)
+        };
+        digest.add(&earlier, &later);
+        assert_eq!(digest.fall(None).map(|fall| fall.share), Some(0.0));
     }
 
     #[test]

@@ -128,6 +128,8 @@ impl SampleDigest {
                 bytes_acked: 0,
                 total_retrans: 0,
                 total_rto: first.total_rto.map(|_| 0),
+                busy_us: first.busy_us.map(|_| 0),
+                rwnd_limited_us: first.rwnd_limited_us.map(|_| 0),
                 delivery_rate_bytes_per_s: None,
                 ..first.clone()
             };

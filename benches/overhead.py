@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""What recording costs a server under saturating request-response load on loopback.
+
+In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
+(none, none again, `stats`, `calls`), and the cost that the budget is about: the recorder's CPU
+time during the load, and, from a run of its own, the run time of each BPF program.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import bpf_time
+import machine
+import programs
+
+CONNECTIONS = 16
+# requests of the round that finds the rate, from which the others' number follows
+FIRST_REQUESTS = 50_000
+NONE, AGAIN, STATS, CALLS = "none", "none again", "stats", "calls"
+# machine's CPU, %: what the project promises
+BUDGET = {STATS: 1.0, CALLS: 3.0}
+PERCENT = 100.0
+
+
+class Load:
+    """A load generator against a server that runs."""
+
+    def __init__(self, kind, port):
+        """Picks redis-benchmark for redis, this project's own client for memcached."""
+        self.kind, self.port = kind, port
+        if kind == "memcached":
+            self.client = programs.example("whylat-lab", "memcached_load")
+
+    def run(self, requests):
+        """One round. Returns requests per second, and latencies in µs."""
+        if self.kind == "memcached":
+            words = [self.client, f"127.0.0.1:{self.port}", CONNECTIONS, requests]
+            said = json.loads(self._output(words))
+            return {
+                "rps": said["rps"],
+                "p50_us": said["p50_ns"] / 1e3,
+                "p99_us": said["p99_ns"] / 1e3,
+            }
+        words = ["redis-benchmark", "-p", self.port, "-t", "get", "-c", CONNECTIONS]
+        said = self._output([*words, "-n", requests, "--csv"])
+        row = next(csv.DictReader(said.splitlines()))
+        return {
+            "rps": float(row["rps"]),
+            "p50_us": float(row["p50_latency_ms"]) * 1e3,
+            "p99_us": float(row["p99_latency_ms"]) * 1e3,
+        }
+
+    @staticmethod
+    def _output(words):
+        words = [str(word) for word in words]
+        return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+class Bench:
+    """A server, its load, and a place for recordings."""
+
+    def __init__(self, load, pid, where, seconds):
+        """Finds how many requests fill `seconds`."""
+        self.load, self.pid, self.where = load, pid, Path(where)
+        rate = load.run(FIRST_REQUESTS)["rps"]
+        self.requests = int(rate * seconds)
+
+    def round(self, mode):
+        """One round of load under `mode`."""
+        if mode not in BUDGET:
+            return self.load.run(self.requests)
+        path = self.where / f"{mode}.whylat"
+        with programs.recording(path, ["-p", self.pid], mode) as recorder:
+            before_ns, start = recorder.cpu_ns(), time.monotonic_ns()
+            result = self.load.run(self.requests)
+            wall_ns, cpu_ns = time.monotonic_ns() - start, recorder.cpu_ns()
+            usage = recorder.stop()
+        manifest = programs.Manifest(path)
+        # merging the segments when the recording is closed
+        total_ns = (usage.ru_utime + usage.ru_stime) * 1e9
+        return result | {
+            "wall_ns": wall_ns,
+            "recorder_ns": cpu_ns - before_ns,
+            "own_account_ns": manifest.cost["cpu_ns"],
+            "close_ns": total_ns - cpu_ns,
+            "calls": manifest.rows("calls"),
+            "lost": sum(sum(loss["lost"].values()) for loss in manifest.loss.values()),
+        }
+
+    def bpf(self, mode):
+        """A round with the kernel's statistics on. Run time of each BPF program."""
+        path = self.where / f"{mode}-bpf.whylat"
+        with programs.recording(path, ["-p", self.pid], mode) as recorder:
+            found = bpf_time.Programs(recorder.pid)
+            statistics = bpf_time.enable_statistics()
+            try:
+                reading_ns = bpf_time.calibrate()
+                before, start = found.read(), time.monotonic_ns()
+                self.load.run(self.requests)
+                wall_ns = time.monotonic_ns() - start
+                after = found.read()
+            finally:
+                os.close(statistics)
+                found.close()
+            recorder.stop()
+        return account(bpf_time.difference(before, after), reading_ns, wall_ns)
+
+
+def account(runs_by_program, reading_ns, wall_ns):
+    """Gross and net run time, for each program and together."""
+    rows = []
+    for name, (runs, gross_ns) in runs_by_program.items():
+        if runs:
+            # a run cannot take less than nothing: the reading's own time varies
+            net_ns = max(0.0, gross_ns - runs * reading_ns)
+            rows.append({"program": name, "runs": runs, "gross_ns": gross_ns, "net_ns": net_ns})
+    rows.sort(key=lambda row: -row["net_ns"])
+    return {
+        "reading_ns": reading_ns,
+        "wall_ns": wall_ns,
+        "programs": rows,
+        "runs": sum(row["runs"] for row in rows),
+        "gross_ns": sum(row["gross_ns"] for row in rows),
+        "net_ns": sum(row["net_ns"] for row in rows),
+    }
+
+
+def throughput(rounds):
+    """Prints each mode beside `none`, and the pair of `none` that shows the noise."""
+    rows, ratios = [], {}
+    for mode in (NONE, AGAIN, STATS, CALLS):
+        ratios[mode] = machine.spread(
+            one[mode]["rps"] / one[NONE]["rps"] for one in rounds
+        )
+        column = [machine.spread(one[mode][key] for one in rounds) for key in LATENCIES]
+        rate = machine.spread(one[mode]["rps"] for one in rounds)
+        rows.append(
+            [
+                mode,
+                machine.show(rate, 0),
+                "1" if mode == NONE else machine.show(ratios[mode]),
+                *(machine.show(figures, 0) for figures in column),
+            ]
+        )
+    machine.table(["recording", "requests/s", "ratio to none", "p50 µs", "p99 µs"], rows)
+    for mode in (STATS, CALLS):
+        noise, ratio = ratios[AGAIN], ratios[mode]["median"]
+        inside = noise["min"] <= ratio <= noise["max"]
+        print(
+            f"  {mode}: median ratio {ratio:.3f} is {'inside' if inside else 'outside'} the A/A "
+            f"pair's interval {noise['min']:.3f}–{noise['max']:.3f}"
+        )
+    return ratios
+
+
+LATENCIES = ("p50_us", "p99_us")
+
+
+def costs(rounds, bpf, cpus):
+    """Prints the cost of each mode as a share of the machine's CPU."""
+    rows, shares = [], {}
+    for mode in BUDGET:
+        ours = [one[mode] for one in rounds]
+        recorder = share(ours, "recorder_ns", cpus)
+        parts = bpf[mode]
+        gross, net = (
+            PERCENT * parts[key] / parts["wall_ns"] / cpus for key in ("gross_ns", "net_ns")
+        )
+        shares[mode] = {
+            "recorder": recorder,
+            "close": share(ours, "close_ns", cpus),
+            "bpf_gross": gross,
+            "bpf_net": net,
+            "net": recorder["median"] + net,
+            "gross": recorder["median"] + gross,
+        }
+        rows.append(
+            [
+                mode,
+                machine.show(recorder, 2),
+                machine.show(share(ours, "own_account_ns", cpus), 2),
+                machine.show(shares[mode]["close"], 2),
+                f"{gross:.2f}",
+                f"{net:.2f}",
+                f"{shares[mode]['net']:.2f}",
+                f"{shares[mode]['gross']:.2f}",
+                max(one["lost"] for one in ours),
+            ]
+        )
+    print("  cost, % of the machine's CPU:")
+    machine.table(COST_COLUMNS, rows)
+    for mode, limit in BUDGET.items():
+        machine.verdict(f"{mode}, net", shares[mode]["net"], limit, "% of the machine")
+    return shares
+
+
+COST_COLUMNS = [
+    "recording",
+    "recorder",
+    "its own account",
+    "closing",
+    "BPF gross",
+    "BPF net",
+    "cost net",
+    "cost gross",
+    "lost",
+]
+
+
+def share(ours, key, cpus):
+    """A figure of each round as a share of the machine's CPU during that round, in %."""
+    return machine.spread(PERCENT * one[key] / one["wall_ns"] / cpus for one in ours)
+
+
+def by_program(mode, parts):
+    """Prints the run time of each BPF program."""
+    wall_s = parts["wall_ns"] / 1e9
+    print(
+        f"  BPF programs under {mode}; the statistics' own clock reading, "
+        f"{parts['reading_ns']:.1f} ns a run, is in gross and not in net:"
+    )
+    rows = []
+    for row in parts["programs"]:
+        each = [row[key] / row["runs"] for key in ("gross_ns", "net_ns")]
+        of_one_cpu = PERCENT * row["net_ns"] / parts["wall_ns"]
+        rows.append(
+            [
+                row["program"],
+                f"{row['runs'] / wall_s:.0f}",
+                *(f"{value:.1f}" for value in each),
+                f"{of_one_cpu:.2f}",
+            ]
+        )
+    machine.table(["program", "runs/s", "ns gross", "ns net", "net, % of a CPU"], rows)
+
+
+def measure():
+    """One table for each server."""
+    options = machine.arguments(__doc__, add_options)
+    for kind in options.server or ["redis", "memcached"]:
+        one_server(kind, options)
+
+
+def add_options(parser):
+    """This benchmark's own options."""
+    parser.add_argument("--server", action="append", choices=["redis", "memcached"])
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
+    parser.add_argument("--seconds", type=float, default=3, help="length of one round")
+
+
+def one_server(kind, options):
+    """Measures and prints."""
+    before = machine.facts()
+    with (
+        tempfile.TemporaryDirectory(prefix="whylat-bench-") as where,
+        programs.server(kind) as (pid, port),
+    ):
+        bench = Bench(Load(kind, port), pid, where, options.seconds)
+        modes, rounds = [NONE, STATS, AGAIN, CALLS], []
+        for number in range(options.rounds):
+            # another first each time, so that a drift is in no mode alone
+            turn = number % len(modes)
+            rounds.append({mode: bench.round(mode) for mode in modes[turn:] + modes[:turn]})
+        bpf = {mode: bench.bpf(mode) for mode in BUDGET}
+    title = f"{kind}: GET over {CONNECTIONS} loopback connections, {bench.requests} requests"
+    machine.head(f"{title} a round, {options.rounds} alternating rounds", before)
+    ratios = throughput(rounds)
+    shares = costs(rounds, bpf, before["cpus"])
+    for mode, parts in bpf.items():
+        by_program(mode, parts)
+    figures = {"rounds": rounds, "ratios": ratios, "cost_percent": shares, "bpf": bpf}
+    path = options.json and options.json.with_stem(f"{options.json.stem}-{kind}")
+    machine.write_json(path, before, figures)
+
+
+if __name__ == "__main__":
+    machine.main(measure)
