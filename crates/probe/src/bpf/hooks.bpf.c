@@ -162,13 +162,15 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	struct socket_state *st = socket_recorded(sk);
-	u32 seq = SKB_CB(skb, seq), end_seq = SKB_CB(skb, end_seq);
-	u32 ack_seq = SKB_CB(skb, ack_seq);
 	const struct tcp_sock *tp;
+	u32 seq, end_seq, ack_seq;
 	u64 now_ns;
 
 	if (!st)
 		return 0;
+	seq = SKB_CB(skb, seq);
+	end_seq = SKB_CB(skb, end_seq);
+	ack_seq = SKB_CB(skb, ack_seq);
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !ledger_try_lock(st))
 		return 0;
@@ -184,32 +186,41 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 }
 
 /* With --all, a socket that was open before is met at its first call. */
-static __always_inline struct socket_state *socket_at_call(struct sock *sk,
-							   const struct tcp_sock *tp, u64 now_ns)
+static __always_inline struct socket_state *socket_met(struct sock *sk)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (!select_all || sk->sk_protocol != IPPROTO_TCP)
+		return NULL;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = tp ? socket_choose(sk, CHOSEN_TARGET) : NULL;
+	if (st && !st->cookie)
+		socket_begin(st, sk, tp, 0, bpf_ktime_get_ns());
+	return st;
+}
+
+/* Only TCP sockets are ever recorded, so the look-up is also the test for the protocol. */
+static __always_inline struct socket_state *socket_at_call(struct sock *sk)
 {
 	struct socket_state *st = socket_recorded(sk);
 
-	if (st || !select_all)
-		return st;
-	st = socket_choose(sk, CHOSEN_TARGET);
-	if (st && !st->cookie)
-		socket_begin(st, sk, tp, 0, now_ns);
-	return st;
+	return st ? st : socket_met(sk);
 }
 
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
+	struct socket_state *st = socket_at_call(sk);
 	const struct tcp_sock *tp;
-	struct socket_state *st;
 	u64 now_ns;
 
-	if (sk->sk_protocol != IPPROTO_TCP || !(tp = bpf_skc_to_tcp_sock(sk)))
-		return 0;
-	now_ns = bpf_ktime_get_ns();
-	st = socket_at_call(sk, tp, now_ns);
 	if (!st)
 		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp, now_ns);
 	if (ledger_try_lock(st)) {
 		stages_on_send(&st->ledger, sk, tp, now_ns);
@@ -222,16 +233,16 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
+	struct socket_state *st = socket_at_call(sk);
 	const struct tcp_sock *tp;
-	struct socket_state *st;
 	u64 now_ns, blocked_since_ns;
 
-	if (sk->sk_protocol != IPPROTO_TCP || !(tp = bpf_skc_to_tcp_sock(sk)))
-		return 0;
-	now_ns = bpf_ktime_get_ns();
-	st = socket_at_call(sk, tp, now_ns);
 	if (!st)
 		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp, now_ns);
 	blocked_since_ns = call_log(sk, tp, st, false, result, flags, now_ns);
 	if (ledger_try_lock(st)) {
@@ -246,8 +257,8 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 	     unsigned int prev_state)
 {
 	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
-		call_on_block(prev, bpf_ktime_get_ns());
-	if (!(next->flags & PF_KTHREAD))
+		call_on_block(prev);
+	if (calls_blocked && !(next->flags & PF_KTHREAD))
 		call_on_resume(next);
 	return 0;
 }

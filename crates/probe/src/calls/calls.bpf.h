@@ -45,6 +45,9 @@ struct {
 	__type(value, struct call_wait);
 } call_waits SEC(".maps");
 
+/* Threads that are blocked in a recorded call: while there is none, a switch costs no look-up. */
+s64 calls_blocked = 0;
+
 static __always_inline void call_batch_flush(struct call_batch *batch)
 {
 	u32 len = batch->len;
@@ -58,12 +61,13 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 }
 
 /* The thread leaves the CPU: if it does so inside a socket call, note since when. */
-static __always_inline void call_on_block(struct task_struct *prev, u64 now_ns)
+static __always_inline void call_on_block(struct task_struct *prev)
 {
 	struct call_wait *wait;
 	struct sock *sk;
+	u64 now_ns;
 
-	if (!is_recorded_task(prev->tgid) || !in_socket_call(prev))
+	if (!in_socket_call(prev) || !is_recorded_task(prev->tgid))
 		return;
 	sk = call_socket(prev);
 	if (!sk)
@@ -71,6 +75,7 @@ static __always_inline void call_on_block(struct task_struct *prev, u64 now_ns)
 	wait = bpf_task_storage_get(&call_waits, prev, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!wait)
 		return;
+	now_ns = bpf_ktime_get_ns();
 	if (wait->sk != (u64)sk) {
 		wait->sk = (u64)sk;
 		wait->start_ns = 0;
@@ -81,6 +86,7 @@ static __always_inline void call_on_block(struct task_struct *prev, u64 now_ns)
 		wait->run_delay_ns = prev->sched_info.run_delay;
 	}
 	wait->out_ns = now_ns;
+	__sync_fetch_and_add(&calls_blocked, 1);
 }
 
 static __always_inline void call_on_resume(struct task_struct *next)
@@ -91,6 +97,7 @@ static __always_inline void call_on_resume(struct task_struct *next)
 		return;
 	wait->waited_ns += bpf_ktime_get_ns() - wait->out_ns;
 	wait->out_ns = 0;
+	__sync_fetch_and_add(&calls_blocked, -1);
 }
 
 /* Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. */
