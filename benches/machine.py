@@ -9,8 +9,10 @@ import argparse
 import json
 import os
 import signal
+import socket
 import statistics
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,8 +64,29 @@ def bpf_stats_enabled():
     return int(Path("/proc/sys/kernel/bpf_stats_enabled").read_text())
 
 
+def loopback_round_us():
+    """Time of one byte over UDP loopback: how fast this machine's kernel is just now.
+
+    A virtual machine's speed changes with its neighbours, which no load average shows.
+    """
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        sender.connect(receiver.getsockname())
+        rounds = []
+        for _ in range(50):
+            start = time.perf_counter_ns()
+            for _ in range(100):
+                sender.send(b"x")
+                receiver.recv(1)
+            rounds.append((time.perf_counter_ns() - start) / 100 / 1e3)
+    return statistics.median(rounds)
+
+
 def facts():
-    """The machine, and how busy it is now."""
+    """The machine, and how busy and fast it is now."""
     model = "unknown CPU"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -74,6 +97,7 @@ def facts():
         "cpus": os.cpu_count(),
         "kernel": os.uname().release,
         "load_average_1min": os.getloadavg()[0],
+        "loopback_round_us": loopback_round_us(),
         "bpf_stats_enabled": bpf_stats_enabled(),
     }
 
@@ -102,10 +126,11 @@ def head(title, before):
     print(
         f"  {before['cpu']}, {before['cpus']} CPUs, Linux {before['kernel']}; load average "
         f"{before['load_average_1min']:.2f} before, {after['load_average_1min']:.2f} after; "
-        f"kernel.bpf_stats_enabled={after['bpf_stats_enabled']}"
+        f"kernel.bpf_stats_enabled={after['bpf_stats_enabled']}; a byte over UDP loopback takes "
+        f"{before['loopback_round_us']:.1f} µs before, {after['loopback_round_us']:.1f} after"
     )
     if before["load_average_1min"] > before["cpus"] / 2:
-        print("  the machine was busy before this began: read the spread, not the median")
+        print("  the machine was busy before this began: these figures do not decide a budget")
 
 
 def table(columns, rows):

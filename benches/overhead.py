@@ -25,6 +25,11 @@ NONE, AGAIN, STATS, CALLS = "none", "none again", "stats", "calls"
 # machine's CPU, %: what the project promises
 BUDGET = {STATS: 1.0, CALLS: 3.0}
 PERCENT = 100.0
+LATENCIES = ("p50_us", "p99_us")
+COST_COLUMNS = [
+    *["recording", "recorder", "its own account", "closing"],
+    *["BPF gross", "BPF net", "cost net", "cost gross", "calls/request", "lost"],
+]
 
 
 class Load:
@@ -150,18 +155,16 @@ def throughput(rounds):
     machine.table(["recording", "requests/s", "ratio to none", "p50 µs", "p99 µs"], rows)
     for mode in (STATS, CALLS):
         noise, ratio = ratios[AGAIN], ratios[mode]["median"]
-        inside = noise["min"] <= ratio <= noise["max"]
+        where = "below" if ratio < noise["min"] else "inside"
+        where = "above" if ratio > noise["max"] else where
         print(
-            f"  {mode}: median ratio {ratio:.3f} is {'inside' if inside else 'outside'} the A/A "
-            f"pair's interval {noise['min']:.3f}–{noise['max']:.3f}"
+            f"  {mode}: median ratio {ratio:.3f} is {where} the A/A pair's interval, "
+            f"{noise['min']:.3f}–{noise['max']:.3f}"
         )
     return ratios
 
 
-LATENCIES = ("p50_us", "p99_us")
-
-
-def costs(rounds, bpf, cpus):
+def costs(rounds, bpf, requests, cpus):
     """Prints the cost of each mode as a share of the machine's CPU."""
     rows, shares = [], {}
     for mode in BUDGET:
@@ -189,6 +192,7 @@ def costs(rounds, bpf, cpus):
                 f"{net:.2f}",
                 f"{shares[mode]['net']:.2f}",
                 f"{shares[mode]['gross']:.2f}",
+                f"{ours[0]['calls'] / requests:.2f}",
                 max(one["lost"] for one in ours),
             ]
         )
@@ -197,19 +201,6 @@ def costs(rounds, bpf, cpus):
     for mode, limit in BUDGET.items():
         machine.verdict(f"{mode}, net", shares[mode]["net"], limit, "% of the machine")
     return shares
-
-
-COST_COLUMNS = [
-    "recording",
-    "recorder",
-    "its own account",
-    "closing",
-    "BPF gross",
-    "BPF net",
-    "cost net",
-    "cost gross",
-    "lost",
-]
 
 
 def share(ours, key, cpus):
@@ -249,7 +240,7 @@ def measure():
 def add_options(parser):
     """This benchmark's own options."""
     parser.add_argument("--server", action="append", choices=["redis", "memcached"])
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
+    parser.add_argument("--rounds", type=int, default=7, help="alternating rounds")
     parser.add_argument("--seconds", type=float, default=3, help="length of one round")
 
 
@@ -270,9 +261,10 @@ def one_server(kind, options):
     title = f"{kind}: GET over {CONNECTIONS} loopback connections, {bench.requests} requests"
     machine.head(f"{title} a round, {options.rounds} alternating rounds", before)
     ratios = throughput(rounds)
-    shares = costs(rounds, bpf, before["cpus"])
+    shares = costs(rounds, bpf, bench.requests, before["cpus"])
     for mode, parts in bpf.items():
         by_program(mode, parts)
+    print()
     figures = {"rounds": rounds, "ratios": ratios, "cost_percent": shares, "bpf": bpf}
     path = options.json and options.json.with_stem(f"{options.json.stem}-{kind}")
     machine.write_json(path, before, figures)

@@ -58,7 +58,7 @@ def timed(path, kind, output):
         _, status, usage = os.wait4(child.pid, 0)
         elapsed_s = time.monotonic() - start
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode not in (0, 1, 2) or output.stat().st_size == 0:
+    if child.returncode not in (0, 3) or output.stat().st_size == 0:
         raise machine.BenchError(f"whylat report ended with status {child.returncode}")
     return {
         "elapsed_s": elapsed_s,

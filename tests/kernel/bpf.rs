@@ -13,30 +13,28 @@ struct Kind {
     name: &'static str,
     next_id: c_long,
     fd_by_id: c_long,
-    /// Where `struct bpf_prog_info` and `bpf_map_info` have the name; links have none.
-    name_at: Option<usize>,
 }
 
 const KINDS: [Kind; 3] = [
     Kind {
-        name: "program",
+        name: PROGRAM,
         next_id: 11,
         fd_by_id: 13,
-        name_at: Some(64),
     },
     Kind {
         name: "map",
         next_id: 12,
         fd_by_id: 14,
-        name_at: Some(24),
     },
     Kind {
         name: "link",
         next_id: 31,
         fd_by_id: 30,
-        name_at: None,
     },
 ];
+const PROGRAM: &str = "program";
+/// Where `struct bpf_prog_info` has the program's name.
+const NAME_AT: usize = 64;
 const OBJ_GET_INFO_BY_FD: c_long = 15;
 const NAME_BYTES: usize = 16;
 
@@ -51,8 +49,7 @@ fn bpf(command: c_long, attributes: &mut Attributes) -> Option<i32> {
     i32::try_from(result).ok().filter(|result| *result >= 0)
 }
 
-/// All programs, maps and links whose name says that a recorder made them; links by the
-/// program that they hold.
+/// The programs whose name says that a recorder made them, and all maps and links.
 pub fn objects() -> BTreeSet<Object> {
     KINDS.iter().flat_map(of_kind).collect()
 }
@@ -82,9 +79,9 @@ fn is_ours(kind: &Kind, id: u32) -> bool {
     };
     // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let Some(at) = kind.name_at.filter(|_| kind.name == "program") else {
+    if kind.name != PROGRAM {
         return true;
-    };
+    }
     let mut info = [0u8; 256];
     let mut attributes = [0; 32];
     attributes[0] = u32::try_from(fd.as_raw_fd()).unwrap_or(0);
@@ -93,5 +90,5 @@ fn is_ours(kind: &Kind, id: u32) -> bool {
     attributes[2] = address as u32;
     attributes[3] = (address >> 32) as u32;
     let known = bpf(OBJ_GET_INFO_BY_FD, &mut attributes).is_some();
-    known && info[at..at + NAME_BYTES].starts_with(b"handle_")
+    known && info[NAME_AT..NAME_AT + NAME_BYTES].starts_with(b"handle_")
 }

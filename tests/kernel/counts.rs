@@ -245,8 +245,8 @@ fn every_tail_loss_probe_and_timeout() {
     assert!(probes >= 1 && timeouts >= 1, "{:?}", lost.netstat);
     assert_eq!(lost.events(TcpEventKind::TailLossProbe), probes);
     assert_eq!(lost.events(TcpEventKind::TimeoutRetransmit), timeouts);
-    let clients = lost.report.connections().iter();
-    let client = clients.filter(|c| c["role"] == "client").next_back();
+    let mut all = lost.report.connections().iter();
+    let client = all.find(|c| c["role"] == "client");
     let client = client.expect("the client");
     assert_eq!(number(client, "/totals/timeouts"), timeouts);
     assert_eq!(number(client, "/totals/tail_loss_probes"), probes);

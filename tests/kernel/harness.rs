@@ -3,7 +3,6 @@
 
 use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -294,16 +293,6 @@ impl Recorder {
             ready.exists().then_some(())
         });
         Recorder { process, scratch }
-    }
-
-    /// Process id.
-    pub fn pid(&self) -> u32 {
-        self.process.0.id()
-    }
-
-    /// Where it records to.
-    pub fn path(&self) -> PathBuf {
-        self.scratch.path().join("r.whylat")
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -162,27 +162,40 @@ fn random_loss_that_bbr_does_not_feel_is_no_harm() {
     recorded.report.assert_claims(id, &[], &[]);
 }
 
-/// Half of the packets are lost in the second half of the transfer: no congestion control
-/// keeps its rate.
+/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s.
+fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> Recorded {
+    let window = LossWindow {
+        after_us: 1_500_000,
+        for_us: 2_500_000,
+        every_us: 0,
+        loss_ppm,
+    };
+    let lossy = DirectionConfig {
+        windows: vec![window],
+        ..link(congctl)
+    };
+    let wire = start(congctl, lossy);
+    Site::over(&wire).record("sink", "stream --seconds 4")
+}
+
+#[test]
+fn loss_that_begins_late_slows_cubic() {
+    if !crate::harness::root() {
+        return;
+    }
+    let recorded = bulk_with_late_loss("cubic", 10_000);
+    let id = client_under(&recorded, "cubic");
+    let report = &recorded.report;
+    report.assert_claims(id, &["fast_retransmits sending"], &[]);
+}
+
+/// 40 % lost: no congestion control keeps its rate.
 #[test]
 fn loss_that_hurts_bbr_is_named() {
     if !crate::harness::root() {
         return;
     }
-    let window = LossWindow {
-        after_us: 1_500_000,
-        for_us: 10_000_000,
-        every_us: 0,
-        loss_ppm: 400_000,
-    };
-    let wire = start(
-        "bbr",
-        DirectionConfig {
-            windows: vec![window],
-            ..link("bbr")
-        },
-    );
-    let recorded = Site::over(&wire).record("sink", "stream --seconds 4");
+    let recorded = bulk_with_late_loss("bbr", 400_000);
     let id = client_under(&recorded, "bbr");
     let report = &recorded.report;
     let claims = report.claims(id);

@@ -1,6 +1,10 @@
 //! Does loss make a flow slower than it was before? The flow's own earlier best is the
 //! measure, because neither a retransmission nor the state Recovery says so: BBR ran at full
 //! rate with 62 % of its time in Recovery.
+//!
+//! A rate can also be low because the receiver is slow or because others share the path. Loss
+//! holds a flow back through its congestion window, so the window itself must be smaller than
+//! the best rate needs on the unloaded path: the smaller of both falls counts.
 
 use table::tables::TcpSample;
 
@@ -21,6 +25,8 @@ pub struct RateDigest {
 struct Interval {
     length_ns: u64,
     bytes: u64,
+    /// Σ of congestion window times length, bytes · ns.
+    cwnd_weight: f64,
 }
 
 /// How far loss made a flow fall.
@@ -30,7 +36,10 @@ pub struct Fall {
     pub under_loss_bytes_per_s: f64,
     /// The flow's own best rate, bytes/s.
     pub best_bytes_per_s: f64,
-    /// Part of the best rate that was missing while segments were lost, 0–1.
+    /// Congestion window while segments were lost, bytes.
+    pub cwnd_bytes: f64,
+    /// Part of the best rate that was missing while segments were lost for want of congestion
+    /// window, 0–1.
     pub share: f64,
 }
 
@@ -50,6 +59,8 @@ impl RateDigest {
         if lossy && !app_limited && !timeout && free_ns > 0 {
             self.lossy.length_ns += free_ns;
             self.lossy.bytes += bytes;
+            let cwnd_bytes = f64::from(later.cwnd) * f64::from(later.mss_bytes);
+            self.lossy.cwnd_weight += cwnd_bytes * free_ns as f64;
             if self.best_bytes_per_s > 0.0 {
                 self.judged_ns += free_ns;
                 let missing = 1.0 - per_second(bytes, free_ns) / self.best_bytes_per_s;
@@ -68,30 +79,39 @@ impl RateDigest {
     }
 
     /// The fall against `ledger_best_bytes_per_s`, the best of all of the kernel's rate
-    /// samples, or without it against the best that came before each interval. `None` when
-    /// there is nothing to compare with.
-    pub fn fall(&self, ledger_best_bytes_per_s: Option<u64>) -> Option<Fall> {
+    /// samples, or without it against the best that came before each interval, on a path of
+    /// `min_rtt_us`. `None` when there is nothing to compare with.
+    pub fn fall(
+        &self,
+        ledger_best_bytes_per_s: Option<u64>,
+        min_rtt_us: Option<u32>,
+    ) -> Option<Fall> {
         if self.lossy.length_ns == 0 {
             return None;
         }
         let under_loss_bytes_per_s = per_second(self.lossy.bytes, self.lossy.length_ns);
-        match ledger_best_bytes_per_s.filter(|best| *best > 0) {
+        let ledger_best = ledger_best_bytes_per_s.filter(|best| *best > 0);
+        let (best_bytes_per_s, by_rate) = match ledger_best {
             Some(best) => {
-                let best_bytes_per_s = (best as f64).max(self.best_bytes_per_s);
-                let share = (1.0 - under_loss_bytes_per_s / best_bytes_per_s).max(0.0);
-                Some(Fall {
-                    under_loss_bytes_per_s,
-                    best_bytes_per_s,
-                    share,
-                })
+                let best = (best as f64).max(self.best_bytes_per_s);
+                (best, (1.0 - under_loss_bytes_per_s / best).max(0.0))
             }
-            None if self.judged_ns > 0 => Some(Fall {
-                under_loss_bytes_per_s,
-                best_bytes_per_s: self.best_bytes_per_s,
-                share: self.deficit_ns / self.judged_ns as f64,
-            }),
-            None => None,
-        }
+            None if self.judged_ns > 0 => (
+                self.best_bytes_per_s,
+                self.deficit_ns / self.judged_ns as f64,
+            ),
+            None => return None,
+        };
+        let cwnd_bytes = self.lossy.cwnd_weight / self.lossy.length_ns as f64;
+        let needed_bytes = best_bytes_per_s * f64::from(min_rtt_us?) / 1e6;
+        let by_cwnd = (1.0 - cwnd_bytes / needed_bytes).max(0.0);
+        let share = by_rate.min(by_cwnd);
+        Some(Fall {
+            under_loss_bytes_per_s,
+            best_bytes_per_s,
+            cwnd_bytes,
+            share,
+        })
     }
 }
 
@@ -116,6 +136,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    /// So long that the window of the samples, ten segments, is next to nothing.
+    const LONG_PATH: Option<u32> = Some(u32::MAX);
+
     fn flow(rates: &[(u64, u32, u16)]) -> RateDigest {
         let mut digest = RateDigest::default();
         let mut earlier = sample(0);
@@ -136,11 +159,11 @@ mod tests {
     #[test]
     fn the_fall_is_against_the_earlier_best() {
         let fall = flow(&[(1_000, 0, 0), (250, 3, 0), (250, 2, 0)])
-            .fall(None)
+            .fall(None, LONG_PATH)
             .expect("a best");
         assert_eq!((fall.share, fall.best_bytes_per_s), (0.75, 1_000.0));
         let steady = flow(&[(1_000, 0, 0), (1_000, 3, 0)])
-            .fall(None)
+            .fall(None, LONG_PATH)
             .expect("a best");
         assert_eq!(steady.share, 0.0);
     }
@@ -148,8 +171,11 @@ mod tests {
     #[test]
     fn without_an_earlier_best_only_the_ledger_can_tell() {
         let lossy = flow(&[(250, 3, 0)]);
-        assert_eq!(lossy.fall(None), None);
-        assert_eq!(lossy.fall(Some(1_000)).map(|fall| fall.share), Some(0.75));
+        assert_eq!(lossy.fall(None, LONG_PATH), None);
+        assert_eq!(
+            lossy.fall(Some(1_000), LONG_PATH).map(|fall| fall.share),
+            Some(0.75)
+        );
     }
 
     #[test]
@@ -167,11 +193,27 @@ mod tests {
             ..sample(2 * SECOND)
         };
         digest.add(&earlier, &later);
-        assert_eq!(digest.fall(None).map(|fall| fall.share), Some(0.0));
+        assert_eq!(
+            digest.fall(None, LONG_PATH).map(|fall| fall.share),
+            Some(0.0)
+        );
+    }
+
+    #[test]
+    fn a_window_that_would_carry_the_best_rate_is_no_brake() {
+        let slow = flow(&[(100_000, 0, 0), (25_000, 3, 0)]);
+        // Ten segments of 1,448 bytes in 72.4 ms are 200 kB/s, in 289.6 ms 50 kB/s.
+        let share = |min_rtt_us| slow.fall(None, Some(min_rtt_us)).map(|fall| fall.share);
+        assert_eq!(share(72_400), Some(0.0));
+        assert_eq!(share(289_600), Some(0.5));
+        assert_eq!(slow.fall(None, None), None);
     }
 
     #[test]
     fn an_interval_with_a_timeout_is_not_the_fall() {
-        assert_eq!(flow(&[(1_000, 0, 0), (10, 3, 1)]).fall(None), None);
+        assert_eq!(
+            flow(&[(1_000, 0, 0), (10, 3, 1)]).fall(None, LONG_PATH),
+            None
+        );
     }
 }

@@ -63,13 +63,20 @@ pub struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct StageShare {
     /// Share of the judged time, 0–1.
+    #[serde(serialize_with = "nine_decimals")]
     pub share: f64,
     /// The same as time, ns.
     pub ns: u64,
     /// How it was found.
     pub method: Method,
     /// Half-width of the 95 % interval around `share`.
+    #[serde(serialize_with = "nine_decimals")]
     pub bound: f64,
+}
+
+/// Prints a share to a nanosecond in a second: what lies below is the rounding of this machine.
+fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((share * 1e9).round() / 1e9)
 }
 
 /// The sending stages by name.

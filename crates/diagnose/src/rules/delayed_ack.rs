@@ -3,14 +3,15 @@
 //! in flight (after a timeout, or with a congestion window of one).
 
 use table::Stage;
+use table::tables::TcpStage;
 
 use super::nagle_delayed_ack::{held_by_nagle, pattern};
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    total_ns, whole, worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_bytes, measured,
+    min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
-use crate::report::{Direction, Finding, RuledOut, Undecided, Unit, Value};
+use crate::report::{Direction, Fact, Finding, RuledOut, Undecided, Unit, Value};
 use crate::units::{count, duration, percent};
 
 /// See the module.
@@ -40,45 +41,11 @@ impl Rule for DelayedAck {
         if harm_ns == 0 {
             return Verdict::Quiet;
         }
-        let waits = u64::from(ledger.delayed_acks);
-        let mut facts = vec![
-            sum(
-                "delayed_acks",
-                waits,
-                "waits ended only when the receiver's ACK timer expired",
-            ),
-            worst(
-                "mean_wait_ns",
-                Value::Whole(ledger.delayed_ack_ns / waits),
-                Unit::Ns,
-                "average wait beyond the path's round trip",
-            ),
-        ];
-        if case.blocking_known() {
-            let blocked_ns = case.own.calls.send.blocked_ns;
-            facts.push(total_ns(
-                "send_blocked_ns",
-                blocked_ns,
-                "blocked in send calls",
-            ));
-        }
-        facts.extend(pattern(case));
-        let limit = case
-            .own
-            .identity()
-            .and_then(|identity| identity.sndbuf_bytes);
-        facts.extend(known(
-            "sndbuf_bytes",
-            limit.map(u64::from),
-            Unit::Bytes,
-            "send buffer limit",
-        ));
-        facts.extend(min_rtt(case));
         Verdict::Fires(Found {
             direction: Direction::Sending,
             concerned_ns: ledger.delayed_ack_ns,
             harm_ns,
-            facts,
+            facts: facts(case, ledger),
         })
     }
 
@@ -127,6 +94,27 @@ impl Rule for DelayedAck {
             percent(undecided.share)
         )
     }
+}
+
+fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+    let waits = u64::from(ledger.delayed_acks);
+    let mean_ns = ledger.delayed_ack_ns.checked_div(waits);
+    let label = "waits ended only when the receiver's ACK timer expired";
+    let mut facts = vec![sum("delayed_acks", waits, label)];
+    let label = "average wait beyond the path's round trip";
+    facts.extend(known("mean_wait_ns", mean_ns, Unit::Ns, label));
+    if case.blocking_known() {
+        let blocked_ns = case.own.calls.send.blocked_ns;
+        let label = "blocked in send calls";
+        facts.push(total_ns("send_blocked_ns", blocked_ns, label));
+    }
+    facts.extend(pattern(case));
+    let identity = case.own.identity();
+    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let limit = limit.map(u64::from);
+    facts.extend(known_bytes("sndbuf_bytes", limit, "send buffer limit"));
+    facts.extend(min_rtt(case));
+    facts
 }
 
 /// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by

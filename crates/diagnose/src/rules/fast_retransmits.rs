@@ -5,7 +5,8 @@
 use table::{Stage, TcpEventKind};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, min_rtt, sum, worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    worst,
 };
 use crate::case::Case;
 use crate::gather::rates::Fall;
@@ -129,14 +130,12 @@ fn by_model(case: &Case) -> bool {
 
 /// The fall of the rate under loss.
 fn fall(case: &Case) -> Option<Fall> {
+    let samples = &case.own.gathered.samples;
     let best = case
         .ledger()
         .and_then(|ledger| ledger.best_rate_bytes_per_s);
-    case.own
-        .gathered
-        .samples
-        .rates_since(case.own.opened_ns())
-        .fall(best)
+    let rates = samples.rates_since(case.own.opened_ns());
+    rates.fall(best, samples.min_rtt_us)
 }
 
 /// Time in which loss was the brake: recovery itself, and the congestion window until it is
@@ -198,10 +197,31 @@ fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
         Unit::BytesPerS,
         "best rate of the same flow",
     ));
+    facts.extend(windows(case, fall).into_iter().flatten());
     let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     facts.extend(spurious.map(|n| sum("spurious", n, "of them the receiver already had")));
     facts.extend(min_rtt(case));
     facts
+}
+
+/// The congestion window there was, and the one that the best rate needs on the unloaded path.
+fn windows(case: &Case, fall: Fall) -> [Option<Fact>; 2] {
+    let rtt_us = case.own.gathered.samples.min_rtt_us;
+    let needed = rtt_us.map(|us| (fall.best_bytes_per_s * f64::from(us) / 1e6) as u64);
+    [
+        known(
+            "cwnd_under_loss_bytes",
+            Some(fall.cwnd_bytes as u64),
+            Unit::Bytes,
+            "congestion window while segments were lost",
+        ),
+        known(
+            "cwnd_needed_bytes",
+            needed,
+            Unit::Bytes,
+            "needed on this path for the best rate",
+        ),
+    ]
 }
 
 impl FastRetransmits {

@@ -168,6 +168,26 @@ fn known(name: &'static str, value: Option<u64>, unit: Unit, label: &'static str
     value.map(|value| worst(name, Value::Whole(value), unit, label))
 }
 
+/// Bytes of the worst connection, where they are known.
+fn known_bytes(name: &'static str, value: Option<u64>, label: &'static str) -> Option<Fact> {
+    known(name, value, Unit::Bytes, label)
+}
+
+/// Yes or no for the worst connection, where it is known.
+fn known_flag(name: &'static str, value: Option<bool>, label: &'static str) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Is(value), Unit::Flag, label))
+}
+
+/// Share or rate of the worst connection, where it is known.
+fn known_real(
+    name: &'static str,
+    value: Option<f64>,
+    unit: Unit,
+    label: &'static str,
+) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Real(value), unit, label))
+}
+
 /// Least round-trip time of the path, where it is known.
 fn min_rtt(case: &Case) -> Option<Fact> {
     let rtt_ns = case

@@ -6,8 +6,8 @@ use table::tables::TcpStage;
 use table::{Method, Stage};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, longest_ns, measured,
-    min_rtt, sum, total_ns, whole, worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_bytes, longest_ns,
+    measured, min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
 use crate::report::{Advice, Direction, Fact, Finding, Undecided, Unit, Value};
@@ -39,6 +39,31 @@ pub fn nagle_harm_ns(case: &Case) -> u64 {
     held_ns
         .min(most_by_nagle_ns(case).unwrap_or(held_ns))
         .min(case.blocked_ns())
+}
+
+/// Numbers of the holds, of the calls, of the path.
+fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+    let (holds, late_ns) = (u64::from(ledger.nagle_holds), ledger.delayed_ack_ns);
+    let mean_ns = (ledger.nagle_ns + late_ns).checked_div(holds);
+    let label = "short segments held back by Nagle's algorithm";
+    let mut facts = vec![sum("nagle_holds", holds, label)];
+    let label = "of these waits ended only when the receiver's ACK timer expired";
+    facts.push(sum("delayed_acks", ledger.delayed_acks.into(), label));
+    let label = "spent on withheld ACKs, beyond the path's round trip";
+    facts.push(total_ns("delayed_ack_ns", late_ns, label));
+    facts.extend(known("mean_hold_ns", mean_ns, Unit::Ns, "average wait"));
+    let longest = ledger.longest_hold_ns;
+    facts.push(longest_ns("longest_hold_ns", longest, "longest wait"));
+    facts.extend(pattern(case));
+    let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
+    let segment = segment.map(u64::from);
+    facts.extend(known_bytes(
+        "mss_bytes",
+        segment,
+        "would fit in one segment",
+    ));
+    facts.extend(min_rtt(case));
+    facts
 }
 
 /// What the calls look like: size of writes, writes per read.
@@ -81,46 +106,11 @@ impl Rule for NagleDelayedAck {
             return Verdict::Quiet;
         }
         let late_ns = ledger.delayed_ack_ns;
-        let holds = u64::from(ledger.nagle_holds);
-        let mean_ns = (ledger.nagle_ns + late_ns) / holds;
-        let mut facts = vec![
-            sum(
-                "nagle_holds",
-                holds,
-                "short segments held back by Nagle's algorithm",
-            ),
-            sum(
-                "delayed_acks",
-                ledger.delayed_acks.into(),
-                "of these waits ended only when the receiver's ACK timer expired",
-            ),
-            total_ns(
-                "delayed_ack_ns",
-                late_ns,
-                "spent on withheld ACKs, beyond the path's round trip",
-            ),
-            worst(
-                "mean_hold_ns",
-                Value::Whole(mean_ns),
-                Unit::Ns,
-                "average wait",
-            ),
-            longest_ns("longest_hold_ns", ledger.longest_hold_ns, "longest wait"),
-        ];
-        facts.extend(pattern(case));
-        let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
-        facts.extend(known(
-            "mss_bytes",
-            segment.map(u64::from),
-            Unit::Bytes,
-            "would fit in one segment",
-        ));
-        facts.extend(min_rtt(case));
         Verdict::Fires(Found {
             direction: Direction::Sending,
             concerned_ns: ledger.nagle_ns + late_ns,
             harm_ns: late_ns + nagle_harm_ns(case),
-            facts,
+            facts: facts(case, ledger),
         })
     }
 

@@ -4,9 +4,12 @@
 use table::Stage;
 
 use super::window_cause::{WindowCause, window_cause};
-use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, min_rtt, sum, worst};
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, known_real,
+    min_rtt, sum,
+};
 use crate::case::Case;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
 use crate::units::{bytes, duration, percent};
 
 /// See the module.
@@ -90,48 +93,25 @@ impl Rule for ReceiveBufferLimited {
 
 /// Numbers of the window; shared with `slow_reader`.
 pub fn facts(case: &Case) -> Vec<Fact> {
-    let samples = &case.own.gathered.samples;
-    let mut facts = Vec::new();
-    let window = samples.window.largest_bytes;
-    let window = Some(u64::from(window)).filter(|window| *window > 0);
-    facts.extend(known(
-        "largest_window_bytes",
-        window,
-        Unit::Bytes,
-        "largest window announced",
-    ));
-    facts.extend(known(
-        "cwnd_bytes",
-        case.cwnd_bytes(),
-        Unit::Bytes,
-        "that the congestion window would allow",
-    ));
-    if let Some(zero) = zero_windows(case) {
-        facts.push(sum("zero_windows", zero, "times the window went to zero"));
-    }
+    let window = u64::from(case.own.gathered.samples.window.largest_bytes);
+    let window = Some(window).filter(|window| *window > 0);
     let peer = case.peer.and_then(|peer| peer.identity());
     let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
-    facts.extend(known(
-        "rcvbuf_bytes",
-        buffer,
-        Unit::Bytes,
-        "receive buffer limit at the other end",
-    ));
-    if let Some(locked) = peer.and_then(|peer| peer.rcvbuf_locked) {
-        let label = "the application there fixed it (SO_RCVBUF)";
-        facts.push(worst("rcvbuf_locked", Value::Is(locked), Unit::Flag, label));
-    }
-    if let Some(late) = case.peer_reader_late() {
-        let label = "of the time, bytes waited for the reader there";
-        facts.push(worst(
-            "peer_reader_slow",
-            Value::Real(late),
-            Unit::Share,
-            label,
-        ));
-    }
-    facts.extend(min_rtt(case));
-    facts
+    let locked = peer.and_then(|peer| peer.rcvbuf_locked);
+    let late = case.peer_reader_late();
+    let label = "that the congestion window would allow";
+    let cwnd = known_bytes("cwnd_bytes", case.cwnd_bytes(), label);
+    let zero = zero_windows(case);
+    let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
+    let label = "receive buffer limit at the other end";
+    let buffer = known_bytes("rcvbuf_bytes", buffer, label);
+    let label = "the application there fixed it (SO_RCVBUF)";
+    let locked = known_flag("rcvbuf_locked", locked, label);
+    let label = "of the time, bytes waited for the reader there";
+    let late = known_real("peer_reader_slow", late, Unit::Share, label);
+    let window = known_bytes("largest_window_bytes", window, "largest window announced");
+    let facts = [window, cwnd, zero, buffer, locked, late, min_rtt(case)];
+    facts.into_iter().flatten().collect()
 }
 
 /// Times that the peer's window went to zero, where events can tell.

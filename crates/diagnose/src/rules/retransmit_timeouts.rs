@@ -3,11 +3,9 @@
 
 use table::{Stage, TcpEventKind};
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, worst,
-};
+use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum};
 use crate::case::Case;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
 use crate::units::{count, duration, percent};
 
 /// See the module.
@@ -90,64 +88,45 @@ impl Rule for RetransmitTimeouts {
 }
 
 fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    if let Some(ledger) = case.ledger() {
-        let (timeouts, probes) = (
-            u64::from(ledger.timeout_stalls),
-            u64::from(ledger.tail_loss_stalls),
-        );
-        facts.push(sum(
-            "timeout_stalls",
-            timeouts,
-            "stall(s) mended by a retransmission timeout",
-        ));
-        facts.push(sum(
-            "tail_loss_stalls",
-            probes,
-            "stall(s) mended by a tail-loss probe",
-        ));
-        if let Some(mean_ns) = stalled_ns.checked_div(timeouts + probes) {
-            facts.push(worst(
-                "mean_stall_ns",
-                Value::Whole(mean_ns),
-                Unit::Ns,
-                "average stall",
-            ));
-        }
-    } else {
-        let stalls = case.own.gathered.events.loss.len() as u64;
-        facts.push(sum(
-            "timeout_stalls",
-            stalls,
-            "stall(s) mended by a retransmission timeout",
-        ));
-    }
-    facts.extend(
-        case.retransmits()
-            .map(|n| sum("retransmits", n, "segments sent again")),
-    );
+    let mut facts = stalls(case, stalled_ns);
+    let samples = &case.own.gathered.samples;
     let fast = case.own.gathered.events.count(TcpEventKind::FastRetransmit);
-    if case.context.events {
-        facts.push(sum(
-            "fast_retransmits",
-            fast,
-            "of them by duplicate ACKs, without a timer",
-        ));
-    }
+    let fast = case.context.events.then_some(fast);
     let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
-    facts.extend(spurious.map(|n| sum("spurious", n, "of them the receiver already had")));
-    let rto_ns = case
-        .own
-        .gathered
-        .samples
-        .first_rto_us
-        .map(|us| u64::from(us) * 1_000);
-    facts.extend(known(
-        "first_timeout_ns",
-        rto_ns,
-        Unit::Ns,
-        "first retransmission timeout",
+    let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
+    let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));
+    facts.extend(counted(
+        "retransmits",
+        case.retransmits(),
+        "segments sent again",
     ));
+    let label = "of them by duplicate ACKs, without a timer";
+    facts.extend(counted("fast_retransmits", fast, label));
+    facts.extend(counted(
+        "spurious",
+        spurious,
+        "of them the receiver already had",
+    ));
+    let label = "first retransmission timeout";
+    facts.extend(known("first_timeout_ns", rto_ns, Unit::Ns, label));
+    facts
+}
+
+/// Stalls by what mended them; without the ledger only those by timeouts are known.
+fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+    let by_timeout = |number| {
+        let label = "stall(s) mended by a retransmission timeout";
+        sum("timeout_stalls", number, label)
+    };
+    let Some(ledger) = case.ledger() else {
+        return vec![by_timeout(case.own.gathered.events.loss.len() as u64)];
+    };
+    let timeouts = u64::from(ledger.timeout_stalls);
+    let probes = u64::from(ledger.tail_loss_stalls);
+    let label = "stall(s) mended by a tail-loss probe";
+    let mut facts = vec![by_timeout(timeouts), sum("tail_loss_stalls", probes, label)];
+    let mean_ns = stalled_ns.checked_div(timeouts + probes);
+    facts.extend(known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"));
     facts
 }
 

@@ -7,8 +7,8 @@
 use table::{Method, Stage};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, measured, min_rtt, sum, total_ns,
-    worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, known_flag, known_real,
+    measured, min_rtt, sum, total_ns, worst,
 };
 use crate::case::Case;
 use crate::gather::polls::PollClass;
@@ -76,57 +76,29 @@ impl Rule for SendBufferLimited {
 /// Numbers of the buffer and of what the path would take.
 fn facts(case: &Case) -> Vec<Fact> {
     let identity = case.own.identity();
-    let samples = &case.own.gathered.samples;
-    let mut facts = Vec::new();
-    let limit = identity
-        .and_then(|identity| identity.sndbuf_bytes)
-        .map(u64::from);
-    facts.extend(known(
-        "sndbuf_bytes",
-        limit,
-        Unit::Bytes,
-        "send buffer limit (SO_SNDBUF)",
-    ));
-    if let Some(locked) = identity.and_then(|identity| identity.sndbuf_locked) {
-        let label = "the application fixed it";
-        facts.push(worst("sndbuf_locked", Value::Is(locked), Unit::Flag, label));
-    }
-    let queue = Some(u64::from(samples.max_send_queue_bytes)).filter(|queue| *queue > 0);
-    facts.extend(known(
-        "max_send_queue_bytes",
-        queue,
-        Unit::Bytes,
-        "most that was ever queued",
-    ));
-    facts.extend(known(
-        "path_bytes",
-        path_bytes(case),
-        Unit::Bytes,
-        "that both windows would let into the path",
-    ));
-    if let Some(rate) = case.delivered_bytes_per_s() {
-        facts.push(worst(
-            "delivered",
-            Value::Real(rate),
-            Unit::BytesPerS,
-            "delivered",
-        ));
-    }
-    facts.extend(min_rtt(case));
+    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let locked = identity.and_then(|identity| identity.sndbuf_locked);
+    let queue = u64::from(case.own.gathered.samples.max_send_queue_bytes);
+    let queue = Some(queue).filter(|queue| *queue > 0);
+    let rate = case.delivered_bytes_per_s();
+    let label = "send buffer limit (SO_SNDBUF)";
+    let mut facts = vec![
+        known_bytes("sndbuf_bytes", limit.map(u64::from), label),
+        known_flag("sndbuf_locked", locked, "the application fixed it"),
+        known_bytes("max_send_queue_bytes", queue, "most that was ever queued"),
+    ];
+    let label = "that both windows would let into the path";
+    facts.push(known_bytes("path_bytes", path_bytes(case), label));
+    facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
+    facts.push(min_rtt(case));
     if case.blocking_known() {
         let send = &case.own.calls.send;
-        facts.push(sum(
-            "blocked_sends",
-            send.blocked_calls,
-            "send calls that blocked",
-        ));
-        facts.push(total_ns(
-            "send_blocked_ns",
-            send.blocked_ns,
-            "blocked in them",
-        ));
+        let label = "send calls that blocked";
+        facts.push(Some(sum("blocked_sends", send.blocked_calls, label)));
+        let label = "blocked in them";
+        facts.push(Some(total_ns("send_blocked_ns", send.blocked_ns, label)));
     }
-    facts
+    facts.into_iter().flatten().collect()
 }
 
 /// Bytes that congestion window and announced window together let into the path.

@@ -166,40 +166,29 @@ fn split(
         stages.set(Stage::Unknown, clock_share(clocks, rest_ns));
         return;
     };
-    let rest = rest_ns as f64 / clocks.life_ns as f64;
     let mut left_ns = rest_ns;
     for stage in SPLIT_STAGES {
-        let found = SPLIT
-            .iter()
-            .zip(parts)
-            .filter(|(class, _)| stage_of(**class) == stage);
+        let classes = SPLIT.iter().zip(parts);
+        let found = classes.filter(|(class, _)| stage_of(**class) == stage);
         let part: f64 = found.map(|(_, part)| part).sum();
         let ns = ((rest_ns as f64 * part) as u64).min(left_ns);
         left_ns -= ns;
-        let bound = (rest * bound::wilson(part, polls) + clocks.bound).min(1.0);
-        let share = ns as f64 / clocks.life_ns as f64;
-        stages.set(
-            stage,
-            StageShare {
-                share,
-                ns,
-                method: Method::Samples,
-                bound,
-            },
-        );
+        stages.set(stage, sampled_share(clocks, rest_ns, ns, polls));
     }
-    let share = left_ns as f64 / clocks.life_ns as f64;
-    let part = if rest_ns == 0 {
-        0.0
-    } else {
-        left_ns as f64 / rest_ns as f64
-    };
-    let bound = (rest * bound::wilson(part, polls) + clocks.bound).min(1.0);
-    let unknown = StageShare {
-        share,
-        ns: left_ns,
-        method: Method::Samples,
-        bound,
-    };
+    let unknown = sampled_share(clocks, rest_ns, left_ns, polls);
     stages.set(Stage::Unknown, unknown);
+}
+
+/// A share that `polls` random polls gave of `rest_ns`. Their error and that of the clocks
+/// that left the rest add up.
+fn sampled_share(clocks: &Clocks, rest_ns: u64, ns: u64, polls: f64) -> StageShare {
+    let life = clocks.life_ns as f64;
+    let part = ns as f64 / rest_ns.max(1) as f64;
+    let bound = rest_ns as f64 / life * bound::wilson(part, polls) + clocks.bound;
+    StageShare {
+        share: ns as f64 / life,
+        ns,
+        method: Method::Samples,
+        bound: bound.min(1.0),
+    }
 }
