@@ -162,11 +162,16 @@ fn random_loss_that_bbr_does_not_feel_is_no_harm() {
     recorded.report.assert_claims(id, &[], &[]);
 }
 
-/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s.
-fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> Recorded {
+/// When loss begins, and how long it lasts.
+const LOSS_AFTER_US: u64 = 1_500_000;
+const LOSS_FOR_US: u64 = 2_500_000;
+
+/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s. Gives also the rate
+/// in that time, as a part of the rate before, by the wire's log.
+fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> (Recorded, f64) {
     let window = LossWindow {
-        after_us: 1_500_000,
-        for_us: 2_500_000,
+        after_us: LOSS_AFTER_US,
+        for_us: LOSS_FOR_US,
         every_us: 0,
         loss_ppm,
     };
@@ -175,7 +180,21 @@ fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> Recorded {
         ..link(congctl)
     };
     let wire = start(congctl, lossy);
-    Site::over(&wire).record("sink", "stream --seconds 4")
+    let recorded = Site::over(&wire).record("sink", "stream --seconds 4");
+    let log = wire.stop().1;
+    let first_ns = log.first().map_or(0, |row| row.time_ns);
+    // What arrived between two ages of the wire; the first half second is the start.
+    let rate = |from_us: u64, to_us: u64| {
+        let span_ns = first_ns + from_us * 1000..first_ns + to_us * 1000;
+        let there = log.iter().filter(|row| row.direction == Direction::AToB);
+        let arrived = there.filter(|row| row.delivered_ns.is_some_and(|at| span_ns.contains(&at)));
+        let bytes: u64 = arrived.map(|row| u64::from(row.packet_bytes)).sum();
+        bytes as f64 * 8.0 / (to_us - from_us) as f64
+    };
+    let before = rate(500_000, LOSS_AFTER_US);
+    let during = rate(LOSS_AFTER_US, LOSS_AFTER_US + LOSS_FOR_US);
+    eprintln!("{congctl}, {loss_ppm} ppm: {before:.1} Mbit/s before, {during:.1} under loss");
+    (recorded, during / before)
 }
 
 #[test]
@@ -183,7 +202,8 @@ fn loss_that_begins_late_slows_cubic() {
     if !crate::harness::root() {
         return;
     }
-    let recorded = bulk_with_late_loss("cubic", 10_000);
+    let (recorded, rate) = bulk_with_late_loss("cubic", 10_000);
+    assert!(rate < 0.7, "loss did not hurt: {rate} of the earlier rate");
     let id = client_under(&recorded, "cubic");
     let report = &recorded.report;
     report.assert_claims(id, &["fast_retransmits sending"], &[]);
@@ -195,7 +215,8 @@ fn loss_that_hurts_bbr_is_named() {
     if !crate::harness::root() {
         return;
     }
-    let recorded = bulk_with_late_loss("bbr", 400_000);
+    let (recorded, rate) = bulk_with_late_loss("bbr", 400_000);
+    assert!(rate < 0.7, "loss did not hurt: {rate} of the earlier rate");
     let id = client_under(&recorded, "bbr");
     let report = &recorded.report;
     let claims = report.claims(id);

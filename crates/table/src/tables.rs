@@ -300,6 +300,9 @@ table! {
         window_closed_ns: u64, "ns";
         /// Best of the kernel's delivery rate samples so far, taken where something was held.
         best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "no such sample, or an older recording";
+        /// Time after the application closed, until its FIN was acknowledged: ACKs pass no hook
+        /// then, so the stages in it are those seen at each reading.
+        drained_ns: Option<u64>, "ns", null = "an older recording";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

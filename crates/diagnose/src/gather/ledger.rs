@@ -97,6 +97,9 @@ impl LedgerDigest {
             reader_slow_waits,
             window_closed_ns,
         );
+        last.drained_ns = last
+            .drained_ns
+            .map(|ns| ns.saturating_sub(base.drained_ns.unwrap_or(0)));
         Some(last)
     }
 }

@@ -71,6 +71,10 @@ struct rb_root {
 	struct rb_node *rb_node;
 };
 
+struct list_head {
+	struct list_head *prev;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
@@ -84,6 +88,7 @@ struct sock {
 	} sk_backlog;
 	unsigned long sk_tsq_flags;
 	unsigned long sk_pacing_rate;
+	u32 sk_pacing_status;
 	u16 sk_protocol;
 	u8 sk_userlocks;
 	struct rb_root tcp_rtx_queue;
@@ -180,6 +185,7 @@ struct tcp_sock {
 	u32 snd_nxt;
 	u32 snd_una;
 	u32 srtt_us;
+	struct list_head tsorted_sent_queue;
 	u32 packets_out;
 	u32 delivered;
 	u32 delivered_ce;
@@ -219,6 +225,7 @@ struct tcp_skb_cb {
 struct sk_buff {
 	char cb[48];
 	u64 skb_mstamp_ns;
+	struct list_head tcp_tsorted_anchor;
 	struct rb_node rbnode;
 	u32 len;
 };
@@ -308,6 +315,7 @@ enum tcp_ca_state {
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_CHRONO_RWND_LIMITED 2
 #define TCPHDR_FIN 0x01
+#define SK_PACING_NEEDED 1	 /* include/net/sock.h: TCP's own pacing timer */
 #define TSQ_HELD 3		 /* BIT(TSQ_THROTTLED) | BIT(TSQ_QUEUED) */
 #define ICSK_TIME_LOSS_PROBE 5	 /* include/net/inet_connection_sock.h */
 #define HRTIMER_STATE_ENQUEUED 1 /* include/linux/hrtimer.h */

@@ -53,6 +53,7 @@ struct stage_ledger {
 	u64 window_closed_since_ns; /* 0: open */
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
+	u64 drained_ns; /* accounted after the application's close, where no ACK is seen */
 	u32 nagle_holds;
 	u32 delayed_acks;
 	u32 timeout_stalls;

@@ -18,7 +18,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 * 1024 * 1024);
+	__uint(max_entries, 8 * 1024 * 1024);
 } call_ring SEC(".maps");
 
 /* One batch a CPU for each program: 0 sends, 1 receives. */
@@ -185,7 +185,11 @@ static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
 	*(volatile u32 *)&batch->busy = 1;
 	barrier();
 	at = batch->len;
-	if (at < CALL_BATCH_LEN) {
+	if (st->chosen == CHOSEN_PEER) {
+		/* the other end is recorded for its ledger; its calls are its own affair */
+		if (wait)
+			wait->start_ns = 0;
+	} else if (at < CALL_BATCH_LEN) {
 		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
 				 now_ns);
 		if (wait)

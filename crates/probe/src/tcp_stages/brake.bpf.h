@@ -80,6 +80,12 @@ static __always_inline u32 cwnd_cause(const struct stage_ledger *led, const stru
 	return STAGE_CWND_PROBING;
 }
 
+/* The congestion window is full: by its cause. */
+static __always_inline u32 cwnd_stage(const struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT : cwnd_cause(led, tp);
+}
+
 /* What stops the next byte while some are unsent; the order of tcp_write_xmit()'s tests. */
 static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struct sock *sk,
 					   const struct tcp_sock *tp, u32 unsent)
@@ -117,7 +123,18 @@ static __always_inline bool writer_has_room(const struct sock *sk)
 	return sk->sk_wmem_queued + (sk->sk_wmem_queued >> 1) <= sk->sk_sndbuf;
 }
 
-/* What stops the next byte now. STAGE_IN_FLIGHT stands for "all sent, not all acknowledged". */
+/* A writer is waiting for room in the send buffer. */
+static __always_inline bool writer_waits(struct sock *sk)
+{
+	return !writer_has_room(sk) && sk->sk_socket &&
+	       (sk->sk_socket->flags & (1UL << SOCK_NOSPACE));
+}
+
+/*
+ * What stops the next byte now. STAGE_IN_FLIGHT stands for "all sent, not all acknowledged". With
+ * all sent and a writer waiting it is the send buffer, unless a byte more in it could not leave
+ * either.
+ */
 static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk,
 				 const struct tcp_sock *tp)
 {
@@ -127,12 +144,13 @@ static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk
 		return brake_on_unsent(led, sk, tp, unsent);
 	if (tp->write_seq == tp->snd_una)
 		return STAGE_SENDER_APP;
-	if (!writer_has_room(sk) && sk->sk_socket &&
-	    (sk->sk_socket->flags & (1UL << SOCK_NOSPACE)) &&
-	    packets_in_flight(tp) < tp->snd_cwnd &&
-	    seq_diff(tp->snd_una + tp->snd_wnd, tp->snd_nxt) >= (s32)tp->mss_cache)
-		return STAGE_SEND_BUFFER;
-	return STAGE_IN_FLIGHT;
+	if (!writer_waits(sk))
+		return STAGE_IN_FLIGHT;
+	if (packets_in_flight(tp) >= tp->snd_cwnd)
+		return cwnd_stage(led, tp);
+	if (seq_diff(tp->snd_una + tp->snd_wnd, tp->snd_nxt) < (s32)tp->mss_cache)
+		return STAGE_RECEIVER_WINDOW;
+	return STAGE_SEND_BUFFER;
 }
 
 #endif

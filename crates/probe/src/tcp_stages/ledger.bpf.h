@@ -108,6 +108,38 @@ static __always_inline void advance(struct stage_ledger *led, const struct tcp_s
 		account(led, stage, now_ns);
 }
 
+/* When the newest segment left: the tail of the queue that tcp_update_skb_after_send() keeps. */
+static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
+{
+	struct list_head *tail = tp->tsorted_sent_queue.prev;
+
+	if ((u64)tail == (u64)tp + bpf_core_field_offset(struct tcp_sock, tsorted_sent_queue))
+		return 0;
+	return BPF_CORE_READ(
+		(struct sk_buff *)((void *)tail -
+				   bpf_core_field_offset(struct sk_buff, tcp_tsorted_anchor)),
+		skb_mstamp_ns);
+}
+
+/*
+ * Segments left since the last hook. Those that the pacing timer released did so one by one: until
+ * the last of them, pacing was the brake, whatever stops the next byte now.
+ */
+static __always_inline void account_sent(struct stage_ledger *led, const struct sock *sk,
+					 const struct tcp_sock *tp, u64 now_ns)
+{
+	u64 sent_ns = led->accounted_ns;
+
+	if (sk->sk_pacing_status == SK_PACING_NEEDED) {
+		u64 last_ns = last_sent_ns(tp);
+
+		if (last_ns > sent_ns && last_ns < now_ns)
+			sent_ns = last_ns;
+		account(led, STAGE_PACING, sent_ns);
+	}
+	led->sent_ns = sent_ns;
+}
+
 /* A hold is one wait for an ACK: Nagle's, or a writer's with its send buffer full. */
 static __always_inline void track_hold(struct stage_ledger *led, u32 stage, u64 since_ns)
 {

@@ -92,8 +92,8 @@ static __always_inline void stages_on_segment(struct stage_ledger *led, struct s
 	} else {
 		if (led->idle)
 			account_idle(led, tp, now_ns);
-		else if (sent)
-			led->sent_ns = led->accounted_ns;
+		if (sent)
+			account_sent(led, sk, tp, now_ns);
 		if (is_overdue(led, tp, now_ns))
 			find_due(led, sk, tp);
 		stage = brake(led, sk, tp);
@@ -209,6 +209,9 @@ static __always_inline void account_draining(struct stage_ledger *led, struct so
 	u32 jiffies = rwnd_limited_jiffies(tp);
 	u64 until_ns = led->accounted_ns + (u32)(jiffies - led->rwnd_jiffies) * jiffy_ns();
 
+	if (!led->ended)
+		led->drained_ns += now_ns - led->accounted_ns;
+
 	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
 	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
 		now_ns);
@@ -229,6 +232,8 @@ static __always_inline void stages_on_read(struct stage_ledger *led, struct sock
 	} else {
 		if (led->idle)
 			account_idle(led, tp, now_ns);
+		if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
+			account_sent(led, sk, tp, now_ns);
 		if (is_overdue(led, tp, now_ns))
 			find_due(led, sk, tp);
 		stage = brake(led, sk, tp);
@@ -276,6 +281,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->rtt_sum_us = led->rtt_sum_us;
 	out->reader_slow_ns = led->reader_slow_ns;
 	out->window_closed_ns = led->window_closed_ns;
+	out->drained_ns = led->drained_ns;
 	out->best_rate_bytes_per_s = led->best_interval_us
 					     ? (u64)led->best_delivered * tp->mss_cache *
 						       USEC_PER_SEC / led->best_interval_us
