@@ -11,7 +11,7 @@ use diagnose::Report;
 use lab::Running;
 use record::{Detail, Options, Target};
 
-use crate::{args, load};
+use crate::{args, load, out};
 
 /// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
 const ROUNDS: u32 = 101;
@@ -38,26 +38,21 @@ impl Demo {
              each answer"
         );
         let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
-        print!("{}", view::text(&stalled.report, &args::text_options()));
+        out::print(&view::text(&stalled.report, &args::text_options()))?;
         eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
         let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
-        println!();
-        print!(
-            "{}",
-            view::side_by_side(
-                &view::Side {
-                    label: "two writes",
-                    report: &stalled.report,
-                    total_ns: stalled.took_ns,
-                },
-                &view::Side {
-                    label: "with TCP_NODELAY",
-                    report: &mended.report,
-                    total_ns: mended.took_ns,
-                },
-                &args::text_options(),
-            )
-        );
+        let before = view::Side {
+            label: "two writes",
+            report: &stalled.report,
+            total_ns: stalled.took_ns,
+        };
+        let after = view::Side {
+            label: "with TCP_NODELAY",
+            report: &mended.report,
+            total_ns: mended.took_ns,
+        };
+        out::line("")?;
+        out::print(&view::side_by_side(&before, &after, &args::text_options()))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use probe::tcp_stats::{Poller, Scope};
 use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
-use crate::exit;
+use crate::{exit, out};
 
 /// Examines the host.
 #[derive(Debug, Args)]
@@ -44,9 +44,9 @@ impl Doctor {
             probes,
         };
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&findings)?);
+            out::line(&serde_json::to_string_pretty(&findings)?)?;
         } else {
-            print_text(&findings);
+            out::print(&text(&findings))?;
         }
         Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
     }
@@ -81,23 +81,24 @@ fn hooks() -> Vec<Coverage> {
     attached.unwrap_or_else(|error| record::without_hooks(&error, true))
 }
 
-fn print_text(findings: &Findings) {
-    println!("kernel       {}", findings.kernel);
-    println!("CPUs         {}", findings.cpus);
-    println!("clock        {}", findings.clocksource);
-    println!();
+fn text(findings: &Findings) -> String {
+    let mut text = format!(
+        "kernel       {}\nCPUs         {}\nclock        {}\n\n",
+        findings.kernel, findings.cpus, findings.clocksource
+    );
     for Coverage { probe, state } in &findings.probes {
-        match state {
-            ProbeState::On => println!("  ok         {probe}"),
+        text += &match state {
+            ProbeState::On => format!("  ok         {probe}\n"),
             ProbeState::Fallback { which, why } => {
-                println!("  partly     {probe}: {which}, because {why}");
+                format!("  partly     {probe}: {which}, because {why}\n")
+            }
+            ProbeState::Off { why, remedy } if remedy.is_empty() => {
+                format!("  no         {probe}: {why}\n")
             }
             ProbeState::Off { why, remedy } => {
-                println!("  no         {probe}: {why}");
-                if !remedy.is_empty() {
-                    println!("             hint: {remedy}");
-                }
+                format!("  no         {probe}: {why}\n             hint: {remedy}\n")
             }
-        }
+        };
     }
+    text
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::exit;
+use crate::{exit, out};
 
 /// Checks a recording.
 #[derive(Debug, Args)]
@@ -18,13 +18,13 @@ impl Validate {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let problems = table::validate(&self.dir)?;
         for problem in &problems {
-            println!("{problem}");
+            out::line(&problem.to_string())?;
         }
         if problems.is_empty() {
-            println!(
+            out::line(&format!(
                 "{}: every digest, row count and account is right",
                 self.dir.display()
-            );
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(ExitCode::from(exit::FAILED))
@@ -41,7 +41,7 @@ pub(crate) struct Recover {
 impl Recover {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let outcome = table::recover(&self.dir)?;
-        println!("{outcome}");
+        out::line(&outcome.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 }

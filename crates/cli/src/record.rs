@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use record::{Command, Outcome, Target};
 
-use crate::{args, exit, load};
+use crate::{args, exit, load, out};
 
 /// Records a command.
 #[derive(Debug, Args)]
@@ -138,9 +138,8 @@ fn tell(outcome: &Outcome) {
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let report = load::diagnose(&outcome.path)?;
     if json {
-        println!("{}", view::json(&report));
+        out::line(&view::json(&report))
     } else {
-        print!("{}", view::text(&report, &args::text_options()));
+        out::print(&view::text(&report, &args::text_options()))
     }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::{args, exit, load};
+use crate::{args, exit, load, out};
 
 /// Prints a diagnosis.
 #[derive(Debug, Args)]
@@ -30,8 +30,8 @@ impl ReportArgs {
         let path = self.dir.map_or_else(load::newest, Ok)?;
         let report = load::diagnose(&path)?;
         match self.format {
-            Format::Text => print!("{}", view::text(&report, &args::text_options())),
-            Format::Json => println!("{}", view::json(&report)),
+            Format::Text => out::print(&view::text(&report, &args::text_options()))?,
+            Format::Json => out::line(&view::json(&report))?,
         }
         let complete = report.is_complete();
         Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))

@@ -15,6 +15,15 @@ pub enum RecordError {
     /// The process or command to record does not exist.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// The process belongs to somebody else.
+    #[error(
+        "process {pid} is not yours: without root, only your own sockets can be recorded\n\
+         hint: sudo whylat record -p {pid}"
+    )]
+    Foreign {
+        /// As given.
+        pid: u32,
+    },
     /// The control group to record does not exist.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),

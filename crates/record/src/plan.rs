@@ -22,6 +22,7 @@ pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
         Target::Pids(pids) => {
             for pid in pids {
                 check_pid(*pid)?;
+                check_readable(*pid)?;
             }
             plan.pids.clone_from(pids);
         }
@@ -39,6 +40,17 @@ pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
         Target::All => plan.selection.all = true,
     }
     Ok(plan)
+}
+
+/// Whose files may not be read, his sockets cannot be told.
+fn check_readable(pid: u32) -> Result<(), RecordError> {
+    match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(RecordError::Foreign { pid })
+        }
+        // a process that has just ended is noticed later
+        _ => Ok(()),
+    }
 }
 
 /// Loads and attaches the probes for a plan.

@@ -83,7 +83,7 @@ struct socket_state {
 	u32 owner; /* who last called on it */
 	u8 role;
 	u8 chosen;
-	u8 syn_acked;	   /* bytes_acked counts our SYN, too (tcp_rcv_synsent_state_process()) */
+	u8 syn_acked;	   /* bytes_acked counts our SYN, too */
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u8 pad[3];

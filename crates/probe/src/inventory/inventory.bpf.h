@@ -158,12 +158,25 @@ static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 wh
 	return st;
 }
 
+/*
+ * Whether bytes_acked counts our SYN: it does where we connected (tcp_rcv_synsent_state_process()),
+ * and then is one ahead of the bytes sent for the first time.
+ */
+static __always_inline bool syn_acked(const struct tcp_sock *tp)
+{
+	if (!bpf_core_field_exists(tp->bytes_sent))
+		return false;
+	return tp->bytes_acked + (u32)(tp->snd_nxt - tp->snd_una) >
+	       tp->bytes_sent - tp->bytes_retrans;
+}
+
 /* A socket with a stream begins its ledger; opened_ns 0 if it was open before. */
 static __always_inline void socket_begin(struct socket_state *st, struct sock *sk,
 					 const struct tcp_sock *tp, u64 opened_ns, u64 now_ns)
 {
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->opened_ns = opened_ns;
+	st->syn_acked = syn_acked(tp);
 	ledger_init(&st->ledger, tp, now_ns);
 	if (st->chosen == CHOSEN_TARGET)
 		expect_peer(sk, tp);
@@ -233,7 +246,6 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 	else if (!st->role)
 		st->role = ROLE_CLIENT;
 	socket_begin(st, sk, tp, now_ns, now_ns);
-	st->syn_acked = active;
 	socket_emit(st, sk, tp, 0, now_ns);
 }
 
