@@ -185,11 +185,7 @@ static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
 	*(volatile u32 *)&batch->busy = 1;
 	barrier();
 	at = batch->len;
-	if (st->chosen == CHOSEN_PEER) {
-		/* the other end is recorded for its ledger; its calls are its own affair */
-		if (wait)
-			wait->start_ns = 0;
-	} else if (at < CALL_BATCH_LEN) {
+	if (at < CALL_BATCH_LEN) {
 		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
 				 now_ns);
 		if (wait)
