@@ -157,7 +157,12 @@ impl Said {
 
 /// Starts a workload role. `arguments` are separated by white space.
 pub fn role(netns: &Netns, arguments: &str) -> Running {
-    let mut command = netns.command(program());
+    role_as(netns, program(), arguments)
+}
+
+/// The same, by another name of the program.
+pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> Running {
+    let mut command = netns.command(name);
     command.args(["lab", "workload", "--limit-s", "35"]);
     command.args(arguments.split_whitespace());
     Running::start(command).expect("start a workload")

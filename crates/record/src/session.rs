@@ -133,6 +133,7 @@ impl Session<'_> {
         self.bpf_time = self
             .hooks
             .and_then(|hooks| hooks.run_time(self.started_ns).ok());
+        self.drain();
         self.poll();
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
@@ -246,7 +247,7 @@ impl Session<'_> {
         let taken = drainer.drain(DRAIN_MOST);
         let drained = drainer.take();
         self.added.undecoded += drained.undecoded;
-        self.put_connections(&drained.connections);
+        self.put_connections(&drained.connections, &drained.owners);
         let mut samples = drained.samples;
         for index in 0..samples.len() {
             if let Some(max_bytes) = self.polls.filter.max_send_queue_bytes(samples.conn[index]) {
@@ -261,18 +262,19 @@ impl Session<'_> {
         taken
     }
 
-    fn put_connections(&mut self, seen: &Connections) {
+    fn put_connections(&mut self, seen: &Connections, owners: &[(u32, String)]) {
         let mut rows = Connections::default();
         for index in 0..seen.len() {
             self.sockets.update(seen.row(index), &mut rows);
         }
         self.added.connections += (rows.len() - seen.len()) as u64;
-        self.put_described(rows);
+        self.put_described(rows, owners);
     }
 
-    fn put_described(&mut self, connections: Connections) {
+    fn put_described(&mut self, connections: Connections, owners: &[(u32, String)]) {
         let mut processes = Processes::default();
-        self.sockets.describe_owners(&connections, &mut processes);
+        self.sockets
+            .describe_owners(&connections, owners, &mut processes);
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Connections(connections));
         self.store.put(Batch::Processes(processes));
@@ -284,7 +286,7 @@ impl Session<'_> {
         self.polls
             .poll(&mut self.sockets, &mut samples, &mut connections);
         self.added.connections += connections.len() as u64;
-        self.put_described(connections);
+        self.put_described(connections, &[]);
         self.store.put(Batch::Samples(Box::new(samples)));
     }
 

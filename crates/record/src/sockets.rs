@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use probe::clock::monotonic_ns;
 use probe::processes::ProcessReader;
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
-use table::tables::{Connection, Connections, Processes};
+use table::tables::{Connection, Connections, Process, Processes};
 
 /// The recorded sockets that are open.
 #[derive(Default)]
@@ -64,15 +65,38 @@ impl Sockets {
         self.peers.retain(|conn| open.contains_key(&conn));
     }
 
-    /// Adds rows for the processes of `connections` that were not met before.
-    pub(crate) fn describe_owners(&mut self, connections: &Connections, rows: &mut Processes) {
+    /// Adds rows for the processes of `connections` that were not met before. Of a process that is
+    /// gone by now, `owners` still tells the command name that the kernel saw.
+    pub(crate) fn describe_owners(
+        &mut self,
+        connections: &Connections,
+        owners: &[(u32, String)],
+        rows: &mut Processes,
+    ) {
         for pid in connections.pid.iter().flatten() {
-            if self.known_pids.insert(*pid)
-                && let Some(process) = self.reader.read(*pid)
-            {
+            if !self.known_pids.insert(*pid) {
+                continue;
+            }
+            let seen = owners.iter().find(|(owner, _)| owner == pid);
+            if let Some(process) = self.reader.read(*pid) {
                 rows.push(process);
+            } else if let Some((_, comm)) = seen {
+                rows.push(gone(*pid, comm));
             }
         }
+    }
+}
+
+/// A process that only the kernel side met.
+fn gone(pid: u32, comm: &str) -> Process {
+    Process {
+        pid,
+        time_ns: monotonic_ns(),
+        started_ns: None,
+        comm: comm.to_owned(),
+        exe: None,
+        cgroup: None,
+        uid: None,
     }
 }
 

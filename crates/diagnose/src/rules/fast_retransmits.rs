@@ -140,10 +140,12 @@ fn fall(case: &Case) -> Option<Fall> {
 
 /// Time in which loss was the brake: recovery itself, and the congestion window until it is
 /// back where it was; of the second, the part that goes with duplicate ACKs and not with
-/// timeouts. Polls cannot tell it from a window that was never larger.
+/// timeouts. Polls cannot tell it from a window that was never larger. BBR answers loss by its
+/// pacing rate, through its model of the path (bbr_lt_bw_sampling), so there pacing is the brake;
+/// whether it was worth anything, the fall of the rate decides.
 fn limited_ns(case: &Case) -> u64 {
     let recovery_ns = if by_model(case) {
-        0
+        case.ledger().map_or(0, |_| case.ns(Stage::Pacing))
     } else {
         case.ns(Stage::FastRetransmit)
     };

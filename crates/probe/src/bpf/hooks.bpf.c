@@ -64,6 +64,10 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
+/* A field of TCP_SKB_CB(skb); its place in cb[] differs between kernels. */
+#define SKB_CB(skb, type, field)                                                                   \
+	(*(type *)((char *)(skb)->cb + bpf_core_field_offset(struct tcp_skb_cb, field)))
+
 /* ---- connections: birth, death, trouble ---- */
 
 static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp, int old_state,
@@ -133,10 +137,11 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
+int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 {
 	struct socket_state *st = socket_recorded(sk);
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	u16 segments;
 	u64 now_ns;
 	u8 kind;
 
@@ -144,7 +149,9 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	kind = retransmit_kind(sk, tp);
-	event_emit(st->cookie, kind, 0, 0, 1, tp->snd_nxt - tp->snd_una, now_ns);
+	segments = SKB_CB(skb, u16, tcp_gso_segs); /* tcp_skb_pcount() */
+	event_emit(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
+		   now_ns);
 	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
 		stages_on_tail_loss_probe(&st->ledger, sk, tp);
 		ledger_unlock(st);
@@ -153,10 +160,6 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk)
 }
 
 /* ---- detail `calls`: the ledger and the call log ---- */
-
-/* A field of TCP_SKB_CB(skb); its place in cb[] differs between kernels. */
-#define SKB_CB(skb, field)                                                                         \
-	(*(u32 *)((char *)(skb)->cb + bpf_core_field_offset(struct tcp_skb_cb, field)))
 
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
@@ -168,9 +171,9 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 
 	if (!st)
 		return 0;
-	seq = SKB_CB(skb, seq);
-	end_seq = SKB_CB(skb, end_seq);
-	ack_seq = SKB_CB(skb, ack_seq);
+	seq = SKB_CB(skb, u32, seq);
+	end_seq = SKB_CB(skb, u32, end_seq);
+	ack_seq = SKB_CB(skb, u32, ack_seq);
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !ledger_try_lock(st))
 		return 0;

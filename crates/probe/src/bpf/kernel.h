@@ -218,7 +218,7 @@ struct tcp_sock {
 struct tcp_skb_cb {
 	u32 seq;
 	u32 end_seq;
-	u16 tcp_flags;
+	u16 tcp_gso_segs;
 	u32 ack_seq;
 };
 
@@ -256,6 +256,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	unsigned long nvcsw;
+	char comm[16];
 	struct files_struct *files;
 	struct sched_info sched_info;
 };

@@ -87,6 +87,7 @@ struct socket_state {
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u8 pad[3];
+	char comm[16]; /* of pid */
 };
 
 struct {

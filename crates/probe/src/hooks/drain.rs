@@ -8,6 +8,7 @@ use table::Columns;
 use table::tables::{Calls, Connections, TcpEvents, TcpSamples, TcpStages};
 
 use super::HooksError;
+use crate::inventory;
 use crate::wire::types as wire;
 use crate::wire::{Wire, read, read_all};
 
@@ -21,6 +22,8 @@ pub struct Drained {
     pub calls: Calls,
     /// Sockets chosen, established, owned, closed.
     pub connections: Connections,
+    /// Owners of these: pid and command name.
+    pub owners: Vec<(u32, String)>,
     /// Events.
     pub events: TcpEvents,
     /// Statistics of closed sockets.

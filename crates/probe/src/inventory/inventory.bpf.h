@@ -133,6 +133,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->remote_port = remote_port(sk);
 	bpf_probe_read_kernel_str(seen->congestion, sizeof(seen->congestion),
 				  tp->inet_conn.icsk_ca_ops->name);
+	__builtin_memcpy(seen->comm, st->comm, sizeof(seen->comm));
 	seen->family = sk->__sk_common.skc_family;
 	seen->role = st->role;
 	seen->chosen = st->chosen;
@@ -207,6 +208,7 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 	st->owner = tgid;
 	st->owners++;
 	st->pid = tgid;
+	bpf_get_current_comm(st->comm, sizeof(st->comm));
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	st->owner_recorded = is_recorded_task(tgid);
@@ -226,6 +228,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 		return;
 	st->role = role;
 	st->pid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(st->comm, sizeof(st->comm));
 }
 
 static __always_inline void socket_on_established(struct sock *sk, const struct tcp_sock *tp,
@@ -270,6 +273,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 		return;
 	if (state == TCP_LISTEN) {
 		st->pid = tgid;
+		bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
 		return;
 	}
 	now_ns = bpf_ktime_get_ns();
@@ -280,6 +284,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 		return;
 	}
 	st->pid = tgid;
+	bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	socket_emit(st, sk, tp, 0, now_ns);

@@ -28,6 +28,7 @@ struct socket_seen {
 	__u16 local_port;
 	__u16 remote_port;
 	char congestion[16];
+	char comm[16]; /* of pid, when it was seen to own the socket */
 	__u8 family;
 	__u8 role;
 	__u8 chosen;

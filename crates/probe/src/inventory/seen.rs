@@ -23,6 +23,13 @@ fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
 }
 
+/// The owner's pid and command name, as they were when it was seen to own the socket. The process
+/// may be gone by the time anyone looks it up.
+pub(crate) fn owner(seen: &socket_seen) -> Option<(u32, String)> {
+    let comm = wire::text(&seen.comm);
+    (seen.pid != 0 && !comm.is_empty()).then_some((seen.pid, comm))
+}
+
 /// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.
 pub(crate) fn row(seen: &socket_seen) -> Connection {
     let socket_seen {
@@ -40,6 +47,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         local_port,
         remote_port,
         congestion,
+        comm: _,
         family: _,
         role,
         chosen,
