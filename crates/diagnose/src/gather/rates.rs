@@ -4,7 +4,8 @@
 //!
 //! A rate can also be low because the receiver is slow or because others share the path. Loss
 //! holds a flow back through its congestion window, so the window itself must be smaller than
-//! the best rate needs on the unloaded path: the smaller of both falls counts.
+//! the best rate needs on the unloaded path; BBR answers through its pacing rate, so there that
+//! must be lower than the best. The smaller of both falls counts.
 
 use table::tables::TcpSample;
 
@@ -27,6 +28,24 @@ struct Interval {
     bytes: u64,
     /// Σ of congestion window times length, bytes · ns.
     cwnd_weight: f64,
+    /// Σ of pacing rate times length, bytes/s · ns.
+    pacing_weight: f64,
+    /// Segments sent, and of these sent again.
+    segments: u64,
+    retransmits: u64,
+}
+
+/// Loss beyond which BBR cannot find its rate again: it probes with five quarters of it
+/// (bbr_pacing_gain), of which then less than the rate itself arrives.
+const BBR_LOSS: f64 = 1.0 - 4.0 / 5.0;
+
+/// What a congestion control turns down when it sees loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Brake {
+    /// The congestion window (cubic, reno and their like).
+    Window,
+    /// The pacing rate (BBR: bbr_set_pacing_rate).
+    Pacing,
 }
 
 /// How far loss made a flow fall.
@@ -38,8 +57,8 @@ pub struct Fall {
     pub best_bytes_per_s: f64,
     /// Congestion window while segments were lost, bytes.
     pub cwnd_bytes: f64,
-    /// Part of the best rate that was missing while segments were lost for want of congestion
-    /// window, 0–1.
+    /// Part of the best rate that was missing while segments were lost, as far as the brake
+    /// explains it, 0–1.
     pub share: f64,
 }
 
@@ -61,6 +80,13 @@ impl RateDigest {
             self.lossy.bytes += bytes;
             let cwnd_bytes = f64::from(later.cwnd) * f64::from(later.mss_bytes);
             self.lossy.cwnd_weight += cwnd_bytes * free_ns as f64;
+            let pacing = later
+                .pacing_rate_bytes_per_s
+                .map_or(f64::INFINITY, |rate| rate as f64);
+            self.lossy.pacing_weight += pacing * free_ns as f64;
+            self.lossy.segments += u64::from(later.segs_out.saturating_sub(earlier.segs_out));
+            let again = later.total_retrans.saturating_sub(earlier.total_retrans);
+            self.lossy.retransmits += u64::from(again);
             if self.best_bytes_per_s > 0.0 {
                 self.judged_ns += free_ns;
                 let missing = 1.0 - per_second(bytes, free_ns) / self.best_bytes_per_s;
@@ -85,6 +111,7 @@ impl RateDigest {
         &self,
         ledger_best_bytes_per_s: Option<u64>,
         min_rtt_us: Option<u32>,
+        brake: Brake,
     ) -> Option<Fall> {
         if self.lossy.length_ns == 0 {
             return None;
@@ -104,14 +131,27 @@ impl RateDigest {
         };
         let cwnd_bytes = self.lossy.cwnd_weight / self.lossy.length_ns as f64;
         let needed_bytes = best_bytes_per_s * f64::from(min_rtt_us?) / 1e6;
-        let by_cwnd = (1.0 - cwnd_bytes / needed_bytes).max(0.0);
-        let share = by_rate.min(by_cwnd);
+        let by_brake = match brake {
+            Brake::Window => 1.0 - cwnd_bytes / needed_bytes,
+            Brake::Pacing if self.loss_share() > BBR_LOSS => 1.0,
+            Brake::Pacing => {
+                1.0 - self.lossy.pacing_weight / self.lossy.length_ns as f64 / best_bytes_per_s
+            }
+        };
+        let share = by_rate.min(by_brake.max(0.0));
         Some(Fall {
             under_loss_bytes_per_s,
             best_bytes_per_s,
             cwnd_bytes,
             share,
         })
+    }
+}
+
+impl RateDigest {
+    /// Part of the segments that were sent again while segments were lost.
+    fn loss_share(&self) -> f64 {
+        self.lossy.retransmits as f64 / self.lossy.segments.max(1) as f64
     }
 }
 
@@ -159,11 +199,11 @@ mod tests {
     #[test]
     fn the_fall_is_against_the_earlier_best() {
         let fall = flow(&[(1_000, 0, 0), (250, 3, 0), (250, 2, 0)])
-            .fall(None, LONG_PATH)
+            .fall(None, LONG_PATH, Brake::Window)
             .expect("a best");
         assert_eq!((fall.share, fall.best_bytes_per_s), (0.75, 1_000.0));
         let steady = flow(&[(1_000, 0, 0), (1_000, 3, 0)])
-            .fall(None, LONG_PATH)
+            .fall(None, LONG_PATH, Brake::Window)
             .expect("a best");
         assert_eq!(steady.share, 0.0);
     }
@@ -171,9 +211,11 @@ mod tests {
     #[test]
     fn without_an_earlier_best_only_the_ledger_can_tell() {
         let lossy = flow(&[(250, 3, 0)]);
-        assert_eq!(lossy.fall(None, LONG_PATH), None);
+        assert_eq!(lossy.fall(None, LONG_PATH, Brake::Window), None);
         assert_eq!(
-            lossy.fall(Some(1_000), LONG_PATH).map(|fall| fall.share),
+            lossy
+                .fall(Some(1_000), LONG_PATH, Brake::Window)
+                .map(|fall| fall.share),
             Some(0.75)
         );
     }
@@ -194,7 +236,9 @@ mod tests {
         };
         digest.add(&earlier, &later);
         assert_eq!(
-            digest.fall(None, LONG_PATH).map(|fall| fall.share),
+            digest
+                .fall(None, LONG_PATH, Brake::Window)
+                .map(|fall| fall.share),
             Some(0.0)
         );
     }
@@ -203,16 +247,19 @@ mod tests {
     fn a_window_that_would_carry_the_best_rate_is_no_brake() {
         let slow = flow(&[(100_000, 0, 0), (25_000, 3, 0)]);
         // Ten segments of 1,448 bytes in 72.4 ms are 200 kB/s, in 289.6 ms 50 kB/s.
-        let share = |min_rtt_us| slow.fall(None, Some(min_rtt_us)).map(|fall| fall.share);
+        let share = |min_rtt_us| {
+            slow.fall(None, Some(min_rtt_us), Brake::Window)
+                .map(|fall| fall.share)
+        };
         assert_eq!(share(72_400), Some(0.0));
         assert_eq!(share(289_600), Some(0.5));
-        assert_eq!(slow.fall(None, None), None);
+        assert_eq!(slow.fall(None, None, Brake::Window), None);
     }
 
     #[test]
     fn an_interval_with_a_timeout_is_not_the_fall() {
         assert_eq!(
-            flow(&[(1_000, 0, 0), (10, 3, 1)]).fall(None, LONG_PATH),
+            flow(&[(1_000, 0, 0), (10, 3, 1)]).fall(None, LONG_PATH, Brake::Window),
             None
         );
     }

@@ -9,7 +9,7 @@ use super::{
     worst,
 };
 use crate::case::Case;
-use crate::gather::rates::Fall;
+use crate::gather::rates::{Brake, Fall};
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::{duration, percent};
 
@@ -135,7 +135,12 @@ fn fall(case: &Case) -> Option<Fall> {
         .ledger()
         .and_then(|ledger| ledger.best_rate_bytes_per_s);
     let rates = samples.rates_since(case.own.opened_ns());
-    rates.fall(best, samples.min_rtt_us)
+    let brake = if by_model(case) {
+        Brake::Pacing
+    } else {
+        Brake::Window
+    };
+    rates.fall(best, samples.min_rtt_us, brake)
 }
 
 /// Time in which loss was the brake: recovery itself, and the congestion window until it is

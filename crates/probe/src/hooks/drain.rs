@@ -96,8 +96,9 @@ impl Drained {
         let body = &bytes[size_of::<wire::record_header>()..];
         match wire::record_kind(header.kind) {
             wire::record_kind::RECORD_SOCKET_SEEN => {
-                self.connections
-                    .push(crate::inventory::seen::row(&read(body)?));
+                let seen = read(body)?;
+                self.connections.push(inventory::seen::row(&seen));
+                self.owners.extend(inventory::seen::owner(&seen));
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);
