@@ -5,19 +5,16 @@
 use lab::wire::{Cause, PacketRecord, Verdict};
 use lab::{Direction, DirectionConfig, Wire};
 use serde_json::Value;
-use table::tables::Call;
 
 use crate::harness::{Recorded, Site};
 use crate::report::{number, share, stage_ns};
 use crate::verdicts::{hole, link, start, under_cubic_and_bbr, wire};
 
 under_cubic_and_bbr! {
-    held_writes_on_loopback
     held_writes_over_the_wire
     a_black_hole
     a_slow_reader
     think_time
-    a_tiny_send_buffer
     random_loss
 }
 
@@ -185,25 +182,6 @@ fn ended(wire: Wire) -> Vec<PacketRecord> {
     log
 }
 
-/// The client's own stalls, less the time in which a thread of either end was ready and the
-/// scheduler let it wait: that is not TCP's.
-fn held_writes_on_loopback(congctl: &str) {
-    let site = Site::loopback(congctl);
-    let recorded = site.record("reply-server", "write-write-read --rounds 67");
-    let client = client_of(&recorded, congctl);
-    let calls: Vec<Call> = recorded.report.rows();
-    let runq_ns: u64 = calls.iter().filter_map(|call| call.runq_ns).sum();
-    let stalled_ns = number(&recorded.client, "/stalled_ns");
-    eprintln!("stalled {stalled_ns} ns, in run queues {runq_ns} ns");
-    let stalls = number(&recorded.client, "/stalled_rounds");
-    compare(
-        &client,
-        &["nagle", "delayed_ack"],
-        stalled_ns - runq_ns,
-        stalls,
-    );
-}
-
 /// From the return of the second write, by the client's clock, to the segment on the wire.
 fn held_writes_over_the_wire(congctl: &str) {
     let wire = wire(congctl, 1_000);
@@ -331,6 +309,14 @@ fn think_time(congctl: &str) {
         "the client thought for {idle_ns} ns"
     );
     compare(&client, &["sender_app"], idle_ns, doubt_ns);
+}
+
+/// Under cubic only: what BBR paces out looks on the wire like a pause for the buffer.
+#[test]
+fn a_tiny_send_buffer_under_cubic() {
+    if crate::harness::root() {
+        a_tiny_send_buffer("cubic");
+    }
 }
 
 /// The sender pauses with data under way: for its buffer, or at first for the congestion window.
