@@ -8,7 +8,7 @@
 
 mod config;
 mod engine;
-mod packet;
+pub(crate) mod packet;
 mod path;
 mod stats;
 mod tun;
