@@ -7,6 +7,7 @@ use table::{Role, TcpEventKind};
 
 use crate::case::{Case, Context, Subject};
 use crate::gather::Evidence;
+use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
 use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
 use crate::report::{Closed, Connection, Flags, Host, Report, SCHEMA, SnapTable4};
@@ -51,8 +52,8 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
     ids.sort_unstable();
     let judged = ids.into_iter().filter_map(|id| {
         let gathered = evidence.connections.get(id)?;
-        let calls = evidence.calls_of(id);
-        let judged = stages::judge(gathered, &calls, context.given);
+        let calls = evidence.calls_of(id, context.calls);
+        let judged = stages::judge(gathered, calls.as_ref(), context.given);
         let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
         let until_ns = gathered
             .identity
@@ -194,18 +195,19 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, harm_ns: u64) 
 }
 
 fn totals(subject: &Subject, context: &Context) -> Totals {
-    let (calls, events) = (&subject.calls, &subject.gathered.events);
+    let events = &subject.gathered.events;
     let ledger = subject.judged.ledger.as_ref();
-    let called = |value: u64| context.given.calls.then_some(value);
-    let blocked = |unmeasured: u64, value: u64| called(value).filter(|_| unmeasured == 0);
+    let sends = subject.calls.as_ref().map(|calls| &calls.send);
+    let receives = subject.calls.as_ref().map(|calls| &calls.receive);
+    let blocked_ns = |sums: &CallSums| (sums.unmeasured == 0).then_some(sums.blocked_ns);
     let happened = |kind| context.events.then(|| events.count(kind));
     Totals {
         bytes_sent: subject.judged.bytes.0,
         bytes_received: subject.judged.bytes.1,
-        send_calls: called(calls.send.calls),
-        receive_calls: called(calls.receive.calls),
-        send_blocked_ns: blocked(calls.send.unmeasured, calls.send.blocked_ns),
-        receive_blocked_ns: blocked(calls.receive.unmeasured, calls.receive.blocked_ns),
+        send_calls: sends.map(|sends| sends.calls),
+        receive_calls: receives.map(|receives| receives.calls),
+        send_blocked_ns: sends.and_then(blocked_ns),
+        receive_blocked_ns: receives.and_then(blocked_ns),
         retransmits: subject.growth(|sample| Some(sample.total_retrans.into())),
         timeouts: subject.growth(|sample| sample.total_rto.map(u64::from)),
         tail_loss_probes: happened(TcpEventKind::TailLossProbe),

@@ -23,6 +23,8 @@ pub struct Context {
     pub given: Given,
     /// Detail level of the recording.
     pub detail: String,
+    /// Whether the calls of the chosen sockets were logged.
+    pub calls: bool,
     /// Whether events were recorded.
     pub events: bool,
     /// Records lost, by probe, where any were.
@@ -54,10 +56,10 @@ impl Context {
         Self {
             given: Given {
                 jiffy_ns,
-                calls: !evidence.calls.is_empty() || on("calls"),
                 span: evidence.span,
             },
             detail: evidence.header.detail.clone(),
+            calls: !evidence.calls.is_empty() || on("calls"),
             events: evidence.any_events || on("tcp_events"),
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
@@ -74,8 +76,8 @@ pub struct Subject<'a> {
     pub id: u64,
     /// Digests.
     pub gathered: &'a Gathered,
-    /// Calls.
-    pub calls: CallDigest,
+    /// Calls; `None` when they were not logged.
+    pub calls: Option<CallDigest>,
     /// Stages.
     pub judged: Judged,
     /// Command name of the owner.
@@ -155,34 +157,21 @@ impl Case<'_> {
 
     /// Mean bytes of a send call.
     pub fn mean_send_bytes(&self) -> Option<f64> {
-        self.own.calls.send.mean_bytes()
+        self.own.calls.as_ref()?.send.mean_bytes()
     }
 
-    /// Send calls per receive call.
-    pub fn sends_per_receive(&self) -> Option<f64> {
-        let receives = self.own.calls.receive.calls;
-        (receives > 0).then(|| self.own.calls.send.calls as f64 / receives as f64)
+    /// The calls, if the time blocked in them is known for all.
+    pub fn calls_with_blocking(&self) -> Option<&CallDigest> {
+        let calls = self.own.calls.as_ref()?;
+        (calls.send.unmeasured + calls.receive.unmeasured == 0).then_some(calls)
     }
 
-    /// Whether the time blocked in calls is known for this connection.
-    pub fn blocking_known(&self) -> bool {
-        let calls = &self.own.calls;
-        self.context.given.calls && calls.send.unmeasured + calls.receive.unmeasured == 0
-    }
-
-    /// Time that threads were blocked in send and receive calls, ns.
-    pub fn blocked_ns(&self) -> u64 {
-        self.own.calls.send.blocked_ns + self.own.calls.receive.blocked_ns
-    }
-
-    /// Share of the time that bytes waited for the other end's reader. The ledger counts a
-    /// wait when it ends; polls also see one that never does.
+    /// Share of the time that bytes waited for the other end's reader, by its ledger or by polls.
     pub fn peer_reader_late(&self) -> Option<f64> {
         let peer = self.peer?;
         let ledger = peer.judged.receive.as_ref()?.reader_slow.share;
         let samples = &peer.gathered.samples;
-        let never_read = self.context.given.calls && peer.calls.receive.calls == 0;
-        let enough = never_read || samples.polls >= LEAST_POLLS;
+        let enough = samples.polls >= LEAST_POLLS;
         let polled = match samples.polled_ns {
             polled_ns if enough && polled_ns > 0 => samples.unread_ns as f64 / polled_ns as f64,
             _ => 0.0,

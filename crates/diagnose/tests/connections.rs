@@ -268,8 +268,9 @@ fn the_reader_decides_between_slow_reader_and_small_buffer() {
 }
 
 #[test]
-fn a_reader_that_never_reads_is_slow_although_no_wait_of_its_ended() {
-    let report = window_limited(json!({"reader_slow_ns": 0}), &[]);
+fn a_reader_that_never_reads_is_slow() {
+    let waits = json!({"reader_slow_ns": 3_890 * MS, "reader_slow_waits": 1});
+    let report = window_limited(waits, &[]);
     assert_eq!(report.findings[0].rule, "slow_reader");
     assert_eq!(report.findings[0].severity, Severity::Critical);
 }

@@ -91,7 +91,8 @@ names! {
     pub enum Chosen {
         /// It matches what the user asked to record.
         Target = "target",
-        /// It is the other end, on this host, of a connection that matches.
+        /// It is the other end, on this host, of a connection that matches. It has a ledger,
+        /// samples and events; its calls are not logged.
         Peer = "peer",
     }
 }

@@ -288,7 +288,8 @@ table! {
         timeout_stalls: u32, "-";
         /// Stalls ended by a tail-loss probe; counter.
         tail_loss_stalls: u32, "-";
-        /// Sum of round-trip time samples: SNAP's SumRTT; counter.
+        /// Sum of round-trip time samples: SNAP's SumRTT; counter. Samples of segments that met a
+        /// quiet socket between two looks at it count as one of srtt.
         rtt_sum_us: u64, "us";
         /// Number of round-trip time samples: SNAP's SampleRTT; counter.
         rtt_samples: u32, "-";

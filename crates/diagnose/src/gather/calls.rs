@@ -83,6 +83,17 @@ impl CallDigest {
         self.last_send_ns = end_ns;
     }
 
+    /// Send calls for each receive call; `None` without receive calls.
+    pub fn sends_per_receive(&self) -> Option<f64> {
+        let receives = self.receive.calls;
+        (receives > 0).then(|| self.send.calls as f64 / receives as f64)
+    }
+
+    /// Time that threads were blocked in calls of either direction, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        self.send.blocked_ns + self.receive.blocked_ns
+    }
+
     /// Sends that followed the one before within `limit_ns` (less, by up to a half: gaps are
     /// kept by their logarithm).
     pub fn sends_within(&self, limit_ns: u64) -> u64 {

@@ -10,9 +10,9 @@ pub mod processes;
 pub mod rates;
 pub mod samples;
 
-use table::Columns;
 use table::manifest::{Close, Cost, Coverage, Header, Loss};
 use table::tables::{Calls, Connection, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
+use table::{Chosen, Columns};
 
 use calls::{CallDigest, CallTable};
 use events::EventDigest;
@@ -165,8 +165,13 @@ impl Evidence {
         }
     }
 
-    /// The calls of a connection; empty sums when it made none.
-    pub(crate) fn calls_of(&self, conn: u64) -> CallDigest {
-        self.calls.get(conn).cloned().unwrap_or_default()
+    /// The calls of a connection: empty sums when it made none, `None` when its calls were not
+    /// logged. `logged`: those of the chosen sockets were; of their peers they never are.
+    pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<CallDigest> {
+        let identity = |gathered: &Gathered| gathered.identity.as_ref().map(|it| it.chosen);
+        let chosen = self.connections.get(conn).and_then(identity);
+        let logged = logged && chosen != Some(Chosen::Peer);
+        let calls = self.calls.get(conn).cloned();
+        calls.or_else(|| logged.then(CallDigest::default))
     }
 }

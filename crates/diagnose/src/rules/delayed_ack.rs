@@ -103,10 +103,9 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let mut facts = vec![sum("delayed_acks", waits, label)];
     let label = "average wait beyond the path's round trip";
     facts.extend(known("mean_wait_ns", mean_ns, Unit::Ns, label));
-    if case.blocking_known() {
-        let blocked_ns = case.own.calls.send.blocked_ns;
+    if let Some(calls) = case.calls_with_blocking() {
         let label = "blocked in send calls";
-        facts.push(total_ns("send_blocked_ns", blocked_ns, label));
+        facts.push(total_ns("send_blocked_ns", calls.send.blocked_ns, label));
     }
     facts.extend(pattern(case));
     let identity = case.own.identity();
@@ -120,11 +119,9 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
 /// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
 /// `EAGAIN` and waiting elsewhere.
 fn harm_ns(case: &Case, delayed_ns: u64) -> u64 {
-    let send = &case.own.calls.send;
-    if case.blocking_known() && send.would_block == 0 {
-        delayed_ns.min(send.blocked_ns)
-    } else {
-        delayed_ns
+    match case.calls_with_blocking() {
+        Some(calls) if calls.send.would_block == 0 => delayed_ns.min(calls.send.blocked_ns),
+        _ => delayed_ns,
     }
 }
 

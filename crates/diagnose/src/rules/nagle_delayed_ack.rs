@@ -10,6 +10,7 @@ use super::{
     measured, min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
+use crate::gather::calls::CallDigest;
 use crate::report::{Advice, Direction, Fact, Finding, Undecided, Unit, Value};
 use crate::units::{count, duration, percent};
 
@@ -32,13 +33,13 @@ pub fn most_by_nagle_ns(case: &Case) -> Option<u64> {
 /// Time that Nagle's algorithm cost: holds for the path's round trip, as far as a thread here
 /// waited. A stream loses nothing by them: more data joins the segment.
 pub fn nagle_harm_ns(case: &Case) -> u64 {
-    if !case.blocking_known() {
+    let Some(calls) = case.calls_with_blocking() else {
         return 0;
-    }
+    };
     let held_ns = case.ns(Stage::Nagle);
     held_ns
         .min(most_by_nagle_ns(case).unwrap_or(held_ns))
-        .min(case.blocked_ns())
+        .min(calls.blocked_ns())
 }
 
 /// Numbers of the holds, of the calls, of the path.
@@ -78,7 +79,8 @@ pub fn pattern(case: &Case) -> Vec<Fact> {
             "average write",
         ));
     }
-    if let Some(ratio) = case.sends_per_receive() {
+    let calls = case.own.calls.as_ref();
+    if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
         facts.push(worst(
             "writes_per_read",
             Value::Real(ratio),
@@ -116,7 +118,7 @@ impl Rule for NagleDelayedAck {
 
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
-        if !case.blocking_known() {
+        if case.calls_with_blocking().is_none() {
             blind.push(
                 "How long threads were blocked: only time beyond the round trip counts.".into(),
             );

@@ -11,6 +11,7 @@ use super::{
     measured, min_rtt, sum, total_ns, worst,
 };
 use crate::case::Case;
+use crate::gather::calls::CallDigest;
 use crate::gather::polls::PollClass;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
 use crate::units::{bytes, duration, percent};
@@ -91,8 +92,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     facts.push(known_bytes("path_bytes", path_bytes(case), label));
     facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
     facts.push(min_rtt(case));
-    if case.blocking_known() {
-        let send = &case.own.calls.send;
+    if let Some(CallDigest { send, .. }) = case.calls_with_blocking() {
         let label = "send calls that blocked";
         facts.push(Some(sum("blocked_sends", send.blocked_calls, label)));
         let label = "blocked in them";

@@ -152,8 +152,10 @@ fn facts(case: &Case) -> Vec<Fact> {
         let label = "of the time data was on its way, for about a round trip";
         facts.push(worst("in_flight", in_flight, Unit::Share, label));
     }
-    if case.blocking_known() && case.own.calls.receive.blocked_ns > 0 {
-        let blocked_ns = case.own.calls.receive.blocked_ns;
+    let blocked_ns = case
+        .calls_with_blocking()
+        .map(|calls| calls.receive.blocked_ns);
+    if let Some(blocked_ns) = blocked_ns.filter(|ns| *ns > 0) {
         facts.push(total_ns(
             "receive_blocked_ns",
             blocked_ns,

@@ -98,7 +98,8 @@ fn explanation(case: &Case, confidence: Confidence) -> Explanation {
 fn check_held(case: &Case) -> Option<Found> {
     let beyond_ns = case.ns(Stage::Nagle).checked_sub(most_by_nagle_ns(case)?)?;
     let peer = case.peer?.judged.receive.as_ref()?;
-    if beyond_ns == 0 || peer.reader_slow.ns < beyond_ns / 2 || !case.blocking_known() {
+    let calls = case.calls_with_blocking()?;
+    if beyond_ns == 0 || peer.reader_slow.ns < beyond_ns / 2 {
         return None;
     }
     let late = Value::Real(peer.reader_slow.share);
@@ -107,7 +108,7 @@ fn check_held(case: &Case) -> Option<Found> {
     Some(Found {
         direction: Direction::Sending,
         concerned_ns: beyond_ns,
-        harm_ns: beyond_ns.min(case.blocked_ns()),
+        harm_ns: beyond_ns.min(calls.blocked_ns()),
         facts: [
             Some(worst("peer_reader_slow", late, Unit::Share, label)),
             Some(sum(

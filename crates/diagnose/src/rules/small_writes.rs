@@ -1,6 +1,6 @@
 //! Several short writes within a round trip, each of which became a segment of its own
-//! although two of them would fit into one. It costs CPU on both hosts; where Nagle's algorithm holds them for
-//! a round trip while a thread waits, it costs time.
+//! although two of them would fit into one. It costs CPU on both hosts; where Nagle's algorithm
+//! holds them for a round trip while a thread waits, it costs time.
 
 use table::Stage;
 
@@ -10,6 +10,7 @@ use super::{
     whole,
 };
 use crate::case::Case;
+use crate::gather::calls::CallDigest;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::units::{bytes, count, duration};
 
@@ -21,14 +22,14 @@ const IN_SEQUENCE: f64 = 2.0;
 
 /// Whether writes follow each other: at least two for each read, and at least every second
 /// within the path's round trip of the one before, so that joining them delays nobody.
-fn in_sequence(case: &Case) -> bool {
-    let send = &case.own.calls.send;
+fn in_sequence(case: &Case, calls: &CallDigest) -> bool {
     let Some(rtt_us) = case.own.gathered.samples.min_rtt_us else {
         return false;
     };
-    let close = case.own.calls.sends_within(u64::from(rtt_us) * 1_000);
-    let ratio = case.sends_per_receive().unwrap_or(send.calls as f64);
-    ratio >= IN_SEQUENCE && close * 2 >= send.calls
+    let close = calls.sends_within(u64::from(rtt_us) * 1_000);
+    let sends = calls.send.calls;
+    let ratio = calls.sends_per_receive().unwrap_or(sends as f64);
+    ratio >= IN_SEQUENCE && close * 2 >= sends
 }
 
 impl Rule for SmallWrites {
@@ -51,10 +52,10 @@ impl Rule for SmallWrites {
         let (Some(segments), Some(segment_bytes)) = (segments, segment_bytes) else {
             return Verdict::Quiet;
         };
-        if !case.context.given.calls {
+        let Some(calls) = &case.own.calls else {
             return self.check_segments(case, segments, segment_bytes);
-        }
-        let send = &case.own.calls.send;
+        };
+        let send = &calls.send;
         let mean_bytes = send.mean_bytes().unwrap_or(segment_bytes);
         let short = mean_bytes * 2.0 <= segment_bytes;
         let own_segments = segments * 2 >= send.calls;
@@ -63,7 +64,7 @@ impl Rule for SmallWrites {
             .earlier
             .iter()
             .any(|(rule, _)| *rule == "nagle_delayed_ack");
-        if !(in_sequence(case) && short && own_segments) || send.calls < 2 || other {
+        if !(in_sequence(case, calls) && short && own_segments) || send.calls < 2 || other {
             return Verdict::Quiet;
         }
         let mut facts = vec![

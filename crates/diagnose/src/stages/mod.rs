@@ -17,8 +17,6 @@ use crate::report::{Receive, Stages};
 pub struct Given {
     /// Length of a jiffy, ns.
     pub jiffy_ns: u64,
-    /// Whether calls were recorded: then a connection without calls made none.
-    pub calls: bool,
     /// Judged span, `CLOCK_MONOTONIC` ns.
     pub span: (u64, u64),
 }
@@ -43,9 +41,9 @@ pub struct Judged {
 }
 
 /// Judges one connection.
-pub fn judge(gathered: &Gathered, calls: &CallDigest, given: Given) -> Judged {
+pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> Judged {
     let ledger = gathered.ledger.within_span();
-    let bytes = bytes(gathered, calls, given.calls);
+    let bytes = bytes(gathered, calls);
     let (life_ns, stages, not_judged) = match &ledger {
         Some(ledger) => {
             let life_ns = ledger_life_ns(ledger, gathered, given);
@@ -124,7 +122,7 @@ fn known_life_ns(gathered: &Gathered) -> u64 {
 
 /// How often the sending socket may have changed its stage: every send call can end a wait for
 /// the application, every data segment can end a wait for an ACK.
-fn changes(gathered: &Gathered, calls: &CallDigest) -> u64 {
+fn changes(gathered: &Gathered, calls: Option<&CallDigest>) -> u64 {
     let opened_ns = gathered
         .identity
         .as_ref()
@@ -132,16 +130,13 @@ fn changes(gathered: &Gathered, calls: &CallDigest) -> u64 {
     let segments = gathered
         .samples
         .growth(opened_ns, |sample| sample.data_segs_out.map(u64::from));
-    calls.send.calls.max(segments.unwrap_or(0))
+    let sends = calls.map_or(0, |calls| calls.send.calls);
+    sends.max(segments.unwrap_or(0))
 }
 
 /// Bytes sent and received over the judged time, by samples and by calls, whichever saw more:
 /// calls miss sendfile and splice, samples miss what came after the last.
-fn bytes(
-    gathered: &Gathered,
-    calls: &CallDigest,
-    calls_recorded: bool,
-) -> (Option<u64>, Option<u64>) {
+fn bytes(gathered: &Gathered, calls: Option<&CallDigest>) -> (Option<u64>, Option<u64>) {
     let samples = &gathered.samples;
     let opened_ns = gathered
         .identity
@@ -163,11 +158,10 @@ fn bytes(
             None
         }
     };
-    let called = |bytes: u64| calls_recorded.then_some(bytes);
     // The kernel counts the peer's FIN as a received byte (tcp_rcv_nxt_update).
     let received = sampled(false).map(|bytes| if bytes == 1 { 0 } else { bytes });
     (
-        sampled(true).max(called(calls.send.bytes)),
-        received.max(called(calls.receive.bytes)),
+        sampled(true).max(calls.map(|calls| calls.send.bytes)),
+        received.max(calls.map(|calls| calls.receive.bytes)),
     )
 }

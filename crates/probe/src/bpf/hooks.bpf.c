@@ -85,7 +85,7 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		return;
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
-		stages_on_closing(&st->ledger, sk, tp, new_state, now_ns);
+		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
 	}
 	if (new_state != TCP_CLOSE)
@@ -130,7 +130,7 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
 		   now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
-		stages_on_congestion_state(&st->ledger, sk, tp, ca_state);
+		stages_on_congestion_state(st, sk, tp, ca_state);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -153,7 +153,7 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	event_emit(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
 		   now_ns);
 	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
-		stages_on_tail_loss_probe(&st->ledger, sk, tp);
+		stages_on_tail_loss_probe(st, sk, tp);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -161,30 +161,35 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 
 /* ---- detail `calls`: the ledger and the call log ---- */
 
+static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
+				       const struct tcp_sock *tp, struct sk_buff *skb)
+{
+	u32 seq = SKB_CB(skb, u32, seq), end_seq = SKB_CB(skb, u32, end_seq);
+	u32 ack_seq = SKB_CB(skb, u32, ack_seq);
+	u64 now_ns;
+
+	if (!ledger_try_lock(st))
+		return;
+	now_ns = bpf_ktime_get_ns();
+	events_on_segment(st, tp, now_ns);
+	stages_on_segment(st, sk, tp, seq, end_seq, ack_seq, now_ns);
+	ledger_unlock(st);
+}
+
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	struct socket_state *st = socket_recorded(sk);
 	const struct tcp_sock *tp;
-	u32 seq, end_seq, ack_seq;
-	u64 now_ns;
 
 	if (!st)
 		return 0;
-	seq = SKB_CB(skb, u32, seq);
-	end_seq = SKB_CB(skb, u32, end_seq);
-	ack_seq = SKB_CB(skb, u32, ack_seq);
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !ledger_try_lock(st))
+	if (!tp)
 		return 0;
-	if (is_quiet(&st->ledger, sk, tp)) {
-		stages_on_quiet_segment(&st->ledger, tp, seq, end_seq, ack_seq);
-	} else {
-		now_ns = bpf_ktime_get_ns();
-		events_on_segment(st, tp, now_ns);
-		stages_on_segment(&st->ledger, sk, tp, seq, end_seq, ack_seq, now_ns);
-	}
-	ledger_unlock(st);
+	note_ready(&st->ledger, tp);
+	if (segment_matters(st, sk, tp))
+		on_segment(st, sk, tp, skb);
 	return 0;
 }
 
@@ -226,10 +231,10 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp, now_ns);
 	if (ledger_try_lock(st)) {
-		stages_on_send(&st->ledger, sk, tp, now_ns);
+		stages_on_send(st, sk, tp, now_ns);
 		ledger_unlock(st);
 	}
-	call_log(sk, tp, st, true, result, flags, now_ns);
+	call_ended(sk, tp, st, true, result, flags, now_ns);
 	return 0;
 }
 
@@ -247,11 +252,9 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp, now_ns);
-	blocked_since_ns = call_log(sk, tp, st, false, result, flags, now_ns);
-	if (ledger_try_lock(st)) {
-		stages_on_receive(&st->ledger, tp, blocked_since_ns, now_ns);
-		ledger_unlock(st);
-	}
+	blocked_since_ns = call_ended(sk, tp, st, false, result, flags, now_ns);
+	if (result > 0)
+		stages_on_receive(st, sk, tp, blocked_since_ns, now_ns);
 	return 0;
 }
 
@@ -309,18 +312,22 @@ int read_ledgers(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct stage_reading reading;
 	const struct tcp_sock *tp;
 	struct socket_state *st;
+	u64 now_ns;
 
 	if (!sk)
 		return 0;
 	/* not ctx->value, which may only be indexed by constants */
 	st = socket_recorded(sk);
-	if (!st || !st->ledger.changed)
-		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !ledger_try_lock(st))
+	if (!st || !tp || (!st->ledger.changed && st->ledger.segs_in == tp->segs_in))
 		return 0;
-	stages_on_read(&st->ledger, sk, tp, bpf_ktime_get_ns());
-	stages_copy(&reading, st, tp, false);
+	if (!ledger_try_lock(st))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	events_on_segment(st, tp, now_ns);
+	stages_on_read(st, sk, tp, now_ns);
+	stages_copy(&reading, st, sk, tp, false);
+	st->ledger.segs_in = tp->segs_in;
 	st->ledger.changed = 0;
 	ledger_unlock(st);
 	bpf_seq_write(ctx->meta->seq, &reading, sizeof(reading));

@@ -14,46 +14,46 @@
 #include "../tcp_stages/tcp_stages.h"
 
 /*
- * The ledger that tcp_stages keeps: see tcp_stages.bpf.h for its rules.
- *
- * The order of fields is that of who writes them. Segments are often taken on another CPU than the
- * one that makes the calls, and a line that both write travels between them at every turn, which
- * costs more than the accounting. So what a quiet segment writes is in the first line (56 bytes:
- * the storage has 8 of its own before them), what a quiet call writes is in the second, and the
- * rest is only read there.
+ * The ledger that tcp_stages keeps: see tcp_stages.bpf.h for its rules. The first two lines are
+ * those that a call on a healthy connection writes; nothing else writes them then.
  */
 struct stage_ledger {
-	u32 busy;    /* a hook is changing the ledger */
-	u32 snd_nxt; /* as of the last hook */
-	u32 dsack_dups;
-	u32 srtt_us; /* in the kernel's units, 8 times the value */
+	u32 busy;      /* a hook is changing the ledger */
+	u32 write_seq; /* as of the last hook */
+	u32 snd_nxt;   /* as of the last hook */
+	u32 srtt_us;   /* in the kernel's units, 8 times the value */
 	u32 delivered;
-	u32 total_retrans;
 	u32 rtt_samples;
-	u8 idle;	/* the last hook left everything acknowledged */
-	u8 ready;	/* bytes wait for the reader */
-	u8 changed;	/* since it was last read */
-	u8 stage_known; /* the last hook saw the state that it left behind */
-	u64 rtt_sum_us;
-	u64 ready_ns;  /* since when bytes wait for the reader, once that is known */
-	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
-
+	u32 reader_slow_waits;
+	u8 stage;	  /* the stage since accounted_ns, if stage_known */
+	u8 stage_known;	  /* the last hook saw the state that it left behind */
+	u8 changed;	  /* since it was last read */
+	u8 hold_stage;	  /* STAGE_NAGLE or STAGE_SEND_BUFFER while hold_ns runs */
 	u64 accounted_ns; /* every nanosecond before this is in stage_ns */
 	u64 sent_ns;	  /* when snd_nxt was last seen to have moved */
+	u64 rtt_sum_us;
 	u64 reader_slow_ns;
-	u32 write_seq; /* as of the last hook */
-	u32 reader_slow_waits;
-	u8 stage; /* the stage since accounted_ns, if stage_known */
-	u8 pad[7];
+
+	u64 ready_ns; /* since when bytes wait for the reader; 0: since the last segment */
+	u64 due_ns;   /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
+	u64 hold_ns;  /* since when the present wait for an ACK lasts; 0: none */
+	u64 window_closed_since_ns; /* 0: open */
+	u64 probed_ns;	 /* time moved to tail_loss by the last stall, should it prove spurious */
+	u8 stalled;	 /* STALL_* */
+	u8 probed_stage; /* where most of probed_ns came from */
+	u8 late;	 /* some late_ns is not zero */
+	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
+	u8 zero_window;	 /* the peer announces no room */
+	u8 draining;	 /* the application has closed; its last bytes may still be unsent */
+	u8 ended;	 /* our FIN is acknowledged: nothing more will be sent */
+	u8 pad;
 	u64 stage_ns[STAGE_COUNT]; /* a healthy connection writes the first two */
 
-	u64 since_ns;
-	u64 due_ns;  /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
-	u64 hold_ns; /* since when the present wait for an ACK lasts; 0: none */
-	u64 window_closed_since_ns; /* 0: open */
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
 	u64 drained_ns; /* accounted after the application's close, where no ACK is seen */
+	u32 segs_in;	/* as of the last reading */
+	u32 dsack_dups;
 	u32 nagle_holds;
 	u32 delayed_acks;
 	u32 timeout_stalls;
@@ -61,33 +61,34 @@ struct stage_ledger {
 	u32 rwnd_jiffies;     /* chronograph RWND_LIMITED when last accounted, while draining */
 	u32 best_delivered;   /* the best of the kernel's delivery rate samples: segments */
 	u32 best_interval_us; /* in this time; 0: none yet */
-	u8 hold_stage;	      /* STAGE_NAGLE or STAGE_SEND_BUFFER while hold_ns runs */
-	u8 stalled;	      /* STALL_* */
-	u8 probed_stage;      /* where most of probed_ns came from */
-	u8 late;	      /* some late_ns is not zero */
-	u8 had_loss;	      /* cwnd was reduced by loss and has not regained prior_cwnd */
-	u8 zero_window;	      /* the peer announces no room */
-	u8 draining;	      /* the application has closed; its last bytes may still be unsent */
-	u8 ended;	      /* our FIN is acknowledged: nothing more will be sent */
 	u64 late_ns
 		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
 };
 
 #define OWNERS_MOST 4
 
+/*
+ * The order of fields is that of who writes them. Segments are often taken on another CPU than the
+ * one that makes the calls, and a line that both write travels between them at every turn, which
+ * costs more than all accounting. So a quiet segment writes nothing, and reads only the first line
+ * (56 bytes: the storage has 8 of its own before them), which is rarely written.
+ */
 struct socket_state {
-	struct stage_ledger ledger;
 	u64 cookie; /* 0: a listening socket */
 	u64 opened_ns;
-	u32 pid;   /* who owns it, as last written out; 0: not known */
-	u32 owner; /* who last called on it */
+	u64 since_ns; /* when the ledger began */
+	u32 pid;      /* who owns it, as last written out; 0: not known */
+	u32 owner;    /* who last called on it */
 	u8 role;
 	u8 chosen;
 	u8 syn_acked;	   /* bytes_acked counts our SYN, too */
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
-	u8 pad[3];
+	u8 watched;	   /* the last hook left something that the next segment may end */
+	u8 pad[2];
 	char comm[16]; /* of pid */
+
+	struct stage_ledger ledger;
 };
 
 struct {

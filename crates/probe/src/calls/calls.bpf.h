@@ -162,26 +162,15 @@ static __always_inline void call_record_wait(struct call_record *record, struct 
 	record->blocked_ns = wait->waited_ns - runq_ns;
 	record->runq_us = runq_ns / 1000;
 	record->bits |= CALL_BLOCKED;
-	wait->start_ns = 0;
 }
 
-/* Logs a call that ended; returns since when it had blocked, 0 if it had not. */
-static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
-				    const struct socket_state *st, bool is_send, int result,
-				    int msg_flags, u64 now_ns)
+static __always_inline void call_log(struct call_batch *batch, struct call_wait *wait,
+				     const struct socket_state *st, const struct tcp_sock *tp,
+				     bool is_send, int result, int msg_flags, u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct call_batch *batch;
-	struct call_wait *wait;
-	u64 blocked_since_ns;
-	u32 which = !is_send;
 	u32 at;
 
-	batch = bpf_map_lookup_elem(&call_batches, &which);
-	if (!batch)
-		return 0;
-	wait = call_wait_of(batch, task, sk);
-	blocked_since_ns = wait ? wait->start_ns : 0;
 	*(volatile u32 *)&batch->busy = 1;
 	barrier();
 	at = batch->len;
@@ -197,6 +186,30 @@ static __always_inline u64 call_log(struct sock *sk, const struct tcp_sock *tp,
 	}
 	barrier();
 	*(volatile u32 *)&batch->busy = 0;
+}
+
+/*
+ * A call ended; returns since when it had blocked, 0 if it had not. The calls of a peer's process
+ * are not what was asked for: its sockets have a ledger, and no log.
+ */
+static __always_inline u64 call_ended(struct sock *sk, const struct tcp_sock *tp,
+				      const struct socket_state *st, bool is_send, int result,
+				      int msg_flags, u64 now_ns)
+{
+	struct call_batch *batch;
+	struct call_wait *wait;
+	u64 blocked_since_ns;
+	u32 which = !is_send;
+
+	batch = bpf_map_lookup_elem(&call_batches, &which);
+	if (!batch)
+		return 0;
+	wait = call_wait_of(batch, bpf_get_current_task_btf(), sk);
+	blocked_since_ns = wait ? wait->start_ns : 0;
+	if (st->chosen == CHOSEN_TARGET)
+		call_log(batch, wait, st, tp, is_send, result, msg_flags, now_ns);
+	if (wait)
+		wait->start_ns = 0;
 	return blocked_since_ns;
 }
 

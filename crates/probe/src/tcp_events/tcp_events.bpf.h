@@ -58,7 +58,7 @@ static __always_inline u8 retransmit_kind(const struct sock *sk, const struct tc
 	return ca_state == TCP_CA_Loss ? TCP_EVENT_TIMEOUT_RETRANSMIT : TCP_EVENT_FAST_RETRANSMIT;
 }
 
-/* What a segment's arrival shows of the segments before it: DSACK and the peer's window. */
+/* What the segments before have shown: DSACK and the peer's window. */
 static __always_inline void events_on_segment(struct socket_state *st, const struct tcp_sock *tp,
 					      u64 now_ns)
 {
@@ -207,8 +207,9 @@ static __always_inline void events_on_close(struct socket_state *st, struct sock
 	stages = record_reserve(RECORD_STAGE_READING, sizeof(*stages));
 	if (!stages)
 		return;
-	stages_on_read(&st->ledger, sk, tp, now_ns);
-	stages_copy(&stages->reading, st, tp, true);
+	events_on_segment(st, tp, now_ns);
+	stages_on_read(st, sk, tp, now_ns);
+	stages_copy(&stages->reading, st, sk, tp, true);
 	record_submit(stages);
 }
 

@@ -122,22 +122,23 @@ static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
 }
 
 /*
- * Segments left since the last hook. Those that the pacing timer released did so one by one: until
- * the last of them, pacing was the brake, whatever stops the next byte now.
+ * Segments left since the last hook, the last of them at last_ns. If that hook was a call, it knew
+ * what stopped them. After a segment it did not (the kernel had yet to act on it); those that the
+ * pacing timer then released left one by one, and until the last of them pacing was the brake,
+ * whatever stops the next byte now.
  */
 static __always_inline void account_sent(struct stage_ledger *led, const struct sock *sk,
 					 const struct tcp_sock *tp, u64 now_ns)
 {
-	u64 sent_ns = led->accounted_ns;
+	u64 last_ns = last_sent_ns(tp), sent_ns = led->accounted_ns;
 
-	if (sk->sk_pacing_status == SK_PACING_NEEDED) {
-		u64 last_ns = last_sent_ns(tp);
-
-		if (last_ns > sent_ns && last_ns < now_ns)
-			sent_ns = last_ns;
+	if (last_ns > sent_ns && last_ns < now_ns)
+		sent_ns = last_ns;
+	if (led->stage_known)
+		advance(led, tp, led->stage, sent_ns);
+	else if (sk->sk_pacing_status == SK_PACING_NEEDED)
 		account(led, STAGE_PACING, sent_ns);
-	}
-	led->sent_ns = sent_ns;
+	led->sent_ns = led->accounted_ns;
 }
 
 /* A hold is one wait for an ACK: Nagle's, or a writer's with its send buffer full. */
@@ -244,26 +245,25 @@ static __always_inline void take_back_probe(struct stage_ledger *led)
 }
 
 /*
- * tcp_rtt_estimator() runs at most once an ACK: srtt += sample - srtt / 8, so the sample follows
- * from srtt before and after. An unchanged srtt with new deliveries and no retransmission was a
- * sample equal to it.
+ * tcp_rtt_estimator() runs at most once a segment: srtt += sample - srtt / 8, so the sample follows
+ * from srtt before and after. An unchanged srtt with new deliveries was a sample equal to it. Of segments that passed unseen the number is known only if but one of ours
+ * was delivered; otherwise srtt stands for all of them, as one sample.
  */
-static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp)
+static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp,
+					    bool all_seen)
 {
 	u32 srtt_us = tp->srtt_us, before_us = led->srtt_us;
+	u32 deliveries = tp->delivered - led->delivered;
 
-	if (srtt_us != before_us) {
-		led->rtt_sum_us +=
-			before_us ? srtt_us - before_us + (before_us >> 3) : srtt_us >> 3;
+	if (srtt_us != before_us && before_us && (all_seen || deliveries == 1)) {
+		led->rtt_sum_us += srtt_us - before_us + (before_us >> 3);
 		led->rtt_samples++;
-	} else if (srtt_us && tp->delivered != led->delivered &&
-		   tp->total_retrans == led->total_retrans) {
+	} else if (srtt_us && (srtt_us != before_us || deliveries)) {
 		led->rtt_sum_us += srtt_us >> 3;
 		led->rtt_samples++;
 	}
 	led->srtt_us = srtt_us;
 	led->delivered = tp->delivered;
-	led->total_retrans = tp->total_retrans;
 }
 
 /* tcp_rate_gen() leaves its newest sample in rate_delivered and rate_interval_us. */
@@ -278,32 +278,45 @@ static __always_inline void track_best_rate(struct stage_ledger *led, const stru
 	}
 }
 
-static __always_inline void remember(struct stage_ledger *led, const struct tcp_sock *tp,
-				     u32 snd_una)
+/* All that the application had given at the last hook is acknowledged by now. */
+static __always_inline bool was_acknowledged(const struct stage_ledger *led,
+					     const struct tcp_sock *tp)
 {
-	led->write_seq = tp->write_seq;
-	led->snd_nxt = tp->snd_nxt;
-	led->idle = tp->write_seq == snd_una;
-	led->changed = 1;
+	return seq_diff(tp->snd_una, led->write_seq) >= 0;
 }
 
-static __always_inline void ledger_init(struct stage_ledger *led, const struct tcp_sock *tp,
+/* What the next hook has to know, and whether it must see the next segment. */
+static __always_inline void remember(struct socket_state *st, const struct tcp_sock *tp)
+{
+	struct stage_ledger *led = &st->ledger;
+	bool watch = tp->write_seq != tp->snd_nxt || led->hold_ns || led->due_ns || led->stalled ||
+		     led->probed_ns || led->window_closed_since_ns || led->zero_window;
+
+	led->write_seq = tp->write_seq;
+	led->snd_nxt = tp->snd_nxt;
+	led->changed = 1;
+	if (st->watched != watch)
+		st->watched = watch;
+}
+
+static __always_inline void ledger_init(struct socket_state *st, const struct tcp_sock *tp,
 					u64 now_ns)
 {
+	struct stage_ledger *led = &st->ledger;
+
 	__builtin_memset(led, 0, sizeof(*led));
-	led->since_ns = now_ns;
+	st->since_ns = now_ns;
 	led->accounted_ns = now_ns;
 	led->sent_ns = now_ns;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
-	led->total_retrans = tp->total_retrans;
 	led->dsack_dups = tp->dsack_dups;
-	remember(led, tp, tp->snd_una);
+	remember(st, tp);
 }
 
 /*
- * The last hook left all acknowledged: the application gave nothing until the present flight
- * began. tcp_rate_skb_sent() notes that time when it sends with nothing out.
+ * What was sent is acknowledged, and the application gave nothing until the present flight began.
+ * tcp_rate_skb_sent() notes that time when it sends with nothing out.
  */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)

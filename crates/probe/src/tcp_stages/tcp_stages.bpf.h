@@ -12,8 +12,8 @@
  * is moved then.
  *
  * A segment that meets a quiet socket (all sent, nobody waiting for room, nothing overdue) changes
- * nothing that a later hook could not find out, so it costs no clock reading and no account: that
- * is what makes the ledger cheap where there is nothing to see. The kernel's own stamps
+ * nothing that a later hook could not find out, so it is let through with a look at the socket:
+ * that is what makes the ledger cheap where there is nothing to see. The kernel's own stamps
  * (tcp_mstamp: the last segment taken or sent; delivered_mstamp: the last delivery, or the start of
  * a flight) tell the times afterwards.
  */
@@ -36,72 +36,66 @@ static __always_inline void track_own_window(struct stage_ledger *led, const str
 	led->window_closed_since_ns = own_window_closed(tp) ? now_ns : 0;
 }
 
-/*
- * Bytes arrive in order. Since when they wait for the reader is read off tcp_mstamp: by the next
- * hook if none but this segment was taken until then, else by the next segment's.
- */
-static __always_inline void on_data_arrival(struct stage_ledger *led, const struct tcp_sock *tp,
-					    u32 seq, u32 end_seq)
+/* Bytes are there that the reader has not taken; a FIN counts in rcv_nxt, and is none. */
+static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_sock *tp)
 {
-	if (led->ready) {
-		if (!led->ready_ns)
-			led->ready_ns = tp->tcp_mstamp * NSEC_PER_USEC;
-	} else if (tp->copied_seq == tp->rcv_nxt && seq_diff(seq, tp->rcv_nxt) <= 0 &&
-		   seq_diff(end_seq, tp->rcv_nxt) > 0) {
-		led->ready = 1;
-		led->ready_ns = 0;
-	}
+	bool fin = sk->__sk_common.skc_state != TCP_ESTABLISHED;
+
+	return seq_diff(tp->rcv_nxt, tp->copied_seq) > fin;
 }
 
-/* Nothing has to be accounted at this segment: see the head of this file. */
-static __always_inline bool is_quiet(const struct stage_ledger *led, const struct sock *sk,
-				     const struct tcp_sock *tp)
+/* Since when bytes wait for the reader: known, or since the one segment that came last. */
+static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp)
 {
-	return tp->write_seq == tp->snd_nxt && tp->snd_nxt == led->snd_nxt && !led->hold_ns &&
-	       !led->due_ns && !led->stalled && !led->window_closed_since_ns &&
-	       !own_window_closed(tp) && tp->dsack_dups == led->dsack_dups &&
-	       led->zero_window == !tp->snd_wnd && writer_has_room(sk);
+	return led->ready_ns ? led->ready_ns : tp->tcp_mstamp * NSEC_PER_USEC;
 }
 
-/* tcp_probe: a segment arrived at a quiet socket. */
-static __always_inline void stages_on_quiet_segment(struct stage_ledger *led,
-						    const struct tcp_sock *tp, u32 seq, u32 end_seq,
-						    u32 ack_seq)
+/* Must this segment be looked at? See the head of this file. */
+static __always_inline bool segment_matters(const struct socket_state *st, const struct sock *sk,
+					    const struct tcp_sock *tp)
 {
-	take_rtt_sample(led, tp);
-	on_data_arrival(led, tp, seq, end_seq);
-	led->stage_known = 0;
-	if (led->probed_ns)
-		led->probed_ns = 0;
-	led->idle = seq_diff(ack_seq, tp->snd_una) > 0 ? ack_seq == tp->write_seq
-						       : tp->snd_una == tp->write_seq;
-	led->changed = 1;
+	return st->watched || tp->write_seq != tp->snd_nxt || !tp->snd_wnd ||
+	       own_window_closed(tp) || !writer_has_room(sk);
+}
+
+/* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
+static __always_inline void note_ready(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (tp->copied_seq != tp->rcv_nxt && !led->ready_ns)
+		led->ready_ns = tp->tcp_mstamp * NSEC_PER_USEC;
+}
+
+/* Accounts what is not acknowledged, by what stops it now. */
+static __always_inline void account_unacknowledged(struct stage_ledger *led, struct sock *sk,
+						   const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 stage;
+
+	if (was_acknowledged(led, tp))
+		account_idle(led, tp, now_ns);
+	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
+		account_sent(led, sk, tp, now_ns);
+	if (is_overdue(led, tp, now_ns))
+		find_due(led, sk, tp);
+	stage = brake(led, sk, tp);
+	track_hold(led, stage, led->accounted_ns);
+	advance(led, tp, stage, now_ns);
 }
 
 /* tcp_probe: a segment arrived and is not yet acted on. */
-static __always_inline void stages_on_segment(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_segment(struct socket_state *st, struct sock *sk,
 					      const struct tcp_sock *tp, u32 seq, u32 end_seq,
 					      u32 ack_seq, u64 now_ns)
 {
-	bool sent = seq_diff(tp->snd_nxt, led->snd_nxt) > 0;
-	u32 snd_una = tp->snd_una, stage;
+	struct stage_ledger *led = &st->ledger;
 
-	take_rtt_sample(led, tp);
-	if (tp->write_seq == snd_una) {
+	take_rtt_sample(led, tp, st->watched);
+	if (tp->write_seq == tp->snd_una) {
 		account_in_flight(led, tp, now_ns);
 	} else {
-		if (led->idle)
-			account_idle(led, tp, now_ns);
-		if (sent)
-			account_sent(led, sk, tp, now_ns);
-		if (is_overdue(led, tp, now_ns))
-			find_due(led, sk, tp);
-		stage = brake(led, sk, tp);
-		track_hold(led, stage, led->accounted_ns);
-		advance(led, tp, stage, now_ns);
+		account_unacknowledged(led, sk, tp, now_ns);
 	}
-	if (seq_diff(ack_seq, snd_una) > 0) {
-		snd_una = ack_seq;
+	if (seq_diff(ack_seq, tp->snd_una) > 0) {
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, seq == end_seq, now_ns);
 		end_stall(led);
@@ -110,9 +104,8 @@ static __always_inline void stages_on_segment(struct stage_ledger *led, struct s
 		led->had_loss = 0;
 	track_best_rate(led, tp);
 	led->stage_known = 0;
-	on_data_arrival(led, tp, seq, end_seq);
 	track_own_window(led, tp, now_ns);
-	remember(led, tp, snd_una);
+	remember(st, tp);
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
@@ -128,48 +121,59 @@ static __always_inline u32 stage_before_send(const struct stage_ledger *led, str
 }
 
 /* sock_send_length: a send call ended; the socket is as the call left it. */
-static __always_inline void stages_on_send(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_send(struct socket_state *st, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
 {
-	if (led->idle)
+	struct stage_ledger *led = &st->ledger;
+
+	take_rtt_sample(led, tp, st->watched);
+	if (was_acknowledged(led, tp)) {
 		account_idle(led, tp, now_ns);
-	else if (is_overdue(led, tp, now_ns))
-		find_due(led, sk, tp);
-	advance(led, tp, led->idle ? STAGE_IN_FLIGHT : stage_before_send(led, sk, tp), now_ns);
+		account_in_flight(led, tp, now_ns);
+	} else {
+		if (is_overdue(led, tp, now_ns))
+			find_due(led, sk, tp);
+		advance(led, tp, stage_before_send(led, sk, tp), now_ns);
+	}
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
 		led->sent_ns = now_ns;
 	led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
-	remember(led, tp, tp->snd_una);
+	remember(st, tp);
 }
 
 /*
- * sock_recv_length: a receive call ended. Bytes that were ready before the reader came waited for
- * it; a reader that was blocked in the call when they came did not let them wait.
+ * sock_recv_length: a receive call gave bytes. If they were ready before the reader came, they
+ * waited for it; a reader that was blocked in the call when they came did not let them wait. What
+ * is written here only the reader writes, so that it needs no lock: an atomic instruction would
+ * wait for all that the kernel has just written to the socket.
  */
-static __always_inline void stages_on_receive(struct stage_ledger *led, const struct tcp_sock *tp,
-					      u64 blocked_since_ns, u64 now_ns)
+static __always_inline void stages_on_receive(struct socket_state *st, const struct sock *sk,
+					      const struct tcp_sock *tp, u64 blocked_since_ns,
+					      u64 now_ns)
 {
-	u64 ready_ns = led->ready_ns ? led->ready_ns : tp->tcp_mstamp * NSEC_PER_USEC;
+	struct stage_ledger *led = &st->ledger;
+	u64 ready_ns = ready_since_ns(led, tp);
 
-	if (led->ready) {
-		if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
-			led->reader_slow_ns += now_ns - ready_ns;
-			led->reader_slow_waits++;
-		}
-		led->ready = tp->copied_seq != tp->rcv_nxt;
-		led->ready_ns = led->ready ? now_ns : 0;
+	if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
+		led->reader_slow_ns += now_ns - ready_ns;
+		led->reader_slow_waits++;
 	}
-	if (led->window_closed_since_ns)
-		track_own_window(led, tp, now_ns);
+	led->ready_ns = bytes_ready(sk, tp) ? now_ns : 0;
 	led->changed = 1;
+	if (led->window_closed_since_ns && ledger_try_lock(st)) {
+		track_own_window(led, tp, now_ns);
+		ledger_unlock(st);
+	}
 }
 
 /* tcp_cong_state_set: called before a timeout's first retransmission leaves. */
-static __always_inline void stages_on_congestion_state(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_congestion_state(struct socket_state *st, struct sock *sk,
 						       const struct tcp_sock *tp, u8 state)
 {
+	struct stage_ledger *led = &st->ledger;
+
 	if (state == TCP_CA_Recovery || state == TCP_CA_Loss)
 		led->had_loss = 1;
 	if (state != TCP_CA_Loss)
@@ -177,15 +181,19 @@ static __always_inline void stages_on_congestion_state(struct stage_ledger *led,
 	find_due(led, sk, tp);
 	led->stalled = STALL_TIMEOUT;
 	led->changed = 1;
+	st->watched = 1;
 }
 
-static __always_inline void stages_on_tail_loss_probe(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, struct sock *sk,
 						      const struct tcp_sock *tp)
 {
+	struct stage_ledger *led = &st->ledger;
+
 	find_due(led, sk, tp);
 	if (led->stalled == STALL_NONE)
 		led->stalled = STALL_TAIL_LOSS_PROBE;
 	led->changed = 1;
+	st->watched = 1;
 }
 
 /* tcp_get_info_chrono_stats() for RWND_LIMITED */
@@ -220,36 +228,33 @@ static __always_inline void account_draining(struct stage_ledger *led, struct so
 }
 
 /* Accounts until now without a hook's news: for a reading. */
-static __always_inline void stages_on_read(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_read(struct socket_state *st, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
 {
-	u32 stage;
+	struct stage_ledger *led = &st->ledger;
 
+	take_rtt_sample(led, tp, st->watched);
 	if (led->draining) {
 		account_draining(led, sk, tp, now_ns);
 	} else if (tp->write_seq == tp->snd_una) {
 		account_in_flight(led, tp, now_ns);
 	} else {
-		if (led->idle)
-			account_idle(led, tp, now_ns);
-		if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
-			account_sent(led, sk, tp, now_ns);
-		if (is_overdue(led, tp, now_ns))
-			find_due(led, sk, tp);
-		stage = brake(led, sk, tp);
-		track_hold(led, stage, led->accounted_ns);
-		advance(led, tp, stage, now_ns);
+		account_unacknowledged(led, sk, tp, now_ns);
 	}
 	led->stage_known = 0;
-	remember(led, tp, tp->snd_una);
+	if (!bytes_ready(sk, tp))
+		led->ready_ns = 0;
 	track_own_window(led, tp, now_ns);
+	remember(st, tp);
 }
 
 /* inet_sock_set_state: the application closes, and at last our FIN is acknowledged. */
-static __always_inline void stages_on_closing(struct stage_ledger *led, struct sock *sk,
+static __always_inline void stages_on_closing(struct socket_state *st, struct sock *sk,
 					      const struct tcp_sock *tp, int state, u64 now_ns)
 {
-	stages_on_read(led, sk, tp, now_ns);
+	struct stage_ledger *led = &st->ledger;
+
+	stages_on_read(st, sk, tp, now_ns);
 	if (state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK) {
 		led->draining = 1;
 		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
@@ -260,9 +265,10 @@ static __always_inline void stages_on_closing(struct stage_ledger *led, struct s
 	}
 }
 
-/* Copies the ledger out; a stall or a closed window that still lasts is counted as what it is. */
+/* Copies the ledger out; a stall or a wait for the reader that still lasts is counted as such. */
 static __always_inline void stages_copy(struct stage_reading *out, const struct socket_state *st,
-					const struct tcp_sock *tp, bool closed)
+					const struct sock *sk, const struct tcp_sock *tp,
+					bool closed)
 {
 	const struct stage_ledger *led = &st->ledger;
 	u32 stage = led->stalled == STALL_TIMEOUT ? STAGE_RETRANSMIT_TIMEOUT : STAGE_TAIL_LOSS;
@@ -276,7 +282,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->stage_ns[stage] += moved_ns;
 	out->cookie = st->cookie;
 	out->time_ns = led->accounted_ns;
-	out->since_ns = led->since_ns;
+	out->since_ns = st->since_ns;
 	out->longest_hold_ns = led->longest_hold_ns;
 	out->rtt_sum_us = led->rtt_sum_us;
 	out->reader_slow_ns = led->reader_slow_ns;
@@ -292,6 +298,12 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->timeout_stalls = led->timeout_stalls;
 	out->tail_loss_stalls = led->tail_loss_stalls;
 	out->reader_slow_waits = led->reader_slow_waits;
+	if (bytes_ready(sk, tp)) {
+		s64 waited_ns = led->accounted_ns - ready_since_ns(led, tp);
+
+		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
+		out->reader_slow_waits++;
+	}
 	out->closed = closed;
 	out->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;
 	__builtin_memset(out->pad, 0, sizeof(out->pad));
