@@ -91,6 +91,10 @@ fn iperf3_with_a_stopped_reader(congctl: &str) {
         ..DirectionConfig::delay(1_000)
     };
     let wire = start(congctl, path);
+    // a receive buffer that fills within one stop
+    let limits = "4096 131072 1048576";
+    let set = wire.b.sysctl("net.ipv4.tcp_rmem", limits);
+    set.expect("a limit of the receive buffer");
     let server = tied(&wire.b, &format!("iperf3 -s -1 -p {PORT}"));
     until_listening(&wire.b);
     let recorder = Recorder::start(&format!("--port {PORT}"));

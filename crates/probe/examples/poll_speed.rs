@@ -2,15 +2,16 @@
 //!
 //! Opens loopback connections in a network namespace of its own (needs root), in child
 //! processes because one process may not hold enough descriptors. Then alternates, several
-//! rounds: polls of idle sockets (all filtered), polls in which no socket is chosen, polls whose
-//! every sample becomes a row, and `ss -tinO`. Prints medians and extremes.
+//! rounds: walks over recorded sockets on which nothing happened; a walk after each had some
+//! traffic, so that each becomes a row; polls without BPF, again with nothing new; and
+//! `ss -tinO`. Prints medians and extremes.
 //!
 //! `cargo run --release -p whylat-probe --example poll_speed [SOCKETS…]`
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -18,16 +19,15 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use table::Columns;
-use table::tables::TcpSamples;
 use whylat_probe::clock::read_ns;
-use whylat_probe::tcp_stats::{
-    CookieSet, Extensions, Offer, Poller, SampleFilter, Scope, Selection,
-};
+use whylat_probe::hooks::{Drainer, Hooks, Selection, Storage};
+use whylat_probe::tcp_stats::{Extensions, Poller, SampleFilter, Scope};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const DEFAULT_SOCKETS: [u64; 3] = [1_000, 10_000, 50_000];
 const ROUNDS: usize = 9;
+const DRAIN_MOST: usize = 8192;
 /// Sockets polled in one measurement at least, so that the clock's own cost does not show.
 const VISITS: u64 = 50_000;
 /// Connections a child holds: two descriptors each, below the usual hard limit of 20,000.
@@ -53,12 +53,7 @@ fn main() -> Result<()> {
     println!("CPU µs per socket and poll: median (least – most) of {ROUNDS} alternating rounds");
     println!(
         "{:>8}  {:>22}  {:>22}  {:>22}  {:>22}  {:>9}",
-        "sockets",
-        "idle, all selected",
-        "none chosen (by port)",
-        "every sample a row",
-        "ss -tinO",
-        "ss / idle"
+        "sockets", "idle", "every sample a row", "idle, without BPF", "ss -tinO", "ss / idle"
     );
     for sockets in sizes {
         measure(sockets)?;
@@ -93,7 +88,15 @@ fn hold(pairs: u64, host: u8) -> Result<()> {
         server.read_exact(&mut [0; 10])?;
     }
     println!("ready");
-    std::io::stdin().read_to_end(&mut Vec::new())?;
+    // Each further byte on the input asks for one byte on each connection.
+    let mut ask = [0];
+    while std::io::stdin().read(&mut ask)? > 0 {
+        for (client, server) in &mut held {
+            client.write_all(&ask)?;
+            server.read_exact(&mut ask)?;
+        }
+        println!("done");
+    }
     Ok(())
 }
 
@@ -105,28 +108,61 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Children that hold `sockets` connected sockets, after all are connected.
-fn holders(sockets: u64) -> Result<Vec<Child>> {
-    let mut left = sockets / 2;
-    let mut children = Vec::new();
-    while left > 0 {
-        let pairs = left.min(PAIRS_PER_CHILD);
-        let host = children.len() + 1;
+/// A child that holds connections.
+struct Holder {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn start(pairs: u64, host: usize) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["hold", &pairs.to_string(), &host.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let output = child.stdout.take().ok_or("the child has no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        if line != "ready\n" {
-            return Err("a child could not open its connections".into());
-        }
-        left -= pairs;
-        children.push(child);
+        let mut holder = Self {
+            child,
+            answers: BufReader::new(output),
+        };
+        holder.expect("ready")?;
+        Ok(holder)
     }
-    Ok(children)
+
+    fn expect(&mut self, answer: &str) -> Result<()> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        match line.trim_end() == answer {
+            true => Ok(()),
+            false => Err(format!("a child said {line:?} instead of {answer}").into()),
+        }
+    }
+
+    /// A byte on every connection.
+    fn exchange(&mut self) -> Result<()> {
+        let input = self.child.stdin.as_mut().ok_or("the child has no input")?;
+        input.write_all(b".")?;
+        self.expect("done")
+    }
+
+    fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// Children that hold `sockets` connected sockets, after all are connected.
+fn holders(sockets: u64) -> Result<Vec<Holder>> {
+    let mut left = sockets / 2;
+    let mut holders = Vec::new();
+    while left > 0 {
+        let pairs = left.min(PAIRS_PER_CHILD);
+        holders.push(Holder::start(pairs, holders.len() + 1)?);
+        left -= pairs;
+    }
+    Ok(holders)
 }
 
 fn thread_cpu_ns() -> i64 {
@@ -134,60 +170,81 @@ fn thread_cpu_ns() -> i64 {
 }
 
 /// What is polled and measured.
-struct Subject {
+struct Subject<'a> {
+    hooks: &'a Hooks<'a>,
+    drainer: Drainer<'a>,
     poller: Poller,
+    filter: SampleFilter,
+    holders: Vec<Holder>,
     sockets: u64,
 }
 
-impl Subject {
+impl Subject<'_> {
     fn polls(&self) -> u64 {
         VISITS.div_ceil(self.sockets).max(2)
     }
 
-    /// CPU µs per socket and poll when nothing changes.
-    fn idle(&mut self, selection: &Selection, filter: &mut SampleFilter) -> f64 {
+    /// CPU µs per socket and walk when nothing changes.
+    fn idle(&mut self) -> Result<f64> {
         let polls = self.polls();
-        let mut visited = 0;
         let start_ns = thread_cpu_ns();
         for _ in 0..polls {
+            let rows = self.walk()?;
+            if rows > 0 {
+                return Err(format!("{rows} idle sockets gave a row").into());
+            }
+        }
+        Ok(self.per_socket_us(thread_cpu_ns() - start_ns, polls))
+    }
+
+    fn walk(&self) -> Result<u64> {
+        let mut rows = 0;
+        loop {
+            let more = self.hooks.read_sockets()?;
+            while self.drainer.drain(DRAIN_MOST) > 0 {}
+            rows += self.drainer.take().samples.len() as u64;
+            if !more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// The same when every socket has a new sample.
+    fn all_rows(&mut self) -> Result<f64> {
+        for holder in &mut self.holders {
+            holder.exchange()?;
+        }
+        let start_ns = thread_cpu_ns();
+        let rows = self.walk()?;
+        let cpu_ns = thread_cpu_ns() - start_ns;
+        if rows != self.sockets {
+            return Err(format!("{rows} rows of {} sockets", self.sockets).into());
+        }
+        Ok(self.per_socket_us(cpu_ns, 1))
+    }
+
+    /// When nothing changes, without BPF.
+    fn unaided(&mut self) -> f64 {
+        let polls = self.polls();
+        let start_ns = thread_cpu_ns();
+        for _ in 0..polls {
+            let filter = &mut self.filter;
             self.poller.poll(
                 Extensions {
                     memory: true,
-                    congestion: false,
+                    congestion: true,
                 },
                 |view| {
-                    visited += 1;
-                    filter.visit(view, |view| selection.matches(view));
+                    filter.visit(view, |_| true);
                 },
             );
             filter.end_poll();
         }
-        (thread_cpu_ns() - start_ns) as f64 / 1000.0 / visited as f64
+        self.per_socket_us(thread_cpu_ns() - start_ns, polls)
     }
 
-    /// The same when every sample is new: a filter without memory, rows kept in columns.
-    fn all_rows(&mut self) -> f64 {
-        let polls = self.polls();
-        let (mut visited, mut cpu_ns) = (0, 0);
-        for _ in 0..polls {
-            let mut filter = SampleFilter::default();
-            let mut columns = TcpSamples::default();
-            let start_ns = thread_cpu_ns();
-            self.poller.poll(
-                Extensions {
-                    memory: true,
-                    congestion: false,
-                },
-                |view| {
-                    visited += 1;
-                    if let Offer::Row(row) = filter.visit(view, |_| true) {
-                        columns.push(row);
-                    }
-                },
-            );
-            cpu_ns += thread_cpu_ns() - start_ns;
-        }
-        cpu_ns as f64 / 1000.0 / visited as f64
+    fn per_socket_us(&self, cpu_ns: i64, polls: u64) -> f64 {
+        cpu_ns as f64 / 1000.0 / (polls * self.sockets) as f64
     }
 
     fn ss(&self) -> Result<f64> {
@@ -203,34 +260,31 @@ fn children_cpu_us() -> Result<i64> {
 }
 
 fn measure(sockets: u64) -> Result<()> {
-    let mut children = holders(sockets)?;
-    let (mut poller, _) = Poller::open(Scope::Own)?;
-    let mut cookies = CookieSet::default();
-    let report = poller.poll(Extensions::default(), |view| {
-        cookies.insert(view.cookie);
-    });
-    if !report.failures.is_empty() || (cookies.len() as u64) < sockets / 2 * 2 {
-        return Err(format!("{} sockets seen: {:?}", cookies.len(), report.failures).into());
-    }
-    let mut subject = Subject { poller, sockets };
-    let everything = Selection::everything();
-    let mut other_port = Selection::default();
-    other_port.add_ports([1]);
-    let (mut filter, mut empty) = (SampleFilter::default(), SampleFilter::default());
-    subject.idle(&everything, &mut filter);
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load(&mut storage, &Selection::default(), false)?;
+    hooks.record_children_of(std::process::id())?;
+    hooks.attach()?;
+    let mut subject = Subject {
+        hooks: &hooks,
+        drainer: hooks.drainer()?,
+        poller: Poller::open(Scope::Own)?.0,
+        filter: SampleFilter::default(),
+        holders: holders(sockets)?,
+        sockets: sockets / 2 * 2,
+    };
+    subject.all_rows()?;
+    subject.unaided();
     let mut figures = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        figures[0].push(subject.idle(&everything, &mut filter));
-        figures[1].push(subject.idle(&other_port, &mut empty));
-        figures[2].push(subject.all_rows());
+        figures[0].push(subject.idle()?);
+        figures[1].push(subject.all_rows()?);
+        // what the exchange changed is a row once, and not measured
+        subject.unaided();
+        figures[2].push(subject.unaided());
         figures[3].push(subject.ss()?);
     }
     print_line(sockets, &mut figures);
-    for child in &mut children {
-        drop(child.stdin.take());
-        child.wait()?;
-    }
-    Ok(())
+    subject.holders.into_iter().try_for_each(Holder::end)
 }
 
 fn print_line(sockets: u64, figures: &mut [Vec<f64>; 4]) {

@@ -13,8 +13,6 @@ use table::manifest::Loss;
 pub(crate) struct Added {
     /// `connections` rows beyond those that the kernel made: joined ends, polled sockets.
     pub(crate) connections: u64,
-    /// Ledgers read.
-    pub(crate) stages: u64,
     /// `processes` rows.
     pub(crate) processes: u64,
     /// `clock_pairs` rows.
@@ -60,7 +58,7 @@ impl Account {
 /// The accounts of all probes.
 pub(crate) fn losses(
     counts: &Counts,
-    samples: SampleCounts,
+    polled: SampleCounts,
     added: &Added,
     stored: &Rows,
     discarded: &Rows,
@@ -86,15 +84,15 @@ pub(crate) fn losses(
         account(
             "tcp_stats",
             "tcp_samples",
-            counts.close_samples.produced + samples.produced,
+            counts.close_samples.produced + counts.walked + polled.produced,
         )
-        .filtered(samples.filtered)
+        .filtered(counts.unchanged + polled.filtered)
         .lost(RING, counts.close_samples.lost_ring_full)
-        .lost("incomplete", samples.incomplete),
+        .lost("incomplete", polled.incomplete),
         account(
             "tcp_stages",
             "tcp_stages",
-            counts.close_stages.produced + added.stages,
+            counts.close_stages.produced + counts.ledgers,
         )
         .lost(RING, counts.close_stages.lost_ring_full),
         account(
@@ -128,17 +126,19 @@ mod tests {
                 produced: 3,
                 lost_ring_full: 1,
             },
+            walked: 20,
+            unchanged: 13,
             ..Counts::default()
         };
-        let samples = SampleCounts {
+        let polled = SampleCounts {
             produced: 10,
             rows: 4,
             filtered: 5,
             incomplete: 1,
         };
-        let stored = Rows::from([("calls", 88), ("tcp_samples", 6)]);
+        let stored = Rows::from([("calls", 88), ("tcp_samples", 13)]);
         let discarded = Rows::from([("calls", 5)]);
-        let losses = losses(&counts, samples, &Added::default(), &stored, &discarded);
+        let losses = losses(&counts, polled, &Added::default(), &stored, &discarded);
         let calls = losses
             .iter()
             .find(|loss| loss.probe == "calls")

@@ -1,13 +1,11 @@
-//! Polled statistics: which sockets a poll concerns and what becomes of their samples. With BPF
-//! the kernel side has chosen the sockets; without it (no root, no BTF) the sockets are chosen
-//! here, by owner, port or all.
+//! Statistics without BPF (no root, no BTF): which of the polled sockets the recording concerns,
+//! by owner, port or all, and what becomes of their samples.
 
 use probe::processes::{SocketOwners, descendants, pids_by_comm, pids_of_uid};
 use probe::tcp_stats::{
-    ConnectionFacts, Extensions, Listening, Offer, PoissonTimes, Poller, Refresh, SampleFilter,
-    Scope, Selection,
+    ConnectionFacts, Extensions, Listening, Offer, Poller, PollerError, Refresh, SampleCounts,
+    SampleFilter, Scope, Selection, connection_row,
 };
-use probe::tcp_stats::{PollerError, connection_row};
 use table::manifest::{Coverage, ProbeState};
 use table::tables::{Connections, TcpSamples};
 use table::{Chosen, Columns, Role};
@@ -18,18 +16,17 @@ use crate::sockets::Sockets;
 /// Most files that one look for owners opens.
 const MAX_FILES: u64 = 200_000;
 
-/// The poller with its memory.
+/// The poller with its memory, and the choice of sockets.
 pub(crate) struct Polls {
     poller: Poller,
-    pub(crate) filter: SampleFilter,
-    times: PoissonTimes,
-    unaided: Option<Unaided>,
+    filter: SampleFilter,
+    choice: Choice,
     unreachable: Vec<String>,
     failures: u64,
 }
 
-/// Choosing sockets without BPF.
-struct Unaided {
+/// Which sockets are recorded.
+struct Choice {
     selection: Selection,
     owners: SocketOwners,
     listening: Listening,
@@ -39,13 +36,7 @@ struct Unaided {
 }
 
 impl Polls {
-    /// `unaided`: there is no BPF that chooses sockets.
-    pub(crate) fn open(
-        target: &Target,
-        unaided: bool,
-        mean_ns: u64,
-        now_ns: u64,
-    ) -> Result<Self, PollerError> {
+    pub(crate) fn open(target: &Target) -> Result<Self, PollerError> {
         let uid = nix::unistd::geteuid();
         let scope = if uid.is_root() {
             Scope::Host
@@ -53,7 +44,7 @@ impl Polls {
             Scope::Own
         };
         let (mut poller, refresh) = Poller::open(scope)?;
-        let unaided = unaided.then(|| Unaided {
+        let choice = Choice {
             selection: match target {
                 Target::All if uid.is_root() => Selection::everything(),
                 _ => Selection::default(),
@@ -63,30 +54,23 @@ impl Polls {
             target: target.clone(),
             command_pid: None,
             uid: (!uid.is_root()).then(|| uid.as_raw()),
-        });
+        };
         Ok(Self {
             poller,
             filter: SampleFilter::default(),
-            times: PoissonTimes::new(now_ns ^ u64::from(std::process::id()), mean_ns, now_ns),
-            unaided,
+            choice,
             unreachable: unreachable(&refresh),
             failures: 0,
         })
     }
 
-    /// The command that was started, for choosing its sockets without BPF.
+    /// The command that was started.
     pub(crate) fn set_command(&mut self, pid: u32) {
-        if let Some(unaided) = &mut self.unaided {
-            unaided.command_pid = Some(pid);
-        }
+        self.choice.command_pid = Some(pid);
     }
 
-    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
-        self.times.is_due(now_ns)
-    }
-
-    /// Visits every socket once; samples of the recorded ones go to `samples`, sockets found
-    /// without BPF to `connections`.
+    /// Visits every socket once; samples of the recorded ones go to `samples`, sockets met for the
+    /// first time to `connections`.
     pub(crate) fn poll(
         &mut self,
         sockets: &mut Sockets,
@@ -96,21 +80,16 @@ impl Polls {
         let Self {
             poller,
             filter,
-            unaided,
+            choice,
             ..
         } = self;
-        if let Some(unaided) = unaided {
-            unaided.look_for_owners();
-        }
+        choice.look_for_owners();
         let extensions = Extensions {
             memory: true,
-            congestion: unaided.is_some(),
+            congestion: true,
         };
         let report = poller.poll(extensions, |view| {
-            let offer = filter.visit(view, |view| match unaided {
-                None => sockets.is_open(view.cookie),
-                Some(unaided) => unaided.chooses(view, sockets, connections),
-            });
+            let offer = filter.visit(view, |view| choice.chooses(view, sockets, connections));
             if let Offer::Row(row) = offer {
                 samples.push(row);
             }
@@ -122,22 +101,30 @@ impl Polls {
         }
     }
 
+    pub(crate) fn counts(&self) -> SampleCounts {
+        self.filter.counts()
+    }
+
     pub(crate) fn coverage(&self) -> Coverage {
-        let why = match (&self.unreachable[..], self.failures) {
-            ([], 0) => {
-                return Coverage {
-                    probe: "tcp_stats".to_owned(),
-                    state: ProbeState::On,
-                };
-            }
-            ([], failures) => format!("{failures} polls of a network namespace failed"),
-            (some, _) => format!("network namespaces not reachable: {}", some.join(", ")),
+        let state = match (&self.unreachable[..], self.failures) {
+            ([], 0) => ProbeState::On,
+            ([], failures) => fallback(format!("{failures} polls of a network namespace failed")),
+            (some, _) => fallback(format!(
+                "network namespaces not reachable: {}",
+                some.join(", ")
+            )),
         };
-        let which = "polls of the other network namespaces".to_owned();
         Coverage {
             probe: "tcp_stats".to_owned(),
-            state: ProbeState::Fallback { which, why },
+            state,
         }
+    }
+}
+
+fn fallback(why: String) -> ProbeState {
+    ProbeState::Fallback {
+        which: "polls of the other network namespaces".to_owned(),
+        why,
     }
 }
 
@@ -149,7 +136,7 @@ fn unreachable(refresh: &Refresh) -> Vec<String> {
         .collect()
 }
 
-impl Unaided {
+impl Choice {
     /// Finds the socket files of the recorded processes as they are now.
     fn look_for_owners(&mut self) {
         let pids = match &self.target {

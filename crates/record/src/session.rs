@@ -9,9 +9,10 @@ use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns, read_pairs};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
+use probe::tcp_stats::PoissonTimes;
 use table::manifest::{Cost, Coverage, Line};
-use table::tables::{ClockPairs, Connections, Processes, TcpSamples, TcpStages};
-use table::{Columns, WriteError, WriteOptions, Writer};
+use table::tables::{ClockPairs, Connections, Processes, TcpSamples};
+use table::{Columns, TcpEventKind, WriteError, WriteOptions, Writer};
 
 use crate::account::{Added, losses};
 use crate::plan::{attach, header, resolve, without_hooks};
@@ -33,9 +34,11 @@ const DRAIN_MOST: usize = 8192;
 /// Call batches that are not full are handed over this often, so that a kill loses no more than
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
+/// Walks over the recorded sockets at one poll: each reads as many as the ring holds, some 14,000.
+const WALKS_MOST: usize = 64;
 const COST_EVERY_NS: u64 = 10_000_000_000;
-/// The walk over all open files may take this share of one CPU: its pause is this many times
-/// what it took.
+/// A walk, over all open files or over all recorded sockets, may take this share of one CPU: its
+/// pause is this many times what it took.
 const WALK_PAUSE_FACTOR: u64 = 200;
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 /// Readings of each clock pair, of which the narrowest is kept.
@@ -74,8 +77,12 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     };
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
-    let polls = Polls::open(&options.target, hooks.is_none(), mean_ns, host.now_ns)?;
-    coverage.push(polls.coverage());
+    let polls = match hooks {
+        Some(_) => None,
+        None => Some(Polls::open(&options.target)?),
+    };
+    coverage.extend(polls.as_ref().map(Polls::coverage));
+    let seed = host.now_ns ^ u64::from(std::process::id());
     let write = WriteOptions {
         force: options.force,
         ..WriteOptions::default()
@@ -87,6 +94,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
         polls,
+        poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
         sockets: Sockets::default(),
         added: Added::default(),
         bpf_time: None,
@@ -94,6 +102,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
         busy: false,
+        draining: false,
         next: Due::default(),
     };
     session.run(&coverage)
@@ -104,6 +113,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
 struct Due {
     flush_ns: u64,
     walk_ns: u64,
+    draining_ns: u64,
     cost_ns: u64,
 }
 
@@ -112,7 +122,9 @@ struct Session<'a> {
     signals: Signals,
     hooks: Option<&'a Hooks<'a>>,
     drainer: Option<&'a Drainer<'a>>,
-    polls: Polls,
+    /// How sockets are read without hooks.
+    polls: Option<Polls>,
+    poll_times: PoissonTimes,
     sockets: Sockets,
     added: Added,
     bpf_time: Option<BpfTimeSampler>,
@@ -122,6 +134,8 @@ struct Session<'a> {
     start_cpu_ns: u64,
     /// The last look found much in the rings.
     busy: bool,
+    /// Some sockets may be sending their last bytes.
+    draining: bool,
     next: Due,
 }
 
@@ -134,7 +148,7 @@ impl Session<'_> {
             .hooks
             .and_then(|hooks| hooks.run_time(self.started_ns).ok());
         self.drain();
-        self.poll();
+        self.poll()?;
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
                 Ok(child) => Some(child),
@@ -167,8 +181,8 @@ impl Session<'_> {
         if let Some(hooks) = self.hooks {
             hooks.forget_process(own_pid)?;
         }
-        if let Ok(child) = &child {
-            self.polls.set_command(child.id());
+        if let (Ok(child), Some(polls)) = (&child, &mut self.polls) {
+            polls.set_command(child.id());
         }
         child
     }
@@ -221,12 +235,12 @@ impl Session<'_> {
             self.next.flush_ns = now_ns + FLUSH_EVERY_NS;
         }
         self.busy = self.drain() > BUSY_BATCHES;
-        if self.polls.is_due(now_ns) {
-            self.poll();
-            self.read_ledgers()?;
+        if self.poll_times.is_due(now_ns) {
+            self.poll()?;
             self.read_clocks();
             self.sockets.forget_closed();
         }
+        self.read_draining_if_due(now_ns)?;
         self.walk_if_due(now_ns)?;
         if let Some(bpf_time) = &mut self.bpf_time {
             // Without the run time the cost says so; that is no reason to stop.
@@ -247,17 +261,11 @@ impl Session<'_> {
         let taken = drainer.drain(DRAIN_MOST);
         let drained = drainer.take();
         self.added.undecoded += drained.undecoded;
+        self.draining |= drained.events.kind.contains(&TcpEventKind::State);
         self.put_connections(&drained.connections, &drained.owners);
-        let mut samples = drained.samples;
-        for index in 0..samples.len() {
-            if let Some(max_bytes) = self.polls.filter.max_send_queue_bytes(samples.conn[index]) {
-                let own = &mut samples.max_send_queue_bytes[index];
-                *own = max_bytes.max(*own);
-            }
-        }
         self.store.put(Batch::Calls(drained.calls));
         self.store.put(Batch::Events(drained.events));
-        self.store.put(Batch::Samples(Box::new(samples)));
+        self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));
         taken
     }
@@ -280,24 +288,39 @@ impl Session<'_> {
         self.store.put(Batch::Processes(processes));
     }
 
-    fn poll(&mut self) {
-        let mut samples = TcpSamples::default();
-        let mut connections = Connections::default();
-        self.polls
-            .poll(&mut self.sockets, &mut samples, &mut connections);
-        self.added.connections += connections.len() as u64;
-        self.put_described(connections, &[]);
-        self.store.put(Batch::Samples(Box::new(samples)));
+    /// Reads the recorded sockets.
+    fn poll(&mut self) -> Result<(), RecordError> {
+        if let Some(hooks) = self.hooks {
+            for _ in 0..WALKS_MOST {
+                let more = hooks.read_sockets()?;
+                self.drain();
+                if !more {
+                    break;
+                }
+            }
+        }
+        if let Some(polls) = &mut self.polls {
+            let mut samples = TcpSamples::default();
+            let mut connections = Connections::default();
+            polls.poll(&mut self.sockets, &mut samples, &mut connections);
+            self.added.connections += connections.len() as u64;
+            self.put_described(connections, &[]);
+            self.store.put(Batch::Samples(Box::new(samples)));
+        }
+        Ok(())
     }
 
-    fn read_ledgers(&mut self) -> Result<(), RecordError> {
+    /// Reads the sockets that send their last bytes at every look, while there are some.
+    fn read_draining_if_due(&mut self, now_ns: u64) -> Result<(), RecordError> {
         let Some(hooks) = self.hooks else {
             return Ok(());
         };
-        let mut rows = TcpStages::default();
-        hooks.read_ledgers(&mut rows)?;
-        self.added.stages += rows.len() as u64;
-        self.store.put(Batch::Stages(Box::new(rows)));
+        if !self.draining || now_ns < self.next.draining_ns {
+            return Ok(());
+        }
+        self.draining = hooks.read_draining()? > 0;
+        let took_ns = monotonic_ns() - now_ns;
+        self.next.draining_ns = now_ns + took_ns.saturating_mul(WALK_PAUSE_FACTOR);
         Ok(())
     }
 
@@ -351,8 +374,7 @@ impl Session<'_> {
     /// Takes last readings, detaches, empties the rings, and closes the recording.
     fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.drain();
-        self.poll();
-        self.read_ledgers()?;
+        self.poll()?;
         self.read_clocks();
         if let Some(hooks) = self.hooks {
             hooks.walk()?;
@@ -361,15 +383,17 @@ impl Session<'_> {
         }
         while self.drain() > 0 {}
         let ended_ns = monotonic_ns();
-        self.store
-            .put(Batch::Line(Line::Coverage(self.polls.coverage())));
+        if let Some(polls) = &self.polls {
+            self.store
+                .put(Batch::Line(Line::Coverage(polls.coverage())));
+        }
         let cost = self.cost(ended_ns);
         let counts = self
             .hooks
             .map(Hooks::counts)
             .transpose()?
             .unwrap_or_default();
-        let samples = self.polls.filter.counts();
+        let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
         let Some((mut writer, mut write_error)) = self.store.finish() else {
             return Err(RecordError::Signals(std::io::Error::other(
                 "the storing thread died",
@@ -379,7 +403,7 @@ impl Session<'_> {
         let sealed = writer.seal();
         let losses = losses(
             &counts,
-            samples,
+            polled,
             &self.added,
             writer.stored(),
             writer.discarded(),

@@ -299,11 +299,12 @@ table! {
         reader_slow_waits: u32, "-";
         /// Receiving: the window announced to the peer was closed.
         window_closed_ns: u64, "ns";
-        /// Best of the kernel's delivery rate samples so far, taken where something was held.
-        best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "no such sample, or an older recording";
-        /// Time after the application closed, until its FIN was acknowledged: ACKs pass no hook
-        /// then, so the stages in it are those seen at each reading.
-        drained_ns: Option<u64>, "ns", null = "an older recording";
+        /// Best delivery rate so far that lasted for ten round trips of the path, taken where
+        /// something was held.
+        best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "nothing was held for that long";
+        /// Time after either end closed in which the stage changed between two looks: ACKs pass no
+        /// hook then, so that it may belong to any stage.
+        unseen_ns: u64, "ns";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

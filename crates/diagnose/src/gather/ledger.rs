@@ -96,10 +96,8 @@ impl LedgerDigest {
             reader_slow_ns,
             reader_slow_waits,
             window_closed_ns,
+            unseen_ns,
         );
-        last.drained_ns = last
-            .drained_ns
-            .map(|ns| ns.saturating_sub(base.drained_ns.unwrap_or(0)));
         Some(last)
     }
 }

@@ -12,8 +12,13 @@ use table::tables::TcpSample;
 /// Rates of one connection between consecutive samples.
 #[derive(Debug, Clone, Default)]
 pub struct RateDigest {
-    /// Best rate so far, bytes/s; 0 before the first.
-    pub best_bytes_per_s: f64,
+    /// Best rate over an interval so far, bytes/s; 0 before the first.
+    best_bytes_per_s: f64,
+    /// Best of the kernel's own delivery rates in samples, bytes/s. Each is over a round trip or
+    /// so, and too high where segments or ACKs arrived together that were held up on the way.
+    best_sampled_bytes_per_s: f64,
+    /// Time of all intervals in which the sender was free to send, ns.
+    free_ns: u64,
     /// Intervals with loss, whether or not there is an earlier best.
     lossy: Interval,
     /// Intervals with loss that had an earlier best to compare with, ns.
@@ -39,6 +44,10 @@ struct Interval {
 /// (bbr_pacing_gain), of which then less than the rate itself arrives.
 const BBR_LOSS: f64 = 1.0 - 4.0 / 5.0;
 
+/// Round trips that a rate has to last, as in the kernel's ledger (`track_best_rate()`): polls come
+/// at random times, and between two close ones any burst is a rate.
+const RATE_RTTS: u64 = 10;
+
 /// What a congestion control turns down when it sees loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Brake {
@@ -60,6 +69,8 @@ pub struct Fall {
     /// Part of the best rate that was missing while segments were lost, as far as the brake
     /// explains it, 0–1.
     pub share: f64,
+    /// Part of the time, as far as it was free to send, in which segments were lost, 0–1.
+    pub lossy_share: f64,
 }
 
 impl RateDigest {
@@ -75,6 +86,7 @@ impl RateDigest {
         let timeout = later.total_rto > earlier.total_rto;
         let lossy = later.total_retrans > earlier.total_retrans;
         let free_ns = free_ns(earlier, later).unwrap_or(length_ns).min(length_ns);
+        self.free_ns += free_ns;
         if lossy && !app_limited && !timeout && free_ns > 0 {
             self.lossy.length_ns += free_ns;
             self.lossy.bytes += bytes;
@@ -87,26 +99,29 @@ impl RateDigest {
             self.lossy.segments += u64::from(later.segs_out.saturating_sub(earlier.segs_out));
             let again = later.total_retrans.saturating_sub(earlier.total_retrans);
             self.lossy.retransmits += u64::from(again);
-            if self.best_bytes_per_s > 0.0 {
+            let best = self.best_bytes_per_s.max(self.best_sampled_bytes_per_s);
+            if best > 0.0 {
                 self.judged_ns += free_ns;
-                let missing = 1.0 - per_second(bytes, free_ns) / self.best_bytes_per_s;
+                let missing = 1.0 - per_second(bytes, free_ns) / best;
                 self.deficit_ns += missing.max(0.0) * free_ns as f64;
             }
         }
-        self.best_bytes_per_s = self.best_bytes_per_s.max(per_second(bytes, length_ns));
+        let path_ns = later.min_rtt_us.map_or(0, |us| u64::from(us) * 1_000);
+        if length_ns >= RATE_RTTS * path_ns {
+            self.best_bytes_per_s = self.best_bytes_per_s.max(per_second(bytes, length_ns));
+        }
         self.see(later);
     }
 
-    /// Takes the kernel's own delivery rate of a sample into the best.
+    /// Takes the kernel's own delivery rate of a sample.
     pub fn see(&mut self, sample: &TcpSample) {
         if let Some(rate) = sample.delivery_rate_bytes_per_s {
-            self.best_bytes_per_s = self.best_bytes_per_s.max(rate as f64);
+            self.best_sampled_bytes_per_s = self.best_sampled_bytes_per_s.max(rate as f64);
         }
     }
 
-    /// The fall against `ledger_best_bytes_per_s`, the best of all of the kernel's rate
-    /// samples, or without it against the best that came before each interval, on a path of
-    /// `min_rtt_us`. `None` when there is nothing to compare with.
+    /// The fall against `ledger_best_bytes_per_s`, the best rate that lasted, or without it
+    /// against the best that came before each interval, on a path of `min_rtt_us`. `None` when there is nothing to compare with.
     pub fn fall(
         &self,
         ledger_best_bytes_per_s: Option<u64>,
@@ -124,7 +139,7 @@ impl RateDigest {
                 (best, (1.0 - under_loss_bytes_per_s / best).max(0.0))
             }
             None if self.judged_ns > 0 => (
-                self.best_bytes_per_s,
+                self.best_bytes_per_s.max(self.best_sampled_bytes_per_s),
                 self.deficit_ns / self.judged_ns as f64,
             ),
             None => return None,
@@ -144,6 +159,7 @@ impl RateDigest {
             best_bytes_per_s,
             cwnd_bytes,
             share,
+            lossy_share: self.lossy.length_ns as f64 / self.free_ns as f64,
         })
     }
 }

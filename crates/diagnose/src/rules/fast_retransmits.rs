@@ -25,8 +25,9 @@ fn least_fall(case: &Case) -> f64 {
         .identity()
         .and_then(|identity| identity.congestion.as_deref());
     match congestion {
-        // Sends a quarter above its rate in one of eight round trips (bbr_pacing_gain).
-        Some(name) if name.starts_with("bbr") => 1.0 - 4.0 / 5.0,
+        // Paces at three quarters of its rate in one of eight round trips (bbr_pacing_gain), and at
+        // a hundredth less than it could (bbr_pacing_margin_percent): a sample may have met that.
+        Some(name) if name.starts_with("bbr") => 1.0 - 3.0 / 4.0 * 0.99,
         // Halves its window (tcp_reno_ssthresh).
         Some("reno") => 0.5,
         // Cubic and its like: to 717/1024 of the window (beta in tcp_cubic.c).
@@ -52,8 +53,14 @@ impl Rule for FastRetransmits {
         let Some(fall) = fall(case) else {
             return self.cannot_compare(case, limited_ns, retransmits);
         };
-        // Samples cover less than the life: the fall they show holds for all of the stage.
-        let harm_ns = (limited_ns as f64 * fall.share) as u64;
+        // Samples cover less than the life: the fall they show holds for all of the stage. Under
+        // BBR the stage is no loss's, and the fall ends with the loss.
+        let lossy_share = if by_model(case) {
+            fall.lossy_share
+        } else {
+            1.0
+        };
+        let harm_ns = (limited_ns as f64 * lossy_share * fall.share) as u64;
         if fall.share <= least_fall(case) || harm_ns == 0 {
             return Verdict::Quiet;
         }

@@ -66,6 +66,6 @@ fn bound_ns(ledger: &TcpStage, stage: Stage, scale: Scale) -> f64 {
         ),
         _ => (scale.changes, 0),
     };
-    // while a closed socket drains, no hook sees what stops it: any stage may be off by all of it
-    bound::ledger_ns(intervals, timed, scale.jiffy_ns) + ledger.drained_ns.unwrap_or(0) as f64
+    // what was not seen may belong to any stage
+    bound::ledger_ns(intervals, timed, scale.jiffy_ns) + ledger.unseen_ns as f64
 }

@@ -13,6 +13,7 @@
 #include "socket.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../inventory/inventory.bpf.h"
+#include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
 #include "../calls/calls.bpf.h"
 
@@ -24,7 +25,7 @@ const volatile bool detail_calls = false;
 /* Puts the wire types into the object's BTF, from which Rust takes them. */
 const struct socket_seen wire_socket_seen = {};
 const struct tcp_event wire_tcp_event = {};
-const struct close_sample wire_close_sample = {};
+const struct tcp_sample wire_tcp_sample = {};
 const struct stage_reading wire_stage_reading = {};
 const struct call_record wire_call_record = {};
 const struct call_batch wire_call_batch = {};
@@ -304,32 +305,111 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* Reads the ledgers that changed since they were last read. */
-SEC("iter/bpf_sk_storage_map")
-int read_ledgers(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* What the walks over the recorded sockets did; there is never more than one at a time. */
+struct walk_counts {
+	u64 sockets;
+	u64 unchanged; /* had no new sample */
+	u64 ledgers;
+	u64 postponed; /* did not fit into the ring */
+	u64 draining;  /* met by `read_draining` */
+};
+
+struct walk_counts walked = {};
+
+static __always_inline void read_sample(struct socket_state *st, struct sock *sk,
+					const struct tcp_sock *tp)
 {
-	struct sock *sk = ctx->sk;
-	struct stage_reading reading;
-	const struct tcp_sock *tp;
-	struct socket_state *st;
+	struct tcp_sample_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
+
+	if (!record) {
+		walked.postponed++;
+		return;
+	}
+	record->header.kind = RECORD_TCP_SAMPLE;
+	sample_fill(&record->sample, st, sk, tp, false, bpf_ktime_get_ns());
+	sample_remember(&st->sampled, tp);
+	record_submit(record);
+	walked.sockets++;
+}
+
+/* A ledger that a hook is changing at this moment is read by the next walk. */
+static __always_inline void read_ledger(struct socket_state *st, struct sock *sk,
+					const struct tcp_sock *tp)
+{
+	struct stage_reading_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
 	u64 now_ns;
 
-	if (!sk)
-		return 0;
-	/* not ctx->value, which may only be indexed by constants */
-	st = socket_recorded(sk);
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!st || !tp || (!st->ledger.changed && st->ledger.segs_in == tp->segs_in))
-		return 0;
-	if (!ledger_try_lock(st))
-		return 0;
+	if (!record) {
+		walked.postponed++;
+		return;
+	}
+	if (!ledger_try_lock(st)) {
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		return;
+	}
 	now_ns = bpf_ktime_get_ns();
 	events_on_segment(st, tp, now_ns);
 	stages_on_read(st, sk, tp, now_ns);
-	stages_copy(&reading, st, sk, tp, false);
-	st->ledger.segs_in = tp->segs_in;
+	stages_copy(&record->reading, st, sk, tp, false);
 	st->ledger.changed = 0;
 	ledger_unlock(st);
-	bpf_seq_write(ctx->meta->seq, &reading, sizeof(reading));
+	record->header.kind = RECORD_STAGE_READING;
+	record_submit(record);
+	walked.ledgers++;
+}
+
+/* Walks the recorded sockets: statistics and ledgers, where something happened since the last walk. */
+SEC("iter/bpf_sk_storage_map")
+int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	/* as the iterator shows it, to be read only at constant offsets */
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	bool sampled;
+
+	if (!sk || !shown || !shown->cookie)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	sampled = sample_is_new(&shown->sampled, tp);
+	if (!sampled) {
+		walked.sockets++;
+		walked.unchanged++;
+		if (!detail_calls || !shown->ledger.changed)
+			return 0;
+	}
+	st = socket_recorded(sk);
+	if (!st)
+		return 0;
+	if (sampled)
+		read_sample(st, sk, tp);
+	if (detail_calls)
+		read_ledger(st, sk, tp);
+	return 0;
+}
+
+/*
+ * Reads the ledgers of sockets that send their last bytes, unseen by any hook. They are read more
+ * often than others, and their statistics are not: those are taken at random times only.
+ */
+SEC("iter/bpf_sk_storage_map")
+int read_draining(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (!sk || !shown || !shown->cookie || !shown->ledger.unseen)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = socket_recorded(sk);
+	if (!tp || !st || tp->write_seq == tp->snd_una)
+		return 0;
+	walked.draining++;
+	read_ledger(st, sk, tp);
 	return 0;
 }

@@ -297,6 +297,7 @@ enum tcp_state {
 	TCP_CLOSE = 7,
 	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
+	TCP_CLOSING = 11,
 	TCP_NEW_SYN_RECV = 12,
 };
 

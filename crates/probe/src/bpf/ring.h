@@ -13,7 +13,7 @@
 enum record_kind {
 	RECORD_SOCKET_SEEN,
 	RECORD_TCP_EVENT,
-	RECORD_CLOSE_SAMPLE,
+	RECORD_TCP_SAMPLE,
 	RECORD_STAGE_READING,
 	RECORD_KIND_COUNT,
 };
@@ -28,6 +28,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024);
 } records SEC(".maps");
+
+/*
+ * Records that the recorder itself asks for, by running `read_sockets`. What does not fit is not
+ * lost: it stays to be read, by the next walk.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} readings SEC(".maps");
 
 /* Produced and lost records of each kind, one set a CPU. */
 struct record_count {

@@ -44,25 +44,35 @@ struct stage_ledger {
 	u8 late;	 /* some late_ns is not zero */
 	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
 	u8 zero_window;	 /* the peer announces no room */
-	u8 draining;	 /* the application has closed; its last bytes may still be unsent */
-	u8 ended;	 /* our FIN is acknowledged: nothing more will be sent */
-	u8 pad;
+	u8 unseen;	 /* an end has closed: ACKs pass no hook */
+	u8 fin_sent;
+	u8 ended;		   /* our FIN is acknowledged: nothing more will be sent */
 	u64 stage_ns[STAGE_COUNT]; /* a healthy connection writes the first two */
 
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
-	u64 drained_ns; /* accounted after the application's close, where no ACK is seen */
-	u32 segs_in;	/* as of the last reading */
+	u64 unseen_ns; /* accounted while unseen, and the stage changed between two hooks */
 	u32 dsack_dups;
 	u32 nagle_holds;
 	u32 delayed_acks;
 	u32 timeout_stalls;
 	u32 tail_loss_stalls;
-	u32 rwnd_jiffies;     /* chronograph RWND_LIMITED when last accounted, while draining */
-	u32 best_delivered;   /* the best of the kernel's delivery rate samples: segments */
-	u32 best_interval_us; /* in this time; 0: none yet */
+	u32 rwnd_jiffies;   /* chronograph RWND_LIMITED as of the last hook, while unseen */
+	u32 rate_delivered; /* tp->delivered at rate_since_ns */
+	u64 rate_since_ns;  /* when the present interval of track_best_rate() began */
+	u64 best_ns;	    /* the best interval, 1 if there was none yet */
+	u32 best_delivered; /* segments in it */
 	u64 late_ns
 		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
+};
+
+/* What the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */
+struct sample_memory {
+	u32 segs_in;
+	u32 segs_out;
+	u32 write_seq;
+	u8 busy; /* bytes were queued in either direction, or there was no sample yet */
+	u8 pad[3];
 };
 
 #define OWNERS_MOST 4
@@ -71,10 +81,12 @@ struct stage_ledger {
  * The order of fields is that of who writes them. Segments are often taken on another CPU than the
  * one that makes the calls, and a line that both write travels between them at every turn, which
  * costs more than all accounting. So a quiet segment writes nothing, and reads only the first line
- * (56 bytes: the storage has 8 of its own before them), which is rarely written.
+ * (56 bytes: the storage has 8 of its own before them), which is rarely written; nor does a walk
+ * over idle sockets read more.
  */
 struct socket_state {
 	u64 cookie; /* 0: a listening socket */
+	struct sample_memory sampled;
 	u64 opened_ns;
 	u64 since_ns; /* when the ledger began */
 	u32 pid;      /* who owns it, as last written out; 0: not known */
@@ -86,9 +98,12 @@ struct socket_state {
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u8 watched;	   /* the last hook left something that the next segment may end */
 	u8 pad[2];
-	char comm[16]; /* of pid */
 
 	struct stage_ledger ledger;
+
+	char comm[16];	    /* of pid */
+	u32 max_send_queue; /* of all samples so far */
+	u32 pad_end;
 };
 
 struct {

@@ -51,6 +51,12 @@ pub struct Counts {
     pub events_reentered: u64,
     /// Sockets that could not be recorded for want of kernel memory.
     pub lost_sockets: u64,
+    /// Sockets seen by walks over the recorded ones.
+    pub walked: u64,
+    /// Of these, without a new sample.
+    pub unchanged: u64,
+    /// Ledgers read by walks.
+    pub ledgers: u64,
 }
 
 pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, HooksError> {
@@ -62,7 +68,7 @@ pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, 
         ),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
         (
-            wire::record_kind::RECORD_CLOSE_SAMPLE,
+            wire::record_kind::RECORD_TCP_SAMPLE,
             &mut counts.close_samples,
         ),
         (
@@ -91,11 +97,12 @@ pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, 
     ];
     counts.calls_reentered = recursion_misses(&of_calls)?;
     counts.events_reentered = recursion_misses(&of_events)?;
-    counts.lost_sockets = skel
-        .maps
-        .bss_data
-        .as_deref()
-        .map_or(0, |bss| bss.lost_socket_storage);
+    if let Some(bss) = skel.maps.bss_data.as_deref() {
+        counts.lost_sockets = bss.lost_socket_storage;
+        counts.walked = bss.walked.sockets;
+        counts.unchanged = bss.walked.unchanged;
+        counts.ledgers = bss.walked.ledgers;
+    }
     Ok(counts)
 }
 

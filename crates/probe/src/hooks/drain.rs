@@ -26,9 +26,9 @@ pub struct Drained {
     pub owners: Vec<(u32, String)>,
     /// Events.
     pub events: TcpEvents,
-    /// Statistics of closed sockets.
+    /// Statistics of sockets.
     pub samples: TcpSamples,
-    /// Ledgers of closed sockets.
+    /// Ledgers of sockets.
     pub stages: TcpStages,
     /// Records that could not be decoded; zero unless program and reader do not fit.
     pub undecoded: u64,
@@ -43,6 +43,7 @@ pub struct Drainer<'a> {
 impl<'a> Drainer<'a> {
     pub(super) fn new(
         records: &'a dyn MapCore,
+        readings: &'a dyn MapCore,
         call_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
         let failed = |error| HooksError::Use {
@@ -50,14 +51,17 @@ impl<'a> Drainer<'a> {
             error,
         };
         let rows = Rc::new(RefCell::new(Drained::default()));
-        let (of_records, of_calls) = (Rc::clone(&rows), Rc::clone(&rows));
+        let of_calls = Rc::clone(&rows);
         let mut builder = RingBufferBuilder::new();
-        builder
-            .add(records, move |bytes| {
+        for ring in [records, readings] {
+            let of_records = Rc::clone(&rows);
+            let take = move |bytes: &[u8]| {
                 of_records.borrow_mut().take_record(bytes);
                 0
-            })
-            .map_err(failed)?
+            };
+            builder.add(ring, take).map_err(failed)?;
+        }
+        builder
             .add(call_ring, move |bytes| {
                 of_calls.borrow_mut().take_calls(bytes);
                 0
@@ -103,9 +107,9 @@ impl Drained {
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);
             }
-            wire::record_kind::RECORD_CLOSE_SAMPLE => {
+            wire::record_kind::RECORD_TCP_SAMPLE => {
                 self.samples
-                    .push(crate::tcp_events::sample_row(&read(body)?));
+                    .push(crate::tcp_stats::read::sample_row(&read(body)?));
             }
             wire::record_kind::RECORD_STAGE_READING => {
                 self.stages.push(crate::tcp_stages::row(&read(body)?));

@@ -32,10 +32,10 @@ impl Features {
         })
     }
 
-    /// The ledger and the call log need all three: a ledger that does not see sends would call
+    /// The ledger and the call log need all of them: a ledger that does not see sends would call
     /// every wait for the application something else.
     pub(super) fn has_calls(&self) -> bool {
-        self.probe && self.send_length && self.recv_length
+        self.missing_for_calls().is_none()
     }
 
     pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool) {
@@ -44,16 +44,17 @@ impl Features {
             .set_autoload(self.congestion_state);
         p.handle_tcp_retransmit_skb.set_autoload(self.retransmit);
         p.handle_tcp_probe.set_autoload(calls);
+        p.read_draining.set_autoload(calls);
         p.handle_sock_send_length.set_autoload(calls);
         p.handle_sock_recv_length.set_autoload(calls);
         p.handle_sched_switch.set_autoload(calls);
         p.calls_flush.set_autoload(calls);
-        p.read_ledgers.set_autoload(calls);
     }
 
     pub(super) fn coverage(&self, calls: bool) -> Vec<Coverage> {
         let mut all = vec![
             on("inventory"),
+            on("tcp_stats"),
             if self.retransmit {
                 on("tcp_events")
             } else {
@@ -69,7 +70,7 @@ impl Features {
             for probe in ["calls", "tcp_stages"] {
                 all.push(match self.missing_for_calls() {
                     None => on(probe),
-                    Some(tracepoint) => off(probe, tracepoint, "6.3"),
+                    Some(hook) => off(probe, hook, "6.3"),
                 });
             }
         }
@@ -87,11 +88,11 @@ impl Features {
     }
 }
 
-fn off(probe: &str, tracepoint: &str, since: &str) -> Coverage {
+fn off(probe: &str, hook: &str, since: &str) -> Coverage {
     Coverage {
         probe: probe.to_owned(),
         state: ProbeState::Off {
-            why: format!("this kernel has no tracepoint {tracepoint}"),
+            why: format!("this kernel has no hook {hook}"),
             remedy: format!("run Linux {since} or newer"),
         },
     }

@@ -7,19 +7,15 @@ mod drain;
 mod features;
 
 use std::cell::RefCell;
-use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
-use table::Columns;
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
-use table::tables::TcpStages;
 
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
-use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
 
@@ -108,7 +104,8 @@ pub struct Hooks<'obj> {
 struct Attached {
     hooks: Vec<Link>,
     walk: Option<Link>,
-    ledgers: Option<Link>,
+    sockets: Option<Link>,
+    draining: Option<Link>,
 }
 
 impl<'obj> Hooks<'obj> {
@@ -166,9 +163,13 @@ impl<'obj> Hooks<'obj> {
             .attach()
             .map_err(HooksError::attach("walk_task_files"))?;
         attached.walk = Some(walk);
+        let over_sockets = |program: &ProgramMut<'_>, name| {
+            let link = program.attach_iter(self.skel.maps.sockets.as_fd());
+            link.map_err(HooksError::attach(name))
+        };
+        attached.sockets = Some(over_sockets(&p.read_sockets, "read_sockets")?);
         if self.has_calls {
-            let link = p.read_ledgers.attach_iter(self.skel.maps.sockets.as_fd());
-            attached.ledgers = Some(link.map_err(HooksError::attach("read_ledgers"))?);
+            attached.draining = Some(over_sockets(&p.read_draining, "read_draining")?);
         }
         self.attached.replace(attached);
         Ok(())
@@ -241,18 +242,32 @@ impl<'obj> Hooks<'obj> {
     /// Walks the open files of every process: finds sockets that were open before, the other ends
     /// of chosen connections on this host, and owners.
     pub fn walk(&self) -> Result<(), HooksError> {
-        read_iterator(self.attached.borrow().walk.as_ref(), "open files").map(|_| ())
+        read_iterator(self.attached.borrow().walk.as_ref(), "open files")
     }
 
-    /// Reads the ledgers that changed since the last reading.
-    pub fn read_ledgers(&self, rows: &mut TcpStages) -> Result<(), HooksError> {
-        let bytes = read_iterator(self.attached.borrow().ledgers.as_ref(), "stage ledgers")?;
-        for chunk in bytes.chunks_exact(size_of::<wire::stage_reading>()) {
-            if let Some(reading) = crate::wire::read(chunk) {
-                rows.push(crate::tcp_stages::row(&reading));
-            }
-        }
-        Ok(())
+    /// Reads the recorded sockets on which something has happened since they were last read: a
+    /// sample of each one's statistics and, where it is kept, its ledger. True when there are more
+    /// than the ring holds: after it was drained, the next call reads on.
+    pub fn read_sockets(&self) -> Result<bool, HooksError> {
+        let postponed = || {
+            let bss = self.skel.maps.bss_data.as_deref();
+            bss.map_or(0, |bss| bss.walked.postponed)
+        };
+        let before = postponed();
+        read_iterator(self.attached.borrow().sockets.as_ref(), "recorded sockets")?;
+        Ok(postponed() > before)
+    }
+
+    /// Reads the ledgers of the sockets that send their last bytes: no hook sees the ACKs of a
+    /// connection of which one end has closed. Returns how many there were.
+    pub fn read_draining(&self) -> Result<u64, HooksError> {
+        let draining = || {
+            let bss = self.skel.maps.bss_data.as_deref();
+            bss.map_or(0, |bss| bss.walked.draining)
+        };
+        let before = draining();
+        read_iterator(self.attached.borrow().draining.as_ref(), "draining sockets")?;
+        Ok(draining() - before)
     }
 
     /// Hands the call batches of every CPU to the ring, full or not.
@@ -294,7 +309,8 @@ impl<'obj> Hooks<'obj> {
 
     /// Reads what the programs wrote, at the caller's pace.
     pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
-        Drainer::new(&self.skel.maps.records, &self.skel.maps.call_ring)
+        let maps = &self.skel.maps;
+        Drainer::new(&maps.records, &maps.readings, &maps.call_ring)
     }
 
     /// A sampler of the programs' run time.
@@ -313,24 +329,26 @@ impl<'obj> Hooks<'obj> {
             &p.handle_sock_recv_length,
             &p.calls_flush,
             &p.walk_task_files,
-            &p.read_ledgers,
+            &p.read_sockets,
+            &p.read_draining,
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
         BpfTimeSampler::new(loaded.map(|program| program.as_fd()), now_ns, now_ns)
     }
 }
 
-fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<Vec<u8>, HooksError> {
-    let mut bytes = Vec::new();
-    if let Some(link) = link {
-        let mut iter = Iter::new(link).map_err(|error| HooksError::Use {
-            action: "iterate",
-            error,
-        })?;
-        iter.read_to_end(&mut bytes)
-            .map_err(|error| HooksError::Read { what, error })?;
-    }
-    Ok(bytes)
+/// Runs an iterator to its end. Its programs write to rings, not to their reader.
+fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksError> {
+    let Some(link) = link else {
+        return Ok(());
+    };
+    let mut iter = Iter::new(link).map_err(|error| HooksError::Use {
+        action: "iterate",
+        error,
+    })?;
+    std::io::copy(&mut iter, &mut std::io::sink())
+        .map_err(|error| HooksError::Read { what, error })?;
+    Ok(())
 }
 
 fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, has_calls: bool) {

@@ -178,6 +178,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->opened_ns = opened_ns;
 	st->syn_acked = syn_acked(tp);
+	st->sampled.busy = true;
 	ledger_init(st, tp, now_ns);
 	if (st->chosen == CHOSEN_TARGET)
 		expect_peer(sk, tp);

@@ -1,23 +1,13 @@
-//! `tcp_events`: what happens to a connection, and its statistics when it closes
-//! (`tcp_events.bpf.h`) → rows of tables `tcp_events` and `tcp_samples`.
+//! `tcp_events`: what happens to a connection (`tcp_events.bpf.h`) → rows of table `tcp_events`.
 
 use table::TcpEventKind;
-use table::tables::{TcpEvent, TcpSample};
+use table::tables::TcpEvent;
 
 use crate::wire::Wire;
-use crate::wire::types::{close_sample, tcp_event, tcp_event_kind};
+use crate::wire::types::{tcp_event, tcp_event_kind};
 
 // SAFETY: `tcp_event` is `repr(C)` and made of integers.
 unsafe impl Wire for tcp_event {}
-// SAFETY: `close_sample` is `repr(C)` and made of integers.
-unsafe impl Wire for close_sample {}
-
-/// Bits of `close_sample.present` (`tcp_events.h`).
-const HAS_BYTES_SENT: u8 = 1;
-const HAS_DSACK_DUPS: u8 = 2;
-const HAS_TOTAL_RTO: u8 = 4;
-const HAS_RCV_OOOPACK: u8 = 8;
-const HAS_MIN_RTT: u8 = 16;
 
 fn kind(wire: u8) -> Option<TcpEventKind> {
     Some(match tcp_event_kind(u32::from(wire)) {
@@ -66,69 +56,6 @@ pub(crate) fn row(event: &tcp_event) -> Option<TcpEvent> {
     })
 }
 
-/// The row of a closing socket's statistics. `max_send_queue_bytes` is that of this sample alone;
-/// who knows earlier ones raises it.
-pub(crate) fn sample_row(sample: &close_sample) -> TcpSample {
-    let s = *sample;
-    let has = |bit: u8| s.present & bit != 0;
-    TcpSample {
-        conn: s.cookie,
-        time_ns: s.time_ns,
-        kind: table::SampleKind::Close,
-        state: s.state,
-        ca_state: s.ca_state,
-        backoff: s.backoff,
-        app_limited: Some(s.app_limited != 0),
-        send_queue_bytes: s.send_queue_bytes,
-        max_send_queue_bytes: s.send_queue_bytes,
-        receive_queue_bytes: s.receive_queue_bytes,
-        notsent_bytes: Some(s.notsent_bytes),
-        unacked: s.unacked,
-        sacked: s.sacked,
-        lost: s.lost,
-        retrans: s.retrans,
-        total_retrans: s.total_retrans,
-        total_rto: has(HAS_TOTAL_RTO).then_some(s.total_rto),
-        total_rto_recoveries: has(HAS_TOTAL_RTO).then_some(s.total_rto_recoveries),
-        total_rto_time_ms: has(HAS_TOTAL_RTO).then_some(s.total_rto_time_ms),
-        rto_us: s.rto_us,
-        ato_us: s.ato_us,
-        srtt_us: s.srtt_us,
-        rttvar_us: s.rttvar_us,
-        min_rtt_us: has(HAS_MIN_RTT).then_some(s.min_rtt_us),
-        rcv_rtt_us: s.rcv_rtt_us,
-        cwnd: s.cwnd,
-        ssthresh: s.ssthresh,
-        mss_bytes: s.mss_bytes,
-        snd_wnd_bytes: Some(s.snd_wnd_bytes),
-        rcv_wnd_bytes: Some(s.rcv_wnd_bytes),
-        // sk_pacing_rate is all ones while nothing has been paced
-        pacing_rate_bytes_per_s: (s.pacing_rate_bytes_per_s != u64::MAX)
-            .then_some(s.pacing_rate_bytes_per_s),
-        delivery_rate_bytes_per_s: Some(s.delivery_rate_bytes_per_s),
-        bytes_acked: s.bytes_acked,
-        bytes_received: s.bytes_received,
-        bytes_sent: has(HAS_BYTES_SENT).then_some(s.bytes_sent),
-        bytes_retrans: has(HAS_BYTES_SENT).then_some(s.bytes_retrans),
-        segs_out: s.segs_out,
-        segs_in: s.segs_in,
-        data_segs_out: Some(s.data_segs_out),
-        data_segs_in: Some(s.data_segs_in),
-        delivered: Some(s.delivered),
-        delivered_ce: Some(s.delivered_ce),
-        dsack_dups: has(HAS_DSACK_DUPS).then_some(s.dsack_dups),
-        reord_seen: has(HAS_DSACK_DUPS).then_some(s.reord_seen),
-        rcv_ooopack: has(HAS_RCV_OOOPACK).then_some(s.rcv_ooopack),
-        busy_us: Some(s.busy_us),
-        rwnd_limited_us: Some(s.rwnd_limited_us),
-        sndbuf_limited_us: Some(s.sndbuf_limited_us),
-        rcvbuf_bytes: Some(s.rcvbuf_bytes),
-        sndbuf_bytes: Some(s.sndbuf_bytes),
-        wmem_queued_bytes: Some(s.wmem_queued_bytes),
-        drops: Some(s.drops),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,21 +64,5 @@ mod tests {
     fn every_declared_kind_has_a_wire_kind() {
         let known: Vec<TcpEventKind> = (0..=u8::MAX).filter_map(kind).collect();
         assert_eq!(known, TcpEventKind::ALL);
-    }
-
-    #[test]
-    fn what_the_kernel_lacks_is_absent_not_zero() {
-        let row = sample_row(&close_sample {
-            total_rto: 7,
-            ..Default::default()
-        });
-        assert_eq!(row.total_rto, None);
-        assert_eq!(row.min_rtt_us, None);
-        let row = sample_row(&close_sample {
-            total_rto: 7,
-            present: HAS_TOTAL_RTO,
-            ..Default::default()
-        });
-        assert_eq!(row.total_rto, Some(7));
     }
 }

@@ -134,7 +134,7 @@ static __always_inline void account_sent(struct stage_ledger *led, const struct 
 
 	if (last_ns > sent_ns && last_ns < now_ns)
 		sent_ns = last_ns;
-	if (led->stage_known)
+	if (led->stage_known && led->stage != STAGE_UNKNOWN)
 		advance(led, tp, led->stage, sent_ns);
 	else if (sk->sk_pacing_status == SK_PACING_NEEDED)
 		account(led, STAGE_PACING, sent_ns);
@@ -266,16 +266,27 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	led->delivered = tp->delivered;
 }
 
-/* tcp_rate_gen() leaves its newest sample in rate_delivered and rate_interval_us. */
-static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp)
-{
-	u64 delivered = tp->rate_delivered, interval_us = tp->rate_interval_us;
+/*
+ * The best rate that lasted for ten round trips of the path: as long as BBR keeps a sample
+ * (bbr_bw_rtts). Over one round trip, as the kernel's own samples are, it can be too high by any
+ * factor, when segments or ACKs that were held up on the way arrive together.
+ */
+#define BEST_RATE_RTTS 10
 
-	if (interval_us && (!led->best_interval_us || delivered * led->best_interval_us >
-							      led->best_delivered * interval_us)) {
-		led->best_delivered = delivered;
-		led->best_interval_us = interval_us;
+static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp,
+					    u64 now_ns)
+{
+	u64 passed_ns = now_ns - led->rate_since_ns, least_ns = BEST_RATE_RTTS * path_rtt_ns(tp);
+	u64 segments = tp->delivered - led->rate_delivered;
+
+	if (!least_ns || (led->rate_since_ns && passed_ns < least_ns))
+		return;
+	if (led->rate_since_ns && segments * led->best_ns > (u64)led->best_delivered * passed_ns) {
+		led->best_delivered = segments;
+		led->best_ns = passed_ns;
 	}
+	led->rate_since_ns = now_ns;
+	led->rate_delivered = tp->delivered;
 }
 
 /* All that the application had given at the last hook is acknowledged by now. */
@@ -308,6 +319,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	st->since_ns = now_ns;
 	led->accounted_ns = now_ns;
 	led->sent_ns = now_ns;
+	led->best_ns = 1;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
 	led->dsack_dups = tp->dsack_dups;

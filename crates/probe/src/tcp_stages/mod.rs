@@ -22,7 +22,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         reader_slow_ns,
         window_closed_ns,
         best_rate_bytes_per_s,
-        drained_ns,
+        unseen_ns,
         rtt_samples,
         nagle_holds,
         delayed_acks,
@@ -85,7 +85,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         reader_slow_waits,
         window_closed_ns,
         best_rate_bytes_per_s: (best_rate_bytes_per_s != 0).then_some(best_rate_bytes_per_s),
-        drained_ns: Some(drained_ns),
+        unseen_ns,
         nodelay: nodelay != 0,
     }
 }

@@ -20,7 +20,13 @@
 #ifndef WHYLAT_TCP_STAGES_BPF_H
 #define WHYLAT_TCP_STAGES_BPF_H
 
+#include "../bpf/ring.h"
 #include "ledger.bpf.h"
+
+struct stage_reading_record {
+	struct record_header header;
+	struct stage_reading reading;
+};
 
 /* The window that this socket announces: is there any beyond rcv_nxt? */
 static __always_inline bool own_window_closed(const struct tcp_sock *tp)
@@ -102,10 +108,41 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	}
 	if (led->had_loss && tp->snd_cwnd >= tp->prior_cwnd)
 		led->had_loss = 0;
-	track_best_rate(led, tp);
+	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
 	remember(st, tp);
+}
+
+/* tcp_get_info_chrono_stats() for RWND_LIMITED */
+static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
+{
+	u32 jiffies = tp->chrono_stat[TCP_CHRONO_RWND_LIMITED - 1];
+
+	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
+		jiffies += (u32)bpf_jiffies64() - tp->chrono_start;
+	return jiffies;
+}
+
+/*
+ * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
+ * sends and readings are all that is seen. The kernel's own clock still tells how long the
+ * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
+ * sure only if the same is seen at its end.
+ */
+static __always_inline void account_unseen(struct stage_ledger *led, struct sock *sk,
+					   const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 jiffies = rwnd_limited_jiffies(tp), stage = brake(led, sk, tp);
+	u64 until_ns = led->accounted_ns + (u32)(jiffies - led->rwnd_jiffies) * jiffy_ns();
+
+	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
+	if (stage != led->stage && !led->ended)
+		led->unseen_ns += now_ns - led->accounted_ns;
+	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
+		now_ns);
+	led->rwnd_jiffies = jiffies;
+	led->stage = stage;
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
@@ -127,7 +164,9 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	struct stage_ledger *led = &st->ledger;
 
 	take_rtt_sample(led, tp, st->watched);
-	if (was_acknowledged(led, tp)) {
+	if (led->unseen) {
+		account_unseen(led, sk, tp, now_ns);
+	} else if (was_acknowledged(led, tp)) {
 		account_idle(led, tp, now_ns);
 		account_in_flight(led, tp, now_ns);
 	} else {
@@ -196,37 +235,6 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 	st->watched = 1;
 }
 
-/* tcp_get_info_chrono_stats() for RWND_LIMITED */
-static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
-{
-	u32 jiffies = tp->chrono_stat[TCP_CHRONO_RWND_LIMITED - 1];
-
-	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
-		jiffies += (u32)bpf_jiffies64() - tp->chrono_start;
-	return jiffies;
-}
-
-/*
- * After the application has closed, no ACK passes tcp_probe (tcp_rcv_state_process() takes them).
- * The kernel's own clock still tells how long the receiver's window was the limit; the rest of the
- * interval counts as what was seen at its beginning.
- */
-static __always_inline void account_draining(struct stage_ledger *led, struct sock *sk,
-					     const struct tcp_sock *tp, u64 now_ns)
-{
-	u32 jiffies = rwnd_limited_jiffies(tp);
-	u64 until_ns = led->accounted_ns + (u32)(jiffies - led->rwnd_jiffies) * jiffy_ns();
-
-	if (!led->ended)
-		led->drained_ns += now_ns - led->accounted_ns;
-
-	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
-	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
-		now_ns);
-	led->rwnd_jiffies = jiffies;
-	led->stage = brake(led, sk, tp);
-}
-
 /* Accounts until now without a hook's news: for a reading. */
 static __always_inline void stages_on_read(struct socket_state *st, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
@@ -234,13 +242,12 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	struct stage_ledger *led = &st->ledger;
 
 	take_rtt_sample(led, tp, st->watched);
-	if (led->draining) {
-		account_draining(led, sk, tp, now_ns);
-	} else if (tp->write_seq == tp->snd_una) {
+	if (led->unseen)
+		account_unseen(led, sk, tp, now_ns);
+	else if (tp->write_seq == tp->snd_una)
 		account_in_flight(led, tp, now_ns);
-	} else {
+	else
 		account_unacknowledged(led, sk, tp, now_ns);
-	}
 	led->stage_known = 0;
 	if (!bytes_ready(sk, tp))
 		led->ready_ns = 0;
@@ -248,20 +255,22 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	remember(st, tp);
 }
 
-/* inet_sock_set_state: the application closes, and at last our FIN is acknowledged. */
+/* inet_sock_set_state: an end closes, and at last our FIN is acknowledged. */
 static __always_inline void stages_on_closing(struct socket_state *st, struct sock *sk,
 					      const struct tcp_sock *tp, int state, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
 	stages_on_read(st, sk, tp, now_ns);
-	if (state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK) {
-		led->draining = 1;
-		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
-		led->stage = brake(led, sk, tp);
-	} else if (led->draining) {
+	if (led->fin_sent && state != TCP_CLOSING) {
 		end_stall(led);
 		led->ended = 1;
+	}
+	led->fin_sent = state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
+	if (!led->unseen) {
+		led->unseen = 1;
+		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
+		led->stage = brake(led, sk, tp);
 	}
 }
 
@@ -287,11 +296,12 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->rtt_sum_us = led->rtt_sum_us;
 	out->reader_slow_ns = led->reader_slow_ns;
 	out->window_closed_ns = led->window_closed_ns;
-	out->drained_ns = led->drained_ns;
-	out->best_rate_bytes_per_s = led->best_interval_us
+	/* best_ns is ten round trips at least, so some microseconds */
+	out->best_rate_bytes_per_s = led->best_delivered
 					     ? (u64)led->best_delivered * tp->mss_cache *
-						       USEC_PER_SEC / led->best_interval_us
+						       USEC_PER_SEC / (led->best_ns / NSEC_PER_USEC)
 					     : 0;
+	out->unseen_ns = led->unseen_ns;
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;
 	out->delayed_acks = led->delayed_acks;

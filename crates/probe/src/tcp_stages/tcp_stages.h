@@ -44,7 +44,7 @@ struct stage_reading {
 	__u64 reader_slow_ns;
 	__u64 window_closed_ns;
 	__u64 best_rate_bytes_per_s; /* 0: no sample */
-	__u64 drained_ns;
+	__u64 unseen_ns;
 	__u32 rtt_samples;
 	__u32 nagle_holds;
 	__u32 delayed_acks;

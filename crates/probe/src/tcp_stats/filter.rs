@@ -212,13 +212,6 @@ impl SampleFilter {
         self.index.contains_key(&cookie)
     }
 
-    /// Largest send queue that any poll saw of a connection, bytes, for its last row.
-    /// `None`: no poll saw it.
-    pub fn max_send_queue_bytes(&self, cookie: u64) -> Option<u32> {
-        let place = *self.index.get(&cookie)? as usize;
-        Some(self.memories.get(place)?.max_send_queue_bytes)
-    }
-
     /// Connections remembered.
     pub fn len(&self) -> usize {
         self.memories.len()
@@ -279,8 +272,6 @@ mod tests {
                 (wqueue, largest)
             );
         }
-        assert_eq!(filter.max_send_queue_bytes(3), Some(5000));
-        assert_eq!(filter.max_send_queue_bytes(4), None);
     }
 
     #[test]

@@ -1,8 +1,12 @@
-//! TCP statistics by polling. In: the kernel's `sock_diag` dumps, one netlink socket per network
-//! namespace ([`Poller`]). Out: rows of `tcp_samples` and `connections`, only for the sockets
-//! that were asked for ([`Selection`]) and only when something changed ([`SampleFilter`]).
+//! TCP statistics by polling, at random times. With BPF the kernel side walks the recorded sockets
+//! and nothing else (`tcp_stats.bpf.h`; here only its rows).
 //!
-//! Works without BPF and, for one's own sockets, without privileges. The polls are at random
+//! Without, and so also without privileges for one's own sockets: the kernel's `sock_diag` dumps,
+//! one netlink socket per network namespace ([`Poller`]), become rows of `tcp_samples` and
+//! `connections`, only for the sockets that were asked for ([`Selection`]) and only when something
+//! changed ([`SampleFilter`]).
+//!
+//! The polls are at random
 //! times ([`PoissonTimes`]), so that the share of polls that find a socket in a state estimates
 //! the share of time that it spends there, whatever its own rhythm is.
 //!
@@ -17,6 +21,7 @@ mod message;
 mod peers;
 mod poisson;
 mod poller;
+pub(crate) mod read;
 mod rows;
 mod selection;
 #[cfg(test)]
