@@ -199,13 +199,14 @@ impl Subject<'_> {
 
     fn walk(&self) -> Result<u64> {
         let mut rows = 0;
+        let mut more = self.hooks.read_sockets()?;
         loop {
-            let more = self.hooks.read_sockets()?;
             while self.drainer.drain(DRAIN_MOST) > 0 {}
             rows += self.drainer.take().samples.len() as u64;
             if !more {
                 return Ok(rows);
             }
+            more = self.hooks.read_more_sockets()?;
         }
     }
 

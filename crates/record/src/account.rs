@@ -70,9 +70,10 @@ pub(crate) fn losses(
         account(
             "inventory",
             "connections",
-            counts.connections.produced + added.connections,
+            counts.connections.produced + added.connections + counts.lost_sockets,
         )
-        .lost(RING, counts.connections.lost_ring_full),
+        .lost(RING, counts.connections.lost_ring_full)
+        .lost("no_memory", counts.lost_sockets),
         account(
             "tcp_events",
             "tcp_events",

@@ -34,7 +34,8 @@ const DRAIN_MOST: usize = 8192;
 /// Call batches that are not full are handed over this often, so that a kill loses no more than
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
-/// Walks over the recorded sockets at one poll: each reads as many as the ring holds, some 14,000.
+/// Walks over the recorded sockets at one poll: each reads as many as the ring holds, 8,192
+/// or more.
 const WALKS_MOST: usize = 64;
 const COST_EVERY_NS: u64 = 10_000_000_000;
 /// A walk, over all open files or over all recorded sockets, may take this share of one CPU: its
@@ -291,12 +292,14 @@ impl Session<'_> {
     /// Reads the recorded sockets.
     fn poll(&mut self) -> Result<(), RecordError> {
         if let Some(hooks) = self.hooks {
-            for _ in 0..WALKS_MOST {
-                let more = hooks.read_sockets()?;
-                self.drain();
+            let mut more = hooks.read_sockets()?;
+            while self.drain() > 0 {}
+            for _ in 1..WALKS_MOST {
                 if !more {
                     break;
                 }
+                more = hooks.read_more_sockets()?;
+                while self.drain() > 0 {}
             }
         }
         if let Some(polls) = &mut self.polls {

@@ -312,9 +312,18 @@ struct walk_counts {
 	u64 ledgers;
 	u64 postponed; /* did not fit into the ring */
 	u64 draining;  /* met by `read_draining` */
+	u16 round;     /* number of the poll; one poll may need several walks */
 };
 
 struct walk_counts walked = {};
+
+/* A poll begins: sockets that it has read already are left out by its further walks. */
+SEC("raw_tp")
+int begin_poll(void *ctx)
+{
+	walked.round++;
+	return 0;
+}
 
 static __always_inline void read_sample(struct socket_state *st, struct sock *sk,
 					const struct tcp_sock *tp)
@@ -328,6 +337,7 @@ static __always_inline void read_sample(struct socket_state *st, struct sock *sk
 	record->header.kind = RECORD_TCP_SAMPLE;
 	sample_fill(&record->sample, st, sk, tp, false, bpf_ktime_get_ns());
 	sample_remember(&st->sampled, tp);
+	st->sampled.round = walked.round;
 	record_submit(record);
 	walked.sockets++;
 }
@@ -341,17 +351,19 @@ static __always_inline void read_ledger(struct socket_state *st, struct sock *sk
 
 	if (!record) {
 		walked.postponed++;
+		st->ledger.changed = 1;
 		return;
 	}
 	if (!ledger_try_lock(st)) {
 		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		st->ledger.changed = 1;
 		return;
 	}
 	now_ns = bpf_ktime_get_ns();
 	events_on_segment(st, tp, now_ns);
 	stages_on_read(st, sk, tp, now_ns);
-	stages_copy(&record->reading, st, sk, tp, false);
 	st->ledger.changed = 0;
+	stages_copy(&record->reading, st, sk, tp, false);
 	ledger_unlock(st);
 	record->header.kind = RECORD_STAGE_READING;
 	record_submit(record);
@@ -374,12 +386,11 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	sampled = sample_is_new(&shown->sampled, tp);
-	if (!sampled) {
+	sampled = shown->sampled.round != walked.round && sample_is_new(&shown->sampled, tp);
+	if (!sampled && !(detail_calls && shown->ledger.changed)) {
 		walked.sockets++;
 		walked.unchanged++;
-		if (!detail_calls || !shown->ledger.changed)
-			return 0;
+		return 0;
 	}
 	st = socket_recorded(sk);
 	if (!st)
@@ -392,8 +403,8 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 }
 
 /*
- * Reads the ledgers of sockets that send their last bytes, unseen by any hook. They are read more
- * often than others, and their statistics are not: those are taken at random times only.
+ * Advances the ledgers of sockets of which an end has closed: no hook sees their ACKs. Their
+ * statistics are not read, which is done at random times only.
  */
 SEC("iter/bpf_sk_storage_map")
 int read_draining(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -403,13 +414,14 @@ int read_draining(struct bpf_iter__bpf_sk_storage_map *ctx)
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 
-	if (!sk || !shown || !shown->cookie || !shown->ledger.unseen)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	st = socket_recorded(sk);
-	if (!tp || !st || tp->write_seq == tp->snd_una)
+	if (!sk || !shown || !shown->cookie || !shown->ledger.unseen || shown->ledger.ended)
 		return 0;
 	walked.draining++;
-	read_ledger(st, sk, tp);
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = socket_recorded(sk);
+	if (!tp || !st || tp->write_seq == tp->snd_una || !ledger_try_lock(st))
+		return 0;
+	stages_on_read(st, sk, tp, bpf_ktime_get_ns());
+	ledger_unlock(st);
 	return 0;
 }

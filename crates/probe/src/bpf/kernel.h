@@ -133,6 +133,7 @@ struct inet_connection_sock {
 	struct {
 		u32 ato : 8;
 		u16 rcv_mss;
+		u32 lrcvtime;
 	} icsk_ack;
 };
 

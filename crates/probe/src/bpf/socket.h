@@ -71,8 +71,9 @@ struct sample_memory {
 	u32 segs_in;
 	u32 segs_out;
 	u32 write_seq;
-	u8 busy; /* bytes were queued in either direction, or there was no sample yet */
-	u8 pad[3];
+	u16 round; /* the poll that read the socket last */
+	u8 busy;   /* bytes were queued in either direction, or there was no sample yet */
+	u8 pad;
 };
 
 #define OWNERS_MOST 4
@@ -81,8 +82,8 @@ struct sample_memory {
  * The order of fields is that of who writes them. Segments are often taken on another CPU than the
  * one that makes the calls, and a line that both write travels between them at every turn, which
  * costs more than all accounting. So a quiet segment writes nothing, and reads only the first line
- * (56 bytes: the storage has 8 of its own before them), which is rarely written; nor does a walk
- * over idle sockets read more.
+ * (56 bytes: the storage has 8 of its own before them), which is rarely written. A walk over idle
+ * sockets reads that, and of the ledger whether it changed.
  */
 struct socket_state {
 	u64 cookie; /* 0: a listening socket */

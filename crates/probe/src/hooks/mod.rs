@@ -247,8 +247,20 @@ impl<'obj> Hooks<'obj> {
 
     /// Reads the recorded sockets on which something has happened since they were last read: a
     /// sample of each one's statistics and, where it is kept, its ledger. True when there are more
-    /// than the ring holds: after it was drained, the next call reads on.
+    /// than the ring holds: after it was drained, [`read_more_sockets`](Self::read_more_sockets)
+    /// reads on.
     pub fn read_sockets(&self) -> Result<bool, HooksError> {
+        let input = ProgramInput::default();
+        let begun = self.skel.progs.begin_poll.test_run(input);
+        begun.map_err(|error| HooksError::Use {
+            action: "begin a poll",
+            error,
+        })?;
+        self.read_more_sockets()
+    }
+
+    /// Reads the sockets that [`read_sockets`](Self::read_sockets) had no room for.
+    pub fn read_more_sockets(&self) -> Result<bool, HooksError> {
         let postponed = || {
             let bss = self.skel.maps.bss_data.as_deref();
             bss.map_or(0, |bss| bss.walked.postponed)
@@ -258,8 +270,8 @@ impl<'obj> Hooks<'obj> {
         Ok(postponed() > before)
     }
 
-    /// Reads the ledgers of the sockets that send their last bytes: no hook sees the ACKs of a
-    /// connection of which one end has closed. Returns how many there were.
+    /// Advances the ledgers of connections of which an end has closed, and that may still send: no
+    /// hook sees their ACKs. Returns how many there were.
     pub fn read_draining(&self) -> Result<u64, HooksError> {
         let draining = || {
             let bss = self.skel.maps.bss_data.as_deref();

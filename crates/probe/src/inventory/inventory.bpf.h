@@ -179,7 +179,8 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	st->opened_ns = opened_ns;
 	st->syn_acked = syn_acked(tp);
 	st->sampled.busy = true;
-	ledger_init(st, tp, now_ns);
+	/* while it becomes established, skc_state still says what it was before */
+	ledger_init(st, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
 	if (st->chosen == CHOSEN_TARGET)
 		expect_peer(sk, tp);
 }
@@ -277,6 +278,9 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 		bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
 		return;
 	}
+	/* not yet connected, or closed while its descriptor is still open */
+	if (state == TCP_SYN_SENT || state == TCP_CLOSE)
+		return;
 	now_ns = bpf_ktime_get_ns();
 	if (!st->cookie) {
 		st->pid = tgid;

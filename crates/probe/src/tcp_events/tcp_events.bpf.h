@@ -67,7 +67,8 @@ static __always_inline void events_on_segment(struct socket_state *st, const str
 		/* the announcement came with the segment before this one */
 		event_emit(st->cookie,
 			   zero_window ? TCP_EVENT_ZERO_WINDOW_OPEN : TCP_EVENT_ZERO_WINDOW_CLOSE,
-			   0, 0, 0, 0, led->accounted_ns);
+			   0, 0, 0, 0,
+			   zero_window ? tp->tcp_mstamp * NSEC_PER_USEC : led->accounted_ns);
 	}
 }
 
@@ -77,6 +78,7 @@ static __always_inline void events_on_close(struct socket_state *st, struct sock
 {
 	struct tcp_sample_record *last = record_reserve(RECORD_TCP_SAMPLE, sizeof(*last));
 	struct stage_reading_record *stages;
+	bool locked;
 
 	if (last) {
 		sample_fill(&last->sample, st, sk, tp, true, now_ns);
@@ -87,9 +89,13 @@ static __always_inline void events_on_close(struct socket_state *st, struct sock
 	stages = record_reserve(RECORD_STAGE_READING, sizeof(*stages));
 	if (!stages)
 		return;
+	/* nobody waits for the last word: without the lock it may count one interval twice */
+	locked = ledger_try_lock(st);
 	events_on_segment(st, tp, now_ns);
 	stages_on_read(st, sk, tp, now_ns);
 	stages_copy(&stages->reading, st, sk, tp, true);
+	if (locked)
+		ledger_unlock(st);
 	record_submit(stages);
 }
 

@@ -310,8 +310,14 @@ static __always_inline void remember(struct socket_state *st, const struct tcp_s
 		st->watched = watch;
 }
 
+/* Our FIN is sent, or waits behind the last bytes, and is not acknowledged. */
+static __always_inline bool is_fin_sent(u8 state)
+{
+	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
+}
+
 static __always_inline void ledger_init(struct socket_state *st, const struct tcp_sock *tp,
-					u64 now_ns)
+					u8 state, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
@@ -320,6 +326,9 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->accounted_ns = now_ns;
 	led->sent_ns = now_ns;
 	led->best_ns = 1;
+	led->unseen = state != TCP_ESTABLISHED;
+	led->fin_sent = is_fin_sent(state);
+	led->stage = STAGE_IN_FLIGHT;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
 	led->dsack_dups = tp->dsack_dups;

@@ -50,10 +50,22 @@ static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_
 	return seq_diff(tp->rcv_nxt, tp->copied_seq) > fin;
 }
 
-/* Since when bytes wait for the reader: known, or since the one segment that came last. */
-static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp)
+/*
+ * Since when bytes wait for the reader: known, or since the one segment that came last. That is the
+ * last use of tcp_mstamp, unless the socket has sent since, or the reader has taken its time
+ * (tcp_rcv_space_adjust()): then the time of the last data, in jiffies, is the earlier one.
+ */
+static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp,
+					  u64 now_ns)
 {
-	return led->ready_ns ? led->ready_ns : tp->tcp_mstamp * NSEC_PER_USEC;
+	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC, received_ns;
+	s32 jiffies = seq_diff((u32)bpf_jiffies64(), tp->inet_conn.icsk_ack.lrcvtime);
+
+	if (led->ready_ns)
+		return led->ready_ns;
+	/* one jiffy apart may be no time at all */
+	received_ns = jiffies > 1 ? now_ns - (jiffies - 1) * jiffy_ns() : now_ns;
+	return received_ns < mstamp_ns ? received_ns : mstamp_ns;
 }
 
 /* Must this segment be looked at? See the head of this file. */
@@ -125,6 +137,16 @@ static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
 }
 
 /*
+ * A delivery after an ACK became overdue ended the stall, though no hook saw it; when, since the
+ * last look, is not known.
+ */
+static __always_inline bool stall_ended_unseen(const struct stage_ledger *led,
+					       const struct tcp_sock *tp)
+{
+	return led->unseen && led->due_ns && delivered_ns(tp) > led->due_ns;
+}
+
+/*
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
  * sends and readings are all that is seen. The kernel's own clock still tells how long the
  * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
@@ -134,8 +156,13 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 					   const struct tcp_sock *tp, u64 now_ns)
 {
 	u32 jiffies = rwnd_limited_jiffies(tp), stage = brake(led, sk, tp);
-	u64 until_ns = led->accounted_ns + (u32)(jiffies - led->rwnd_jiffies) * jiffy_ns();
+	s32 limited = seq_diff(jiffies, led->rwnd_jiffies);
+	u64 until_ns, last_ns;
 
+	last_ns = last_sent_ns(tp);
+	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0 && last_ns)
+		led->sent_ns = last_ns;
+	until_ns = led->accounted_ns + (limited > 0 ? limited : 0) * jiffy_ns();
 	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
 	if (stage != led->stage && !led->ended)
 		led->unseen_ns += now_ns - led->accounted_ns;
@@ -184,16 +211,16 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 
 /*
  * sock_recv_length: a receive call gave bytes. If they were ready before the reader came, they
- * waited for it; a reader that was blocked in the call when they came did not let them wait. What
- * is written here only the reader writes, so that it needs no lock: an atomic instruction would
- * wait for all that the kernel has just written to the socket.
+ * waited for it; a reader that was blocked in the call when they came did not let them wait. No
+ * lock is taken: the sums are the reader's alone, and of ready_ns the last value wins. An atomic
+ * instruction would wait for all that the kernel has just written to the socket.
  */
 static __always_inline void stages_on_receive(struct socket_state *st, const struct sock *sk,
 					      const struct tcp_sock *tp, u64 blocked_since_ns,
 					      u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
-	u64 ready_ns = ready_since_ns(led, tp);
+	u64 ready_ns = ready_since_ns(led, tp, now_ns);
 
 	if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
 		led->reader_slow_ns += now_ns - ready_ns;
@@ -242,6 +269,8 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	struct stage_ledger *led = &st->ledger;
 
 	take_rtt_sample(led, tp, st->watched);
+	if (stall_ended_unseen(led, tp))
+		led->unseen_ns += now_ns - led->accounted_ns;
 	if (led->unseen)
 		account_unseen(led, sk, tp, now_ns);
 	else if (tp->write_seq == tp->snd_una)
@@ -252,6 +281,8 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	if (!bytes_ready(sk, tp))
 		led->ready_ns = 0;
 	track_own_window(led, tp, now_ns);
+	if (stall_ended_unseen(led, tp))
+		end_stall(led);
 	remember(st, tp);
 }
 
@@ -266,7 +297,7 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 		end_stall(led);
 		led->ended = 1;
 	}
-	led->fin_sent = state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
+	led->fin_sent = is_fin_sent(state);
 	if (!led->unseen) {
 		led->unseen = 1;
 		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
@@ -309,7 +340,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->tail_loss_stalls = led->tail_loss_stalls;
 	out->reader_slow_waits = led->reader_slow_waits;
 	if (bytes_ready(sk, tp)) {
-		s64 waited_ns = led->accounted_ns - ready_since_ns(led, tp);
+		s64 waited_ns = led->accounted_ns - ready_since_ns(led, tp, led->accounted_ns);
 
 		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
 		out->reader_slow_waits++;

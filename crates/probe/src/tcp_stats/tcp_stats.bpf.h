@@ -37,6 +37,11 @@ static __always_inline void sample_remember(struct sample_memory *last, const st
 	last->busy = tp->write_seq != tp->snd_una || tp->rcv_nxt != tp->copied_seq;
 }
 
+static __always_inline u32 at_least_0(s32 difference)
+{
+	return difference > 0 ? difference : 0;
+}
+
 static __always_inline u64 jiffies_to_us(u64 jiffies)
 {
 	return jiffies * jiffy_ns() / NSEC_PER_USEC;
@@ -47,7 +52,8 @@ static __always_inline void sample_chronograph(struct tcp_sample *out, const str
 {
 	u64 stat[3] = {tp->chrono_stat[0], tp->chrono_stat[1], tp->chrono_stat[2]};
 	u8 type = tcp_chrono_type(tp);
-	u64 running = (u32)((u32)bpf_jiffies64() - tp->chrono_start);
+	u32 start = tp->chrono_start;
+	u64 running = at_least_0(seq_diff((u32)bpf_jiffies64(), start));
 
 	if (type == 1)
 		stat[0] += running;
@@ -93,14 +99,15 @@ static __always_inline void sample_queues(struct tcp_sample *out, struct socket_
 					  const struct sock *sk, const struct tcp_sock *tp)
 {
 	s32 notsent = seq_diff(tp->write_seq, tp->snd_nxt);
-	u32 send_queue = tp->write_seq - tp->snd_una;
+	/* no lock is held: of two fields the second may be the newer one */
+	u32 send_queue = at_least_0(seq_diff(tp->write_seq, tp->snd_una));
 
 	if (send_queue > st->max_send_queue)
 		st->max_send_queue = send_queue;
 	out->send_queue_bytes = send_queue;
 	out->max_send_queue_bytes = st->max_send_queue;
-	out->receive_queue_bytes = tp->rcv_nxt - tp->copied_seq;
-	out->notsent_bytes = notsent > 0 ? notsent : 0;
+	out->receive_queue_bytes = at_least_0(seq_diff(tp->rcv_nxt, tp->copied_seq));
+	out->notsent_bytes = at_least_0(notsent);
 	out->unacked = tp->packets_out;
 	out->sacked = tp->sacked_out;
 	out->lost = tp->lost_out;
