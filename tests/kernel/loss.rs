@@ -1,12 +1,14 @@
 //! The loss identity is exact: everything that a probe produced is stored, filtered or lost for
 //! a named cause, also when nobody empties the rings.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
 use lab::{Netns, Running, now_ns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use table::manifest::Loss;
+use table::tables::{TcpSample, TcpStage};
 
 use crate::harness::{Recorder, program, role, role_as, root};
 use crate::report::{Report, number};
@@ -53,6 +55,28 @@ fn without_loss_everything_produced_is_stored() {
     assert_eq!(account.lost_total(), 0, "{account:?}");
     assert_eq!(account.produced, made(&truth));
     assert_eq!(account.stored, made(&truth));
+}
+
+/// Each has a sample and a ledger to read at the first poll, which is more than the ring holds.
+#[test]
+fn more_sockets_than_the_ring_holds_are_all_read() {
+    const SOCKETS: usize = 2 * 5003;
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let mut held = role(&netns, &format!("hold-open {}", SOCKETS / 2));
+    held.port().expect("connected");
+    let holders = format!("/proc/{0}/task/{0}/children", held.pid());
+    let holders = std::fs::read_to_string(holders).expect("the processes that hold them");
+    let pids = holders.split_whitespace().map(|pid| format!("-p {pid} "));
+    let recorder = Recorder::start(&pids.collect::<String>());
+    let report = recorder.stop();
+    account(&report);
+    let sampled = report.rows::<TcpSample>().into_iter().map(|row| row.conn);
+    let read = report.rows::<TcpStage>().into_iter().map(|row| row.conn);
+    assert_eq!(sampled.collect::<BTreeSet<u64>>().len(), SOCKETS);
+    assert_eq!(read.collect::<BTreeSet<u64>>().len(), SOCKETS);
 }
 
 /// Programs that make calls run one after the other, for as long as the recorder is stopped.

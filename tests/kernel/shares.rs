@@ -16,6 +16,7 @@ under_cubic_and_bbr! {
     a_black_hole
     a_slow_reader
     think_time
+    a_late_reader_of_single_segments
     a_tiny_send_buffer
     random_loss
 }
@@ -321,6 +322,29 @@ fn think_time(congctl: &str) {
         "the client thought for {idle_ns} ns"
     );
     compare(&client, &["sender_app"], idle_ns, doubt_ns);
+}
+
+/// The server sleeps before it reads each request, which is one segment. From the client's last
+/// write to the answer, the request lies unread but for the ways there and back.
+fn a_late_reader_of_single_segments(congctl: &str) {
+    const ROUNDS: u64 = 53;
+    let site = Site::loopback(congctl);
+    let client = format!("request-reply --rounds {ROUNDS}");
+    let recorded = site.record("reply-server --read-delay-us 20000", &client);
+    client_of(&recorded, congctl);
+    let rounds = recorded.client["round_times_ns"].as_array();
+    let waits = rounds.expect("rounds").iter();
+    let waited_ns: u64 = waits
+        .map(|round| number(round, "/2") - number(round, "/1"))
+        .sum();
+    let server = recorded.server_end();
+    let life_ns = number(server, "/lifetime_ns");
+    let slow = &server["receive"]["reader_slow"];
+    let measured_ns = number(slow, "/ns");
+    let bound_ns = slow["bound"].as_f64().expect("a bound") * life_ns as f64;
+    eprintln!("waited {waited_ns} ns, reader slow {measured_ns} ns, bound {bound_ns} ns");
+    let doubt_ns = (ROUNDS * 3 * STAMP_NS) as f64;
+    assert!(measured_ns.abs_diff(waited_ns) as f64 <= bound_ns + doubt_ns);
 }
 
 /// The sender pauses with data under way: for its buffer, or at first for the congestion window.

@@ -8,7 +8,9 @@
 use std::time::Instant;
 
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use table::manifest::Header;
+use table::row_of;
 use table::tables::{Calls, Connection, Connections, TcpSample, TcpSamples, TcpStage, TcpStages};
 use table::{Chosen, Columns, Role, Table};
 use whylat_diagnose::{Evidence, diagnose};
@@ -77,18 +79,9 @@ fn connections() -> Connections {
     rows
 }
 
-/// A row with all that may not be null at zero.
+/// A row of zeros.
 fn zero<T: Table + DeserializeOwned>() -> T {
-    let value = |name: &str| match name {
-        "closed" | "nodelay" => false.into(),
-        "kind" => "poll".into(),
-        _ => 0.into(),
-    };
-    let fields = T::FIELDS.iter().filter(|field| field.null.is_empty());
-    let row = fields
-        .map(|field| (field.name.to_owned(), value(field.name)))
-        .collect();
-    serde_json::from_value(serde_json::Value::Object(row)).expect("a row of zeros")
+    row_of(json!({})).expect("a row of zeros")
 }
 
 fn stages(reading: u64) -> TcpStages {

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 use table::manifest::{Close, Header};
+use table::row_of;
 use table::tables::{Call, Connection, TcpEvent, TcpSample, TcpStage};
 use table::{Columns, Method, Stage, Table};
 use whylat_diagnose::report::{Direction, Report, Severity};
@@ -11,31 +12,10 @@ use whylat_diagnose::{Evidence, diagnose, report};
 
 const MS: u64 = 1_000_000;
 
-/// A row: all of its table's fields, zero or absent but for those given.
-fn row<T: Table + serde::de::DeserializeOwned>(given: Value) -> T {
-    let mut row = serde_json::Map::new();
-    for field in T::FIELDS.iter().filter(|field| field.null.is_empty()) {
-        row.insert(field.name.to_owned(), json!(0));
-    }
-    let texts = json!({
-        "local": "10.0.0.5:41220", "remote": "10.0.0.9:9000", "role": "client",
-        "chosen": "target", "kind": "poll", "closed": false, "nodelay": false, "is_send": false,
-    });
-    for (name, value) in texts.as_object().into_iter().flatten() {
-        if T::FIELDS.iter().any(|field| field.name == name) {
-            row.insert(name.clone(), value.clone());
-        }
-    }
-    for (name, value) in given.as_object().into_iter().flatten() {
-        row.insert(name.clone(), value.clone());
-    }
-    serde_json::from_value(Value::Object(row)).expect("the test's row has its table's shape")
-}
-
 fn columns<T: Table + serde::de::DeserializeOwned>(rows: &[Value]) -> T::Columns {
     let mut columns = T::Columns::default();
     for given in rows {
-        columns.push(row::<T>(given.clone()));
+        columns.push(row_of::<T>(given.clone()).expect("a row of the table"));
     }
     columns
 }

@@ -34,9 +34,6 @@ const DRAIN_MOST: usize = 8192;
 /// Call batches that are not full are handed over this often, so that a kill loses no more than
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
-/// Walks over the recorded sockets at one poll: each reads as many as the ring holds, 8,192
-/// or more.
-const WALKS_MOST: usize = 64;
 const COST_EVERY_NS: u64 = 10_000_000_000;
 /// A walk, over all open files or over all recorded sockets, may take this share of one CPU: its
 /// pause is this many times what it took.
@@ -294,10 +291,7 @@ impl Session<'_> {
         if let Some(hooks) = self.hooks {
             let mut more = hooks.read_sockets()?;
             while self.drain() > 0 {}
-            for _ in 1..WALKS_MOST {
-                if !more {
-                    break;
-                }
+            while more {
                 more = hooks.read_more_sockets()?;
                 while self.drain() > 0 {}
             }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::error::WriteError;
 use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
@@ -59,6 +60,31 @@ pub struct RowError {
     pub line: usize,
     /// Why not.
     pub source: serde_json::Error,
+}
+
+/// A row of which only the fields that matter are given: every other one that may not be null is
+/// zero, no, or an ordinary name.
+///
+/// # Errors
+/// When a given field is not the table's, or not of its type.
+pub fn row_of<T: Table + DeserializeOwned>(given: Value) -> Result<T, serde_json::Error> {
+    let ordinary = |name: &str| match name {
+        "local" => "10.0.0.5:41220".into(),
+        "remote" => "10.0.0.9:9000".into(),
+        "role" => "client".into(),
+        "chosen" => "target".into(),
+        "kind" => "poll".into(),
+        "closed" | "nodelay" | "is_send" => false.into(),
+        _ => 0.into(),
+    };
+    let required = T::FIELDS.iter().filter(|field| field.null.is_empty());
+    let mut row: Map<String, Value> = required
+        .map(|field| (field.name.to_owned(), ordinary(field.name)))
+        .collect();
+    if let Value::Object(given) = given {
+        row.extend(given);
+    }
+    serde_json::from_value(Value::Object(row))
 }
 
 /// Reads rows, one JSON object a line. Empty lines are skipped.

@@ -26,7 +26,7 @@ pub mod write;
 pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table};
 pub use error::{Problem, ReadError, WriteError};
-pub use fixture::{FixtureError, RowError, rows_from_jsonl, rows_to_jsonl, write_fixture};
+pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
 pub use names::{Chosen, Method, Role, SampleKind, Stage, TcpEventKind};
 pub use read::Recording;

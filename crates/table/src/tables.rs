@@ -297,6 +297,8 @@ table! {
         reader_slow_ns: u64, "ns";
         /// Times that bytes waited for the reader; counter.
         reader_slow_waits: u32, "-";
+        /// Of these, those whose beginning is known to a jiffy only; counter.
+        reader_slow_by_jiffy: u32, "-";
         /// Receiving: the window announced to the peer was closed.
         window_closed_ns: u64, "ns";
         /// Best delivery rate so far that lasted for ten round trips of the path, taken where
@@ -305,6 +307,15 @@ table! {
         /// Time after either end closed in which the stage changed between two looks: ACKs pass no
         /// hook then, so that it may belong to any stage.
         unseen_ns: u64, "ns";
+        /// Time in which loss kept the sender far below its best rate so far: the network was the
+        /// limit (`fast_retransmit`, `congestion_window`, `pacing`), the congestion window had not
+        /// regained its value before the loss, and it (under BBR the pacing rate) was less than
+        /// seven tenths of what that rate needs on the unloaded path.
+        loss_limited_ns: u64, "ns";
+        /// Delivered in that time: segments times the present segment size.
+        loss_limited_bytes: u64, "bytes";
+        /// The congestion window, summed over that time.
+        loss_limited_cwnd_byte_ms: u64, "bytes*ms";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

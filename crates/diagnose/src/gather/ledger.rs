@@ -95,8 +95,12 @@ impl LedgerDigest {
             rtt_samples,
             reader_slow_ns,
             reader_slow_waits,
+            reader_slow_by_jiffy,
             window_closed_ns,
             unseen_ns,
+            loss_limited_ns,
+            loss_limited_bytes,
+            loss_limited_cwnd_byte_ms,
         );
         Some(last)
     }

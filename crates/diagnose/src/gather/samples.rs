@@ -74,8 +74,6 @@ impl SampleDigest {
             }
             self.flags.add(Some(earlier), &sample, length_ns);
             self.rates.add(earlier, &sample);
-        } else {
-            self.rates.see(&sample);
         }
         self.see(&sample);
         if self.first.is_none() {
@@ -130,7 +128,6 @@ impl SampleDigest {
                 total_rto: first.total_rto.map(|_| 0),
                 busy_us: first.busy_us.map(|_| 0),
                 rwnd_limited_us: first.rwnd_limited_us.map(|_| 0),
-                delivery_rate_bytes_per_s: None,
                 ..first.clone()
             };
             rates.add(&zero, first);

@@ -9,7 +9,7 @@ use super::{
     worst,
 };
 use crate::case::Case;
-use crate::gather::rates::{Brake, Fall};
+use crate::gather::rates::Fall;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::{duration, percent};
 
@@ -45,22 +45,16 @@ impl Rule for FastRetransmits {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let limited_ns = limited_ns(case);
         let retransmits = retransmits(case);
-        if limited_ns == 0 || retransmits == 0 {
+        let suspected_ns = suspected_ns(case);
+        if suspected_ns == 0 || retransmits == 0 {
             return Verdict::Quiet;
         }
         let Some(fall) = fall(case) else {
-            return self.cannot_compare(case, limited_ns, retransmits);
+            return self.cannot_compare(case, suspected_ns, retransmits);
         };
-        // Samples cover less than the life: the fall they show holds for all of the stage. Under
-        // BBR the stage is no loss's, and the fall ends with the loss.
-        let lossy_share = if by_model(case) {
-            fall.lossy_share
-        } else {
-            1.0
-        };
-        let harm_ns = (limited_ns as f64 * lossy_share * fall.share) as u64;
+        let limited_ns = limited_ns(case, fall);
+        let harm_ns = (limited_ns as f64 * fall.share) as u64;
         if fall.share <= least_fall(case) || harm_ns == 0 {
             return Verdict::Quiet;
         }
@@ -75,7 +69,7 @@ impl Rule for FastRetransmits {
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
-        let because = "time measured in the kernel, rates from samples";
+        let because = "time and rates measured in the kernel";
         let confidence = match case.ledger() {
             Some(_) => Confidence {
                 level: Level::Medium,
@@ -137,35 +131,40 @@ fn by_model(case: &Case) -> bool {
 
 /// The fall of the rate under loss.
 fn fall(case: &Case) -> Option<Fall> {
-    let samples = &case.own.gathered.samples;
-    let best = case
-        .ledger()
-        .and_then(|ledger| ledger.best_rate_bytes_per_s);
-    let rates = samples.rates_since(case.own.opened_ns());
-    let brake = if by_model(case) {
-        Brake::Pacing
-    } else {
-        Brake::Window
-    };
-    rates.fall(best, samples.min_rtt_us, brake)
+    match case.ledger() {
+        Some(ledger) => Fall::of_ledger(ledger),
+        None => case
+            .own
+            .gathered
+            .samples
+            .rates_since(case.own.opened_ns())
+            .fall(),
+    }
 }
 
-/// Time in which loss was the brake: recovery itself, and the congestion window until it is
-/// back where it was; of the second, the part that goes with duplicate ACKs and not with
-/// timeouts. Polls cannot tell it from a window that was never larger. BBR answers loss by its
-/// pacing rate, through its model of the path (bbr_lt_bw_sampling), so there pacing is the brake;
-/// whether it was worth anything, the fall of the rate decides.
-fn limited_ns(case: &Case) -> u64 {
-    let recovery_ns = if by_model(case) {
-        case.ledger().map_or(0, |_| case.ns(Stage::Pacing))
-    } else {
-        case.ns(Stage::FastRetransmit)
-    };
+/// Time in which loss may have been the brake. Polls cannot tell a window that loss made small from
+/// one that was never larger, nor see that loss is what BBR's pacing answers to.
+fn suspected_ns(case: &Case) -> u64 {
+    let recovery_ns = case.ns(Stage::FastRetransmit);
     match case.ledger() {
-        Some(ledger) => recovery_ns + (ledger.cwnd_loss_ns as f64 * by_duplicate_acks(case)) as u64,
+        Some(_) if by_model(case) => recovery_ns + case.ns(Stage::Pacing),
+        Some(ledger) => recovery_ns + ledger.cwnd_loss_ns,
         None if by_model(case) => 0,
         None => recovery_ns + case.ns(Stage::CongestionWindow),
     }
+}
+
+/// Time in which it was, less the part that goes with timeouts and not with duplicate ACKs:
+/// recovery is theirs alone.
+fn limited_ns(case: &Case, fall: Fall) -> u64 {
+    let limited_ns = match case.ledger() {
+        Some(_) => fall.limited_ns,
+        // samples cover less than the life: the fall that they show holds for all of the stage
+        None if fall.limited_ns > 0 => suspected_ns(case),
+        None => 0,
+    };
+    let recovery_ns = case.ns(Stage::FastRetransmit).min(limited_ns);
+    recovery_ns + ((limited_ns - recovery_ns) as f64 * by_duplicate_acks(case)) as u64
 }
 
 /// Part of the retransmissions that duplicate ACKs started; all when events cannot tell.
@@ -211,7 +210,9 @@ fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
         Unit::BytesPerS,
         "best rate of the same flow",
     ));
-    facts.extend(windows(case, fall).into_iter().flatten());
+    if !by_model(case) {
+        facts.extend(windows(case, fall).into_iter().flatten());
+    }
     let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     facts.extend(spurious.map(|n| sum("spurious", n, "of them the receiver already had")));
     facts.extend(min_rtt(case));
@@ -250,8 +251,15 @@ impl FastRetransmits {
             .into_iter()
             .flatten()
             .collect(),
-            why: "Too few samples: whether the flow fell below its own earlier rate cannot be told.",
-            would_help: Some("Record for longer, so that several samples of the flow are taken."),
+            why: match case.ledger() {
+                Some(_) => {
+                    "The flow kept no rate for ten round trips: there is no best rate to compare with."
+                }
+                None => {
+                    "Too few samples: whether the flow fell below its own earlier rate cannot be told."
+                }
+            },
+            would_help: Some("Record for longer, best from the connection's beginning."),
         })
     }
 }

@@ -12,13 +12,15 @@ use crate::report::{Receive, StageShare};
 /// From the ledger.
 pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     let waits = u64::from(ledger.reader_slow_waits);
-    let bound_ns = bound::ledger_ns(waits, 0, jiffy_ns);
+    let by_jiffy = u64::from(ledger.reader_slow_by_jiffy);
+    let bound_ns = bound::ledger_ns(waits, by_jiffy, jiffy_ns);
+    let window_bound_ns = bound::ledger_ns(waits, 0, jiffy_ns);
     let slow_ns = ledger.reader_slow_ns.min(life_ns);
     Receive {
         reader_slow: share(slow_ns, bound_ns, life_ns),
         window_closed: Some(share(
             ledger.window_closed_ns.min(life_ns),
-            bound_ns,
+            window_bound_ns,
             life_ns,
         )),
         waiting_for_peer: share(life_ns - slow_ns, bound_ns, life_ns),

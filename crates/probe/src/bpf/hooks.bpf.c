@@ -325,39 +325,37 @@ int begin_poll(void *ctx)
 	return 0;
 }
 
-static __always_inline void read_sample(struct socket_state *st, struct sock *sk,
+/* False if the ring is full. */
+static __always_inline bool read_sample(struct socket_state *st, struct sock *sk,
 					const struct tcp_sock *tp)
 {
 	struct tcp_sample_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
 
-	if (!record) {
-		walked.postponed++;
-		return;
-	}
+	if (!record)
+		return false;
 	record->header.kind = RECORD_TCP_SAMPLE;
 	sample_fill(&record->sample, st, sk, tp, false, bpf_ktime_get_ns());
 	sample_remember(&st->sampled, tp);
-	st->sampled.round = walked.round;
 	record_submit(record);
 	walked.sockets++;
+	return true;
 }
 
-/* A ledger that a hook is changing at this moment is read by the next walk. */
-static __always_inline void read_ledger(struct socket_state *st, struct sock *sk,
+/* False if the ring is full. A ledger that a hook is changing at this moment is left to the next
+ * poll. */
+static __always_inline bool read_ledger(struct socket_state *st, struct sock *sk,
 					const struct tcp_sock *tp)
 {
 	struct stage_reading_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
 	u64 now_ns;
 
-	if (!record) {
-		walked.postponed++;
-		st->ledger.changed = 1;
-		return;
-	}
+	/* its sample may be read already, and not be new any more */
+	st->ledger.changed = 1;
+	if (!record)
+		return false;
 	if (!ledger_try_lock(st)) {
 		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
-		st->ledger.changed = 1;
-		return;
+		return true;
 	}
 	now_ns = bpf_ktime_get_ns();
 	events_on_segment(st, tp, now_ns);
@@ -368,9 +366,10 @@ static __always_inline void read_ledger(struct socket_state *st, struct sock *sk
 	record->header.kind = RECORD_STAGE_READING;
 	record_submit(record);
 	walked.ledgers++;
+	return true;
 }
 
-/* Walks the recorded sockets: statistics and ledgers, where something happened since the last walk. */
+/* Walks the recorded sockets: statistics and ledgers, where something happened since the last poll. */
 SEC("iter/bpf_sk_storage_map")
 int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -381,12 +380,12 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct socket_state *st;
 	bool sampled;
 
-	if (!sk || !shown || !shown->cookie)
+	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	sampled = shown->sampled.round != walked.round && sample_is_new(&shown->sampled, tp);
+	sampled = sample_is_new(&shown->sampled, tp);
 	if (!sampled && !(detail_calls && shown->ledger.changed)) {
 		walked.sockets++;
 		walked.unchanged++;
@@ -395,10 +394,10 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	st = socket_recorded(sk);
 	if (!st)
 		return 0;
-	if (sampled)
-		read_sample(st, sk, tp);
-	if (detail_calls)
-		read_ledger(st, sk, tp);
+	if ((!sampled || read_sample(st, sk, tp)) && (!detail_calls || read_ledger(st, sk, tp)))
+		st->sampled.round = walked.round;
+	else
+		walked.postponed++;
 	return 0;
 }
 

@@ -13,6 +13,12 @@
 #include "../inventory/inventory.h"
 #include "../tcp_stages/tcp_stages.h"
 
+/* Time in which loss kept the sender far below its best rate, and the congestion window meanwhile. */
+struct loss_limited {
+	u64 ns;
+	u64 cwnd_ns; /* snd_cwnd times ns, summed */
+};
+
 /*
  * The ledger that tcp_stages keeps: see tcp_stages.bpf.h for its rules. The first two lines are
  * those that a call on a healthy connection writes; nothing else writes them then.
@@ -57,13 +63,19 @@ struct stage_ledger {
 	u32 delayed_acks;
 	u32 timeout_stalls;
 	u32 tail_loss_stalls;
-	u32 rwnd_jiffies;   /* chronograph RWND_LIMITED as of the last hook, while unseen */
-	u32 rate_delivered; /* tp->delivered at rate_since_ns */
-	u64 rate_since_ns;  /* when the present interval of track_best_rate() began */
-	u64 best_ns;	    /* the best interval, 1 if there was none yet */
-	u32 best_delivered; /* segments in it */
-	u64 late_ns
-		[STAGE_COUNT]; /* the part of stage_ns after due_ns: a stall, if it ends as one */
+	u32 reader_slow_by_jiffy; /* of reader_slow_waits */
+	u32 rwnd_jiffies;	  /* chronograph RWND_LIMITED as of the last hook, while unseen */
+	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
+	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */
+	u64 best_ns;		  /* the best interval, 1 if there was none yet */
+	u32 best_delivered;	  /* segments in it */
+	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
+	u32 newly_delivered; /* segments, since the hook before */
+	struct loss_limited loss_limited;
+	u64 loss_limited_delivered; /* segments in it */
+	/* what loss_limited and stage_ns hold of the time after due_ns: a stall, if it ends as one */
+	struct loss_limited loss_limited_late;
+	u64 late_ns[STAGE_COUNT];
 };
 
 /* What the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */
@@ -71,7 +83,7 @@ struct sample_memory {
 	u32 segs_in;
 	u32 segs_out;
 	u32 write_seq;
-	u16 round; /* the poll that read the socket last */
+	u16 round; /* the poll that last read all that there was */
 	u8 busy;   /* bytes were queued in either direction, or there was no sample yet */
 	u8 pad;
 };

@@ -16,6 +16,7 @@ use table::manifest::{Coverage, ProbeState};
 
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
+use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
 
@@ -261,25 +262,32 @@ impl<'obj> Hooks<'obj> {
 
     /// Reads the sockets that [`read_sockets`](Self::read_sockets) had no room for.
     pub fn read_more_sockets(&self) -> Result<bool, HooksError> {
-        let postponed = || {
-            let bss = self.skel.maps.bss_data.as_deref();
-            bss.map_or(0, |bss| bss.walked.postponed)
-        };
-        let before = postponed();
-        read_iterator(self.attached.borrow().sockets.as_ref(), "recorded sockets")?;
-        Ok(postponed() > before)
+        let attached = self.attached.borrow();
+        let walk = || read_iterator(attached.sockets.as_ref(), "recorded sockets");
+        Ok(self.counted(walk, |walked| walked.postponed)? > 0)
     }
 
     /// Advances the ledgers of connections of which an end has closed, and that may still send: no
     /// hook sees their ACKs. Returns how many there were.
     pub fn read_draining(&self) -> Result<u64, HooksError> {
-        let draining = || {
+        let attached = self.attached.borrow();
+        let walk = || read_iterator(attached.draining.as_ref(), "draining sockets");
+        self.counted(walk, |walked| walked.draining)
+    }
+
+    /// By how much a walk raised a count.
+    fn counted(
+        &self,
+        walk: impl FnOnce() -> Result<(), HooksError>,
+        count: impl Fn(&wire::walk_counts) -> u64,
+    ) -> Result<u64, HooksError> {
+        let read = || {
             let bss = self.skel.maps.bss_data.as_deref();
-            bss.map_or(0, |bss| bss.walked.draining)
+            bss.map_or(0, |bss| count(&bss.walked))
         };
-        let before = draining();
-        read_iterator(self.attached.borrow().draining.as_ref(), "draining sockets")?;
-        Ok(draining() - before)
+        let before = read();
+        walk()?;
+        Ok(read() - before)
     }
 
     /// Hands the call batches of every CPU to the ring, full or not.
@@ -340,6 +348,7 @@ impl<'obj> Hooks<'obj> {
             &p.handle_sock_send_length,
             &p.handle_sock_recv_length,
             &p.calls_flush,
+            &p.begin_poll,
             &p.walk_task_files,
             &p.read_sockets,
             &p.read_draining,

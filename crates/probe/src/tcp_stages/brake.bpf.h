@@ -10,6 +10,7 @@ extern int CONFIG_HZ __kconfig __weak;
 
 #define NSEC_PER_USEC 1000ULL
 #define NSEC_PER_SEC 1000000000ULL
+#define NSEC_PER_MSEC 1000000ULL
 #define USEC_PER_SEC 1000000ULL
 /* TCP_DELACK_MIN and TCP_ATO_MIN are HZ / 25 (include/net/tcp.h). */
 #define TCP_DELACK_MIN_NS (NSEC_PER_SEC / 25)

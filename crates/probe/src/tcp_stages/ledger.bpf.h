@@ -99,13 +99,102 @@ static __always_inline void account_in_flight(struct stage_ledger *led, const st
 	account(led, STAGE_SENDER_APP, now_ns);
 }
 
+/*
+ * The best rate that lasted for ten round trips of the path: as long as BBR keeps a sample
+ * (bbr_bw_rtts). Over one round trip, as the kernel's own samples are, it can be too high by any
+ * factor, when segments or ACKs that were held up on the way arrive together.
+ */
+#define BEST_RATE_RTTS 10
+
+static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp,
+					    u64 now_ns)
+{
+	u64 passed_ns = now_ns - led->rate_since_ns, least_ns = BEST_RATE_RTTS * path_rtt_ns(tp);
+	u64 segments = tp->delivered - led->rate_delivered;
+
+	if (!least_ns || (led->rate_since_ns && passed_ns < least_ns))
+		return;
+	if (led->rate_since_ns && segments * led->best_ns > (u64)led->best_delivered * passed_ns) {
+		led->best_delivered = segments;
+		led->best_ns = passed_ns;
+	}
+	led->best_window = led->best_delivered * path_rtt_ns(tp) / led->best_ns;
+	led->rate_since_ns = now_ns;
+	led->rate_delivered = tp->delivered;
+}
+
+/* 0: no rate has lasted yet. best_ns is ten round trips at least, so some microseconds. */
+static __always_inline u64 best_rate_bytes_per_s(const struct stage_ledger *led,
+						 const struct tcp_sock *tp)
+{
+	if (!led->best_delivered)
+		return 0;
+	return (u64)led->best_delivered * tp->mss_cache * USEC_PER_SEC /
+	       (led->best_ns / NSEC_PER_USEC);
+}
+
+/* Has loss reduced the congestion window, which has not regained its earlier value? */
+static __always_inline void track_loss(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (tcp_ca_state(tp) >= TCP_CA_Recovery)
+		led->had_loss = 1;
+	else if (tp->snd_cwnd >= tp->prior_cwnd)
+		led->had_loss = 0;
+}
+
+/*
+ * Is what congestion control turns down upon loss far below what the best rate so far needs? That
+ * is the window; BBR sends at its estimate of the path through recovery, so there it is the pacing
+ * rate. Far is seven tenths: a healthy flow swings to 717/1024 (beta of cubic), or to 3/4 * 0.99
+ * (bbr_pacing_gain, bbr_pacing_margin_percent).
+ */
+static __always_inline bool is_far_below_best(const struct stage_ledger *led,
+					      const struct tcp_sock *tp)
+{
+	u64 rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+
+	if (is_bbr(tp))
+		return rate < best_rate_bytes_per_s(led, tp) / 10 * 7;
+	return tp->snd_cwnd * 10 < led->best_window * 7;
+}
+
+static __always_inline void add_loss_limited(struct loss_limited *limited,
+					     const struct tcp_sock *tp, u64 length_ns)
+{
+	limited->ns += length_ns;
+	limited->cwnd_ns += length_ns * tp->snd_cwnd;
+}
+
+/* The network is the brake from accounted_ns to now: does loss make it one, and what arrives? */
+static __always_inline void track_loss_limited(struct stage_ledger *led, const struct tcp_sock *tp,
+					       u64 now_ns)
+{
+	u64 from_ns = led->accounted_ns, due_ns = led->due_ns;
+
+	if (!led->had_loss || now_ns <= from_ns || led->ended || !is_far_below_best(led, tp))
+		return;
+	if (due_ns && due_ns < now_ns) {
+		if (due_ns < from_ns)
+			due_ns = from_ns;
+		add_loss_limited(&led->loss_limited_late, tp, now_ns - due_ns);
+	} else {
+		due_ns = now_ns;
+	}
+	add_loss_limited(&led->loss_limited, tp, due_ns - from_ns);
+	led->loss_limited_delivered += led->newly_delivered;
+	led->newly_delivered = 0;
+}
+
 static __always_inline void advance(struct stage_ledger *led, const struct tcp_sock *tp, u32 stage,
 				    u64 now_ns)
 {
-	if (stage == STAGE_IN_FLIGHT)
+	if (stage == STAGE_IN_FLIGHT) {
 		account_in_flight(led, tp, now_ns);
-	else
-		account(led, stage, now_ns);
+		return;
+	}
+	if (stage >= STAGE_NETWORK_FIRST && stage <= STAGE_NETWORK_LAST)
+		track_loss_limited(led, tp, now_ns);
+	account(led, stage, now_ns);
 }
 
 /* When the newest segment left: the tail of the queue that tcp_update_skb_after_send() keeps. */
@@ -137,7 +226,7 @@ static __always_inline void account_sent(struct stage_ledger *led, const struct 
 	if (led->stage_known && led->stage != STAGE_UNKNOWN)
 		advance(led, tp, led->stage, sent_ns);
 	else if (sk->sk_pacing_status == SK_PACING_NEEDED)
-		account(led, STAGE_PACING, sent_ns);
+		advance(led, tp, STAGE_PACING, sent_ns);
 	led->sent_ns = led->accounted_ns;
 }
 
@@ -207,12 +296,25 @@ static __always_inline u64 settle_late(struct stage_ledger *led, u32 stage)
 	return moved_ns;
 }
 
+/* A stall is no time of a low rate: it has a stage of its own. */
+static __always_inline void settle_loss_limited(struct stage_ledger *led)
+{
+	if (led->stalled == STALL_NONE) {
+		led->loss_limited.ns += led->loss_limited_late.ns;
+		led->loss_limited.cwnd_ns += led->loss_limited_late.cwnd_ns;
+	}
+	led->loss_limited_late.ns = 0;
+	led->loss_limited_late.cwnd_ns = 0;
+}
+
 /* Progress: what was late until now was a stall if something had to be sent again to end it. */
 static __always_inline void end_stall(struct stage_ledger *led)
 {
 	u32 stage = STAGE_COUNT;
 
 	led->probed_ns = 0;
+	if (led->loss_limited_late.ns)
+		settle_loss_limited(led);
 	if (led->stalled == STALL_TIMEOUT) {
 		stage = STAGE_RETRANSMIT_TIMEOUT;
 		led->timeout_stalls++;
@@ -246,8 +348,9 @@ static __always_inline void take_back_probe(struct stage_ledger *led)
 
 /*
  * tcp_rtt_estimator() runs at most once a segment: srtt += sample - srtt / 8, so the sample follows
- * from srtt before and after. An unchanged srtt with new deliveries was a sample equal to it. Of segments that passed unseen the number is known only if but one of ours
- * was delivered; otherwise srtt stands for all of them, as one sample.
+ * from srtt before and after. An unchanged srtt with new deliveries was a sample equal to it. Of
+ * segments that passed unseen the number is known only if but one of ours was delivered; otherwise
+ * srtt stands for all of them, as one sample.
  */
 static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp,
 					    bool all_seen)
@@ -264,29 +367,7 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	}
 	led->srtt_us = srtt_us;
 	led->delivered = tp->delivered;
-}
-
-/*
- * The best rate that lasted for ten round trips of the path: as long as BBR keeps a sample
- * (bbr_bw_rtts). Over one round trip, as the kernel's own samples are, it can be too high by any
- * factor, when segments or ACKs that were held up on the way arrive together.
- */
-#define BEST_RATE_RTTS 10
-
-static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp,
-					    u64 now_ns)
-{
-	u64 passed_ns = now_ns - led->rate_since_ns, least_ns = BEST_RATE_RTTS * path_rtt_ns(tp);
-	u64 segments = tp->delivered - led->rate_delivered;
-
-	if (!least_ns || (led->rate_since_ns && passed_ns < least_ns))
-		return;
-	if (led->rate_since_ns && segments * led->best_ns > (u64)led->best_delivered * passed_ns) {
-		led->best_delivered = segments;
-		led->best_ns = passed_ns;
-	}
-	led->rate_since_ns = now_ns;
-	led->rate_delivered = tp->delivered;
+	led->newly_delivered = deliveries;
 }
 
 /* All that the application had given at the last hook is acknowledged by now. */
@@ -332,6 +413,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
 	led->dsack_dups = tp->dsack_dups;
+	track_loss(led, tp);
 	remember(st, tp);
 }
 

@@ -56,16 +56,19 @@ static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_
  * (tcp_rcv_space_adjust()): then the time of the last data, in jiffies, is the earlier one.
  */
 static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp,
-					  u64 now_ns)
+					  u64 now_ns, bool *by_jiffy)
 {
 	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC, received_ns;
-	s32 jiffies = seq_diff((u32)bpf_jiffies64(), tp->inet_conn.icsk_ack.lrcvtime);
+	s32 jiffies;
 
+	*by_jiffy = false;
 	if (led->ready_ns)
 		return led->ready_ns;
+	jiffies = seq_diff((u32)bpf_jiffies64(), tp->inet_conn.icsk_ack.lrcvtime);
 	/* one jiffy apart may be no time at all */
-	received_ns = jiffies > 1 ? now_ns - (jiffies - 1) * jiffy_ns() : now_ns;
-	return received_ns < mstamp_ns ? received_ns : mstamp_ns;
+	received_ns = jiffies > 1 ? now_ns - jiffies * jiffy_ns() : now_ns;
+	*by_jiffy = received_ns < mstamp_ns;
+	return *by_jiffy ? received_ns : mstamp_ns;
 }
 
 /* Must this segment be looked at? See the head of this file. */
@@ -108,18 +111,16 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	struct stage_ledger *led = &st->ledger;
 
 	take_rtt_sample(led, tp, st->watched);
-	if (tp->write_seq == tp->snd_una) {
+	if (tp->write_seq == tp->snd_una)
 		account_in_flight(led, tp, now_ns);
-	} else {
+	else
 		account_unacknowledged(led, sk, tp, now_ns);
-	}
 	if (seq_diff(ack_seq, tp->snd_una) > 0) {
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, seq == end_seq, now_ns);
 		end_stall(led);
 	}
-	if (led->had_loss && tp->snd_cwnd >= tp->prior_cwnd)
-		led->had_loss = 0;
+	track_loss(led, tp);
 	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
@@ -220,11 +221,13 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 					      u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
-	u64 ready_ns = ready_since_ns(led, tp, now_ns);
+	bool by_jiffy;
+	u64 ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
 
 	if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
 		led->reader_slow_ns += now_ns - ready_ns;
 		led->reader_slow_waits++;
+		led->reader_slow_by_jiffy += by_jiffy;
 	}
 	led->ready_ns = bytes_ready(sk, tp) ? now_ns : 0;
 	led->changed = 1;
@@ -313,6 +316,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	const struct stage_ledger *led = &st->ledger;
 	u32 stage = led->stalled == STALL_TIMEOUT ? STAGE_RETRANSMIT_TIMEOUT : STAGE_TAIL_LOSS;
 	u64 moved_ns = 0, late_ns;
+	bool by_jiffy;
 
 	for (int i = 0; i < STAGE_COUNT; i++) {
 		late_ns = led->stalled ? led->late_ns[i] : 0;
@@ -327,23 +331,25 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->rtt_sum_us = led->rtt_sum_us;
 	out->reader_slow_ns = led->reader_slow_ns;
 	out->window_closed_ns = led->window_closed_ns;
-	/* best_ns is ten round trips at least, so some microseconds */
-	out->best_rate_bytes_per_s = led->best_delivered
-					     ? (u64)led->best_delivered * tp->mss_cache *
-						       USEC_PER_SEC / (led->best_ns / NSEC_PER_USEC)
-					     : 0;
+	out->best_rate_bytes_per_s = best_rate_bytes_per_s(led, tp);
 	out->unseen_ns = led->unseen_ns;
+	out->loss_limited_ns = led->loss_limited.ns;
+	out->loss_limited_bytes = led->loss_limited_delivered * tp->mss_cache;
+	out->loss_limited_cwnd_byte_ms = led->loss_limited.cwnd_ns / NSEC_PER_MSEC * tp->mss_cache;
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;
 	out->delayed_acks = led->delayed_acks;
 	out->timeout_stalls = led->timeout_stalls;
 	out->tail_loss_stalls = led->tail_loss_stalls;
 	out->reader_slow_waits = led->reader_slow_waits;
+	out->reader_slow_by_jiffy = led->reader_slow_by_jiffy;
 	if (bytes_ready(sk, tp)) {
-		s64 waited_ns = led->accounted_ns - ready_since_ns(led, tp, led->accounted_ns);
+		s64 waited_ns =
+			led->accounted_ns - ready_since_ns(led, tp, led->accounted_ns, &by_jiffy);
 
 		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
 		out->reader_slow_waits++;
+		out->reader_slow_by_jiffy += by_jiffy;
 	}
 	out->closed = closed;
 	out->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;

@@ -31,6 +31,8 @@ enum stage {
 	STAGE_SEND_BUFFER,
 	STAGE_UNKNOWN,
 	STAGE_COUNT,
+	STAGE_NETWORK_FIRST = STAGE_FAST_RETRANSMIT,
+	STAGE_NETWORK_LAST = STAGE_PACING,
 };
 
 /* One reading of a ledger. All times are cumulative nanoseconds since since_ns. */
@@ -45,15 +47,19 @@ struct stage_reading {
 	__u64 window_closed_ns;
 	__u64 best_rate_bytes_per_s; /* 0: no sample */
 	__u64 unseen_ns;
+	__u64 loss_limited_ns;
+	__u64 loss_limited_bytes;
+	__u64 loss_limited_cwnd_byte_ms;
 	__u32 rtt_samples;
 	__u32 nagle_holds;
 	__u32 delayed_acks;
 	__u32 timeout_stalls;
 	__u32 tail_loss_stalls;
 	__u32 reader_slow_waits;
+	__u32 reader_slow_by_jiffy;
 	__u8 closed;
 	__u8 nodelay;
-	__u8 pad[6];
+	__u8 pad[2];
 };
 
 #endif

@@ -1,11 +1,10 @@
 //! Which sockets are recorded, when BPF does not decide it. In: what the user asked for,
-//! resolved to ports, cgroups or socket files. Out: yes or no for each polled socket.
+//! resolved to ports or socket files. Out: yes or no for each polled socket.
 //!
 //! Asked once for each new socket: [`super::SampleFilter`] remembers what was chosen. So a
 //! socket stays chosen that has no file any more after `close`, while the kernel still sends
 //! its last bytes.
 
-use super::filter::CookieSet;
 use super::message::SocketView;
 use std::collections::HashSet;
 
@@ -14,9 +13,7 @@ use std::collections::HashSet;
 pub struct Selection {
     everything: bool,
     ports: Vec<u16>,
-    cgroups: HashSet<u64>,
     inodes: HashSet<u32>,
-    cookies: CookieSet,
 }
 
 impl Selection {
@@ -35,19 +32,9 @@ impl Selection {
         self.ports.dedup();
     }
 
-    /// Sockets created in one of these cgroups (v2 ids; children are not implied).
-    pub fn add_cgroups(&mut self, ids: impl IntoIterator<Item = u64>) {
-        self.cgroups.extend(ids);
-    }
-
     /// Replaces the socket files of the recorded processes, as a new scan found them.
     pub fn set_inodes(&mut self, inodes: impl IntoIterator<Item = u32>) {
         self.inodes = inodes.into_iter().filter(|inode| *inode != 0).collect();
-    }
-
-    /// A single socket, chosen elsewhere (a peer of a chosen one).
-    pub fn add_cookie(&mut self, cookie: u64) {
-        self.cookies.insert(cookie);
     }
 
     /// Whether a polled socket is recorded.
@@ -57,14 +44,7 @@ impl Selection {
         self.everything
             || has_port(view.local_port())
             || has_port(view.remote_port())
-            || (!self.cookies.is_empty() && self.cookies.contains(&view.cookie))
             || (!self.inodes.is_empty() && self.inodes.contains(&view.inode))
-            || view.cgroup_id.is_some_and(|id| self.cgroups.contains(&id))
-    }
-
-    /// Forgets the single sockets for which `alive` does not hold.
-    pub fn retain_cookies(&mut self, mut alive: impl FnMut(u64) -> bool) {
-        self.cookies.retain(|cookie| alive(*cookie));
     }
 }
 
@@ -82,7 +62,6 @@ mod tests {
         let reply = Reply {
             cookie: 5,
             inode: 77,
-            cgroup_id: Some(8),
             ..Reply::default()
         };
         assert!(!matches(&Selection::default(), &reply));
@@ -92,12 +71,6 @@ mod tests {
             selection.add_ports([port, 1]);
             assert!(matches(&selection, &reply), "{port}");
         }
-        let mut by_cgroup = Selection::default();
-        by_cgroup.add_cgroups([8]);
-        assert!(matches(&by_cgroup, &reply));
-        let mut by_cookie = Selection::default();
-        by_cookie.add_cookie(5);
-        assert!(matches(&by_cookie, &reply));
     }
 
     #[test]
@@ -115,10 +88,6 @@ mod tests {
         };
         assert!(matches(&selection, &open) && !matches(&selection, &orphaned));
         selection.set_inodes([78]);
-        assert!(!matches(&selection, &open));
-        selection.add_cookie(5);
-        assert!(matches(&selection, &open));
-        selection.retain_cookies(|_| false);
         assert!(!matches(&selection, &open));
     }
 }
