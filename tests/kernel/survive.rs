@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -194,45 +195,43 @@ fn pins() -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether any process or mount still holds a network namespace.
-fn is_held(inode: u64) -> bool {
-    let name = format!("net:[{inode}]");
-    let links = |path: String| {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| fs::read_link(entry.path()).ok())
-    };
-    let mounted = fs::read_to_string("/proc/self/mountinfo").is_ok_and(|text| text.contains(&name));
-    let processes = fs::read_dir("/proc").expect("proc").flatten();
-    let mut pids = processes.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        name.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then_some(name)
-    });
-    mounted
-        || pids.any(|pid| {
-            let mut held = links(format!("/proc/{pid}/ns")).chain(links(format!("/proc/{pid}/fd")));
-            held.any(|target| target.as_os_str() == name.as_str())
-        })
+/// Whether a process has a socket of protocol `NETLINK_SOCK_DIAG` in the network namespace of `pid`;
+/// the kernel's own has port 0.
+fn is_polled(pid: u32) -> bool {
+    let sockets = fs::read_to_string(format!("/proc/{pid}/net/netlink")).expect("its sockets");
+    sockets.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next() == Some("4") && words.next() != Some("0")
+    })
 }
 
-/// However a recorder ends, it lets go of the namespaces that it had entered, of its BPF
-/// objects and of everything outside its directory.
+const ENDS: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGKILL,
+];
+
+/// Ends a recorder by a signal: all but the kill close the recording.
+fn end(recorder: Recorder, how: Signal) {
+    if how == Signal::SIGKILL {
+        drop(recorder.kill());
+        return;
+    }
+    let scratch = recorder.stop_by(how);
+    assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
+    let path = scratch.path().join("r.whylat");
+    assert!(readable_and_closed(&path), "{how}");
+}
+
+/// However a recorder ends, it lets go of its BPF objects and of everything outside its directory.
 #[test]
 fn nothing_is_left_behind_after_any_exit() {
     if !root() {
         return;
     }
-    for how in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGKILL,
-    ] {
+    for how in ENDS {
         let before = bpf::objects();
-        let netns = Netns::new().expect("a namespace");
-        let held = role(&netns, "hold-open 3");
-        let inode = netns.inode();
         let recorder = Recorder::start("-a");
         let made = bpf::objects();
         let ours = made.difference(&before).count();
@@ -240,25 +239,37 @@ fn nothing_is_left_behind_after_any_exit() {
             ours > 10,
             "only {ours} BPF objects of the recorder were seen"
         );
-        drop(held);
-        drop(netns);
-        if how == Signal::SIGKILL {
-            drop(recorder.kill());
-        } else {
-            let scratch = recorder.stop_by(how);
-            assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
-            assert!(
-                readable_and_closed(&scratch.path().join("r.whylat")),
-                "{how}"
-            );
-        }
+        end(recorder, how);
         until("its BPF objects gone", || {
             let still = bpf::objects();
             made.difference(&before)
                 .all(|object| !still.contains(object))
                 .then_some(())
         });
-        assert!(!is_held(inode), "after {how} the namespace is still held");
+    }
+}
+
+/// Without BPF it has a socket in every namespace, to read the sockets there.
+#[test]
+fn namespaces_are_let_go_after_any_exit() {
+    if !root() {
+        return;
+    }
+    for how in ENDS {
+        let netns = Netns::new().expect("a namespace");
+        let held = role(&netns, "hold-open 3");
+        let mut command = Command::new("unshare");
+        let without_btf = "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+        command.args([without_btf, program()]);
+        let recorder = Recorder::start_as(command, "-a");
+        until("the recorder in the namespace", || {
+            is_polled(held.pid()).then_some(())
+        });
+        end(recorder, how);
+        until("the namespace let go", || {
+            (!is_polled(held.pid())).then_some(())
+        });
     }
 }
 
@@ -276,7 +287,7 @@ fn killed_by_its_own_command() {
     let before = bpf::objects();
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("r.whylat");
-    let mut command = std::process::Command::new(program());
+    let mut command = Command::new(program());
     command.args(["run", "--as-root", "--output"]).arg(&path);
     command.args(["--", "sh", "-c", "kill -KILL $PPID"]);
     let said = finish(&mut command);

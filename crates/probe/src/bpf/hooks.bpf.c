@@ -94,6 +94,7 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	events_on_close(st, sk, tp, detail_calls, now_ns);
 	socket_emit(st, sk, tp, now_ns, now_ns);
 	forget_peer(sk, tp);
+	set_watched(st, sk, false);
 	st->cookie = 0;
 }
 
@@ -180,13 +181,13 @@ static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
-	struct socket_state *st = socket_recorded(sk);
-	const struct tcp_sock *tp;
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
 
-	if (!st)
+	if (!tp || !segment_may_matter(sk, tp))
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	st = socket_recorded(sk);
+	if (!st)
 		return 0;
 	note_ready(&st->ledger, tp);
 	if (segment_matters(st, sk, tp))
@@ -223,19 +224,25 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 	struct socket_state *st = socket_at_call(sk);
 	const struct tcp_sock *tp;
 	u64 now_ns;
+	bool quiet;
 
 	if (!st)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	now_ns = bpf_ktime_get_ns();
-	socket_owner(st, sk, tp, now_ns);
+	socket_owner(st, sk, tp);
+	quiet = send_is_quiet(st, sk, tp);
+	now_ns = quiet && st->chosen == CHOSEN_PEER ? 0 : bpf_ktime_get_ns();
 	if (ledger_try_lock(st)) {
-		stages_on_send(st, sk, tp, now_ns);
+		if (quiet)
+			stages_on_quiet_send(st, tp);
+		else
+			stages_on_send(st, sk, tp, now_ns);
 		ledger_unlock(st);
 	}
-	call_ended(sk, tp, st, true, result, flags, now_ns);
+	if (now_ns)
+		call_ended(sk, tp, st, true, result, flags, now_ns);
 	return 0;
 }
 
@@ -252,7 +259,7 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 	if (!tp)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
-	socket_owner(st, sk, tp, now_ns);
+	socket_owner(st, sk, tp);
 	blocked_since_ns = call_ended(sk, tp, st, false, result, flags, now_ns);
 	if (result > 0)
 		stages_on_receive(st, sk, tp, blocked_since_ns, now_ns);

@@ -55,6 +55,7 @@ struct sock_common {
 	u16 skc_num;
 	u16 skc_family;
 	volatile u8 skc_state;
+	unsigned int skc_hash;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;

@@ -127,6 +127,28 @@ struct {
 } sockets SEC(".maps");
 
 /*
+ * How many watched sockets fall on each number: while there is none, a segment of a socket that
+ * shows nothing by itself needs no look-up of its storage.
+ */
+#define WATCHED_NUMBERS 1024
+
+u32 watched_sockets[WATCHED_NUMBERS] = {};
+
+static __always_inline u32 *watched_number(const struct sock *sk)
+{
+	return &watched_sockets[sk->__sk_common.skc_hash & (WATCHED_NUMBERS - 1)];
+}
+
+/* Under the ledger's lock. */
+static __always_inline void set_watched(struct socket_state *st, const struct sock *sk, bool watch)
+{
+	if (st->watched == watch)
+		return;
+	st->watched = watch;
+	__sync_fetch_and_add(watched_number(sk), watch ? 1 : -1);
+}
+
+/*
  * Hooks of one socket can run at the same time: a send call ends on one CPU while softirq takes
  * an ACK on another, or interrupts it on the same. The loser leaves: the ledger accounts whole
  * intervals, so the next hook accounts what this one did not.

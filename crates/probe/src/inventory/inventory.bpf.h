@@ -180,7 +180,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	st->syn_acked = syn_acked(tp);
 	st->sampled.busy = true;
 	/* while it becomes established, skc_state still says what it was before */
-	ledger_init(st, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
+	ledger_init(st, sk, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
 	if (st->chosen == CHOSEN_TARGET)
 		expect_peer(sk, tp);
 }
@@ -199,7 +199,7 @@ static __always_inline struct socket_state *socket_recorded(struct sock *sk)
  * blocking measured from then on.
  */
 static __always_inline void socket_owner(struct socket_state *st, struct sock *sk,
-					 const struct tcp_sock *tp, u64 now_ns)
+					 const struct tcp_sock *tp)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	bool known = st->pid == tgid;
@@ -215,7 +215,7 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 		select_task(tgid, TASK_PEER);
 	st->owner_recorded = is_recorded_task(tgid);
 	if (!known)
-		socket_emit(st, sk, tp, 0, now_ns);
+		socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
 }
 
 /* connect() and listen() run in the process that calls them. */

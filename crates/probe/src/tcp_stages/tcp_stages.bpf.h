@@ -71,12 +71,24 @@ static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const 
 	return *by_jiffy ? received_ns : mstamp_ns;
 }
 
-/* Must this segment be looked at? See the head of this file. */
+/* All is sent, and nothing stops the next byte: see the head of this file. */
+static __always_inline bool sender_is_quiet(const struct sock *sk, const struct tcp_sock *tp)
+{
+	return tp->write_seq == tp->snd_nxt && tp->snd_wnd && writer_has_room(sk);
+}
+
+/* Must this segment be looked at? */
 static __always_inline bool segment_matters(const struct socket_state *st, const struct sock *sk,
 					    const struct tcp_sock *tp)
 {
-	return st->watched || tp->write_seq != tp->snd_nxt || !tp->snd_wnd ||
-	       own_window_closed(tp) || !writer_has_room(sk);
+	return st->watched || !sender_is_quiet(sk, tp) || own_window_closed(tp);
+}
+
+/* The same, and note_ready(), before anything is known of the socket: most segments end here. */
+static __always_inline bool segment_may_matter(const struct sock *sk, const struct tcp_sock *tp)
+{
+	return *(volatile u32 *)watched_number(sk) || !sender_is_quiet(sk, tp) ||
+	       own_window_closed(tp) || tp->copied_seq != tp->rcv_nxt;
 }
 
 /* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
@@ -124,7 +136,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
-	remember(st, tp);
+	remember(st, sk, tp);
 }
 
 /* tcp_get_info_chrono_stats() for RWND_LIMITED */
@@ -185,6 +197,28 @@ static __always_inline u32 stage_before_send(const struct stage_ledger *led, str
 	return STAGE_IN_FLIGHT;
 }
 
+/* A send call that only begins a flight: what was sent before is acknowledged, and all is sent. */
+static __always_inline bool send_is_quiet(const struct socket_state *st, const struct sock *sk,
+					  const struct tcp_sock *tp)
+{
+	return !st->watched && !st->ledger.unseen && was_acknowledged(&st->ledger, tp) &&
+	       sender_is_quiet(sk, tp);
+}
+
+/* Such a call, by the kernel's own stamp of the segment. */
+static __always_inline void stages_on_quiet_send(struct socket_state *st, const struct tcp_sock *tp)
+{
+	struct stage_ledger *led = &st->ledger;
+
+	take_rtt_sample(led, tp, false);
+	account_idle(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
+	led->stage = STAGE_IN_FLIGHT;
+	led->stage_known = 1;
+	led->write_seq = tp->write_seq;
+	led->snd_nxt = tp->snd_nxt;
+	led->changed = 1;
+}
+
 /* sock_send_length: a send call ended; the socket is as the call left it. */
 static __always_inline void stages_on_send(struct socket_state *st, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
@@ -207,7 +241,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
-	remember(st, tp);
+	remember(st, sk, tp);
 }
 
 /*
@@ -250,7 +284,7 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 	find_due(led, sk, tp);
 	led->stalled = STALL_TIMEOUT;
 	led->changed = 1;
-	st->watched = 1;
+	set_watched(st, sk, true);
 }
 
 static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, struct sock *sk,
@@ -262,7 +296,7 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 	if (led->stalled == STALL_NONE)
 		led->stalled = STALL_TAIL_LOSS_PROBE;
 	led->changed = 1;
-	st->watched = 1;
+	set_watched(st, sk, true);
 }
 
 /* Accounts until now without a hook's news: for a reading. */
@@ -286,7 +320,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	track_own_window(led, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
 		end_stall(led);
-	remember(st, tp);
+	remember(st, sk, tp);
 }
 
 /* inet_sock_set_state: an end closes, and at last our FIN is acknowledged. */
