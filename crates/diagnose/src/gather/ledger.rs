@@ -98,6 +98,7 @@ impl LedgerDigest {
             reader_slow_by_jiffy,
             window_closed_ns,
             unseen_ns,
+            asleep_ns,
             loss_limited_ns,
             loss_limited_bytes,
             loss_limited_cwnd_byte_ms,

@@ -66,6 +66,10 @@ fn bound_ns(ledger: &TcpStage, stage: Stage, scale: Scale) -> f64 {
         ),
         _ => (scale.changes, 0),
     };
+    let guessed_ns = match stage {
+        Stage::InFlight | Stage::SenderApp => ledger.asleep_ns.min(ledger.in_flight_ns),
+        _ => 0,
+    };
     // what was not seen may belong to any stage
-    bound::ledger_ns(intervals, timed, scale.jiffy_ns) + ledger.unseen_ns as f64
+    bound::ledger_ns(intervals, timed, scale.jiffy_ns) + (ledger.unseen_ns + guessed_ns) as f64
 }

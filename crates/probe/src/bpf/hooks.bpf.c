@@ -93,9 +93,7 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		return;
 	events_on_close(st, sk, tp, detail_calls, now_ns);
 	socket_emit(st, sk, tp, now_ns, now_ns);
-	forget_peer(sk, tp);
-	set_watched(st, sk, false);
-	st->cookie = 0;
+	socket_end(st, sk, tp);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -181,9 +179,12 @@ static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
-	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	const struct tcp_sock *tp;
 	struct socket_state *st;
 
+	if (!must_look(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !segment_may_matter(sk, tp))
 		return 0;
 	st = socket_recorded(sk);
@@ -210,7 +211,7 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 	return st;
 }
 
-/* Only TCP sockets are ever recorded, so the look-up is also the test for the protocol. */
+/* The recorded socket of a call, or NULL; only TCP sockets are ever recorded. */
 static __always_inline struct socket_state *socket_at_call(struct sock *sk)
 {
 	struct socket_state *st = socket_recorded(sk);
@@ -221,42 +222,38 @@ static __always_inline struct socket_state *socket_at_call(struct sock *sk)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
-	struct socket_state *st = socket_at_call(sk);
-	const struct tcp_sock *tp;
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
 	u64 now_ns;
 	bool quiet;
 
-	if (!st)
+	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp)))
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	st = socket_at_call(sk);
+	if (!st)
 		return 0;
 	socket_owner(st, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
-	now_ns = quiet && st->chosen == CHOSEN_PEER ? 0 : bpf_ktime_get_ns();
+	now_ns = bpf_ktime_get_ns();
 	if (ledger_try_lock(st)) {
-		if (quiet)
-			stages_on_quiet_send(st, tp);
-		else
-			stages_on_send(st, sk, tp, now_ns);
+		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
-	if (now_ns)
-		call_ended(sk, tp, st, true, result, flags, now_ns);
+	call_ended(sk, tp, st, true, result, flags, now_ns);
 	return 0;
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
-	struct socket_state *st = socket_at_call(sk);
-	const struct tcp_sock *tp;
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
 	u64 now_ns, blocked_since_ns;
 
-	if (!st)
+	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
+	st = socket_at_call(sk);
+	if (!st)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);

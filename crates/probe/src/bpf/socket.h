@@ -57,6 +57,7 @@ struct stage_ledger {
 
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
+	u64 asleep_ns; /* of a peer: accounted without a look, for nothing held it */
 	u64 unseen_ns; /* accounted while unseen, and the stage changed between two hooks */
 	u32 dsack_dups;
 	u32 nagle_holds;
@@ -69,6 +70,7 @@ struct stage_ledger {
 	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */
 	u64 best_ns;		  /* the best interval, 1 if there was none yet */
 	u32 best_delivered;	  /* segments in it */
+	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	struct loss_limited loss_limited;
@@ -110,7 +112,7 @@ struct socket_state {
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u8 watched;	   /* the last hook left something that the next segment may end */
-	u8 pad[2];
+	u16 number;	   /* connection_number(), which the socket loses when it closes */
 
 	struct stage_ledger ledger;
 
@@ -127,25 +129,44 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * How many watched sockets fall on each number: while there is none, a segment of a socket that
- * shows nothing by itself needs no look-up of its storage.
+ * Who must be looked at, before its storage is: how many targets fall on the number of a socket, and
+ * how many watched sockets on that of a connection, which is the same at both its ends. So a peer
+ * of which nothing is to be said costs no look-up, and is looked at as soon as either end has
+ * something to say.
  */
-#define WATCHED_NUMBERS 1024
+#define NUMBERS 4096
 
-u32 watched_sockets[WATCHED_NUMBERS] = {};
+u32 targets_by_number[NUMBERS] = {};
+u32 watched_by_number[NUMBERS] = {};
 
-static __always_inline u32 *watched_number(const struct sock *sk)
+static __always_inline u32 *targets_of(const struct sock *sk)
 {
-	return &watched_sockets[sk->__sk_common.skc_hash & (WATCHED_NUMBERS - 1)];
+	return &targets_by_number[sk->__sk_common.skc_hash & (NUMBERS - 1)];
+}
+
+static __always_inline u16 connection_number(const struct sock *sk)
+{
+	u32 addresses = sk->__sk_common.skc_daddr ^ sk->__sk_common.skc_rcv_saddr;
+	u32 ports = sk->__sk_common.skc_num ^ bpf_ntohs(sk->__sk_common.skc_dport);
+
+	return (addresses ^ addresses >> 16 ^ ports) & (NUMBERS - 1);
+}
+
+static __always_inline bool must_look(const struct sock *sk)
+{
+	return *(volatile u32 *)targets_of(sk) ||
+	       *(volatile u32 *)&watched_by_number[connection_number(sk)];
 }
 
 /* Under the ledger's lock. */
-static __always_inline void set_watched(struct socket_state *st, const struct sock *sk, bool watch)
+static __always_inline void set_watched(struct socket_state *st, bool watch)
 {
-	if (st->watched == watch)
+	u16 number = st->number;
+
+	if (st->watched == watch || number >= NUMBERS)
 		return;
 	st->watched = watch;
-	__sync_fetch_and_add(watched_number(sk), watch ? 1 : -1);
+	__sync_fetch_and_add(&watched_by_number[number], watch ? 1 : -1);
 }
 
 /*

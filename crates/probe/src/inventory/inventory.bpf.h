@@ -180,9 +180,24 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	st->syn_acked = syn_acked(tp);
 	st->sampled.busy = true;
 	/* while it becomes established, skc_state still says what it was before */
-	ledger_init(st, sk, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
-	if (st->chosen == CHOSEN_TARGET)
+	st->number = connection_number(sk);
+	ledger_init(st, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
+	if (st->chosen == CHOSEN_TARGET) {
+		__sync_fetch_and_add(targets_of(sk), 1);
 		expect_peer(sk, tp);
+	}
+}
+
+/* It has closed: no hook will meet it again. */
+static __always_inline void socket_end(struct socket_state *st, const struct sock *sk,
+				       const struct tcp_sock *tp)
+{
+	if (st->chosen == CHOSEN_TARGET) {
+		__sync_fetch_and_add(targets_of(sk), -1);
+		forget_peer(sk, tp);
+	}
+	set_watched(st, false);
+	st->cookie = 0;
 }
 
 /* A recorded socket with a stream, or NULL. */

@@ -378,17 +378,17 @@ static __always_inline bool was_acknowledged(const struct stage_ledger *led,
 }
 
 /* What the next hook has to know, and whether it must see the next segment. */
-static __always_inline void remember(struct socket_state *st, const struct sock *sk,
-				     const struct tcp_sock *tp)
+static __always_inline void remember(struct socket_state *st, const struct tcp_sock *tp)
 {
 	struct stage_ledger *led = &st->ledger;
 	bool watch = tp->write_seq != tp->snd_nxt || led->hold_ns || led->due_ns || led->stalled ||
-		     led->probed_ns || led->window_closed_since_ns || led->zero_window;
+		     led->probed_ns || led->window_closed_since_ns || led->zero_window ||
+		     led->reader_late || (st->chosen == CHOSEN_PEER && !st->owner);
 
 	led->write_seq = tp->write_seq;
 	led->snd_nxt = tp->snd_nxt;
 	led->changed = 1;
-	set_watched(st, sk, watch);
+	set_watched(st, watch);
 }
 
 /* Our FIN is sent, or waits behind the last bytes, and is not acknowledged. */
@@ -397,8 +397,8 @@ static __always_inline bool is_fin_sent(u8 state)
 	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
-static __always_inline void ledger_init(struct socket_state *st, const struct sock *sk,
-					const struct tcp_sock *tp, u8 state, u64 now_ns)
+static __always_inline void ledger_init(struct socket_state *st, const struct tcp_sock *tp,
+					u8 state, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
@@ -414,7 +414,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct so
 	led->delivered = tp->delivered;
 	led->dsack_dups = tp->dsack_dups;
 	track_loss(led, tp);
-	remember(st, sk, tp);
+	remember(st, tp);
 }
 
 /*

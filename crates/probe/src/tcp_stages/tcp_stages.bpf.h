@@ -84,11 +84,21 @@ static __always_inline bool segment_matters(const struct socket_state *st, const
 	return st->watched || !sender_is_quiet(sk, tp) || own_window_closed(tp);
 }
 
-/* The same, and note_ready(), before anything is known of the socket: most segments end here. */
+/*
+ * The same, and note_ready(), before anything is known of the socket: most segments end here. Its
+ * own window closes upon bytes that are not read.
+ */
 static __always_inline bool segment_may_matter(const struct sock *sk, const struct tcp_sock *tp)
 {
-	return *(volatile u32 *)watched_number(sk) || !sender_is_quiet(sk, tp) ||
-	       own_window_closed(tp) || tp->copied_seq != tp->rcv_nxt;
+	return watched_by_number[connection_number(sk)] || tp->copied_seq != tp->rcv_nxt ||
+	       !sender_is_quiet(sk, tp);
+}
+
+/* A receive call took all there was, and that had come in this jiffy or the one before. */
+static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
+{
+	return tp->copied_seq == tp->rcv_nxt &&
+	       (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime <= 1;
 }
 
 /* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
@@ -115,6 +125,26 @@ static __always_inline void account_unacknowledged(struct stage_ledger *led, str
 	advance(led, tp, stage, now_ns);
 }
 
+/*
+ * A peer is looked at only while either end has something to say. Until then nothing held it: each
+ * segment that was delivered was under way for the path's round trip at most, and the rest is the
+ * application's.
+ */
+static __always_inline void account_asleep(struct socket_state *st, const struct tcp_sock *tp,
+					   u64 now_ns)
+{
+	struct stage_ledger *led = &st->ledger;
+	u64 from_ns = led->accounted_ns, until_ns = tp->packets_out ? delivered_ns(tp) : now_ns;
+	u64 arrived_ns = from_ns + (u32)(tp->delivered - led->delivered) * path_rtt_ns(tp);
+
+	if (st->chosen != CHOSEN_PEER || st->watched || led->unseen || until_ns <= from_ns)
+		return;
+	account(led, STAGE_IN_FLIGHT, arrived_ns < until_ns ? arrived_ns : until_ns);
+	account(led, STAGE_SENDER_APP, until_ns);
+	led->asleep_ns += until_ns - from_ns;
+	led->sent_ns = until_ns;
+}
+
 /* tcp_probe: a segment arrived and is not yet acted on. */
 static __always_inline void stages_on_segment(struct socket_state *st, struct sock *sk,
 					      const struct tcp_sock *tp, u32 seq, u32 end_seq,
@@ -122,6 +152,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 {
 	struct stage_ledger *led = &st->ledger;
 
+	account_asleep(st, tp, now_ns);
 	take_rtt_sample(led, tp, st->watched);
 	if (tp->write_seq == tp->snd_una)
 		account_in_flight(led, tp, now_ns);
@@ -136,7 +167,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
-	remember(st, sk, tp);
+	remember(st, tp);
 }
 
 /* tcp_get_info_chrono_stats() for RWND_LIMITED */
@@ -205,12 +236,9 @@ static __always_inline bool send_is_quiet(const struct socket_state *st, const s
 	       sender_is_quiet(sk, tp);
 }
 
-/* Such a call, by the kernel's own stamp of the segment. */
-static __always_inline void stages_on_quiet_send(struct socket_state *st, const struct tcp_sock *tp)
+/* Such a call: the interval before it was the last flight, and the application. */
+static __always_inline void note_flight(struct stage_ledger *led, const struct tcp_sock *tp)
 {
-	struct stage_ledger *led = &st->ledger;
-
-	take_rtt_sample(led, tp, false);
 	account_idle(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
 	led->stage = STAGE_IN_FLIGHT;
 	led->stage_known = 1;
@@ -221,11 +249,16 @@ static __always_inline void stages_on_quiet_send(struct socket_state *st, const 
 
 /* sock_send_length: a send call ended; the socket is as the call left it. */
 static __always_inline void stages_on_send(struct socket_state *st, struct sock *sk,
-					   const struct tcp_sock *tp, u64 now_ns)
+					   const struct tcp_sock *tp, bool quiet, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
+	account_asleep(st, tp, now_ns);
 	take_rtt_sample(led, tp, st->watched);
+	if (quiet) {
+		note_flight(led, tp);
+		return;
+	}
 	if (led->unseen) {
 		account_unseen(led, sk, tp, now_ns);
 	} else if (was_acknowledged(led, tp)) {
@@ -241,7 +274,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
-	remember(st, sk, tp);
+	remember(st, tp);
 }
 
 /*
@@ -255,7 +288,7 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 					      u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
-	bool by_jiffy;
+	bool by_jiffy, late;
 	u64 ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
 
 	if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
@@ -265,8 +298,13 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 	}
 	led->ready_ns = bytes_ready(sk, tp) ? now_ns : 0;
 	led->changed = 1;
-	if (led->window_closed_since_ns && ledger_try_lock(st)) {
+	late = st->chosen == CHOSEN_PEER && now_ns - ready_ns >= 2 * jiffy_ns() &&
+	       now_ns > ready_ns;
+	if ((led->window_closed_since_ns || late != led->reader_late) && ledger_try_lock(st)) {
+		led->reader_late = late;
 		track_own_window(led, tp, now_ns);
+		if (late)
+			set_watched(st, true);
 		ledger_unlock(st);
 	}
 }
@@ -284,7 +322,7 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 	find_due(led, sk, tp);
 	led->stalled = STALL_TIMEOUT;
 	led->changed = 1;
-	set_watched(st, sk, true);
+	set_watched(st, true);
 }
 
 static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, struct sock *sk,
@@ -296,7 +334,7 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 	if (led->stalled == STALL_NONE)
 		led->stalled = STALL_TAIL_LOSS_PROBE;
 	led->changed = 1;
-	set_watched(st, sk, true);
+	set_watched(st, true);
 }
 
 /* Accounts until now without a hook's news: for a reading. */
@@ -305,6 +343,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 {
 	struct stage_ledger *led = &st->ledger;
 
+	account_asleep(st, tp, now_ns);
 	take_rtt_sample(led, tp, st->watched);
 	if (stall_ended_unseen(led, tp))
 		led->unseen_ns += now_ns - led->accounted_ns;
@@ -320,7 +359,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	track_own_window(led, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
 		end_stall(led);
-	remember(st, sk, tp);
+	remember(st, tp);
 }
 
 /* inet_sock_set_state: an end closes, and at last our FIN is acknowledged. */
@@ -367,6 +406,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->window_closed_ns = led->window_closed_ns;
 	out->best_rate_bytes_per_s = best_rate_bytes_per_s(led, tp);
 	out->unseen_ns = led->unseen_ns;
+	out->asleep_ns = led->asleep_ns;
 	out->loss_limited_ns = led->loss_limited.ns;
 	out->loss_limited_bytes = led->loss_limited_delivered * tp->mss_cache;
 	out->loss_limited_cwnd_byte_ms = led->loss_limited.cwnd_ns / NSEC_PER_MSEC * tp->mss_cache;

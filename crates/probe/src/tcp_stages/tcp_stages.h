@@ -47,6 +47,7 @@ struct stage_reading {
 	__u64 window_closed_ns;
 	__u64 best_rate_bytes_per_s; /* 0: no sample */
 	__u64 unseen_ns;
+	__u64 asleep_ns;
 	__u64 loss_limited_ns;
 	__u64 loss_limited_bytes;
 	__u64 loss_limited_cwnd_byte_ms;
