@@ -16,4 +16,5 @@ mod report;
 mod select;
 mod shares;
 mod survive;
+mod truth;
 mod verdicts;

@@ -1,9 +1,11 @@
-//! Segments as they leave TCP in a namespace, with the kernel's stamps.
+//! Segments as they leave and reach TCP in a namespace, with the kernel's stamps.
 //!
-//! In: a namespace. Out: every TCP segment that its devices were given to send, when. On loopback,
-//! where there is no wire between the ends, this is the truth to compare a diagnosis with.
+//! In: a namespace. Out: every TCP segment that its devices were given to send or took in, when.
+//! It is what the TCP at this end did and heard, so the truth to compare a diagnosis with: no
+//! program has to run for a stamp to be right.
 
 use std::io::IoSliceMut;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -16,18 +18,32 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::error::{HINT_ROOT, LabError};
 use crate::netns::Netns;
+use crate::now_ns;
 use crate::wire::packet::{Packet, Segment, parse};
 
 /// Room for packets until [`Capture::stop`]: some ten thousand small ones.
 const BUFFER_BYTES: usize = 16 << 20;
 /// The largest IP packet.
 const PACKET_BYTES: usize = 65_535;
+/// The kernel begins to stamp within milliseconds.
+const STAMPS_WITHIN_NS: u64 = 5_000_000_000;
 
-/// A segment and when it left.
+/// Which way a segment went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// TCP gave it to a device.
+    Out,
+    /// A device gave it to TCP.
+    In,
+}
+
+/// A segment and when it passed. One on loopback passes both ways.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
-    /// When TCP gave it to the device, `CLOCK_MONOTONIC` ns.
+pub struct Passed {
+    /// When, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
+    /// Which way.
+    pub way: Way,
     /// Its TCP fields.
     pub segment: Segment,
 }
@@ -41,35 +57,43 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to keep the segments that leave from `netns`.
+    /// Begins to keep the segments that leave from or arrive in `netns`.
     ///
     /// # Errors
-    /// Without `CAP_NET_RAW` in the namespace.
+    /// Without `CAP_NET_RAW` in the namespace, and when its loopback device is down.
     pub fn start(netns: &Netns) -> Result<Self, LabError> {
-        let socket = netns.run(open)?;
-        let failed = |errno| LabError::os("open", "a packet socket", errno, HINT_ROOT);
-        let socket = socket.map_err(failed)?;
-        let ahead_ns = ahead_ns().map_err(failed)?;
-        Ok(Self { socket, ahead_ns })
+        netns.run(|| {
+            let failed = |errno| LabError::os("open", "a packet socket", errno, HINT_ROOT);
+            let capture = Self {
+                socket: open().map_err(failed)?,
+                ahead_ns: ahead_ns().map_err(failed)?,
+            };
+            let hint = "is loopback up? run `ip addr show lo` in the namespace";
+            let failed = |why| LabError::os("see", "the kernel stamp a packet", why, hint);
+            capture.await_stamps().map_err(failed)?;
+            Ok(capture)
+        })?
     }
 
     /// Ends it, and gives what was kept, in order.
     ///
     /// # Errors
     /// When the kernel could not keep all of them.
-    pub fn stop(self) -> Result<Vec<Sent>, LabError> {
+    pub fn stop(self) -> Result<Vec<Passed>, LabError> {
         let failed = |errno| LabError::os("read", "captured packets", errno, HINT_ROOT);
-        let mut sent = Vec::new();
+        let mut passed = Vec::new();
         let mut bytes = vec![0; PACKET_BYTES];
-        loop {
-            match self.next(&mut bytes) {
-                Ok(found) => sent.extend(found),
-                Err(Errno::EAGAIN) => break,
-                Err(errno) => return Err(failed(errno)),
+        while let Some((time_ns, way, len)) = self.next(&mut bytes).map_err(failed)? {
+            if let Packet::Tcp(segment) = parse(&bytes[..len]) {
+                passed.push(Passed {
+                    time_ns,
+                    way,
+                    segment,
+                });
             }
         }
         match self.missed().map_err(failed)? {
-            0 => Ok(sent),
+            0 => Ok(passed),
             missed => {
                 let why = std::io::Error::other(format!("{missed} did not fit into the buffer"));
                 let hint = "capture a shorter exchange";
@@ -78,27 +102,55 @@ impl Capture {
         }
     }
 
-    /// The next packet, if it is a segment that left: loopback shows each also as it arrives.
-    fn next(&self, bytes: &mut [u8]) -> nix::Result<Option<Sent>> {
+    /// Sends packets over loopback until one is stamped as it passes. A kernel that stamped none
+    /// when the socket asked for it begins some time later (`net_enable_timestamp()`), and until
+    /// then packets get their stamp when they are read.
+    fn await_stamps(&self) -> std::io::Result<()> {
+        // Of an IPv4 and a UDP header.
+        const PROBE_BYTES: usize = 28;
+        let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let end_ns = now_ns() + STAMPS_WITHIN_NS;
+        let mut bytes = [0; PROBE_BYTES];
+        loop {
+            let before_ns = now_ns();
+            probe.send_to(&[], probe.local_addr()?)?;
+            let sent_ns = before_ns..=now_ns();
+            while let Some((time_ns, ..)) = self.next(&mut bytes)? {
+                if sent_ns.contains(&time_ns) {
+                    return Ok(());
+                }
+            }
+            if now_ns() > end_ns {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Time, way and length of the next packet; `None` when all have been read.
+    fn next(&self, bytes: &mut [u8]) -> nix::Result<Option<(u64, Way, usize)>> {
         let mut control = nix::cmsg_space!(TimeSpec);
-        let mut parts = [IoSliceMut::new(bytes)];
         let fd = self.socket.as_raw_fd();
-        let flags = MsgFlags::MSG_DONTWAIT;
-        let message = recvmsg::<LinkAddr>(fd, &mut parts, Some(&mut control), flags)?;
-        let outgoing = message.address.map(|address| address.pkttype());
-        let stamp = message.cmsgs()?.find_map(|control| match control {
-            ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
-            _ => None,
-        });
-        let len = message.bytes;
-        let (Some(libc::PACKET_OUTGOING), Some(stamp)) = (outgoing, stamp) else {
-            return Ok(None);
-        };
-        let Packet::Tcp(segment) = parse(bytes.get(..len).unwrap_or_default()) else {
-            return Ok(None);
-        };
-        let time_ns = u64::try_from(ns(stamp) - self.ahead_ns).unwrap_or(0);
-        Ok(Some(Sent { time_ns, segment }))
+        loop {
+            let mut parts = [IoSliceMut::new(bytes)];
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let message = match recvmsg::<LinkAddr>(fd, &mut parts, Some(&mut control), flags) {
+                Err(Errno::EAGAIN) => return Ok(None),
+                message => message?,
+            };
+            let stamp = message.cmsgs()?.find_map(|control| match control {
+                ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+                _ => None,
+            });
+            let way = match message.address.map(|address| address.pkttype()) {
+                Some(libc::PACKET_OUTGOING) => Some(Way::Out),
+                Some(libc::PACKET_HOST) => Some(Way::In),
+                _ => None,
+            };
+            if let (Some(way), Some(stamp)) = (way, stamp) {
+                let time_ns = u64::try_from(ns(stamp) - self.ahead_ns).unwrap_or(0);
+                return Ok(Some((time_ns, way, message.bytes)));
+            }
+        }
     }
 
     /// Packets that the kernel could not keep.
@@ -140,10 +192,18 @@ fn ns(time: TimeSpec) -> i64 {
     time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }
 
+/// Of some readings of both clocks, by the one that took the shortest: no interruption fell into it.
 fn ahead_ns() -> nix::Result<i64> {
-    let realtime = clock_gettime(ClockId::CLOCK_REALTIME)?;
-    let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    Ok(ns(realtime) - ns(monotonic))
+    const READINGS: usize = 16;
+    let monotonic_ns = || clock_gettime(ClockId::CLOCK_MONOTONIC).map(ns);
+    let mut best = (i64::MAX, 0);
+    for _ in 0..READINGS {
+        let before_ns = monotonic_ns()?;
+        let realtime_ns = clock_gettime(ClockId::CLOCK_REALTIME).map(ns)?;
+        let took_ns = monotonic_ns()? - before_ns;
+        best = best.min((took_ns, realtime_ns - before_ns - took_ns / 2));
+    }
+    Ok(best.1)
 }
 
 #[cfg(test)]
@@ -155,7 +215,7 @@ mod tests {
     use crate::now_ns;
 
     #[test]
-    fn each_segment_is_kept_once_with_its_time() {
+    fn each_segment_is_kept_once_each_way_with_its_time() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root");
             return;
@@ -172,21 +232,27 @@ mod tests {
                 for _ in 0..7 {
                     let before_ns = now_ns();
                     client.write_all(&[1; 1009]).unwrap();
-                    times.push((before_ns, now_ns()));
+                    let written_ns = now_ns();
                     server.read_exact(&mut [0; 1009]).unwrap();
+                    times.push((before_ns, written_ns, now_ns()));
                 }
                 (address.port(), times)
             })
             .unwrap();
-        let sent = capture.stop().unwrap();
-        let data: Vec<&Sent> = sent
-            .iter()
-            .filter(|sent| sent.segment.destination_port == port && sent.segment.payload_bytes > 0)
-            .collect();
-        assert_eq!(data.len(), times.len());
-        for (sent, (before_ns, after_ns)) in data.iter().zip(times) {
-            assert_eq!(sent.segment.payload_bytes, 1009);
-            assert!((before_ns..=after_ns).contains(&sent.time_ns));
+        let passed = capture.stop().unwrap();
+        let data = |way| -> Vec<&Passed> {
+            let of_client = |p: &&Passed| p.segment.destination_port == port && p.way == way;
+            let passed = passed.iter().filter(of_client);
+            passed.filter(|p| p.segment.payload_bytes > 0).collect()
+        };
+        let (out, arrived) = (data(Way::Out), data(Way::In));
+        assert_eq!((out.len(), arrived.len()), (times.len(), times.len()));
+        for ((out, arrived), (before_ns, written_ns, read_ns)) in out.iter().zip(arrived).zip(times)
+        {
+            assert_eq!(out.segment, arrived.segment);
+            assert_eq!(out.segment.payload_bytes, 1009);
+            assert!((before_ns..=written_ns).contains(&out.time_ns));
+            assert!((out.time_ns..=read_ns).contains(&arrived.time_ns));
         }
     }
 }

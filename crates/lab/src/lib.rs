@@ -8,7 +8,7 @@
 //!   process that made them dies, however it dies, the kernel removes them.
 //! * [`wire`]: a user-space path between two namespaces, with delay, loss, rate and
 //!   queue, its own counters and a log of every packet.
-//! * [`capture`]: segments as they leave a namespace, where there is no wire.
+//! * [`capture`]: segments as they leave and reach the TCP of a namespace.
 //! * [`workload`]: small programs, one process each, that print at the end exactly
 //!   what they did; [`process`] starts them and reads what they say.
 //!
@@ -21,7 +21,7 @@ pub mod process;
 pub mod wire;
 pub mod workload;
 
-pub use capture::Capture;
+pub use capture::{Capture, Passed, Way};
 pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};
 pub use process::Running;
