@@ -50,6 +50,22 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Plants a situation until it has come about; `plant` says what was wrong otherwise, by another
+/// truth than the profiler's. A busy machine may spoil one.
+#[track_caller]
+pub fn planted<T>(mut plant: impl FnMut() -> Result<T, String>) -> T {
+    const ATTEMPTS: usize = 5;
+    let mut spoilt = String::new();
+    for _ in 0..ATTEMPTS {
+        match plant() {
+            Ok(found) => return found,
+            Err(why) => spoilt = why,
+        }
+        eprintln!("planted in vain: {spoilt}");
+    }
+    panic!("{spoilt}");
+}
+
 /// Waits for a process to end, and kills it if it does not.
 pub fn wait(child: &mut Child, what: &str) -> ExitStatus {
     let end = Instant::now() + LONGEST;

@@ -4,7 +4,7 @@
 use lab::wire::LossWindow;
 use lab::{Direction, DirectionConfig, Wire, WireConfig};
 
-use crate::harness::{Recorded, Site};
+use crate::harness::{Recorded, Site, planted};
 use crate::report::{number, share};
 
 /// Makes of each scenario one test for each congestion control.
@@ -78,17 +78,17 @@ fn client_under(recorded: &Recorded, congctl: &str) -> u64 {
 }
 
 fn write_write_read(site: &Site, congctl: &str) {
-    let recorded = site.record("reply-server", "write-write-read --rounds 53");
+    let (recorded, stalls) = planted(|| {
+        let recorded = site.record("reply-server", "write-write-read --rounds 53");
+        let stalls = number(&recorded.client, "/stalled_rounds");
+        let why = format!("the workload did not stall: {stalls} of 53 rounds");
+        (stalls >= 40).then_some((recorded, stalls)).ok_or(why)
+    });
     let id = client_under(&recorded, congctl);
     let report = &recorded.report;
     report.assert_claims(id, &["nagle_delayed_ack sending"], &[]);
     report.assert_claims(number(recorded.server_end(), "/id"), &[], &[]);
     let holds = number(report.by_cookie(id), "/totals/nagle_holds");
-    let stalls = number(&recorded.client, "/stalled_rounds");
-    assert!(
-        stalls >= 40,
-        "the workload did not stall: {stalls} of 53 rounds"
-    );
     assert!(
         holds.abs_diff(stalls) <= 1,
         "{holds} holds, the client stalled {stalls} times: {}",
@@ -143,8 +143,11 @@ fn random_loss_slows_cubic() {
     if !crate::harness::root() {
         return;
     }
-    let (recorded, rate) = bulk_with_loss("cubic", 10_000);
-    assert!(rate < 25e6, "1 % loss did not hurt: {rate} bit/s");
+    let recorded = planted(|| {
+        let (recorded, rate) = bulk_with_loss("cubic", 10_000);
+        let why = format!("1 % loss did not hurt: {rate} bit/s");
+        (rate < 25e6).then_some(recorded).ok_or(why)
+    });
     let id = client_under(&recorded, "cubic");
     recorded
         .report
@@ -156,8 +159,11 @@ fn random_loss_that_bbr_does_not_feel_is_no_harm() {
     if !crate::harness::root() {
         return;
     }
-    let (recorded, rate) = bulk_with_loss("bbr", 10_000);
-    assert!(rate > 40e6, "bbr did not keep its rate: {rate} bit/s");
+    let recorded = planted(|| {
+        let (recorded, rate) = bulk_with_loss("bbr", 10_000);
+        let why = format!("bbr did not keep its rate: {rate} bit/s");
+        (rate > 40e6).then_some(recorded).ok_or(why)
+    });
     let id = client_under(&recorded, "bbr");
     recorded.report.assert_claims(id, &[], &[]);
 }
@@ -166,9 +172,17 @@ fn random_loss_that_bbr_does_not_feel_is_no_harm() {
 const LOSS_AFTER_US: u64 = 1_500_000;
 const LOSS_FOR_US: u64 = 2_500_000;
 
-/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s. Gives also the rate
-/// in that time, as a part of the rate before, by the wire's log.
-fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> (Recorded, f64) {
+/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s. That must have hurt:
+/// the rate in that time is a part of the rate before, by the wire's log.
+fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> Recorded {
+    planted(|| {
+        let (recorded, rate) = bulk_and_rate_under_loss(congctl, loss_ppm);
+        let why = format!("loss did not hurt: {rate} of the earlier rate");
+        (rate < 0.7).then_some(recorded).ok_or(why)
+    })
+}
+
+fn bulk_and_rate_under_loss(congctl: &str, loss_ppm: u32) -> (Recorded, f64) {
     let window = LossWindow {
         after_us: LOSS_AFTER_US,
         for_us: LOSS_FOR_US,
@@ -202,8 +216,7 @@ fn loss_that_begins_late_slows_cubic() {
     if !crate::harness::root() {
         return;
     }
-    let (recorded, rate) = bulk_with_late_loss("cubic", 10_000);
-    assert!(rate < 0.7, "loss did not hurt: {rate} of the earlier rate");
+    let recorded = bulk_with_late_loss("cubic", 10_000);
     let id = client_under(&recorded, "cubic");
     let report = &recorded.report;
     report.assert_claims(id, &["fast_retransmits sending"], &[]);
@@ -215,8 +228,7 @@ fn loss_that_hurts_bbr_is_named() {
     if !crate::harness::root() {
         return;
     }
-    let (recorded, rate) = bulk_with_late_loss("bbr", 400_000);
-    assert!(rate < 0.7, "loss did not hurt: {rate} of the earlier rate");
+    let recorded = bulk_with_late_loss("bbr", 400_000);
     let id = client_under(&recorded, "bbr");
     let report = &recorded.report;
     let claims = report.claims(id);
