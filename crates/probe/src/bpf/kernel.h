@@ -79,6 +79,9 @@ struct list_head {
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
+	struct {
+		int owned;
+	} sk_lock;
 	int sk_wmem_queued;
 	int sk_sndbuf;
 	int sk_rcvbuf;
@@ -180,6 +183,7 @@ struct tcp_sock {
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u32 write_seq;
+	u32 lsndtime;
 	u8 nonagle : 4;
 	u8 rate_app_limited : 1;
 	u64 tcp_mstamp;

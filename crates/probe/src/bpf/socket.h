@@ -41,20 +41,22 @@ struct stage_ledger {
 	u64 reader_slow_ns;
 
 	u64 ready_ns; /* since when bytes wait for the reader; 0: since the last segment */
+	u64 last_ns;  /* when the interval began that was accounted last */
 	u64 due_ns;   /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
 	u64 hold_ns;  /* since when the present wait for an ACK lasts; 0: none */
 	u64 window_closed_since_ns; /* 0: open */
-	u64 probed_ns;	 /* time moved to tail_loss by the last stall, should it prove spurious */
-	u8 stalled;	 /* STALL_* */
-	u8 probed_stage; /* where most of probed_ns came from */
-	u8 late;	 /* some late_ns is not zero */
-	u8 had_loss;	 /* cwnd was reduced by loss and has not regained prior_cwnd */
-	u8 zero_window;	 /* the peer announces no room */
-	u8 unseen;	 /* an end has closed: ACKs pass no hook */
-	u8 fin_sent;
-	u8 ended;		   /* our FIN is acknowledged: nothing more will be sent */
-	u64 stage_ns[STAGE_COUNT]; /* a healthy connection writes the first two */
+	u8 last_stage;		    /* to which it was accounted */
+	u8 stalled;		    /* STALL_* */
+	u8 probed_stage;	    /* where most of probed_ns came from */
+	u8 late;		    /* some late_ns is not zero */
+	u8 had_loss;		    /* cwnd was reduced by loss and has not regained prior_cwnd */
+	u8 zero_window;		    /* the peer announces no room */
+	u8 unseen;		    /* an end has closed: ACKs pass no hook */
+	u8 ended;		    /* our FIN is acknowledged: nothing more will be sent */
+	u64 stage_ns[STAGE_COUNT];  /* a healthy connection writes the first two */
 
+	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
+	u64 probed_until_ns; /* until when the receiver may say so */
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
 	u64 asleep_ns; /* of a peer: accounted without a look, for nothing held it */
@@ -71,6 +73,7 @@ struct stage_ledger {
 	u64 best_ns;		  /* the best interval, 1 if there was none yet */
 	u32 best_delivered;	  /* segments in it */
 	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
+	u8 fin_sent;
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	struct loss_limited loss_limited;

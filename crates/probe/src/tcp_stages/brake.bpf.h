@@ -115,7 +115,9 @@ static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struc
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
 		return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT
 							   : cwnd_cause(led, tp);
-	return STAGE_UNKNOWN;
+	/* a segment is taken while a thread has the socket: it was queued until that let go, and so
+	 * was what the pacing timer would have sent */
+	return sk->sk_lock.owned ? STAGE_SENDER_APP : STAGE_UNKNOWN;
 }
 
 /* sk_stream_is_writeable(): no writer can be waiting for room. */

@@ -22,6 +22,8 @@ static __always_inline void account(struct stage_ledger *led, u32 stage, u64 unt
 	if (stage >= STAGE_COUNT || until_ns <= from_ns || led->ended)
 		return;
 	led->stage_ns[stage] += until_ns - from_ns;
+	led->last_ns = from_ns;
+	led->last_stage = stage;
 	if (led->due_ns && until_ns > led->due_ns) {
 		led->late_ns[stage] += until_ns - (from_ns > led->due_ns ? from_ns : led->due_ns);
 		led->late = 1;
@@ -66,6 +68,19 @@ static __always_inline bool is_overdue(const struct stage_ledger *led, const str
 	       waited_ns > (s64)(2 * srtt_ns(tp));
 }
 
+/* An ACK proves to be due since within the interval that was accounted last: so far it is late. */
+static __always_inline void account_late(struct stage_ledger *led)
+{
+	u32 stage = led->last_stage;
+
+	if (led->due_ns < led->last_ns)
+		led->due_ns = led->last_ns;
+	if (led->due_ns >= led->accounted_ns || stage >= STAGE_COUNT)
+		return;
+	led->late_ns[stage] += led->accounted_ns - led->due_ns;
+	led->late = 1;
+}
+
 /*
  * Since when an ACK is overdue: from the oldest unanswered segment plus srtt. A head that was
  * itself sent again carries the later time; it was then the only segment out, and the last sending
@@ -82,8 +97,7 @@ static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
 	if (!head_ns || head_ns > led->sent_ns)
 		head_ns = led->sent_ns;
 	led->due_ns = head_ns + srtt_ns(tp);
-	if (led->due_ns < led->accounted_ns)
-		led->due_ns = led->accounted_ns;
+	account_late(led);
 }
 
 /* All sent and not acknowledged: in flight for the path's RTT, then it is the application that
@@ -185,6 +199,23 @@ static __always_inline void track_loss_limited(struct stage_ledger *led, const s
 	led->newly_delivered = 0;
 }
 
+/*
+ * All is acknowledged. A hold may have ended without a hook's seeing it: the segment that it kept
+ * back was the last to leave, which the kernel knows to a jiffy.
+ */
+static __always_inline void account_acknowledged(struct stage_ledger *led,
+						 const struct tcp_sock *tp, u64 now_ns)
+{
+	u32 jiffies = (u32)bpf_jiffies64() - tp->lsndtime;
+
+	if (led->hold_ns && tp->snd_nxt != led->snd_nxt) {
+		account(led, led->hold_stage, now_ns - jiffies * jiffy_ns());
+		led->sent_ns = led->accounted_ns;
+		led->hold_ns = 0;
+	}
+	account_in_flight(led, tp, now_ns);
+}
+
 static __always_inline void advance(struct stage_ledger *led, const struct tcp_sock *tp, u32 stage,
 				    u64 now_ns)
 {
@@ -208,6 +239,16 @@ static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
 		(struct sk_buff *)((void *)tail -
 				   bpf_core_field_offset(struct sk_buff, tcp_tsorted_anchor)),
 		skb_mstamp_ns);
+}
+
+/* Segments left since the last hook; those that the peer has acknowledged already left at its ACK
+ * at the latest. */
+static __always_inline void note_sent(struct stage_ledger *led, const struct tcp_sock *tp,
+				      u64 now_ns)
+{
+	u64 last_ns = last_sent_ns(tp);
+
+	led->sent_ns = last_ns && last_ns < now_ns ? last_ns : now_ns;
 }
 
 /*
@@ -308,11 +349,12 @@ static __always_inline void settle_loss_limited(struct stage_ledger *led)
 }
 
 /* Progress: what was late until now was a stall if something had to be sent again to end it. */
-static __always_inline void end_stall(struct stage_ledger *led)
+static __always_inline void end_stall(struct stage_ledger *led, const struct tcp_sock *tp)
 {
 	u32 stage = STAGE_COUNT;
 
-	led->probed_ns = 0;
+	if (led->stalled != STALL_NONE || led->accounted_ns > led->probed_until_ns)
+		led->probed_ns = 0;
 	if (led->loss_limited_late.ns)
 		settle_loss_limited(led);
 	if (led->stalled == STALL_TIMEOUT) {
@@ -325,15 +367,17 @@ static __always_inline void end_stall(struct stage_ledger *led)
 	if (led->late) {
 		u64 moved_ns = settle_late(led, stage);
 
-		if (stage == STAGE_TAIL_LOSS)
+		if (stage == STAGE_TAIL_LOSS) {
 			led->probed_ns = moved_ns;
+			led->probed_until_ns = led->accounted_ns + 2 * srtt_ns(tp);
+		}
 	}
 	led->stalled = STALL_NONE;
 	led->due_ns = 0;
 }
 
-/* The receiver reported a duplicate (DSACK) right after a tail-loss probe: nothing had been lost,
- * the ACK was late. Its time goes back to where it was. */
+/* The receiver reported a duplicate (DSACK) within two round trips of a stall that a tail-loss
+ * probe seemed to end: nothing had been lost, the ACK was late. Its time goes back to where it was. */
 static __always_inline void take_back_probe(struct stage_ledger *led)
 {
 	u32 stage = led->probed_stage;

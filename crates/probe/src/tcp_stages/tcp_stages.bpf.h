@@ -155,13 +155,13 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	account_asleep(st, tp, now_ns);
 	take_rtt_sample(led, tp, st->watched);
 	if (tp->write_seq == tp->snd_una)
-		account_in_flight(led, tp, now_ns);
+		account_acknowledged(led, tp, now_ns);
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
 	if (seq_diff(ack_seq, tp->snd_una) > 0) {
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, seq == end_seq, now_ns);
-		end_stall(led);
+		end_stall(led, tp);
 	}
 	track_loss(led, tp);
 	track_best_rate(led, tp, now_ns);
@@ -270,7 +270,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 		advance(led, tp, stage_before_send(led, sk, tp), now_ns);
 	}
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
-		led->sent_ns = now_ns;
+		note_sent(led, tp, now_ns);
 	led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
@@ -300,11 +300,17 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 	led->changed = 1;
 	late = st->chosen == CHOSEN_PEER && now_ns - ready_ns >= 2 * jiffy_ns() &&
 	       now_ns > ready_ns;
-	if ((led->window_closed_since_ns || late != led->reader_late) && ledger_try_lock(st)) {
+	if ((led->window_closed_since_ns || led->hold_ns || late != led->reader_late) &&
+	    ledger_try_lock(st)) {
 		led->reader_late = late;
 		track_own_window(led, tp, now_ns);
 		if (late)
 			set_watched(st, true);
+		/* the answer is here to what was held: no hook saw it leave */
+		if (led->hold_ns && tp->write_seq == tp->snd_una) {
+			account_acknowledged(led, tp, now_ns);
+			remember(st, tp);
+		}
 		ledger_unlock(st);
 	}
 }
@@ -350,7 +356,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	if (led->unseen)
 		account_unseen(led, sk, tp, now_ns);
 	else if (tp->write_seq == tp->snd_una)
-		account_in_flight(led, tp, now_ns);
+		account_acknowledged(led, tp, now_ns);
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
 	led->stage_known = 0;
@@ -358,7 +364,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 		led->ready_ns = 0;
 	track_own_window(led, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
-		end_stall(led);
+		end_stall(led, tp);
 	remember(st, tp);
 }
 
@@ -370,7 +376,7 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 
 	stages_on_read(st, sk, tp, now_ns);
 	if (led->fin_sent && state != TCP_CLOSING) {
-		end_stall(led);
+		end_stall(led, tp);
 		led->ended = 1;
 	}
 	led->fin_sent = is_fin_sent(state);
