@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lab::{Netns, Running};
 use serde_json::{Value, json};
-use table::tables::Connection;
+use table::tables::{Connection, TcpStage};
 
 use crate::harness::{Recorder, Site, finish, program, role, root, until};
 use crate::report::{Report, number};
@@ -280,4 +280,36 @@ fn children_of_the_command() {
     assert_eq!(chosen(&report, "target"), cookies);
     let peers = [0, 1].map(|n| number(&servers, &format!("/connections/{n}/cookie")));
     assert_eq!(chosen(&report, "peer"), BTreeSet::from(peers));
+}
+
+/// The server is only the other end of what was asked for: nothing holds either end, so its ledger
+/// sleeps, and says so.
+#[test]
+fn a_peer_sleeps_while_nothing_holds_it() {
+    const MANY: u64 = 1009;
+    if !root() {
+        return;
+    }
+    let site = Site::loopback("cubic");
+    let (server, port) = site.serve("reply-server");
+    let rounds = format!("request-reply --rounds {MANY} --start-on-stdin");
+    let mut client = site.connect(&rounds, port);
+    client.port().expect("connected");
+    let recorder = Recorder::start(&format!("-p {}", client.pid()));
+    client.go().expect("go");
+    client.finish().expect("truth");
+    let server = server.finish().expect("truth");
+    let report = recorder.stop();
+    let peer = number(&server, "/connections/0/cookie");
+    let mut readings = report.rows::<TcpStage>().into_iter();
+    let last = readings.rfind(|row| row.conn == peer);
+    let last = last.expect("the peer's ledger");
+    let accounted_ns: u64 = last.stages_ns().iter().map(|(_, ns)| ns).sum();
+    assert_eq!(accounted_ns, last.time_ns - last.since_ns);
+    assert!(last.asleep_ns * 2 > accounted_ns, "{last:?}");
+    assert!(
+        u64::from(last.rtt_samples) < MANY,
+        "it was looked at: {last:?}"
+    );
+    report.assert_claims(peer, &[], &[]);
 }

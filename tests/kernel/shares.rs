@@ -317,7 +317,9 @@ fn a_tiny_send_buffer(congctl: &str) {
         Some(Known::between((gap.from.at_ns, gap.from.at_ns), until_ns))
     });
     assert!(stage_ns(&client, "send_buffer") > stage_ns(&client, "congestion_window"));
-    compare(&client, &["send_buffer", "congestion_window"], waited.sum());
+    // A wait for room that the receiver's ACK timer ended is the receiver's.
+    let stages = ["send_buffer", "congestion_window", "delayed_ack"];
+    compare(&client, &stages, waited.sum());
 }
 
 /// When an ACK in this gap gave the writer room: not while more than two segments are under way,

@@ -166,17 +166,13 @@ impl Case<'_> {
         (calls.send.unmeasured + calls.receive.unmeasured == 0).then_some(calls)
     }
 
-    /// Share of the time that bytes waited for the other end's reader, by its ledger or by polls.
+    /// Share of the time that bytes waited for the other end's reader, by its ledger or else by
+    /// polls, if there are enough.
     pub fn peer_reader_late(&self) -> Option<f64> {
         let peer = self.peer?;
-        let ledger = peer.judged.receive.as_ref()?.reader_slow.share;
-        let samples = &peer.gathered.samples;
-        let enough = samples.polls >= LEAST_POLLS;
-        let polled = match samples.polled_ns {
-            polled_ns if enough && polled_ns > 0 => samples.unread_ns as f64 / polled_ns as f64,
-            _ => 0.0,
-        };
-        Some(ledger.max(polled))
+        let slow = &peer.judged.receive.as_ref()?.reader_slow;
+        let known = slow.method == Method::Ledger || peer.gathered.samples.polls >= LEAST_POLLS;
+        known.then_some(slow.share)
     }
 
     /// Bytes per second delivered over the judged time.

@@ -293,7 +293,15 @@ impl Session<'_> {
             while self.drain() > 0 {}
             while more {
                 more = hooks.read_more_sockets()?;
-                while self.drain() > 0 {}
+                let mut read = 0;
+                loop {
+                    match self.drain() {
+                        0 => break,
+                        records => read += records,
+                    }
+                }
+                // a ring that stays full for another cause is left to the next poll
+                more &= read > 0;
             }
         }
         if let Some(polls) = &mut self.polls {

@@ -307,8 +307,9 @@ table! {
         /// Time after either end closed in which the stage changed between two looks: ACKs pass no
         /// hook then, so that it may belong to any stage.
         unseen_ns: u64, "ns";
-        /// Time in which the other end of a recorded connection was not looked at, for nothing held
-        /// either end: in flight for a round trip a segment at most, else the application's.
+        /// Of a peer (the other end of a recorded connection): time in which nothing held either
+        /// end, so that it was looked at seldom. In flight for a round trip a segment at most, else
+        /// the application's.
         asleep_ns: u64, "ns";
         /// Time in which loss kept the sender far below its best rate so far: the network was the
         /// limit (`fast_retransmit`, `congestion_window`, `pacing`), the congestion window had not

@@ -130,7 +130,7 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
 		   now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
-		stages_on_congestion_state(st, sk, tp, ca_state);
+		stages_on_congestion_state(st, sk, tp, ca_state, now_ns);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -153,7 +153,7 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	event_emit(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
 		   now_ns);
 	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
-		stages_on_tail_loss_probe(st, sk, tp);
+		stages_on_tail_loss_probe(st, sk, tp, now_ns);
 		ledger_unlock(st);
 	}
 	return 0;
@@ -248,7 +248,8 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
-	u64 now_ns, blocked_since_ns;
+	struct call_blocked blocked;
+	u64 now_ns;
 
 	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
 		return 0;
@@ -257,9 +258,9 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);
-	blocked_since_ns = call_ended(sk, tp, st, false, result, flags, now_ns);
+	blocked = call_ended(sk, tp, st, false, result, flags, now_ns);
 	if (result > 0)
-		stages_on_receive(st, sk, tp, blocked_since_ns, now_ns);
+		stages_on_receive(st, sk, tp, result, blocked, now_ns);
 	return 0;
 }
 

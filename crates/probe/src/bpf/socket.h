@@ -40,12 +40,12 @@ struct stage_ledger {
 	u64 rtt_sum_us;
 	u64 reader_slow_ns;
 
-	u64 ready_ns; /* since when bytes wait for the reader; 0: since the last segment */
-	u64 last_ns;  /* when the interval began that was accounted last */
-	u64 due_ns;   /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
-	u64 hold_ns;  /* since when the present wait for an ACK lasts; 0: none */
+	u64 ready_ns;	 /* since when bytes wait for the reader; 0: since the last segment */
+	u64 interval_ns; /* when the interval began that was accounted last */
+	u64 due_ns;  /* since when the oldest unanswered segment's ACK is overdue; 0: it is not */
+	u64 hold_ns; /* since when the present wait for an ACK lasts; 0: none */
 	u64 window_closed_since_ns; /* 0: open */
-	u8 last_stage;		    /* to which it was accounted */
+	u8 interval_stage;	    /* to which it was accounted */
 	u8 stalled;		    /* STALL_* */
 	u8 probed_stage;	    /* where most of probed_ns came from */
 	u8 late;		    /* some late_ns is not zero */
@@ -70,10 +70,11 @@ struct stage_ledger {
 	u32 rwnd_jiffies;	  /* chronograph RWND_LIMITED as of the last hook, while unseen */
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
 	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */
-	u64 best_ns;		  /* the best interval, 1 if there was none yet */
+	u64 best_ns;		  /* the best interval, a microsecond if there was none yet */
 	u32 best_delivered;	  /* segments in it */
 	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
+	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	struct loss_limited loss_limited;
@@ -105,7 +106,6 @@ struct sample_memory {
 struct socket_state {
 	u64 cookie; /* 0: a listening socket */
 	struct sample_memory sampled;
-	u64 opened_ns;
 	u64 since_ns; /* when the ledger began */
 	u32 pid;      /* who owns it, as last written out; 0: not known */
 	u32 owner;    /* who last called on it */
@@ -114,12 +114,15 @@ struct socket_state {
 	u8 syn_acked;	   /* bytes_acked counts our SYN, too */
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
-	u8 watched;	   /* the last hook left something that the next segment may end */
-	u16 number;	   /* connection_number(), which the socket loses when it closes */
+	u8 pad;
+	u16 number;  /* connection_number(), which the socket loses when it closes */
+	u32 watched; /* the last hook left something that the next segment may end */
+	u32 begun;   /* socket_begin() has run */
 
 	struct stage_ledger ledger;
 
 	char comm[16];	    /* of pid */
+	u64 opened_ns;	    /* 0: open before */
 	u32 max_send_queue; /* of all samples so far */
 	u32 pad_end;
 };
@@ -130,6 +133,15 @@ struct {
 	__type(key, int);
 	__type(value, struct socket_state);
 } sockets SEC(".maps");
+
+/*
+ * When a call was blocked: from its first time to its last. since_ns may be that of an earlier call,
+ * which was not looked at; 0: it was not blocked.
+ */
+struct call_blocked {
+	u64 since_ns;
+	u64 until_ns;
+};
 
 /*
  * Who must be looked at, before its storage is: how many targets fall on the number of a socket, and
@@ -147,12 +159,12 @@ static __always_inline u32 *targets_of(const struct sock *sk)
 	return &targets_by_number[sk->__sk_common.skc_hash & (NUMBERS - 1)];
 }
 
+/* By its ports: the two ends of an IPv6 connection need not agree in skc_daddr, nor in family. */
 static __always_inline u16 connection_number(const struct sock *sk)
 {
-	u32 addresses = sk->__sk_common.skc_daddr ^ sk->__sk_common.skc_rcv_saddr;
 	u32 ports = sk->__sk_common.skc_num ^ bpf_ntohs(sk->__sk_common.skc_dport);
 
-	return (addresses ^ addresses >> 16 ^ ports) & (NUMBERS - 1);
+	return ports & (NUMBERS - 1);
 }
 
 static __always_inline bool must_look(const struct sock *sk)
@@ -161,15 +173,15 @@ static __always_inline bool must_look(const struct sock *sk)
 	       *(volatile u32 *)&watched_by_number[connection_number(sk)];
 }
 
-/* Under the ledger's lock. */
-static __always_inline void set_watched(struct socket_state *st, bool watch)
+/* Several hooks may do so at once: each change is counted once. */
+static __always_inline void set_watched(struct socket_state *st, u32 watch)
 {
 	u16 number = st->number;
 
-	if (st->watched == watch || number >= NUMBERS)
+	if (st->watched == watch || number >= NUMBERS || (watch && !st->cookie))
 		return;
-	st->watched = watch;
-	__sync_fetch_and_add(&watched_by_number[number], watch ? 1 : -1);
+	if (__sync_lock_test_and_set(&st->watched, watch) != watch)
+		__sync_fetch_and_add(&watched_by_number[number], watch ? 1 : -1);
 }
 
 /*

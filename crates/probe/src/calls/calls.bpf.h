@@ -34,6 +34,7 @@ struct call_wait {
 	u64 sk;	       /* the socket it blocked on */
 	u64 start_ns;  /* when it first blocked */
 	u64 out_ns;    /* when it left the CPU; 0: it is back */
+	u64 back_ns;   /* when it was last back */
 	u64 waited_ns; /* off the CPU in this call so far */
 	u64 run_delay_ns;
 };
@@ -95,7 +96,8 @@ static __always_inline void call_on_resume(struct task_struct *next)
 
 	if (!wait || !wait->out_ns)
 		return;
-	wait->waited_ns += bpf_ktime_get_ns() - wait->out_ns;
+	wait->back_ns = bpf_ktime_get_ns();
+	wait->waited_ns += wait->back_ns - wait->out_ns;
 	wait->out_ns = 0;
 	__sync_fetch_and_add(&calls_blocked, -1);
 }
@@ -189,28 +191,30 @@ static __always_inline void call_log(struct call_batch *batch, struct call_wait 
 }
 
 /*
- * A call ended; returns since when it had blocked, 0 if it had not. The calls of a peer's process
- * are not what was asked for: its sockets have a ledger, and no log.
+ * A call ended; returns when it had blocked. The calls of a peer's process are not what was asked
+ * for: its sockets have a ledger, and no log.
  */
-static __always_inline u64 call_ended(struct sock *sk, const struct tcp_sock *tp,
-				      const struct socket_state *st, bool is_send, int result,
-				      int msg_flags, u64 now_ns)
+static __always_inline struct call_blocked call_ended(struct sock *sk, const struct tcp_sock *tp,
+						      const struct socket_state *st, bool is_send,
+						      int result, int msg_flags, u64 now_ns)
 {
+	struct call_blocked blocked = {};
 	struct call_batch *batch;
 	struct call_wait *wait;
-	u64 blocked_since_ns;
 	u32 which = !is_send;
 
 	batch = bpf_map_lookup_elem(&call_batches, &which);
 	if (!batch)
-		return 0;
+		return blocked;
 	wait = call_wait_of(batch, bpf_get_current_task_btf(), sk);
-	blocked_since_ns = wait ? wait->start_ns : 0;
 	if (st->chosen == CHOSEN_TARGET)
 		call_log(batch, wait, st, tp, is_send, result, msg_flags, now_ns);
-	if (wait)
+	if (wait) {
+		blocked.since_ns = wait->start_ns;
+		blocked.until_ns = wait->back_ns;
 		wait->start_ns = 0;
-	return blocked_since_ns;
+	}
+	return blocked;
 }
 
 #endif

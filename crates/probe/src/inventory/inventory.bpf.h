@@ -175,6 +175,9 @@ static __always_inline bool syn_acked(const struct tcp_sock *tp)
 static __always_inline void socket_begin(struct socket_state *st, struct sock *sk,
 					 const struct tcp_sock *tp, u64 opened_ns, u64 now_ns)
 {
+	/* a call, a walk and a change of state may all meet it first */
+	if (__sync_lock_test_and_set(&st->begun, 1))
+		return;
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->opened_ns = opened_ns;
 	st->syn_acked = syn_acked(tp);
@@ -188,7 +191,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	}
 }
 
-/* It has closed: no hook will meet it again. */
+/* It has closed: calls may still meet it, but it does not begin again, unless it connects again. */
 static __always_inline void socket_end(struct socket_state *st, const struct sock *sk,
 				       const struct tcp_sock *tp)
 {
@@ -196,8 +199,8 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 		__sync_fetch_and_add(targets_of(sk), -1);
 		forget_peer(sk, tp);
 	}
-	set_watched(st, false);
 	st->cookie = 0;
+	set_watched(st, 0);
 }
 
 /* A recorded socket with a stream, or NULL. */
@@ -244,6 +247,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	if (!st)
 		return;
 	st->role = role;
+	st->begun = 0;
 	st->pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(st->comm, sizeof(st->comm));
 }

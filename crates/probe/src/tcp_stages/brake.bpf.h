@@ -33,6 +33,12 @@ static __always_inline u64 path_rtt_ns(const struct tcp_sock *tp)
 	return min_rtt_us == ~0U ? 0 : (u64)min_rtt_us * NSEC_PER_USEC;
 }
 
+/* The last delivery, or the start of the flight that has none yet. */
+static __always_inline u64 delivered_ns(const struct tcp_sock *tp)
+{
+	return tp->delivered_mstamp * NSEC_PER_USEC;
+}
+
 static __always_inline u8 tcp_chrono_type(const struct tcp_sock *tp)
 {
 	return BPF_CORE_READ_BITFIELD(tp, chrono_type);
@@ -97,8 +103,7 @@ static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struc
 	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
 		return STAGE_RECEIVER_WINDOW;
 	if (packets_in_flight(tp) >= tp->snd_cwnd)
-		return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT
-							   : cwnd_cause(led, tp);
+		return cwnd_stage(led, tp);
 	if (pacing_timer_armed(tp))
 		return STAGE_PACING;
 	nonagle = tcp_nonagle(tp);
@@ -113,8 +118,7 @@ static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struc
 		return STAGE_CORK; /* MSG_MORE: nothing in flight, and not pushed */
 	/* tcp_tso_should_defer() waits for room for a larger segment */
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
-		return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT
-							   : cwnd_cause(led, tp);
+		return cwnd_stage(led, tp);
 	/* a segment is taken while a thread has the socket: it was queued until that let go, and so
 	 * was what the pacing timer would have sent */
 	return sk->sk_lock.owned ? STAGE_SENDER_APP : STAGE_UNKNOWN;

@@ -101,11 +101,21 @@ static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
 	       (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime <= 1;
 }
 
+/* Bytes wait since then, up to the end that is known now. */
+static __always_inline void set_ready(struct stage_ledger *led, const struct tcp_sock *tp,
+				      u64 since_ns)
+{
+	led->ready_ns = since_ns;
+	led->ready_end = tp->rcv_nxt;
+}
+
 /* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
 static __always_inline void note_ready(struct stage_ledger *led, const struct tcp_sock *tp)
 {
-	if (tp->copied_seq != tp->rcv_nxt && !led->ready_ns)
-		led->ready_ns = tp->tcp_mstamp * NSEC_PER_USEC;
+	if (tp->copied_seq == tp->rcv_nxt)
+		return;
+	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_end) >= 0)
+		set_ready(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
 }
 
 /* Accounts what is not acknowledged, by what stops it now. */
@@ -145,6 +155,13 @@ static __always_inline void account_asleep(struct socket_state *st, const struct
 	led->sent_ns = until_ns;
 }
 
+/* Before anything else is accounted: what passed since the last look. */
+static __always_inline void wake(struct socket_state *st, const struct tcp_sock *tp, u64 now_ns)
+{
+	account_asleep(st, tp, now_ns);
+	take_rtt_sample(&st->ledger, tp, st->watched);
+}
+
 /* tcp_probe: a segment arrived and is not yet acted on. */
 static __always_inline void stages_on_segment(struct socket_state *st, struct sock *sk,
 					      const struct tcp_sock *tp, u32 seq, u32 end_seq,
@@ -152,8 +169,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 {
 	struct stage_ledger *led = &st->ledger;
 
-	account_asleep(st, tp, now_ns);
-	take_rtt_sample(led, tp, st->watched);
+	wake(st, tp, now_ns);
 	if (tp->write_seq == tp->snd_una)
 		account_acknowledged(led, tp, now_ns);
 	else
@@ -253,8 +269,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 {
 	struct stage_ledger *led = &st->ledger;
 
-	account_asleep(st, tp, now_ns);
-	take_rtt_sample(led, tp, st->watched);
+	wake(st, tp, now_ns);
 	if (quiet) {
 		note_flight(led, tp);
 		return;
@@ -277,47 +292,65 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	remember(st, tp);
 }
 
+/* A receive call on a socket of which there is more to say. */
+static __always_inline void stages_on_late_receive(struct socket_state *st,
+						   const struct tcp_sock *tp, bool late, u64 now_ns)
+{
+	struct stage_ledger *led = &st->ledger;
+
+	wake(st, tp, now_ns);
+	led->reader_late = late;
+	track_own_window(led, tp, now_ns);
+	if (late)
+		set_watched(st, 1);
+	/* the answer is here to what was held: no hook saw it leave */
+	if (led->hold_ns && tp->write_seq == tp->snd_una && !led->unseen) {
+		account_acknowledged(led, tp, now_ns);
+		remember(st, tp);
+	}
+}
+
 /*
  * sock_recv_length: a receive call gave bytes. If they were ready before the reader came, they
- * waited for it; a reader that was blocked in the call when they came did not let them wait. No
- * lock is taken: the sums are the reader's alone, and of ready_ns the last value wins. An atomic
- * instruction would wait for all that the kernel has just written to the socket.
+ * waited for it; a reader that was blocked in the call when they came did not let them wait. On a
+ * healthy connection no lock is taken: the sums are the reader's alone, and of ready_ns the last
+ * value wins. An atomic instruction would wait for all that the kernel has just written to the
+ * socket.
  */
 static __always_inline void stages_on_receive(struct socket_state *st, const struct sock *sk,
-					      const struct tcp_sock *tp, u64 blocked_since_ns,
-					      u64 now_ns)
+					      const struct tcp_sock *tp, u32 received,
+					      struct call_blocked blocked, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 	bool by_jiffy, late;
-	u64 ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
+	u64 ready_ns;
 
-	if (ready_ns < now_ns && (!blocked_since_ns || blocked_since_ns > ready_ns)) {
+	/* noted before a call that was not looked at, which took those bytes */
+	if (seq_diff(tp->copied_seq - received, led->ready_end) >= 0)
+		led->ready_ns = 0;
+	ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
+	if (ready_ns < now_ns &&
+	    !(blocked.since_ns && blocked.since_ns <= ready_ns && ready_ns <= blocked.until_ns)) {
 		led->reader_slow_ns += now_ns - ready_ns;
 		led->reader_slow_waits++;
 		led->reader_slow_by_jiffy += by_jiffy;
 	}
-	led->ready_ns = bytes_ready(sk, tp) ? now_ns : 0;
+	late = st->chosen == CHOSEN_PEER && now_ns > ready_ns + 2 * jiffy_ns();
+	led->ready_ns = 0;
+	if (bytes_ready(sk, tp))
+		set_ready(led, tp, now_ns);
 	led->changed = 1;
-	late = st->chosen == CHOSEN_PEER && now_ns - ready_ns >= 2 * jiffy_ns() &&
-	       now_ns > ready_ns;
 	if ((led->window_closed_since_ns || led->hold_ns || late != led->reader_late) &&
 	    ledger_try_lock(st)) {
-		led->reader_late = late;
-		track_own_window(led, tp, now_ns);
-		if (late)
-			set_watched(st, true);
-		/* the answer is here to what was held: no hook saw it leave */
-		if (led->hold_ns && tp->write_seq == tp->snd_una) {
-			account_acknowledged(led, tp, now_ns);
-			remember(st, tp);
-		}
+		stages_on_late_receive(st, tp, late, now_ns);
 		ledger_unlock(st);
 	}
 }
 
 /* tcp_cong_state_set: called before a timeout's first retransmission leaves. */
 static __always_inline void stages_on_congestion_state(struct socket_state *st, struct sock *sk,
-						       const struct tcp_sock *tp, u8 state)
+						       const struct tcp_sock *tp, u8 state,
+						       u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
@@ -325,22 +358,24 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 		led->had_loss = 1;
 	if (state != TCP_CA_Loss)
 		return;
+	wake(st, tp, now_ns);
 	find_due(led, sk, tp);
 	led->stalled = STALL_TIMEOUT;
 	led->changed = 1;
-	set_watched(st, true);
+	set_watched(st, 1);
 }
 
 static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, struct sock *sk,
-						      const struct tcp_sock *tp)
+						      const struct tcp_sock *tp, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
 
+	wake(st, tp, now_ns);
 	find_due(led, sk, tp);
 	if (led->stalled == STALL_NONE)
 		led->stalled = STALL_TAIL_LOSS_PROBE;
 	led->changed = 1;
-	set_watched(st, true);
+	set_watched(st, 1);
 }
 
 /* Accounts until now without a hook's news: for a reading. */
@@ -349,8 +384,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 {
 	struct stage_ledger *led = &st->ledger;
 
-	account_asleep(st, tp, now_ns);
-	take_rtt_sample(led, tp, st->watched);
+	wake(st, tp, now_ns);
 	if (stall_ended_unseen(led, tp))
 		led->unseen_ns += now_ns - led->accounted_ns;
 	if (led->unseen)
@@ -399,6 +433,8 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 
 	for (int i = 0; i < STAGE_COUNT; i++) {
 		late_ns = led->stalled ? led->late_ns[i] : 0;
+		if (late_ns > led->stage_ns[i])
+			late_ns = led->stage_ns[i];
 		out->stage_ns[i] = led->stage_ns[i] - late_ns;
 		moved_ns += late_ns;
 	}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Does loss make a flow slower than it was? Recovery alone slows nobody: what counts is the time in
+ * which, after a loss, the flow's own best rate could not have been kept.
+ */
+#ifndef WHYLAT_LOSS_BPF_H
+#define WHYLAT_LOSS_BPF_H
+
+#include "brake.bpf.h"
+
+/*
+ * The best rate that lasted for ten round trips of the path: as long as BBR keeps a sample
+ * (bbr_bw_rtts). Over one round trip, as the kernel's own samples are, it can be too high by any
+ * factor, when segments or ACKs that were held up on the way arrive together.
+ */
+#define BEST_RATE_RTTS 10
+
+static __always_inline void track_best_rate(struct stage_ledger *led, const struct tcp_sock *tp,
+					    u64 now_ns)
+{
+	u64 passed_ns = now_ns - led->rate_since_ns, least_ns = BEST_RATE_RTTS * path_rtt_ns(tp);
+	u64 segments = tp->delivered - led->rate_delivered;
+
+	if (!least_ns || (led->rate_since_ns && passed_ns < least_ns))
+		return;
+	if (led->rate_since_ns && segments * (led->best_ns / NSEC_PER_USEC) >
+					  (u64)led->best_delivered * (passed_ns / NSEC_PER_USEC)) {
+		led->best_delivered = segments;
+		led->best_ns = passed_ns;
+	}
+	led->best_window = led->best_delivered * path_rtt_ns(tp) / led->best_ns;
+	led->rate_since_ns = now_ns;
+	led->rate_delivered = tp->delivered;
+}
+
+/* 0: no rate has lasted yet. best_ns is ten round trips at least, so some microseconds. */
+static __always_inline u64 best_rate_bytes_per_s(const struct stage_ledger *led,
+						 const struct tcp_sock *tp)
+{
+	if (!led->best_delivered)
+		return 0;
+	return (u64)led->best_delivered * tp->mss_cache * USEC_PER_SEC /
+	       (led->best_ns / NSEC_PER_USEC);
+}
+
+/* Has loss reduced the congestion window, which has not regained its earlier value? */
+static __always_inline void track_loss(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (tcp_ca_state(tp) >= TCP_CA_Recovery)
+		led->had_loss = 1;
+	else if (tp->snd_cwnd >= tp->prior_cwnd)
+		led->had_loss = 0;
+}
+
+/*
+ * Is what congestion control turns down upon loss far below what the best rate so far needs? That
+ * is the window; BBR sends at its estimate of the path through recovery, so there it is the pacing
+ * rate. Far is seven tenths: a healthy flow swings to 717/1024 (beta of cubic), or to 3/4 * 0.99
+ * (bbr_pacing_gain, bbr_pacing_margin_percent).
+ */
+static __always_inline bool is_far_below_best(const struct stage_ledger *led,
+					      const struct tcp_sock *tp)
+{
+	u64 rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+
+	if (is_bbr(tp))
+		return rate < best_rate_bytes_per_s(led, tp) / 10 * 7;
+	return tp->snd_cwnd * 10 < led->best_window * 7;
+}
+
+static __always_inline void add_loss_limited(struct loss_limited *limited,
+					     const struct tcp_sock *tp, u64 length_ns)
+{
+	limited->ns += length_ns;
+	limited->cwnd_ns += length_ns * tp->snd_cwnd;
+}
+
+/* The network is the brake from accounted_ns to now: does loss make it one, and what arrives? */
+static __always_inline void track_loss_limited(struct stage_ledger *led, const struct tcp_sock *tp,
+					       u64 now_ns)
+{
+	u64 from_ns = led->accounted_ns, due_ns = led->due_ns;
+
+	if (!led->had_loss || now_ns <= from_ns || led->ended || !is_far_below_best(led, tp))
+		return;
+	if (due_ns && due_ns < now_ns) {
+		if (due_ns < from_ns)
+			due_ns = from_ns;
+		add_loss_limited(&led->loss_limited_late, tp, now_ns - due_ns);
+	} else {
+		due_ns = now_ns;
+	}
+	add_loss_limited(&led->loss_limited, tp, due_ns - from_ns);
+	led->loss_limited_delivered += led->newly_delivered;
+	led->newly_delivered = 0;
+}
+
+#endif

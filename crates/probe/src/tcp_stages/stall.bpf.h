@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Stalls: since when an ACK is overdue, and whether what was late until it came had been lost. That
+ * is known only when a probe or a timeout has mended it.
+ */
+#ifndef WHYLAT_STALL_BPF_H
+#define WHYLAT_STALL_BPF_H
+
+#include "loss.bpf.h"
+
+#define STALL_NONE 0
+#define STALL_TAIL_LOSS_PROBE 1
+#define STALL_TIMEOUT 2
+
+/* The oldest unanswered segment's time of sending, 0 if it cannot be told. */
+static __always_inline u64 rtx_head_sent_ns(struct sock *sk)
+{
+	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node), *left;
+
+	for (int depth = 0; node && depth < 24; depth++) {
+		left = BPF_CORE_READ(node, rb_left);
+		if (!left)
+			break;
+		node = left;
+	}
+	if (!node)
+		return 0;
+	return BPF_CORE_READ(
+		(struct sk_buff *)((void *)node - bpf_core_field_offset(struct sk_buff, rbnode)),
+		skb_mstamp_ns);
+}
+
+/*
+ * An ACK is so late that a stall may have begun: probes come after two srtt
+ * (tcp_schedule_loss_probe()), and timers tick in jiffies.
+ */
+static __always_inline bool is_overdue(const struct stage_ledger *led, const struct tcp_sock *tp,
+				       u64 now_ns)
+{
+	s64 waited_ns = now_ns - delivered_ns(tp);
+
+	return !led->due_ns && tp->packets_out && waited_ns > (s64)jiffy_ns() &&
+	       waited_ns > (s64)(2 * srtt_ns(tp));
+}
+
+/* An ACK proves to be due since within the interval that was accounted last: so far it is late. */
+static __always_inline void account_late(struct stage_ledger *led)
+{
+	u32 stage = led->interval_stage;
+
+	if (led->due_ns < led->interval_ns)
+		led->due_ns = led->interval_ns;
+	if (led->due_ns >= led->accounted_ns || stage >= STAGE_COUNT)
+		return;
+	led->late_ns[stage] += led->accounted_ns - led->due_ns;
+	led->late = 1;
+}
+
+/*
+ * Since when an ACK is overdue: from the oldest unanswered segment plus srtt. A head that was
+ * itself sent again carries the later time; it was then the only segment out, and the last sending
+ * stands for it.
+ */
+static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
+				     const struct tcp_sock *tp)
+{
+	u64 head_ns, sent_ns = led->sent_ns;
+
+	if (led->due_ns)
+		return;
+	if (tp->snd_nxt != led->snd_nxt && delivered_ns(tp) > sent_ns)
+		sent_ns = delivered_ns(tp);
+	head_ns = rtx_head_sent_ns(sk);
+	if (!head_ns || head_ns > sent_ns)
+		head_ns = sent_ns;
+	led->due_ns = head_ns + srtt_ns(tp);
+	account_late(led);
+}
+
+/* Moves what was late to the stage that the stall proved to be; returns how much it was. */
+static __always_inline u64 settle_late(struct stage_ledger *led, u32 stage)
+{
+	u64 moved_ns = 0, most_ns = 0;
+
+	for (int i = 0; i < STAGE_COUNT; i++) {
+		u64 late_ns = led->late_ns[i];
+
+		led->late_ns[i] = 0;
+		if (stage >= STAGE_COUNT || !late_ns)
+			continue;
+		if (late_ns > led->stage_ns[i])
+			late_ns = led->stage_ns[i];
+		led->stage_ns[i] -= late_ns;
+		moved_ns += late_ns;
+		if (late_ns > most_ns) {
+			most_ns = late_ns;
+			led->probed_stage = i;
+		}
+	}
+	if (stage < STAGE_COUNT)
+		led->stage_ns[stage] += moved_ns;
+	led->late = 0;
+	return moved_ns;
+}
+
+/* A stall is no time of a low rate: it has a stage of its own. */
+static __always_inline void settle_loss_limited(struct stage_ledger *led)
+{
+	if (led->stalled == STALL_NONE) {
+		led->loss_limited.ns += led->loss_limited_late.ns;
+		led->loss_limited.cwnd_ns += led->loss_limited_late.cwnd_ns;
+	}
+	led->loss_limited_late.ns = 0;
+	led->loss_limited_late.cwnd_ns = 0;
+}
+
+/* Progress: what was late until now was a stall if something had to be sent again to end it. */
+static __always_inline void end_stall(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u32 stage = STAGE_COUNT;
+
+	if (led->stalled != STALL_NONE || led->accounted_ns > led->probed_until_ns)
+		led->probed_ns = 0;
+	if (led->loss_limited_late.ns)
+		settle_loss_limited(led);
+	if (led->stalled == STALL_TIMEOUT) {
+		stage = STAGE_RETRANSMIT_TIMEOUT;
+		led->timeout_stalls++;
+	} else if (led->stalled == STALL_TAIL_LOSS_PROBE) {
+		stage = STAGE_TAIL_LOSS;
+		led->tail_loss_stalls++;
+	}
+	if (led->late) {
+		u64 moved_ns = settle_late(led, stage);
+
+		if (stage == STAGE_TAIL_LOSS) {
+			led->probed_ns = moved_ns;
+			led->probed_until_ns = led->accounted_ns + 2 * srtt_ns(tp);
+		}
+	}
+	led->stalled = STALL_NONE;
+	led->due_ns = 0;
+	/* what follows is another wait */
+	led->interval_ns = led->accounted_ns;
+}
+
+/* The receiver reported a duplicate (DSACK) within two round trips of a stall that a tail-loss
+ * probe seemed to end: nothing had been lost, the ACK was late. Its time goes back to where it was. */
+static __always_inline void take_back_probe(struct stage_ledger *led)
+{
+	u32 stage = led->probed_stage;
+
+	if (!led->probed_ns || stage >= STAGE_COUNT)
+		return;
+	led->stage_ns[STAGE_TAIL_LOSS] -= led->probed_ns;
+	led->stage_ns[stage] += led->probed_ns;
+	led->tail_loss_stalls--;
+	led->probed_ns = 0;
+}
+
+#endif
