@@ -103,12 +103,30 @@ fn two_wires_at_once_lose_the_same_packets_for_the_same_seed() {
     assert_ne!(one, other);
 }
 
+/// The link is never faster than its rate; that it is as fast, a busy machine may prevent, which
+/// then runs the wire late.
 #[test]
 fn rate_and_queue_hold() {
+    const ATTEMPTS: usize = 5;
     if !may_make_namespaces() {
         return;
     }
-    const RATE_BPS: u64 = 50_000_000;
+    let mut rates_bps = Vec::new();
+    while rates_bps.len() < ATTEMPTS {
+        let rate_bps = rate_while_packets_wait();
+        assert!(rate_bps <= RATE_BPS + RATE_BPS / 20, "{rate_bps} bit/s");
+        if rate_bps >= RATE_BPS - RATE_BPS / 20 {
+            return;
+        }
+        rates_bps.push(rate_bps);
+    }
+    panic!("{rates_bps:?} bit/s");
+}
+
+const RATE_BPS: u64 = 50_000_000;
+
+/// From the first packet that the queue dropped to the last.
+fn rate_while_packets_wait() -> u64 {
     let slow = DirectionConfig {
         rate_bps: Some(RATE_BPS),
         queue_bytes: 64 << 10,
@@ -125,7 +143,6 @@ fn rate_and_queue_hold() {
     let (stats, log) = wire.stop();
     assert_account(&stats, &log);
     assert!(stats.a_to_b.dropped.queue.packets > 0);
-    // While packets wait, the link is busy: look from the first queue drop to the last.
     let drops: Vec<u64> = log
         .iter()
         .filter(|row| row.verdict == Verdict::Dropped(Cause::Queue))
@@ -147,10 +164,7 @@ fn rate_and_queue_hold() {
         (to_ns - from_ns) / MS,
         drops.len()
     );
-    assert!(
-        rate_bps.abs_diff(RATE_BPS) <= RATE_BPS / 20,
-        "{rate_bps} bit/s"
-    );
+    rate_bps
 }
 
 #[test]
