@@ -268,6 +268,17 @@ impl Session<'_> {
         taken
     }
 
+    /// Until the rings are empty.
+    fn drain_all(&mut self) -> usize {
+        let mut all = 0;
+        loop {
+            match self.drain() {
+                0 => return all,
+                some => all += some,
+            }
+        }
+    }
+
     fn put_connections(&mut self, seen: &Connections, owners: &[(u32, String)]) {
         let mut rows = Connections::default();
         for index in 0..seen.len() {
@@ -290,16 +301,10 @@ impl Session<'_> {
     fn poll(&mut self) -> Result<(), RecordError> {
         if let Some(hooks) = self.hooks {
             let mut more = hooks.read_sockets()?;
-            while self.drain() > 0 {}
+            self.drain_all();
             while more {
                 more = hooks.read_more_sockets()?;
-                let mut read = 0;
-                loop {
-                    match self.drain() {
-                        0 => break,
-                        records => read += records,
-                    }
-                }
+                let read = self.drain_all();
                 // a ring that stays full for another cause is left to the next poll
                 more &= read > 0;
             }
@@ -386,7 +391,7 @@ impl Session<'_> {
             hooks.detach();
             hooks.flush()?;
         }
-        while self.drain() > 0 {}
+        self.drain_all();
         let ended_ns = monotonic_ns();
         if let Some(polls) = &self.polls {
             self.store

@@ -20,11 +20,7 @@ pub struct FastRetransmits;
 /// its best: that is the search for the path's rate, not harm. So the fall has to be deeper than
 /// what the algorithm's own swing explains.
 fn least_fall(case: &Case) -> f64 {
-    let congestion = case
-        .own
-        .identity()
-        .and_then(|identity| identity.congestion.as_deref());
-    match congestion {
+    match congestion_control(case) {
         // Paces at three quarters of its rate in one of eight round trips (bbr_pacing_gain), and at
         // a hundredth less than it could (bbr_pacing_margin_percent): a sample may have met that.
         Some(name) if name.starts_with("bbr") => 1.0 - 3.0 / 4.0 * 0.99,
@@ -122,11 +118,11 @@ impl Rule for FastRetransmits {
 /// Whether congestion control follows a model of the path: BBR sends at its estimate through
 /// Recovery, so that this state alone is no brake.
 fn by_model(case: &Case) -> bool {
-    let congestion = case
-        .own
-        .identity()
-        .and_then(|identity| identity.congestion.as_deref());
-    congestion.is_some_and(|name| name.starts_with("bbr"))
+    congestion_control(case).is_some_and(|name| name.starts_with("bbr"))
+}
+
+fn congestion_control<'a>(case: &'a Case) -> Option<&'a str> {
+    case.own.identity()?.congestion.as_deref()
 }
 
 /// The fall of the rate under loss.

@@ -79,8 +79,9 @@ struct stage_ledger {
 	u32 newly_delivered; /* segments, since the hook before */
 	struct loss_limited loss_limited;
 	u64 loss_limited_delivered; /* segments in it */
-	/* what loss_limited and stage_ns hold of the time after due_ns: a stall, if it ends as one */
+	/* after due_ns: added to loss_limited when it proves to be no stall */
 	struct loss_limited loss_limited_late;
+	/* what stage_ns holds of the time after due_ns: moved when it proves to be one */
 	u64 late_ns[STAGE_COUNT];
 };
 
@@ -167,10 +168,14 @@ static __always_inline u16 connection_number(const struct sock *sk)
 	return ports & (NUMBERS - 1);
 }
 
+static __always_inline bool may_be_watched(const struct sock *sk)
+{
+	return *(volatile u32 *)&watched_by_number[connection_number(sk)];
+}
+
 static __always_inline bool must_look(const struct sock *sk)
 {
-	return *(volatile u32 *)targets_of(sk) ||
-	       *(volatile u32 *)&watched_by_number[connection_number(sk)];
+	return *(volatile u32 *)targets_of(sk) || may_be_watched(sk);
 }
 
 /* Several hooks may do so at once: each change is counted once. */

@@ -190,6 +190,13 @@ static __always_inline bool was_acknowledged(const struct stage_ledger *led,
 	return seq_diff(tp->snd_una, led->write_seq) >= 0;
 }
 
+static __always_inline void note_sequence(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	led->write_seq = tp->write_seq;
+	led->snd_nxt = tp->snd_nxt;
+	led->changed = 1;
+}
+
 /* What the next hook has to know, and whether it must see the next segment. */
 static __always_inline void remember(struct socket_state *st, const struct tcp_sock *tp)
 {
@@ -198,9 +205,7 @@ static __always_inline void remember(struct socket_state *st, const struct tcp_s
 		     led->probed_ns || led->window_closed_since_ns || led->zero_window ||
 		     led->reader_late || (st->chosen == CHOSEN_PEER && !st->owner);
 
-	led->write_seq = tp->write_seq;
-	led->snd_nxt = tp->snd_nxt;
-	led->changed = 1;
+	note_sequence(led, tp);
 	set_watched(st, watch);
 }
 

@@ -90,8 +90,7 @@ static __always_inline bool segment_matters(const struct socket_state *st, const
  */
 static __always_inline bool segment_may_matter(const struct sock *sk, const struct tcp_sock *tp)
 {
-	return watched_by_number[connection_number(sk)] || tp->copied_seq != tp->rcv_nxt ||
-	       !sender_is_quiet(sk, tp);
+	return may_be_watched(sk) || tp->copied_seq != tp->rcv_nxt || !sender_is_quiet(sk, tp);
 }
 
 /* A receive call took all there was, and that had come in this jiffy or the one before. */
@@ -258,9 +257,7 @@ static __always_inline void note_flight(struct stage_ledger *led, const struct t
 	account_idle(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
 	led->stage = STAGE_IN_FLIGHT;
 	led->stage_known = 1;
-	led->write_seq = tp->write_seq;
-	led->snd_nxt = tp->snd_nxt;
-	led->changed = 1;
+	note_sequence(led, tp);
 }
 
 /* sock_send_length: a send call ended; the socket is as the call left it. */

@@ -6,7 +6,7 @@
 //! kernel's table, nearly the same every time, so they are kept in that order and the next one
 //! is expected to follow the last: no search, and the processor has it loaded already.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use table::tables::TcpSample;
@@ -46,8 +46,6 @@ impl Hasher for CookieHasher {
 
 /// A map by socket cookie.
 pub type CookieMap<V> = HashMap<u64, V, BuildHasherDefault<CookieHasher>>;
-/// A set of socket cookies.
-pub type CookieSet = HashSet<u64, BuildHasherDefault<CookieHasher>>;
 
 /// What became of a visited socket.
 // The row is the common case for a busy connection, and is moved once, into a column.

@@ -16,7 +16,6 @@ const ATTRIBUTE_TYPE_MASK: u16 = 0x3fff;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
-const INET_DIAG_CGROUP_ID: u16 = 21;
 
 /// TCP states of the kernel that matter here (`include/net/tcp_states.h`).
 pub mod state {
@@ -109,8 +108,6 @@ pub struct SocketView<'a> {
     pub memory: Option<SocketMemory<'a>>,
     /// Name of the congestion control, when asked for.
     pub congestion: Option<&'a [u8]>,
-    /// Id of the socket's cgroup (v2); `None` before Linux 5.9 or without cgroups.
-    pub cgroup_id: Option<u64>,
     diag: &'a [u8],
 }
 
@@ -131,7 +128,6 @@ impl<'a> SocketView<'a> {
             info: None,
             memory: None,
             congestion: None,
-            cgroup_id: None,
             diag,
         };
         view.take_attributes(attributes);
@@ -148,9 +144,6 @@ impl<'a> SocketView<'a> {
                 INET_DIAG_INFO => self.info = Some(TcpInfo::new(value)),
                 INET_DIAG_SKMEMINFO => self.memory = Some(SocketMemory { bytes: value }),
                 INET_DIAG_CONG => self.congestion = value.split(|byte| *byte == 0).next(),
-                INET_DIAG_CGROUP_ID => {
-                    self.cgroup_id = value.try_into().ok().map(u64::from_ne_bytes);
-                }
                 _ => {}
             }
             rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -372,7 +365,6 @@ mod tests {
             info: (0..=255).collect(),
             memory: vec![10, 11, 12, 13, 14, 15, 16, 17, 18],
             congestion: Some("cubic"),
-            cgroup_id: Some(1 << 33),
             ..Reply::default()
         };
         let bytes = reply.bytes();
@@ -389,7 +381,6 @@ mod tests {
             (Some(15), Some(18))
         );
         assert_eq!(view.congestion, Some(&b"cubic"[..]));
-        assert_eq!(view.cgroup_id, Some(1 << 33));
         assert_eq!(view.remote().to_string(), "10.0.0.2:80");
     }
 

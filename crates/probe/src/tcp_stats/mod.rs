@@ -28,7 +28,7 @@ mod selection;
 mod testing;
 
 pub use dump::{DumpCounts, DumpError, Extensions};
-pub use filter::{CookieMap, CookieSet, Offer, SampleCounts, SampleFilter};
+pub use filter::{CookieMap, Offer, SampleCounts, SampleFilter};
 pub use info::{REQUIRED_LEN_BYTES, TcpInfo};
 pub use message::{SocketMemory, SocketView, state};
 pub use peers::PeerIndex;

@@ -20,7 +20,6 @@ pub struct Reply {
     pub info: Vec<u8>,
     pub memory: Vec<u32>,
     pub congestion: Option<&'static str>,
-    pub cgroup_id: Option<u64>,
 }
 
 impl Default for Reply {
@@ -37,7 +36,6 @@ impl Default for Reply {
             info: vec![0; 280],
             memory: vec![0; 9],
             congestion: None,
-            cgroup_id: None,
         }
     }
 }
@@ -69,9 +67,6 @@ impl Reply {
         attribute(&mut bytes, 7, &memory);
         if let Some(name) = self.congestion {
             attribute(&mut bytes, 4, format!("{name}\0").as_bytes());
-        }
-        if let Some(id) = self.cgroup_id {
-            attribute(&mut bytes, 21, &id.to_ne_bytes());
         }
         bytes
     }
