@@ -154,15 +154,17 @@ fn random_loss_slows_cubic() {
         .assert_claims(id, &["fast_retransmits sending"], &[]);
 }
 
+/// What the path gives without loss, on this machine and now, is the measure.
 #[test]
 fn random_loss_that_bbr_does_not_feel_is_no_harm() {
     if !crate::harness::root() {
         return;
     }
     let recorded = planted(|| {
-        let (recorded, rate) = bulk_with_loss("bbr", 10_000);
-        let why = format!("bbr did not keep its rate: {rate} bit/s");
-        (rate > 40e6).then_some(recorded).ok_or(why)
+        let (_, without) = bulk_with_loss("bbr", 0);
+        let (recorded, with) = bulk_with_loss("bbr", 10_000);
+        let why = format!("bbr felt the loss: {with} of {without} bit/s");
+        (with > 0.85 * without).then_some(recorded).ok_or(why)
     });
     let id = client_under(&recorded, "bbr");
     recorded.report.assert_claims(id, &[], &[]);
@@ -321,10 +323,11 @@ fn connections_of_5_ms(congctl: &str) {
     }
 }
 
-/// The same over a path of 4 ms: most of their life the data is on its way.
+/// The same over a path of 6 ms: most of their life the data is on its way.
 fn connections_of_5_ms_in_flight(congctl: &str) {
+    const PATH_NS: f64 = 6e6;
     for detail in ["calls", "stats"] {
-        let wire = wire(congctl, 2_000);
+        let wire = wire(congctl, 3_000);
         let recorded = Site::over(&wire).record_with(
             &format!("--detail {detail}"),
             "reply-server --connections 101",
@@ -332,22 +335,29 @@ fn connections_of_5_ms_in_flight(congctl: &str) {
             || (),
         );
         all_judged(&recorded, 101);
+        // The least idle time that was claimed beyond what is possible, of each.
+        let mut beyond_ns = Vec::new();
         for truth in recorded.client["connections"].as_array().expect("truth") {
             let client = recorded.report.by_cookie(number(truth, "/cookie"));
-            // The request and its answer are on their way for 4 ms of it.
-            let life = number(client, "/lifetime_ns") as f64;
-            let least = number(truth, "/closed_ns") - number(truth, "/opened_ns");
-            assert!(life >= least as f64, "{client:#} {truth}");
+            let life_ns = number(client, "/lifetime_ns") as f64;
+            let least_ns = number(truth, "/closed_ns") - number(truth, "/opened_ns");
+            assert!(life_ns >= least_ns as f64, "{client:#} {truth}");
             let idle = &client["stages"]["sender_app"];
             let (Some(idle), Some(bound)) = (idle["share"].as_f64(), idle["bound"].as_f64()) else {
                 panic!("sender_app was not judged: {client:#}");
             };
-            assert!(
-                idle <= 1.0 - 4e6 / life + bound,
-                "--detail {detail}: sender_app {idle} ± {bound}, but data was on its way for 4 ms \
-                 of {life} ns"
-            );
+            beyond_ns.push((idle - bound - 1.0) * life_ns + PATH_NS);
         }
+        // Without the ledger it is the kernel's own clock, whose ticks may be late: by how much, of
+        // one connection, nobody knows.
+        let beyond_ns = match detail {
+            "calls" => beyond_ns.iter().copied().fold(f64::MIN, f64::max),
+            _ => beyond_ns.iter().sum::<f64>() / beyond_ns.len() as f64,
+        };
+        assert!(
+            beyond_ns <= 0.0,
+            "--detail {detail}: idle for {beyond_ns} ns while data was on its way"
+        );
     }
 }
 

@@ -28,6 +28,9 @@ pub use peer::{CallCounts, ConnectionTruth};
 use crate::error::LabError;
 use crate::now_ns;
 
+/// Single rounds of which a role keeps the times; its totals count all.
+const ROUNDS_KEPT: usize = 100_000;
+
 /// Programs with a known TCP behaviour.
 #[derive(Debug, Parser)]
 #[command(name = "whylat lab workload", no_binary_name = true)]

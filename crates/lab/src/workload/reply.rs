@@ -6,9 +6,10 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, pause_us, port_of};
+use super::{Context, ROUNDS_KEPT};
 use crate::error::LabError;
+use crate::now_ns;
 
 /// Options of `reply-server`.
 #[derive(Debug, Args)]
@@ -41,6 +42,17 @@ pub(crate) struct Truth {
     requests: u64,
     replies: u64,
     connections: Vec<ConnectionTruth>,
+    /// Each request: before and after the calls that read it; `CLOCK_MONOTONIC`. By connection.
+    read_times_ns: Vec<[u64; 2]>,
+}
+
+/// What it did on one connection.
+#[derive(Debug)]
+struct Served {
+    connection: ConnectionTruth,
+    requests: u64,
+    replies: u64,
+    read_times_ns: Vec<[u64; 2]>,
 }
 
 impl ReplyServer {
@@ -49,23 +61,34 @@ impl ReplyServer {
         context.ready(port_of(&listener)?)?;
         let served = serve_each(&listener, self.connections, |peer| self.serve(peer))?;
         Ok(Truth {
-            requests: served.iter().map(|(_, requests, _)| requests).sum(),
-            replies: served.iter().map(|(_, _, replies)| replies).sum(),
-            connections: served
-                .into_iter()
-                .map(|(connection, _, _)| connection)
+            requests: served.iter().map(|one| one.requests).sum(),
+            replies: served.iter().map(|one| one.replies).sum(),
+            read_times_ns: served
+                .iter()
+                .flat_map(|one| one.read_times_ns.clone())
                 .collect(),
+            connections: served.into_iter().map(|one| one.connection).collect(),
         })
     }
 
-    fn serve(&self, mut peer: Peer) -> Result<(ConnectionTruth, u64, u64), LabError> {
+    fn serve(&self, mut peer: Peer) -> Result<Served, LabError> {
         let mut request = vec![0; self.request];
         let reply = vec![0x72; self.reply];
         let (mut requests, mut replies) = (0, 0);
+        let mut read_times_ns = Vec::new();
         loop {
             pause_us(self.read_delay_us);
+            let before_ns = now_ns();
             if !peer.recv_exact(&mut request)? {
-                return Ok((peer.close(), requests, replies));
+                return Ok(Served {
+                    connection: peer.close(),
+                    requests,
+                    replies,
+                    read_times_ns,
+                });
+            }
+            if read_times_ns.len() < ROUNDS_KEPT {
+                read_times_ns.push([before_ns, now_ns()]);
             }
             requests += 1;
             if self.reply_every > 0 && requests % self.reply_every == 0 {

@@ -8,14 +8,11 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
 use super::reply::{gather, start};
+use super::{Context, ROUNDS_KEPT};
 use crate::error::LabError;
 use crate::now_ns;
-
-/// Single rounds kept for the output; the totals count all.
-const ROUNDS_KEPT: usize = 100_000;
 
 /// Options of `write-write-read`.
 #[derive(Debug, Args)]

@@ -203,6 +203,7 @@ struct tcp_sock {
 	u32 rcv_wup;
 	u32 rate_delivered;
 	u32 rate_interval_us;
+	u64 first_tx_mstamp;
 	u64 delivered_mstamp;
 	u64 bytes_acked;
 	struct {

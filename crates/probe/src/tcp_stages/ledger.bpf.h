@@ -44,10 +44,12 @@ static __always_inline void account_in_flight(struct stage_ledger *led, const st
  * An ACK ended a hold. The receiver's timer sent it if it is a bare ACK that came a delayed-ACK
  * timeout (less a jiffy) after the path would have brought it: what was waited beyond the path's
  * RTT is the receiver's. An ACK that came earlier, or with data, came because the peer read or
- * answered.
+ * answered. The timer holds back the ACK of no more than a full-sized segment
+ * (__tcp_ack_snd_check()), and what it sends acknowledges all that has arrived: other late ACKs
+ * were held up on the way.
  */
 static __always_inline void end_hold(struct stage_ledger *led, const struct tcp_sock *tp,
-				     bool bare_ack, u64 now_ns)
+				     u32 acked_bytes, bool timer_may, u64 now_ns)
 {
 	u64 arrived_ns = led->sent_ns + path_rtt_ns(tp), beyond_ns;
 	u32 stage = led->hold_stage;
@@ -56,8 +58,8 @@ static __always_inline void end_hold(struct stage_ledger *led, const struct tcp_
 		return;
 	if (now_ns - led->hold_ns > led->longest_hold_ns && stage == STAGE_NAGLE)
 		led->longest_hold_ns = now_ns - led->hold_ns;
-	if (bare_ack && led->stalled == STALL_NONE && arrived_ns < now_ns &&
-	    now_ns - arrived_ns + jiffy_ns() >= TCP_DELACK_MIN_NS) {
+	if (timer_may && acked_bytes <= tp->mss_cache && led->stalled == STALL_NONE &&
+	    arrived_ns < now_ns && now_ns - arrived_ns + jiffy_ns() >= TCP_DELACK_MIN_NS) {
 		beyond_ns = now_ns - (arrived_ns > led->hold_ns ? arrived_ns : led->hold_ns);
 		if (beyond_ns > led->stage_ns[stage])
 			beyond_ns = led->stage_ns[stage];
@@ -82,7 +84,7 @@ static __always_inline void account_acknowledged(struct stage_ledger *led,
 		account(led, led->hold_stage, now_ns - jiffies * jiffy_ns());
 		led->unseen_ns += jiffy_ns();
 		led->sent_ns = led->accounted_ns;
-		end_hold(led, tp, false, led->accounted_ns);
+		end_hold(led, tp, 0, false, led->accounted_ns);
 	}
 	account_in_flight(led, tp, now_ns);
 }
@@ -123,23 +125,52 @@ static __always_inline void note_sent(struct stage_ledger *led, const struct tcp
 	led->sent_ns = newest_ns < now_ns ? newest_ns : now_ns;
 }
 
+/* How long at most the pacing timer spread out what left since the last hook. */
+static __always_inline u64 paced_ns(const struct stage_ledger *led, const struct sock *sk,
+				    const struct tcp_sock *tp)
+{
+	u64 bytes = (u32)(tp->snd_nxt - led->snd_nxt), rate = sk->sk_pacing_rate;
+
+	if (sk->sk_pacing_status != SK_PACING_NEEDED || !rate)
+		return 0;
+	return bytes * NSEC_PER_SEC / rate;
+}
+
+/*
+ * When new data last left. What was sent again has a new stamp; but if nothing was out before, when
+ * the flight began is known (tcp_rate_skb_sent()).
+ */
+static __always_inline u64 last_new_ns(const struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	if (led->stalled || tp->retrans_out)
+		return tp->first_tx_mstamp * NSEC_PER_USEC;
+	return last_sent_ns(tp);
+}
+
 /*
  * Segments left since the last hook, the last of them at last_ns. If that hook was a call, it knew
  * what stopped them. After a segment it did not (the kernel had yet to act on it); those that the
  * pacing timer then released left one by one, and until the last of them pacing was the brake,
- * whatever stops the next byte now.
+ * whatever stops the next byte now. What a call that still runs wrote since then left when it was
+ * written: it took no longer to pace than its bytes take, and before that the writer had room.
  */
 static __always_inline void account_sent(struct stage_ledger *led, const struct sock *sk,
 					 const struct tcp_sock *tp, u64 now_ns)
 {
-	u64 last_ns = last_sent_ns(tp), sent_ns = led->accounted_ns;
+	u64 last_ns = last_new_ns(led, tp), sent_ns = led->accounted_ns;
+	bool written = seq_diff(tp->snd_nxt, led->write_seq) > 0;
+	u64 paced_until_ns = sent_ns + paced_ns(led, sk, tp);
 
 	if (last_ns > sent_ns && last_ns < now_ns)
 		sent_ns = last_ns;
+	if (!written || paced_until_ns > sent_ns)
+		paced_until_ns = sent_ns;
 	if (led->stage_known && led->stage != STAGE_UNKNOWN)
 		advance(led, tp, led->stage, sent_ns);
 	else if (sk->sk_pacing_status == SK_PACING_NEEDED)
-		advance(led, tp, STAGE_PACING, sent_ns);
+		advance(led, tp, STAGE_PACING, paced_until_ns);
+	if (written)
+		account_in_flight(led, tp, sent_ns);
 	led->sent_ns = led->accounted_ns;
 }
 
@@ -236,15 +267,27 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 }
 
 /*
- * What was sent is acknowledged, and the application gave nothing until the present flight began.
- * tcp_rate_skb_sent() notes that time when it sends with nothing out.
+ * When the present flight began. tcp_rate_skb_sent() notes that time when it sends with nothing
+ * out; of a flight that was acknowledged before any hook saw it, the newest segment's time of
+ * sending is left (tcp_rate_skb_delivered()).
  */
+static __always_inline u64 flight_began_ns(const struct stage_ledger *led,
+					   const struct tcp_sock *tp, u64 now_ns)
+{
+	if (tp->packets_out)
+		return delivered_ns(tp);
+	if (seq_diff(tp->snd_una, led->write_seq) > 0)
+		return tp->first_tx_mstamp * NSEC_PER_USEC;
+	return now_ns;
+}
+
+/* What was sent is acknowledged, and the application gave nothing until the present flight. */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)
 {
-	u64 start_ns = delivered_ns(tp);
+	u64 start_ns = flight_began_ns(led, tp, now_ns);
 
-	if (!tp->packets_out || start_ns > now_ns)
+	if (start_ns > now_ns)
 		start_ns = now_ns;
 	if (start_ns < led->accounted_ns)
 		start_ns = led->accounted_ns;

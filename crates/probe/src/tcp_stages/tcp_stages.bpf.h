@@ -175,7 +175,8 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 		account_unacknowledged(led, sk, tp, now_ns);
 	if (seq_diff(ack_seq, tp->snd_una) > 0) {
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
-			end_hold(led, tp, seq == end_seq, now_ns);
+			end_hold(led, tp, ack_seq - tp->snd_una,
+				 seq == end_seq && ack_seq == tp->snd_nxt, now_ns);
 		end_stall(led, tp);
 	}
 	track_loss(led, tp);
@@ -205,6 +206,12 @@ static __always_inline bool stall_ended_unseen(const struct stage_ledger *led,
 	return led->unseen && led->due_ns && delivered_ns(tp) > led->due_ns;
 }
 
+/* A flight lasts for the path's round trip, whenever its ACK is seen. */
+static __always_inline bool is_flight_acknowledged(const struct stage_ledger *led, u32 stage)
+{
+	return led->stage == STAGE_IN_FLIGHT && stage == STAGE_SENDER_APP;
+}
+
 /*
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
  * sends and readings are all that is seen. The kernel's own clock still tells how long the
@@ -223,7 +230,7 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 		led->sent_ns = last_ns;
 	until_ns = led->accounted_ns + (limited > 0 ? limited : 0) * jiffy_ns();
 	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
-	if (stage != led->stage && !led->ended)
+	if (stage != led->stage && !led->ended && !is_flight_acknowledged(led, stage))
 		led->unseen_ns += now_ns - led->accounted_ns;
 	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
 		now_ns);
@@ -410,12 +417,17 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 		end_stall(led, tp);
 		led->ended = 1;
 	}
-	led->fin_sent = is_fin_sent(state);
 	if (!led->unseen) {
 		led->unseen = 1;
 		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
 		led->stage = brake(led, sk, tp);
 	}
+	/* tcp_close_state() comes before tcp_send_fin() */
+	if (is_fin_sent(state) && !led->fin_sent && tp->write_seq == tp->snd_nxt) {
+		led->stage = STAGE_IN_FLIGHT;
+		led->sent_ns = now_ns;
+	}
+	led->fin_sent = is_fin_sent(state);
 }
 
 /* Copies the ledger out; a stall or a wait for the reader that still lasts is counted as such. */
