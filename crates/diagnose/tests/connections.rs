@@ -320,3 +320,37 @@ fn many_short_stalls_of_one_program_are_one_finding() {
     let longest = Some(report::Value::Whole(43 * MS + 5_003));
     assert_eq!(fact("longest_hold_ns"), longest);
 }
+
+/// BBR fell to a third of its best while so much of what it sent was lost.
+fn bbr_with_loss(loss_share: f64) -> Report {
+    let mut evidence = evidence("stats");
+    evidence.add_connections(&columns::<Connection>(&[json!({
+        "conn": 1, "opened_ns": 0, "closed_ns": 9_000 * MS, "congestion": "bbr",
+    })]));
+    evidence.add_samples(&columns::<TcpSample>(&[json!({
+        "conn": 1, "time_ns": 9_000 * MS, "kind": "close", "bytes_sent": 20_000_000,
+        "total_retrans": 400, "data_segs_out": 14_000, "mss_bytes": 1448,
+    })]));
+    let delivered: u64 = 6_000_000;
+    evidence.add_stages(&columns::<TcpStage>(&[json!({
+        "conn": 1, "time_ns": 9_000 * MS, "since_ns": 0, "closed": true,
+        "pacing_ns": 8_000 * MS, "sender_app_ns": 1_000 * MS, "loss_limited_ns": 6_000 * MS,
+        "best_rate_bytes_per_s": 3_000_000, "loss_limited_bytes": delivered,
+        "loss_limited_retrans_bytes": (delivered as f64 * loss_share / (1.0 - loss_share)) as u64,
+    })]));
+    diagnose(evidence)
+}
+
+#[test]
+fn bbr_is_not_slowed_by_loss_that_it_does_not_answer() {
+    let loss = |share| {
+        let report = bbr_with_loss(share);
+        let named = report.findings.iter().any(|f| f.rule == "fast_retransmits");
+        let candidate = |u: &report::Undecided| u.candidates.contains(&"fast_retransmits");
+        let undecided = report.undecided.iter().any(candidate);
+        (named, undecided)
+    };
+    assert_eq!(loss(0.01), (false, false));
+    assert_eq!(loss(0.1), (false, true), "its version is not known");
+    assert_eq!(loss(0.4), (true, false));
+}

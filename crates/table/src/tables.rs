@@ -318,6 +318,8 @@ table! {
         loss_limited_ns: u64, "ns";
         /// Delivered in that time: segments times the present segment size.
         loss_limited_bytes: u64, "bytes";
+        /// Sent again in that time: segments times the present segment size.
+        loss_limited_retrans_bytes: u64, "bytes";
         /// The congestion window, summed over that time.
         loss_limited_cwnd_byte_ms: u64, "bytes*ms";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.

@@ -101,6 +101,7 @@ impl LedgerDigest {
             asleep_ns,
             loss_limited_ns,
             loss_limited_bytes,
+            loss_limited_retrans_bytes,
             loss_limited_cwnd_byte_ms,
         );
         Some(last)

@@ -25,6 +25,7 @@ pub struct RateDigest {
 struct Interval {
     length_ns: u64,
     bytes: u64,
+    retrans_bytes: u64,
     /// Σ of congestion window times length, bytes · ns.
     cwnd_weight: f64,
 }
@@ -50,6 +51,8 @@ pub struct Fall {
     pub cwnd_bytes: f64,
     /// Part of the best rate that was missing in that time, 0–1.
     pub share: f64,
+    /// Sent again, as part of all that was sent in that time, 0–1.
+    pub loss_share: f64,
 }
 
 impl Fall {
@@ -58,6 +61,7 @@ impl Fall {
         let limited = Interval {
             length_ns: ledger.loss_limited_ns,
             bytes: ledger.loss_limited_bytes,
+            retrans_bytes: ledger.loss_limited_retrans_bytes,
             cwnd_weight: ledger.loss_limited_cwnd_byte_ms as f64 * 1e6,
         };
         Some(Self::of(limited, ledger.best_rate_bytes_per_s? as f64))
@@ -72,6 +76,8 @@ impl Fall {
             best_bytes_per_s,
             cwnd_bytes: limited.cwnd_weight / length_ns as f64,
             share: (1.0 - under_loss_bytes_per_s / best_bytes_per_s).max(0.0),
+            loss_share: limited.retrans_bytes as f64
+                / (limited.bytes + limited.retrans_bytes).max(1) as f64,
         }
     }
 }
@@ -112,6 +118,8 @@ impl RateDigest {
         let free_ns = free_ns(earlier, later).unwrap_or(length_ns).min(length_ns);
         self.limited.length_ns += free_ns;
         self.limited.bytes += bytes;
+        let retrans = u64::from(later.total_retrans - earlier.total_retrans);
+        self.limited.retrans_bytes += retrans * u64::from(later.mss_bytes);
         self.limited.cwnd_weight += cwnd_bytes * free_ns as f64;
     }
 
@@ -227,13 +235,14 @@ mod tests {
     fn the_ledger_tells_the_fall() {
         let fall = |best: Option<u64>, limited_ns: u64| {
             let ledger = row_of(json!({
-                "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000,
+                "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000, "loss_limited_retrans_bytes": 1_000_000,
                 "loss_limited_cwnd_byte_ms": 30_000 * 2_000, "best_rate_bytes_per_s": best,
             }));
             Fall::of_ledger(&ledger.expect("a ledger"))
         };
         let fell = fall(Some(5_000_000), 2 * SECOND).expect("a best");
         assert_eq!((fell.share, fell.cwnd_bytes), (0.6, 30_000.0));
+        assert_eq!(fell.loss_share, 0.2);
         assert_eq!(fall(None, 2 * SECOND), None);
         assert_eq!(
             fall(Some(5_000_000), 0).map(|fall| fall.limited_ns),

@@ -16,6 +16,11 @@ use crate::units::{duration, percent};
 /// See the module.
 pub struct FastRetransmits;
 
+/// Loss below which no version of BBR sends more slowly: `LossThresh` of draft-ietf-ccwg-bbr.
+const BBR_LEAST_LOSS: f64 = 0.02;
+/// The same of version 1, which Linux has: `bbr_lt_loss_thresh` in tcp_bbr.c.
+const BBR1_LEAST_LOSS: f64 = 50.0 / 256.0;
+
 /// Least fall that counts. A flow that fills its path loses segments by design and swings below
 /// its best: that is the search for the path's rate, not harm. So the fall has to be deeper than
 /// what the algorithm's own swing explains.
@@ -53,6 +58,12 @@ impl Rule for FastRetransmits {
         let harm_ns = (limited_ns as f64 * fall.share) as u64;
         if fall.share <= least_fall(case) || harm_ns == 0 {
             return Verdict::Quiet;
+        }
+        if by_model(case) && fall.loss_share < BBR_LEAST_LOSS {
+            return Verdict::Quiet;
+        }
+        if by_model(case) && fall.loss_share < BBR1_LEAST_LOSS {
+            return self.which_bbr(case, limited_ns, retransmits, fall);
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
@@ -236,17 +247,25 @@ fn windows(case: &Case, fall: Fall) -> [Option<Fact>; 2] {
 }
 
 impl FastRetransmits {
-    fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
+    fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: Fall) -> Verdict {
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name()],
             concerned_ns: limited_ns,
-            facts: [
-                Some(sum("retransmits", retransmits, "segments sent again")),
-                min_rtt(case),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            facts: facts(case, retransmits, fall),
+            why: "Version 3 of BBR slows down at this loss, version 1 does not: its name is the same.",
+            would_help: Some("`modinfo tcp_bbr` tells the version; version 1 has none."),
+        })
+    }
+
+    fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
+        let retransmits = sum("retransmits", retransmits, "segments sent again");
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: limited_ns,
+            facts: [Some(retransmits), min_rtt(case)]
+                .into_iter()
+                .flatten()
+                .collect(),
             why: match case.ledger() {
                 Some(_) => {
                     "The flow kept no rate for ten round trips: there is no best rate to compare with."

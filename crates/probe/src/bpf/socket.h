@@ -77,8 +77,11 @@ struct stage_ledger {
 	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
-	struct loss_limited loss_limited;
+	u32 newly_retrans;   /* the same of those sent again */
+	u32 total_retrans;   /* as of the last hook with had_loss */
+	u32 loss_limited_retrans;   /* segments sent again in the time below */
 	u64 loss_limited_delivered; /* segments in it */
+	struct loss_limited loss_limited;
 	/* after due_ns: added to loss_limited when it proves to be no stall */
 	struct loss_limited loss_limited_late;
 	/* what stage_ns holds of the time after due_ns: moved when it proves to be one */

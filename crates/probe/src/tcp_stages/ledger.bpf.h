@@ -210,8 +210,11 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	}
 	led->srtt_us = srtt_us;
 	led->delivered = tp->delivered;
-	if (led->had_loss)
+	if (led->had_loss) {
 		led->newly_delivered = deliveries;
+		led->newly_retrans = tp->total_retrans - led->total_retrans;
+		led->total_retrans = tp->total_retrans;
+	}
 }
 
 /* All that the application had given at the last hook is acknowledged by now. */
@@ -262,6 +265,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
 	led->dsack_dups = tp->dsack_dups;
+	led->total_retrans = tp->total_retrans;
 	track_loss(led, tp);
 	remember(st, tp);
 }

@@ -93,6 +93,8 @@ static __always_inline void track_loss_limited(struct stage_ledger *led, const s
 	add_loss_limited(&led->loss_limited, tp, due_ns - from_ns);
 	led->loss_limited_delivered += led->newly_delivered;
 	led->newly_delivered = 0;
+	led->loss_limited_retrans += led->newly_retrans;
+	led->newly_retrans = 0;
 }
 
 #endif

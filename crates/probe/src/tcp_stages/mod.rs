@@ -26,6 +26,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         asleep_ns,
         loss_limited_ns,
         loss_limited_bytes,
+        loss_limited_retrans_bytes,
         loss_limited_cwnd_byte_ms,
         rtt_samples,
         nagle_holds,
@@ -95,6 +96,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         asleep_ns,
         loss_limited_ns,
         loss_limited_bytes,
+        loss_limited_retrans_bytes,
         loss_limited_cwnd_byte_ms,
         nodelay: nodelay != 0,
     }

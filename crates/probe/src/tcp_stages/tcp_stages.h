@@ -50,6 +50,7 @@ struct stage_reading {
 	__u64 asleep_ns;
 	__u64 loss_limited_ns;
 	__u64 loss_limited_bytes;
+	__u64 loss_limited_retrans_bytes;
 	__u64 loss_limited_cwnd_byte_ms;
 	__u32 rtt_samples;
 	__u32 nagle_holds;
