@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test bench build fmt lint setup check-tools unit kernel clean
+.PHONY: demo test accuracy bench build fmt lint setup check-tools unit kernel clean
 
 demo: build
 	./target/release/whylat demo
@@ -21,6 +21,10 @@ unit: setup
 # Real programs over the real kernel: root, network namespaces, one test at a time.
 kernel: build
 	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
+
+# Plants every fault of the lab many times and scores the diagnosis: an hour or two.
+accuracy: build
+	python3 scripts/accuracy.py --output docs/accuracy.md
 
 bench: build
 	./benches/run

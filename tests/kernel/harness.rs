@@ -1,7 +1,7 @@
 //! What the tests share: starting recordings and workloads, waiting for conditions, and finding
 //! connections and findings in a report.
 
-use std::net::Ipv4Addr;
+use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use crate::report::{Report, number};
 
 /// Nothing that a test waits for takes longer.
 pub const LONGEST: Duration = Duration::from_secs(40);
+
+/// Nor does a role; a little less, so that it says itself that its time is up.
+const LIMIT_S: u32 = 35;
 
 /// Whether the test may run; says why not.
 pub fn root() -> bool {
@@ -179,54 +182,43 @@ pub fn role(netns: &Netns, arguments: &str) -> Running {
 /// The same, by another name of the program.
 pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> Running {
     let mut command = netns.command(name);
-    command.args(["lab", "workload", "--limit-s", "35"]);
+    command.args(["lab", "workload", "--limit-s", &LIMIT_S.to_string()]);
     command.args(arguments.split_whitespace());
     Running::start(command).expect("start a workload")
 }
 
-/// Two ends between which a server and a client run.
+/// A site of the lab at which the program under test runs; what fails there fails the test.
 #[derive(Debug, Clone)]
-pub struct Site {
-    pub client: Netns,
-    pub server: Netns,
-    pub address: Ipv4Addr,
+pub struct Site(lab::Site);
+
+impl Deref for Site {
+    type Target = lab::Site;
+
+    fn deref(&self) -> &lab::Site {
+        &self.0
+    }
 }
 
 impl Site {
     /// The client at `a`, the server at `b`.
     pub fn over(wire: &Wire) -> Self {
-        Site {
-            client: wire.a.clone(),
-            server: wire.b.clone(),
-            address: wire.address_b(),
-        }
+        Site(lab::Site::over(wire, program().as_ref()).limited(LIMIT_S))
     }
 
     /// Both in one new namespace.
     pub fn loopback(congctl: &str) -> Self {
-        let netns = Netns::new().expect("a namespace");
-        netns.set_congctl(congctl).expect("congestion control");
-        Site {
-            client: netns.clone(),
-            server: netns,
-            address: Ipv4Addr::LOCALHOST,
-        }
+        let site = lab::Site::loopback(congctl, program().as_ref());
+        Site(site.expect("a namespace").limited(LIMIT_S))
     }
 
     /// Starts a server role; gives it and its port.
-    pub fn serve(&self, arguments: &str) -> (Running, u16) {
-        let listen = format!("{arguments} --listen {}:0", self.address);
-        let mut server = role(&self.server, &listen);
-        let port = server.port().expect("the server's port");
-        (server, port)
+    pub fn serve(&self, role: &str) -> (Running, u16) {
+        self.0.serve(role).expect("a server")
     }
 
     /// Starts a client role.
-    pub fn connect(&self, arguments: &str, port: u16) -> Running {
-        role(
-            &self.client,
-            &format!("{arguments} --connect {}:{port}", self.address),
-        )
+    pub fn connect(&self, role: &str, port: u16) -> Running {
+        self.0.connect(role, port).expect("a client")
     }
 
     /// Records a server and a client by the server's port, from before the client starts

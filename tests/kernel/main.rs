@@ -9,6 +9,7 @@ mod bpf;
 mod counts;
 mod demo;
 mod errors;
+mod faults;
 mod harness;
 mod loss;
 mod programs;

@@ -41,7 +41,7 @@ fn until_listening(netns: &Netns) {
 }
 
 fn redis_benchmark(congctl: &str) {
-    let Site { client: netns, .. } = Site::loopback(congctl);
+    let netns = Site::loopback(congctl).client.clone();
     let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
     let _server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
     until_listening(&netns);

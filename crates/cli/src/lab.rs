@@ -1,4 +1,4 @@
-//! `whylat lab`: the wire emulator and the workloads, as they are in the lab crate.
+//! `whylat lab`: faults, the wire emulator and the workloads, as they are in the lab crate.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,6 +14,12 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
+    /// Plants a fault and prints the ground truth.
+    #[command(disable_help_flag = true)]
+    Fault(Rest),
+    /// The faults that there are.
+    #[command(disable_help_flag = true)]
+    List(Rest),
     /// A path between two new network namespaces, with delay, loss and a rate.
     #[command(disable_help_flag = true)]
     Wire(Rest),
@@ -31,6 +37,8 @@ struct Rest {
 impl Lab {
     pub(crate) fn execute(self) -> ExitCode {
         match self.command {
+            LabCommand::Fault(rest) => lab::fault::command::main(rest.arguments),
+            LabCommand::List(rest) => lab::fault::command::list(rest.arguments),
             LabCommand::Wire(rest) => lab::wire::command::main(rest.arguments),
             LabCommand::Workload(rest) => lab::workload::main(rest.arguments),
         }

@@ -39,6 +39,14 @@ pub enum LabError {
         /// What to do next.
         hint: &'static str,
     },
+    /// A name that is not in the catalogue of faults.
+    #[error("there is no fault {name:?}\nhint: known are {}", .known.join(", "))]
+    UnknownFault {
+        /// What was asked for.
+        name: String,
+        /// All names.
+        known: Vec<&'static str>,
+    },
     /// The peer of a workload ended a connection too early.
     #[error(
         "connection {connection} ended after {done} of {expected} bytes\n\

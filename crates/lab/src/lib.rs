@@ -10,14 +10,18 @@
 //!   queue, its own counters and a log of every packet.
 //! * [`capture`]: segments as they leave and reach the TCP of a namespace.
 //! * [`workload`]: small programs, one process each, that print at the end exactly
-//!   what they did; [`process`] starts them and reads what they say.
+//!   what they did; [`process`] starts them and reads what they say, [`site`] does so at the
+//!   two ends of a wire.
+//! * [`fault`]: workloads and paths with one thing wrong, and what a diagnosis has to say.
 //!
 //! Nothing here changes the host's own network namespace.
 
 pub mod capture;
 pub mod error;
+pub mod fault;
 pub mod netns;
 pub mod process;
+pub mod site;
 pub mod wire;
 pub mod workload;
 
@@ -25,6 +29,7 @@ pub use capture::{Capture, Passed, Way};
 pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};
 pub use process::Running;
+pub use site::Site;
 pub use wire::{Direction, DirectionConfig, Wire, WireConfig};
 
 use nix::time::{ClockId, clock_gettime};

@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     match word.as_ref().and_then(|word| word.to_str()) {
         Some("workload") => whylat_lab::workload::main(args),
         Some("wire") => whylat_lab::wire::command::main(args),
+        Some("fault") => whylat_lab::fault::command::main(args),
+        Some("list") => whylat_lab::fault::command::list(args),
         _ => {
             eprintln!("error: no such command\nhint: whylat-lab workload --help, or wire --help");
             ExitCode::from(2)

@@ -313,8 +313,8 @@ table! {
         asleep_ns: u64, "ns";
         /// Time in which loss kept the sender far below its best rate so far: the network was the
         /// limit (`fast_retransmit`, `congestion_window`, `pacing`), the congestion window had not
-        /// regained its value before the loss, and it (under BBR the pacing rate) was less than
-        /// seven tenths of what that rate needs on the unloaded path.
+        /// regained its value before a loss that duplicate ACKs told, and it (under BBR the pacing
+        /// rate) was less than seven tenths of what that rate needs on the unloaded path.
         loss_limited_ns: u64, "ns";
         /// Delivered in that time: segments times the present segment size.
         loss_limited_bytes: u64, "bytes";

@@ -161,15 +161,14 @@ fn suspected_ns(case: &Case) -> u64 {
     }
 }
 
-/// Time in which it was, less the part that goes with timeouts and not with duplicate ACKs:
-/// recovery is theirs alone.
+/// Time in which it was. Polls cannot tell loss that duplicate ACKs found from timeouts: recovery is
+/// theirs alone, of the rest their part of the retransmissions. And they cover less than the life:
+/// the fall that they show holds for all of the stage.
 fn limited_ns(case: &Case, fall: Fall) -> u64 {
-    let limited_ns = match case.ledger() {
-        Some(_) => fall.limited_ns,
-        // samples cover less than the life: the fall that they show holds for all of the stage
-        None if fall.limited_ns > 0 => suspected_ns(case),
-        None => 0,
-    };
+    if case.ledger().is_some() || fall.limited_ns == 0 {
+        return fall.limited_ns;
+    }
+    let limited_ns = suspected_ns(case);
     let recovery_ns = case.ns(Stage::FastRetransmit).min(limited_ns);
     recovery_ns + ((limited_ns - recovery_ns) as f64 * by_duplicate_acks(case)) as u64
 }

@@ -26,7 +26,8 @@ impl Rule for ReceiveBufferLimited {
 
     fn check(&self, case: &Case) -> Verdict {
         let limited_ns = case.ns(Stage::ReceiverWindow);
-        if limited_ns == 0 {
+        let window = u64::from(case.own.gathered.samples.window.largest_bytes);
+        if limited_ns == 0 || case.fills_path(window) {
             return Verdict::Quiet;
         }
         match window_cause(case) {

@@ -127,7 +127,8 @@ fn hold(options: &Options) -> Result<(), LabError> {
     say(&json!({ "stats": stats }))
 }
 
-fn create(path: &PathBuf) -> Result<File, LabError> {
+/// Creates a file that a command writes at its end.
+pub(crate) fn create(path: &PathBuf) -> Result<File, LabError> {
     let hint = "check the directory";
     File::create(path).map_err(|why| LabError::os("create", path.display().to_string(), why, hint))
 }

@@ -22,6 +22,7 @@ use std::thread::{self, JoinHandle};
 
 pub use config::{Direction, DirectionConfig, LossWindow, WireConfig};
 pub use packet::Segment;
+pub(crate) use path::Random;
 pub use stats::{
     Cause, Count, DirectionStats, Dropped, PacketRecord, Verdict, WireStats, write_log,
 };

@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// Uniform in `0..bound`, or 0 when `bound` is 0.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -179,7 +179,7 @@ fn to_json(truth: impl Serialize) -> Value {
     serde_json::to_value(truth).unwrap_or(Value::Null)
 }
 
-fn say(line: &Value) -> Result<(), LabError> {
+pub(crate) fn say(line: &Value) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())

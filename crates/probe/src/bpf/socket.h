@@ -49,11 +49,11 @@ struct stage_ledger {
 	u8 stalled;		    /* STALL_* */
 	u8 probed_stage;	    /* where most of probed_ns came from */
 	u8 late;		    /* some late_ns is not zero */
-	u8 had_loss;		    /* cwnd was reduced by loss and has not regained prior_cwnd */
-	u8 zero_window;		    /* the peer announces no room */
-	u8 unseen;		    /* an end has closed: ACKs pass no hook */
-	u8 ended;		    /* our FIN is acknowledged: nothing more will be sent */
-	u64 stage_ns[STAGE_COUNT];  /* a healthy connection writes the first two */
+	u8 had_loss; /* LOSS_*: cwnd was reduced by loss and has not regained prior_cwnd; 0: no */
+	u8 zero_window;		   /* the peer announces no room */
+	u8 unseen;		   /* an end has closed: ACKs pass no hook */
+	u8 ended;		   /* our FIN is acknowledged: nothing more will be sent */
+	u64 stage_ns[STAGE_COUNT]; /* a healthy connection writes the first two */
 
 	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
 	u64 probed_until_ns; /* until when the receiver may say so */

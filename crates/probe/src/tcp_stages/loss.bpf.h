@@ -43,11 +43,20 @@ static __always_inline u64 best_rate_bytes_per_s(const struct stage_ledger *led,
 	       (led->best_ns / NSEC_PER_USEC);
 }
 
+/* What led->had_loss says: what found the loss. */
+#define LOSS_BY_DUP_ACKS 1
+#define LOSS_BY_TIMEOUT 2
+
+static __always_inline u8 loss_of_state(u8 ca_state)
+{
+	return ca_state == TCP_CA_Loss ? LOSS_BY_TIMEOUT : LOSS_BY_DUP_ACKS;
+}
+
 /* Has loss reduced the congestion window, which has not regained its earlier value? */
 static __always_inline void track_loss(struct stage_ledger *led, const struct tcp_sock *tp)
 {
 	if (tcp_ca_state(tp) >= TCP_CA_Recovery)
-		led->had_loss = 1;
+		led->had_loss = loss_of_state(tcp_ca_state(tp));
 	else if (tp->snd_cwnd >= tp->prior_cwnd)
 		led->had_loss = 0;
 }
@@ -75,13 +84,17 @@ static __always_inline void add_loss_limited(struct loss_limited *limited,
 	limited->cwnd_ns += length_ns * tp->snd_cwnd;
 }
 
-/* The network is the brake from accounted_ns to now: does loss make it one, and what arrives? */
+/*
+ * The network is the brake from accounted_ns to now: does loss that duplicate ACKs told make it one,
+ * and what arrives? After a timeout it is that which has made the window small.
+ */
 static __always_inline void track_loss_limited(struct stage_ledger *led, const struct tcp_sock *tp,
 					       u64 now_ns)
 {
 	u64 from_ns = led->accounted_ns, due_ns = led->due_ns;
 
-	if (!led->had_loss || now_ns <= from_ns || led->ended || !is_far_below_best(led, tp))
+	if (led->had_loss != LOSS_BY_DUP_ACKS || now_ns <= from_ns || led->ended ||
+	    !is_far_below_best(led, tp))
 		return;
 	if (due_ns && due_ns < now_ns) {
 		if (due_ns < from_ns)

@@ -359,7 +359,7 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 	struct stage_ledger *led = &st->ledger;
 
 	if (state == TCP_CA_Recovery || state == TCP_CA_Loss)
-		led->had_loss = 1;
+		led->had_loss = loss_of_state(state);
 	if (state != TCP_CA_Loss)
 		return;
 	wake(st, tp, now_ns);

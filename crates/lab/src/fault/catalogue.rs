@@ -1,0 +1,214 @@
+//! The list of faults.
+
+use super::scene::{Claim, Dice, End, Fault, Scene, Variant};
+use crate::DirectionConfig;
+use crate::wire::LossWindow;
+
+/// The fault of this name.
+pub fn find(name: &str) -> Option<&'static Fault> {
+    FAULTS.iter().find(|fault| fault.name == name)
+}
+
+/// All faults.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "write_write_read",
+        summary: "a request in two small writes waits for the receiver's ACK timer",
+        source: "Nagle's algorithm with delayed ACKs; SNAP 6.1",
+        claim: |_| sending("nagle_delayed_ack"),
+        scene: write_write_read,
+    },
+    Fault {
+        name: "tiny_send_buffer",
+        summary: "a send buffer far smaller than what the path holds",
+        source: "SNAP 4.1 and 6.3",
+        claim: |_| sending("send_buffer_limited"),
+        scene: tiny_send_buffer,
+    },
+    Fault {
+        name: "tiny_receive_buffer",
+        summary: "a receive buffer far smaller than what the path holds",
+        source: "SNAP 4.1 and 6.3",
+        claim: |_| sending("receive_buffer_limited"),
+        scene: tiny_receive_buffer,
+    },
+    Fault {
+        name: "slow_reader",
+        summary: "the receiving program pauses between its reads",
+        source: "SNAP 6.3",
+        claim: |_| sending("slow_reader"),
+        scene: slow_reader,
+    },
+    Fault {
+        name: "random_loss",
+        summary: "one packet in a hundred is lost; BBR does not feel it",
+        source: "SNAP 4.1",
+        claim: |congctl| sending("fast_retransmits").filter(|_| congctl != "bbr"),
+        scene: random_loss,
+    },
+    Fault {
+        name: "tail_loss",
+        summary: "single requests are lost, and only a timer notices",
+        source: "SNAP 6.1",
+        claim: |_| sending("retransmit_timeouts"),
+        scene: tail_loss,
+    },
+    Fault {
+        name: "black_hole",
+        summary: "the path swallows everything for a second",
+        source: "SNAP 4.1",
+        claim: |_| sending("retransmit_timeouts"),
+        scene: black_hole,
+    },
+    Fault {
+        name: "client_thinks",
+        summary: "the client computes between its requests",
+        source: "SNAP 3.2: the sender's application",
+        claim: |_| sending("sender_app_limited"),
+        scene: client_thinks,
+    },
+];
+
+fn sending(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: End::Client,
+    })
+}
+
+/// A word that only this variant has.
+fn word(there: bool, word: &str) -> &str {
+    if there { word } else { "" }
+}
+
+/// A path of this many milliseconds there and back.
+fn path(rtt_ms: u64) -> DirectionConfig {
+    DirectionConfig::delay(rtt_ms * 500)
+}
+
+/// The same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
+fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
+    let rate_bps = rate_mbps * 1_000_000;
+    DirectionConfig {
+        rate_bps: Some(rate_bps),
+        queue_bytes: (rate_bps / 8 * rtt_ms / 1000).max(64 << 10),
+        ..path(rtt_ms)
+    }
+}
+
+fn write_write_read(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    let rtt_ms = dice.between(1, 10);
+    let (header, body) = (dice.between(8, 40), dice.between(50, 200));
+    let cure = match variant {
+        Variant::Faulty => "",
+        Variant::Healthy => "--one-write",
+        Variant::Mended => "--nodelay",
+    };
+    Some(Scene::over(
+        path(rtt_ms),
+        format!("reply-server --request {}", header + body),
+        format!("write-write-read --rounds 41 --header {header} --body {body} {cure}"),
+    ))
+}
+
+fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    let rtt_ms = dice.between(20, 80);
+    let bytes = dice.between(4, 16) << 10;
+    let option = format!("--sndbuf {bytes}");
+    let option = word(variant == Variant::Faulty, &option);
+    Some(Scene::over(
+        link(rtt_ms, 50),
+        "sink",
+        format!("stream --seconds 2 {option}"),
+    ))
+}
+
+fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    let rtt_ms = dice.between(20, 80);
+    let bytes = dice.between(4, 16) << 10;
+    let option = format!("--rcvbuf {bytes}");
+    let option = word(variant == Variant::Faulty, &option);
+    Some(Scene::over(
+        link(rtt_ms, 50),
+        format!("sink {option}"),
+        "stream --seconds 2",
+    ))
+}
+
+fn slow_reader(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(1, 20);
+    // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than
+    // the path needs.
+    let pause_us = dice.between(30_000, 60_000);
+    let option = format!("--read-size 16384 --read-pause-us {pause_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Some(Scene::over(
+        link(rtt_ms, 10),
+        format!("sink --rcvbuf 65536 {option}"),
+        "stream --bytes 700001",
+    ))
+}
+
+fn random_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(15, 40);
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    if variant == Variant::Faulty {
+        scene.forward.loss_ppm = 10_000;
+    }
+    Some(scene)
+}
+
+fn tail_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    const ROUNDS: u64 = 67;
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(5, 30);
+    let every = dice.between(4, 8);
+    let client = format!("request-reply --rounds {ROUNDS}");
+    let mut scene = Scene::over(path(rtt_ms), "reply-server", client);
+    if variant == Variant::Faulty {
+        let lost = (1..2 * ROUNDS).filter(|index| index % every == 0);
+        scene.forward.lose_data = lost.map(|index| index..index + 1).collect();
+    }
+    Some(scene)
+}
+
+fn black_hole(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(10, 40);
+    let hole = LossWindow {
+        after_us: dice.between(300_000, 700_000),
+        for_us: 1_000_000,
+        every_us: 0,
+        loss_ppm: 1_000_000,
+    };
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --bytes 8000009");
+    if variant == Variant::Faulty {
+        scene.forward.windows = vec![hole];
+    }
+    Some(scene)
+}
+
+fn client_thinks(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(1, 10);
+    let pause_us = dice.between(10_000, 30_000);
+    let option = format!("--pause-us {pause_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Some(Scene::over(
+        path(rtt_ms),
+        "reply-server",
+        format!("request-reply --rounds 71 {option}"),
+    ))
+}

@@ -1,0 +1,112 @@
+//! `whylat lab fault NAME` and `whylat lab list`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::json;
+
+use super::catalogue::{FAULTS, find};
+use super::run::Play;
+use super::scene::{Dice, Variant};
+use crate::error::LabError;
+
+/// Plants a fault: runs a client and a server, with one thing wrong between or in them, in network
+/// namespaces of their own. Prints the ground truth as JSON.
+#[derive(Debug, Parser)]
+#[command(name = "whylat lab fault", no_binary_name = true)]
+struct Options {
+    /// Which; `whylat lab list` shows all.
+    name: String,
+    /// With the fault, its twin without it, or mended as the finding advises.
+    #[arg(long, value_enum, default_value = "faulty")]
+    variant: Variant,
+    /// Congestion control of both ends: cubic, bbr, reno.
+    #[arg(long, default_value = "cubic")]
+    congctl: String,
+    /// Sizes, delays and losses follow from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Writes the ground truth to this file instead of stdout.
+    #[arg(long)]
+    truth: Option<PathBuf>,
+}
+
+/// The faults that there are.
+#[derive(Debug, Parser)]
+#[command(name = "whylat lab list", no_binary_name = true)]
+struct ListOptions {
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `whylat lab fault` with the arguments after these words.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let options = match Options::try_parse_from(args) {
+        Ok(options) => options,
+        Err(usage) => return crate::workload::usage(&usage),
+    };
+    match play(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn play(options: &Options) -> Result<(), LabError> {
+    let fault = find(&options.name).ok_or_else(|| LabError::UnknownFault {
+        name: options.name.clone(),
+        known: FAULTS.iter().map(|fault| fault.name).collect(),
+    })?;
+    let program = std::env::current_exe()
+        .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))?;
+    let play = Play {
+        fault,
+        variant: options.variant,
+        congctl: &options.congctl,
+        seed: options.seed,
+    };
+    // Opened first: a path that cannot be written must not cost a whole run.
+    let file = options
+        .truth
+        .as_ref()
+        .map(crate::wire::command::create)
+        .transpose()?;
+    let truth = play.run(&program)?;
+    match file {
+        None => crate::workload::say(&truth),
+        Some(mut file) => writeln!(file, "{truth}").map_err(|why| {
+            LabError::os("write", "the ground truth", why, "check the disk's space")
+        }),
+    }
+}
+
+/// Runs `whylat lab list`.
+pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let options = match ListOptions::try_parse_from(args) {
+        Ok(options) => options,
+        Err(usage) => return crate::workload::usage(&usage),
+    };
+    for fault in FAULTS {
+        let rule = (fault.claim)("cubic").map(|claim| claim.rule);
+        let mended = (fault.scene)(Variant::Mended, &mut Dice::new(1)).is_some();
+        let (name, summary, source) = (fault.name, fault.summary, fault.source);
+        if options.json {
+            let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
+            let rules = json!({ "cubic": rule, "bbr": bbr });
+            println!(
+                "{}",
+                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mended": mended })
+            );
+        } else {
+            println!("{name:<20} {summary}");
+            println!("{:<20} finding: {}; {source}", "", rule.unwrap_or("none"));
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,13 @@
+//! Planted faults: small real programs, over a real kernel's TCP, with one thing wrong.
+//!
+//! In: a fault's name, which of its variants, a congestion control, a seed. Out: what happened, and
+//! what a diagnosis of it has to say. [`catalogue`] is the list; [`scene`] what a fault is made of;
+//! [`run`] plays it; [`command`] is `whylat lab fault` and `whylat lab list`.
+
+pub mod catalogue;
+pub mod command;
+pub mod run;
+pub mod scene;
+
+pub use catalogue::{FAULTS, find};
+pub use scene::{Claim, End, Fault, Scene, Variant};

@@ -1,0 +1,107 @@
+//! What a fault is made of.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::DirectionConfig;
+use crate::wire::Random;
+
+/// Which of a fault's forms is played. They differ in nothing but the fault and its cure, and have
+/// the same sizes and delays for the same seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// With the fault.
+    Faulty,
+    /// Its twin without it.
+    Healthy,
+    /// With the fault's cause, and the first advice of its finding followed.
+    Mended,
+}
+
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Who connected.
+    Client,
+    /// Who accepted.
+    Server,
+}
+
+/// What a diagnosis of the fault has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Claim {
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// Whose socket it speaks of.
+    pub end: End,
+}
+
+/// A server and a client role, with their options.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    /// `whylat lab workload` words without the address.
+    pub server: String,
+    /// The same of the client.
+    pub client: String,
+}
+
+/// What is played: a path, and who talks over it.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    /// From client to server.
+    pub forward: DirectionConfig,
+    /// From server to client.
+    pub back: DirectionConfig,
+    /// The roles.
+    pub pair: Pair,
+}
+
+impl Scene {
+    /// Over a path that does the same both ways.
+    pub fn over(
+        path: DirectionConfig,
+        server: impl Into<String>,
+        client: impl Into<String>,
+    ) -> Self {
+        Scene {
+            back: path.clone(),
+            forward: path,
+            pair: Pair {
+                server: server.into(),
+                client: client.into(),
+            },
+        }
+    }
+}
+
+/// A fault that the lab can plant.
+pub struct Fault {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One sentence: what is wrong.
+    pub summary: &'static str,
+    /// Where it is described.
+    pub source: &'static str,
+    /// What a diagnosis has to say under this congestion control; nothing where it does no harm.
+    pub claim: fn(congctl: &str) -> Option<Claim>,
+    /// Sets the scene; `None` where this variant does not exist.
+    pub scene: fn(Variant, &mut Dice) -> Option<Scene>,
+}
+
+/// Numbers that follow from the seed, so that each instance is another and can be had again.
+#[derive(Debug)]
+pub struct Dice(Random);
+
+impl Dice {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
+        Dice(Random::new(seed))
+    }
+
+    /// A number from `least` to `most`.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.0.below(most - least + 1)
+    }
+}

@@ -1,0 +1,84 @@
+//! Two ends between which a server and a client run, each in a namespace.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use crate::{LabError, Netns, Running, Wire};
+
+/// Where roles are started: the two namespaces, and the program that has the roles.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Where clients run.
+    pub client: Netns,
+    /// Where servers run.
+    pub server: Netns,
+    /// The servers' address.
+    pub address: Ipv4Addr,
+    program: PathBuf,
+    limit_s: u32,
+}
+
+impl Site {
+    /// The client at `a`, the server at `b`. `program` is a `whylat`.
+    pub fn over(wire: &Wire, program: &Path) -> Self {
+        Site {
+            client: wire.a.clone(),
+            server: wire.b.clone(),
+            address: wire.address_b(),
+            program: program.to_owned(),
+            limit_s: 60,
+        }
+    }
+
+    /// Both in one new namespace, over its loopback.
+    ///
+    /// # Errors
+    /// As [`Netns::new`] and [`Netns::set_congctl`].
+    pub fn loopback(congctl: &str, program: &Path) -> Result<Self, LabError> {
+        let netns = Netns::new()?;
+        netns.set_congctl(congctl)?;
+        Ok(Site {
+            client: netns.clone(),
+            server: netns,
+            address: Ipv4Addr::LOCALHOST,
+            program: program.to_owned(),
+            limit_s: 60,
+        })
+    }
+
+    /// The longest that a role may run.
+    #[must_use]
+    pub fn limited(mut self, limit_s: u32) -> Self {
+        self.limit_s = limit_s;
+        self
+    }
+
+    /// Starts a server role and gives it and its port. Words are separated by white space.
+    ///
+    /// # Errors
+    /// When it cannot be started, or ends before it listens.
+    pub fn serve(&self, role: &str) -> Result<(Running, u16), LabError> {
+        let mut server =
+            self.start(&self.server, &format!("{role} --listen {}:0", self.address))?;
+        let port = server.port()?;
+        Ok((server, port))
+    }
+
+    /// Starts a client role.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn connect(&self, role: &str, port: u16) -> Result<Running, LabError> {
+        let address = self.address;
+        self.start(&self.client, &format!("{role} --connect {address}:{port}"))
+    }
+
+    fn start(&self, netns: &Netns, role: &str) -> Result<Running, LabError> {
+        let mut command = netns.command(&self.program);
+        command.args(["lab", "workload", "--limit-s", &self.limit_s.to_string()]);
+        Running::start({
+            command.args(role.split_whitespace());
+            command
+        })
+    }
+}

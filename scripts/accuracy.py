@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Plants every fault of `whylat lab list`, and its healthy twin, records and diagnoses each, and
+counts how often the diagnosis says what was planted, of the connections that it was planted on.
+
+Writes the page (docs/accuracy.md) to --output, every instance to --json. Needs root.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+
+CONGCTLS = ("cubic", "bbr")
+ABOVE_INFO = ("warning", "critical")
+# An answer, not a problem: it is never above info.
+ANSWERS = ("sender_app_limited",)
+
+
+def faults(whylat):
+    said = subprocess.run([whylat, "lab", "list", "--json"], check=True, capture_output=True)
+    return [json.loads(line) for line in said.stdout.splitlines()]
+
+
+def play(whylat, fault, variant, congctl, seed):
+    """The ground truth and the report of one instance."""
+    with tempfile.TemporaryDirectory() as scratch:
+        recording = f"{scratch}/r.whylat"
+        words = ["lab", "fault", fault, "--variant", variant, "--congctl", congctl]
+        truth = f"{scratch}/truth.json"
+        run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
+        report = run(whylat, "report", recording, "--format", "json")
+        return json.loads(pathlib.Path(truth).read_text()), json.loads(report)
+
+
+def run(*words):
+    """What the command said; ends everything if it failed."""
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    if ran.returncode != 0:
+        raise SystemExit(f"error: `{' '.join(words)}` ended with {ran.returncode}:\n{ran.stderr}")
+    return ran.stdout
+
+
+def overlap(life, expected):
+    """Part of the planted interval that the connection's life covers, 0 to 1."""
+    start = max(life[0], expected["from_ns"])
+    end = min(life[1], expected["until_ns"])
+    return max(0, end - start) / max(1, expected["until_ns"] - expected["from_ns"])
+
+
+def claims(report):
+    """(rule, connection) of every finding that is above info, and of every answer."""
+    found = set()
+    for finding in report["findings"]:
+        if finding["severity"] in ABOVE_INFO or finding["rule"] in ANSWERS:
+            found |= {(finding["rule"], cookie) for cookie in finding["subject"]["ids"]}
+    return found
+
+
+def score(truth, report):
+    """What was planted, what of it was found, and what was said beside it."""
+    lives = {
+        c["id"]: (c["opened_ns"] or 0, (c["opened_ns"] or 0) + c["lifetime_ns"])
+        for c in report["connections"]
+    }
+    said = claims(report)
+    expected = truth["expected"]
+    planted = set()
+    if expected:
+        planted = {(expected["rule"], c["cookie"]) for c in expected["connections"]}
+    found = {
+        (rule, cookie)
+        for rule, cookie in planted & said
+        if overlap(lives[cookie], expected) >= 0.5
+    }
+    beside = {claim for claim in said - planted if claim[0] not in ANSWERS}
+    return planted, found, beside
+
+
+def instances(whylat, wanted, seeds, only):
+    for fault in faults(whylat):
+        if only and fault["name"] not in only:
+            continue
+        for congctl in CONGCTLS:
+            for variant in wanted:
+                for seed in range(1, seeds + 1):
+                    yield fault, congctl, variant, seed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--whylat", default="target/release/whylat")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    rows = []
+    todo = list(instances(options.whylat, ("faulty", "healthy"), options.seeds, options.only))
+    for at, (fault, congctl, variant, seed) in enumerate(todo):
+        truth, report = play(options.whylat, fault["name"], variant, congctl, seed)
+        planted, found, beside = score(truth, report)
+        rows.append(
+            {
+                "fault": fault["name"],
+                "congctl": congctl,
+                "variant": variant,
+                "seed": seed,
+                "planted": sorted({rule for rule, _ in planted}),
+                "found": sorted({rule for rule, _ in found}),
+                "missed": sorted({rule for rule, _ in planted - found}),
+                "beside": sorted({rule for rule, _ in beside}),
+                "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
+            }
+        )
+        row = rows[-1]
+        wrong = " ".join(["missed " + rule for rule in row["missed"]] + ["beside " + rule for rule in row["beside"]])
+        print(f"{at + 1}/{len(todo)} {fault['name']} {congctl} {variant} {seed} {wrong or 'right'}", flush=True)
+    if options.json:
+        options.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = page(rows, options.seeds)
+    if options.output:
+        options.output.write_text(text)
+    else:
+        sys.stdout.write(text)
+
+
+def ratio(part, whole):
+    return f"{part / whole:.3f}" if whole else "–"
+
+
+def page(rows, seeds):
+    """The page: the score by rule, what was said of each fault, and every miss."""
+    hit, miss, false = Counter(), Counter(), Counter()
+    said = defaultdict(Counter)
+    for row in rows:
+        hit.update(row["found"])
+        miss.update(row["missed"])
+        false.update(row["beside"])
+        what = row["found"] + row["beside"] or ["nothing"]
+        said[row["fault"], row["variant"], row["congctl"]].update(what)
+    lines = [HEAD.format(seeds=seeds, kernel=platform.release().split("-")[0])]
+    lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
+    for rule in sorted(set(hit) | set(miss) | set(false)):
+        planted = hit[rule] + miss[rule]
+        precision, recall = ratio(hit[rule], hit[rule] + false[rule]), ratio(hit[rule], planted)
+        lines.append(f"| `{rule}` | {planted} | {hit[rule]} | {precision} | {recall} |")
+    planted, found = sum(hit.values()) + sum(miss.values()), sum(hit.values())
+    overall = ratio(found, found + sum(false.values())), ratio(found, planted)
+    lines.append(f"| **all** | {planted} | {found} | **{overall[0]}** | **{overall[1]}** |")
+    lines += ["", "## What was said", ""]
+    lines += ["| fault | form | congestion control | said (instances) |", "|---|---|---|---|"]
+    for (fault, variant, congctl), what in sorted(said.items()):
+        words = ", ".join(f"{rule} ({n})" for rule, n in what.most_common())
+        lines.append(f"| `{fault}` | {variant} | {congctl} | {words} |")
+    lines += ["", "## Misses", ""]
+    wrong = [row for row in rows if row["missed"] or row["beside"]]
+    lines += [
+        f"- `whylat lab fault {row['fault']} --variant {row['variant']} --congctl "
+        f"{row['congctl']} --seed {row['seed']}`: missed {', '.join(row['missed']) or 'nothing'}, "
+        f"said beside it {', '.join(row['beside']) or 'nothing'}"
+        for row in wrong
+    ] or ["None."]
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Accuracy
+
+How often the diagnosis is right, measured: `make accuracy` plants every fault of `whylat lab list`
+{seeds} times under cubic and under bbr, each time with other sizes, delays and losses, and beside
+each its healthy twin, which differs in nothing but the fault. Linux {kernel}, virtual machine of
+two CPUs.
+
+A fault is found if a finding above `info` names its rule, of the connection on which it was
+planted, while it lasted (the connection's life covers half of the interval or more);
+`sender_app_limited`, which is an answer and no problem, at any severity. Any other finding above
+`info`, of any connection, is false. An instance counts once for each rule.
+
+## Score
+"""
+
+if __name__ == "__main__":
+    main()
