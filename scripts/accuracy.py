@@ -16,8 +16,8 @@ from collections import Counter, defaultdict
 
 CONGCTLS = ("cubic", "bbr")
 ABOVE_INFO = ("warning", "critical")
-# An answer, not a problem: it is never above info.
-ANSWERS = ("sender_app_limited",)
+# Answers, not problems: never above info.
+ANSWERS = ("path_limited", "sender_app_limited")
 
 
 def faults(whylat):
@@ -176,7 +176,7 @@ two CPUs.
 
 A fault is found if a finding above `info` names its rule, of the connection on which it was
 planted, while it lasted (the connection's life covers half of the interval or more);
-`sender_app_limited`, which is an answer and no problem, at any severity. Any other finding above
+`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity. Any other finding above
 `info`, of any connection, is false. An instance counts once for each rule.
 
 ## Score

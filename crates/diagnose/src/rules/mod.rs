@@ -7,6 +7,7 @@
 mod delayed_ack;
 mod fast_retransmits;
 mod nagle_delayed_ack;
+mod path_limited;
 mod receive_buffer_limited;
 mod retransmit_timeouts;
 mod send_buffer_limited;
@@ -116,8 +117,12 @@ pub const RULES: &[&dyn Rule] = &[
     &retransmit_timeouts::RetransmitTimeouts,
     &fast_retransmits::FastRetransmits,
     &small_writes::SmallWrites,
+    &path_limited::PathLimited,
     &sender_app_limited::SenderAppLimited,
 ];
+
+/// Rules that answer what sets the pace, and accuse nobody: always `info`.
+pub const ANSWERS: [&str; 2] = ["path_limited", "sender_app_limited"];
 
 /// A count, added up over connections.
 fn sum(name: &'static str, value: u64, label: &'static str) -> Fact {

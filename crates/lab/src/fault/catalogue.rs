@@ -61,6 +61,13 @@ pub const FAULTS: &[Fault] = &[
         scene: black_hole,
     },
     Fault {
+        name: "path_limited",
+        summary: "the path gives no more: nothing is wrong with either end",
+        source: "SNAP 3.2: the network",
+        claim: |_| sending("path_limited"),
+        scene: path_limited,
+    },
+    Fault {
         name: "client_thinks",
         summary: "the client computes between its requests",
         source: "SNAP 3.2: the sender's application",
@@ -196,6 +203,22 @@ fn black_hole(variant: Variant, dice: &mut Dice) -> Option<Scene> {
         scene.forward.windows = vec![hole];
     }
     Some(scene)
+}
+
+/// The twin sends in pieces, and less than the path would take.
+fn path_limited(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(5, 40);
+    let rate_mbps = dice.between(10, 50);
+    let rest = "--write-size 4096 --pause-us 20000";
+    let rest = word(variant == Variant::Healthy, rest);
+    Some(Scene::over(
+        link(rtt_ms, rate_mbps),
+        "sink",
+        format!("stream --seconds 3 {rest}"),
+    ))
 }
 
 fn client_thinks(variant: Variant, dice: &mut Dice) -> Option<Scene> {
