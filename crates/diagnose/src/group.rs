@@ -125,7 +125,12 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
         ruled_out: explanation.ruled_out,
         could_not_see: explanation.could_not_see,
         advice: explanation.advice,
-        estimated_win: win(explanation.win, harm_ns, subject.lifetime_ns),
+        estimated_win: win(
+            explanation.win,
+            harm_ns,
+            bound_ns(group),
+            subject.lifetime_ns,
+        ),
         confidence: explanation.confidence,
         subject,
     };
@@ -238,8 +243,18 @@ fn combine(known: Value, other: Value, merge: Merge) -> Value {
     }
 }
 
-/// Estimated speed-up of the same work. Beyond a thousandfold it says no more than that.
-fn win(basis: WinBasis, harm_ns: u64, life_ns: u64) -> Option<Win> {
+/// By how much the harm of these may be wrong: the widest bound of any stage, of each.
+fn bound_ns(group: &[Member<Found>]) -> u64 {
+    let of_case = |case: &Case| {
+        let bounds = case.own.judged.stages.iter().map(|(_, share)| share.bound);
+        (bounds.fold(0.0, f64::max) * case.life_ns() as f64) as u64
+    };
+    group.iter().map(|member| of_case(member.case)).sum()
+}
+
+/// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
+/// that or more is within the bound of what was measured, there is only a least estimate.
+fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win> {
     let (most, assumes) = match basis {
         WinBasis::HarmGone(assumes) => (f64::INFINITY, assumes),
         WinBasis::AtMost(ratio, assumes) => (ratio, assumes),
@@ -248,9 +263,14 @@ fn win(basis: WinBasis, harm_ns: u64, life_ns: u64) -> Option<Win> {
     if harm_ns == 0 || life_ns == 0 {
         return None;
     }
-    let rest = (1.0 - part(harm_ns, life_ns)).max(0.001);
+    let (rest, bound) = (1.0 - part(harm_ns, life_ns), part(bound_ns, life_ns));
+    let uncertain = bound * 2.0 >= rest;
+    let rest = if uncertain { rest + bound } else { rest };
+    // Beyond a thousandfold it says no more than that.
+    let times_faster = 1.0 / rest.clamp(0.001, 1.0);
     Some(Win {
-        times_faster: (1.0 / rest).min(most),
+        times_faster: times_faster.min(most),
+        at_least: uncertain && times_faster < most,
         assumes,
     })
 }
@@ -288,11 +308,20 @@ mod tests {
 
     #[test]
     fn a_win_is_what_is_left_of_the_life() {
-        let times = |basis, harm| win(basis, harm, 100).map(|win| win.times_faster);
+        let times = |basis, harm| win(basis, harm, 0, 100).map(|win| win.times_faster);
         assert_eq!(times(WinBasis::HarmGone(""), 75), Some(4.0));
         assert_eq!(times(WinBasis::AtMost(2.5, ""), 75), Some(2.5));
         assert_eq!(times(WinBasis::HarmGone(""), 100), Some(1_000.0));
         assert_eq!(times(WinBasis::HarmGone(""), 0), None);
         assert_eq!(times(WinBasis::Unknown, 75), None);
+    }
+
+    #[test]
+    fn a_win_that_is_mostly_bound_is_a_least_one() {
+        let gone = |bound| win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
+        assert_eq!((gone(124).times_faster, gone(124).at_least), (4.0, false));
+        assert_eq!((gone(250).times_faster, gone(250).at_least), (2.0, true));
+        let capped = win(WinBasis::AtMost(2.0, ""), 900, 100, 1000).expect("a win");
+        assert_eq!((capped.times_faster, capped.at_least), (2.0, false));
     }
 }

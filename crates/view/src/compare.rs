@@ -9,6 +9,7 @@ use table::Stage;
 use crate::TextOptions;
 use crate::clean::clean;
 use crate::page::{Page, Style, columns};
+use crate::text::findings::estimate;
 
 /// One side of the comparison.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +80,7 @@ fn speed_up(page: &mut Page, before: &Side, after: &Side) {
         .first()
         .and_then(|finding| finding.estimated_win.as_ref());
     let estimate = win.map_or_else(String::new, |win| {
-        format!(" The diagnosis had estimated {}.", times(win.times_faster))
+        format!(" The diagnosis had estimated {}.", estimate(win))
     });
     let text = format!(
         "Measured speed-up: {} ({} → {}).{estimate}",

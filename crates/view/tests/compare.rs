@@ -66,7 +66,8 @@ fn both_sides_and_the_measured_speed_up_are_shown() -> Result<(), Box<dyn Error>
     assert_eq!(line("short segments held"), "short segments held 9 0");
     assert_eq!(line("longest hold"), "longest hold 43.8 ms none");
     assert!(text.contains("Measured speed-up: 100×"), "{text}");
-    assert!(text.contains("had estimated 51×"), "{text}");
+    let estimate = "had estimated at least 18×";
+    assert!(text.replace("\n ", "").contains(estimate), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

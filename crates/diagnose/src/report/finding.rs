@@ -205,6 +205,8 @@ pub struct Advice(pub Cow<'static, str>);
 pub struct Win {
     /// How many times faster the same work may become.
     pub times_faster: f64,
+    /// Whether that is only the least: what would be left is within the bound of what was measured.
+    pub at_least: bool,
     /// What the estimate assumes.
     pub assumes: &'static str,
 }

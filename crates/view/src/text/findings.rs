@@ -1,7 +1,7 @@
 //! Findings and undecided problems, each with what shows it, what it is not, what to do.
 
 use diagnose::Report;
-use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value};
+use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
 use diagnose::units::{bytes, count, duration, percent, rate, times};
 
 use super::{LABEL, who};
@@ -63,17 +63,19 @@ fn draw_finding(page: &mut Page, finding: &Finding, said: bool) {
         .collect();
     draw_steps(page, "do this", &advice);
     if let Some(win) = &finding.estimated_win {
-        let text = format!(
-            "about {} faster, if {}",
-            times(win.times_faster),
-            win.assumes
-        );
+        let text = format!("{} faster, if {}", estimate(win), win.assumes);
         page.labelled(2, "gain", LABEL, &text);
     }
     let confidence = &finding.confidence;
     let text = format!("{}: {}", confidence.level.name(), confidence.because);
     page.labelled(2, "confidence", LABEL, &text);
     page.blank();
+}
+
+/// How many times faster, in words.
+pub fn estimate(win: &Win) -> String {
+    let word = if win.at_least { "at least" } else { "about" };
+    format!("{word} {}", times(win.times_faster))
 }
 
 fn draw_undecided(page: &mut Page, undecided: &Undecided) {

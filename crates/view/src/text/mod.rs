@@ -5,7 +5,7 @@
 mod answer;
 mod bar;
 mod connections;
-mod findings;
+pub mod findings;
 mod footer;
 
 use diagnose::Report;
