@@ -9,6 +9,7 @@ import argparse
 import json
 import pathlib
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -80,12 +81,29 @@ def score(truth, report):
     return planted, found, beside
 
 
-def instances(whylat, wanted, seeds, only):
+def bytes_per_s(truth):
+    """How fast the client worked."""
+    client = truth["client"]
+    sent = sum(connection["send"]["bytes"] for connection in client["connections"])
+    return sent * 1e9 / (client["end_ns"] - client["start_ns"])
+
+
+def estimated(report, planted):
+    """The win that the finding of what was planted had estimated, and whether it is the least."""
+    for finding in report["findings"]:
+        if any(rule == finding["rule"] and cookie in finding["subject"]["ids"] for rule, cookie in planted):
+            win = finding["estimated_win"]
+            return win and (win["times_faster"], win["at_least"])
+    return None
+
+
+def instances(whylat, seeds, only):
     for fault in faults(whylat):
         if only and fault["name"] not in only:
             continue
+        variants = ("faulty", "healthy", "mended") if fault["mended"] else ("faulty", "healthy")
         for congctl in CONGCTLS:
-            for variant in wanted:
+            for variant in variants:
                 for seed in range(1, seeds + 1):
                     yield fault, congctl, variant, seed
 
@@ -99,7 +117,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     rows = []
-    todo = list(instances(options.whylat, ("faulty", "healthy"), options.seeds, options.only))
+    todo = list(instances(options.whylat, options.seeds, options.only))
     for at, (fault, congctl, variant, seed) in enumerate(todo):
         truth, report = play(options.whylat, fault["name"], variant, congctl, seed)
         planted, found, beside = score(truth, report)
@@ -113,6 +131,8 @@ def main():
                 "found": sorted({rule for rule, _ in found}),
                 "missed": sorted({rule for rule, _ in planted - found}),
                 "beside": sorted({rule for rule, _ in beside}),
+                "bytes_per_s": bytes_per_s(truth),
+                "estimated": estimated(report, planted),
                 "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
             }
         )
@@ -156,6 +176,8 @@ def page(rows, seeds):
     for (fault, variant, congctl), what in sorted(said.items()):
         words = ", ".join(f"{rule} ({n})" for rule, n in what.most_common())
         lines.append(f"| `{fault}` | {variant} | {congctl} | {words} |")
+    lines += ["", "## Advice", "", ADVICE]
+    lines += wins(rows)
     lines += ["", "## Misses", ""]
     wrong = [row for row in rows if row["missed"] or row["beside"]]
     lines += [
@@ -166,6 +188,39 @@ def page(rows, seeds):
     ] or ["None."]
     return "\n".join(lines) + "\n"
 
+
+def wins(rows):
+    """A row for each fault that can be mended: the win that was estimated and that was measured."""
+    by = {(row["fault"], row["congctl"], row["variant"], row["seed"]): row for row in rows}
+    pairs = defaultdict(list)
+    for (fault, congctl, variant, seed), row in by.items():
+        if variant == "mended":
+            faulty = by[fault, congctl, "faulty", seed]
+            measured = row["bytes_per_s"] / faulty["bytes_per_s"]
+            pairs[fault, congctl].append((faulty["estimated"], measured))
+    for (fault, congctl), wins in sorted(pairs.items()):
+        measured = statistics.median(measured for _, measured in wins)
+        told = [win for win, _ in wins if win]
+        if told:
+            least = "at least " if any(at_least for _, at_least in told) else ""
+            estimate = f"{least}{statistics.median(times for times, _ in told):.1f}×"
+        else:
+            estimate = "none"
+        held = sum(agrees(win, measured) for win, measured in wins if win)
+        yield f"| `{fault}` | {congctl} | {estimate} | {measured:.1f}× | {held} of {len(told)} |"
+
+
+def agrees(win, measured):
+    times, at_least = win
+    return measured >= times / 2 and (at_least or measured <= times * 2)
+
+
+ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
+client's bytes went, beside the win that the finding had estimated. They agree within a factor of
+two; an estimate that is only the least, if the measured one is not below half of it.
+
+| fault | congestion control | estimated, median | measured, median | agree |
+|---|---|---:|---:|---:|"""
 
 HEAD = """# Accuracy
 

@@ -255,9 +255,9 @@ fn bound_ns(group: &[Member<Found>]) -> u64 {
 /// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
 /// that or more is within the bound of what was measured, there is only a least estimate.
 fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win> {
-    let (most, assumes) = match basis {
+    let (sure, assumes) = match basis {
         WinBasis::HarmGone(assumes) => (f64::INFINITY, assumes),
-        WinBasis::AtMost(ratio, assumes) => (ratio, assumes),
+        WinBasis::AtLeast(ratio, assumes) => (ratio, assumes),
         WinBasis::Unknown => return None,
     };
     if harm_ns == 0 || life_ns == 0 {
@@ -269,8 +269,8 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win
     // Beyond a thousandfold it says no more than that.
     let times_faster = 1.0 / rest.clamp(0.001, 1.0);
     Some(Win {
-        times_faster: times_faster.min(most),
-        at_least: uncertain && times_faster < most,
+        times_faster: times_faster.min(sure),
+        at_least: uncertain || times_faster > sure,
         assumes,
     })
 }
@@ -310,7 +310,7 @@ mod tests {
     fn a_win_is_what_is_left_of_the_life() {
         let times = |basis, harm| win(basis, harm, 0, 100).map(|win| win.times_faster);
         assert_eq!(times(WinBasis::HarmGone(""), 75), Some(4.0));
-        assert_eq!(times(WinBasis::AtMost(2.5, ""), 75), Some(2.5));
+        assert_eq!(times(WinBasis::AtLeast(2.5, ""), 75), Some(2.5));
         assert_eq!(times(WinBasis::HarmGone(""), 100), Some(1_000.0));
         assert_eq!(times(WinBasis::HarmGone(""), 0), None);
         assert_eq!(times(WinBasis::Unknown, 75), None);
@@ -321,7 +321,7 @@ mod tests {
         let gone = |bound| win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
         assert_eq!((gone(124).times_faster, gone(124).at_least), (4.0, false));
         assert_eq!((gone(250).times_faster, gone(250).at_least), (2.0, true));
-        let capped = win(WinBasis::AtMost(2.0, ""), 900, 100, 1000).expect("a win");
-        assert_eq!((capped.times_faster, capped.at_least), (2.0, false));
+        let capped = win(WinBasis::AtLeast(2.0, ""), 900, 100, 1000).expect("a win");
+        assert_eq!((capped.times_faster, capped.at_least), (2.0, true));
     }
 }

@@ -80,8 +80,8 @@ pub struct Explanation {
 pub enum WinBasis {
     /// All of the harm goes away.
     HarmGone(&'static str),
-    /// At most so many times faster, even where the harm would promise more.
-    AtMost(f64, &'static str),
+    /// At least so many times faster, where the harm would promise more.
+    AtLeast(f64, &'static str),
     /// It cannot be estimated.
     Unknown,
 }

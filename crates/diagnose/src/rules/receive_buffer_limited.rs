@@ -130,7 +130,7 @@ fn win(case: &Case) -> WinBasis {
     let window_bytes = case.own.gathered.samples.window.largest_bytes;
     match case.cwnd_bytes() {
         Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > u64::from(window_bytes) => {
-            WinBasis::AtMost(
+            WinBasis::AtLeast(
                 cwnd_bytes as f64 / f64::from(window_bytes),
                 "the congestion window stays as it is; it may grow further",
             )

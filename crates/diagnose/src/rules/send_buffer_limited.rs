@@ -110,7 +110,7 @@ fn path_bytes(case: &Case) -> Option<u64> {
 fn win(case: &Case) -> WinBasis {
     let queue_bytes = u64::from(case.own.gathered.samples.max_send_queue_bytes);
     match path_bytes(case) {
-        Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtMost(
+        Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtLeast(
             path_bytes as f64 / queue_bytes as f64,
             "both windows stay as they are; they may grow further",
         ),
