@@ -40,6 +40,14 @@ fn as_nobody(scratch: &TempDir, arguments: &str) -> Said {
     finish(command.current_dir(scratch.path()))
 }
 
+#[test]
+fn a_fault_needs_root() {
+    if root() {
+        let said = as_nobody(&open_directory(), "lab fault write_write_read");
+        said.ended(1).explains("a network namespace");
+    }
+}
+
 /// `whylat` in a directory of its own.
 fn in_scratch(arguments: &[&str]) -> (Said, TempDir) {
     let scratch = open_directory();

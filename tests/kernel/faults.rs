@@ -2,9 +2,10 @@
 //! One instance each; `make accuracy` plays many.
 
 use lab::fault::{FAULTS, Fault, Variant};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{finish, whylat};
+use crate::harness::{Tied, finish, until, whylat};
 use crate::report::{Report, number};
 
 /// Plays a variant of a fault under a recording, as a user would.
@@ -74,5 +75,53 @@ fn a_seed_is_the_same_instance_for_all_variants() {
         let twin = scene(fault, Variant::Healthy).expect("every fault has a twin");
         assert_eq!(faulty.forward.delay_us, twin.forward.delay_us);
         assert_ne!(format!("{faulty:?}"), format!("{twin:?}"), "{}", fault.name);
+    }
+}
+
+#[test]
+fn an_unknown_fault_names_the_known_ones() {
+    let said = finish(&mut whylat("lab fault no_such_thing"));
+    said.ended(1).explains("no_such_thing");
+    assert!(said.err.contains("black_hole"), "{said:?}");
+    let listed = finish(&mut whylat("lab list"));
+    listed.ended(0);
+    for fault in FAULTS {
+        assert!(listed.out.contains(fault.name), "{listed:?}");
+    }
+}
+
+/// All processes below this one.
+fn descendants(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    let children = children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok());
+    let below = |pid| std::iter::once(pid).chain(descendants(pid));
+    children.flat_map(below).collect()
+}
+
+/// Ends a fault while its roles run, and sees them go. A namespace without a name goes with the
+/// last process in it.
+fn ended_by(signal: Signal) {
+    let words = "lab fault black_hole --seed 2 --truth /dev/null";
+    let fault = Tied::start(whylat(words).stdout(std::process::Stdio::null()));
+    let roles = until("both roles", || {
+        let roles = descendants(fault.0.id());
+        (roles.len() == 2).then_some(roles)
+    });
+    fault.signal(signal);
+    until("the end of the roles", || {
+        // One that has ended has no words any more, whether its parent knows of it or not.
+        let words = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        roles.iter().all(|pid| words(pid).is_empty()).then_some(())
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_fault_that_is_ended() {
+    if crate::harness::root() {
+        ended_by(Signal::SIGKILL);
+        ended_by(Signal::SIGINT);
     }
 }

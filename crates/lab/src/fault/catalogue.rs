@@ -47,6 +47,13 @@ pub const FAULTS: &[Fault] = &[
         scene: random_loss,
     },
     Fault {
+        name: "reordering",
+        summary: "packets overtake each other: Linux learns it, and nothing is wrong",
+        source: "RFC 8985 section 6.2: the reordering window",
+        claim: |_| sending("path_limited"),
+        scene: reordering,
+    },
+    Fault {
         name: "tail_loss",
         summary: "single requests are lost, and only a timer notices",
         source: "SNAP 6.1",
@@ -168,6 +175,18 @@ fn random_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
     if variant == Variant::Faulty {
         scene.forward.loss_ppm = 10_000;
     }
+    Some(scene)
+}
+
+/// The same jitter in both; in the twin a packet waits for the one before it.
+fn reordering(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(10, 30);
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    scene.forward.jitter_us = rtt_ms * 1_000;
+    scene.forward.jitter_reorders = variant == Variant::Faulty;
     Some(scene)
 }
 
