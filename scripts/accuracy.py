@@ -68,22 +68,20 @@ def score(truth, report):
         for c in report["connections"]
     }
     said = claims(report)
-    expected = truth["expected"]
-    planted = set()
-    if expected:
-        planted = {(expected["rule"], c["cookie"]) for c in expected["connections"]}
-    found = {
-        (rule, cookie)
-        for rule, cookie in planted & said
-        if overlap(lives[cookie], expected) >= 0.5
+    planted = {
+        (claim["rule"], connection["cookie"]): claim
+        for claim in truth["expected"]
+        for connection in claim["connections"]
     }
+    found = {at for at in said if at in planted and overlap(lives[at[1]], planted[at]) >= 0.5}
+    planted = set(planted)
     beside = {claim for claim in said - planted if claim[0] not in ANSWERS}
     return planted, found, beside
 
 
 def bytes_per_s(truth):
     """How fast the client worked."""
-    client = truth["client"]
+    client = truth["roles"][0]["client"]
     sent = sum(connection["send"]["bytes"] for connection in client["connections"])
     return sent * 1e9 / (client["end_ns"] - client["start_ns"])
 
@@ -224,15 +222,18 @@ two; an estimate that is only the least, if the measured one is not below half o
 
 HEAD = """# Accuracy
 
-How often the diagnosis is right, measured: `make accuracy` plants every fault of `whylat lab list`
-{seeds} times under cubic and under bbr, each time with other sizes, delays and losses, and beside
-each its healthy twin, which differs in nothing but the fault. Linux {kernel}, virtual machine of
-two CPUs.
+How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {seeds} times
+under cubic and under bbr, each time with other sizes, delays and losses, and beside each its healthy
+twin, which differs in nothing but the fault. Linux {kernel}, virtual machine of two CPUs, whose
+neighbours were busy. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the connection on which it was
 planted, while it lasted (the connection's life covers half of the interval or more);
-`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity. Any other finding above
-`info`, of any connection, is false. An instance counts once for each rule.
+`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity. Any other
+finding above `info`, of any connection, is false. An instance counts once for each rule.
+
+What is planted is what the lab can plant so far, by its own programs over its own wire: the score
+says nothing of faults that are not in the list.
 
 ## Score
 """

@@ -34,14 +34,18 @@ fn assert_nothing_beside(report: &Report, planted: &[(u64, &str)], what: &str) {
     }
 }
 
+/// The connections of a claim, each with its rule.
+fn planted_on(claim: &Value) -> Vec<(u64, &str)> {
+    let connections = claim["connections"].as_array().expect("connections");
+    let rule = claim["rule"].as_str().expect("a rule");
+    let cookies = connections.iter().map(|one| number(one, "/cookie"));
+    cookies.map(|cookie| (cookie, rule)).collect()
+}
+
 fn planted_and_found(fault: &Fault, congctl: &str) {
     let (truth, report) = recorded(fault, "faulty", congctl);
-    let expected = &truth["expected"];
-    let rule = expected["rule"].as_str();
-    let connections = expected["connections"].as_array();
-    let cookies = connections.into_iter().flatten();
-    let cookies = cookies.map(|connection| number(connection, "/cookie"));
-    let planted: Vec<(u64, &str)> = cookies.zip(rule.into_iter().cycle()).collect();
+    let expected = truth["expected"].as_array().expect("a list");
+    let planted: Vec<(u64, &str)> = expected.iter().flat_map(planted_on).collect();
     assert_eq!(planted.is_empty(), (fault.claim)(congctl).is_none());
     for (cookie, rule) in &planted {
         let finding = report.finding(*cookie, rule);

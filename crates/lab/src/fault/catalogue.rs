@@ -1,6 +1,6 @@
 //! The list of faults.
 
-use super::scene::{Claim, Dice, End, Fault, Scene, Variant};
+use super::scene::{Claim, Dice, End, Fault, Pair, Scene, Variant};
 use crate::DirectionConfig;
 use crate::wire::LossWindow;
 
@@ -73,6 +73,32 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 3.2: the network",
         claim: |_| sending("path_limited"),
         scene: path_limited,
+    },
+    Fault {
+        name: "one_among_200",
+        summary: "one connection stalls as write_write_read does, among 200 that are healthy",
+        source: "SNAP 6",
+        claim: |_| sending("nagle_delayed_ack"),
+        scene: one_among_200,
+    },
+    Fault {
+        name: "two_faults",
+        summary: "one connection stalls as write_write_read does, another as tiny_receive_buffer",
+        source: "SNAP 6",
+        claim: |_| sending("nagle_delayed_ack"),
+        scene: two_faults,
+    },
+    Fault {
+        name: "server_computes",
+        summary: "the server computes before it answers",
+        source: "SNAP 3.2: the sender's application",
+        claim: |_| {
+            Some(Claim {
+                rule: "sender_app_limited",
+                end: End::Server,
+            })
+        },
+        scene: server_computes,
     },
     Fault {
         name: "client_thinks",
@@ -252,5 +278,49 @@ fn client_thinks(variant: Variant, dice: &mut Dice) -> Option<Scene> {
         path(rtt_ms),
         "reply-server",
         format!("request-reply --rounds 71 {option}"),
+    ))
+}
+
+fn one_among_200(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    let mut scene = write_write_read(variant, dice)?;
+    let pause_us = dice.between(30_000, 70_000);
+    scene.others = vec![Pair::new(
+        "reply-server --connections 200",
+        format!("request-reply --concurrency 200 --rounds 31 --pause-us {pause_us}"),
+    )];
+    Some(scene)
+}
+
+/// In the twin, too, the other connection is healthy.
+fn two_faults(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let mut scene = write_write_read(variant, dice)?;
+    let bytes = dice.between(4, 8) << 10;
+    let option = format!("--rcvbuf {bytes}");
+    let faulty = variant == Variant::Faulty;
+    let mut other = Pair::new(
+        format!("sink {}", word(faulty, &option)),
+        // As much as the small buffer takes in a second or two.
+        "stream --bytes 500009",
+    );
+    other.claim = sending("receive_buffer_limited").filter(|_| faulty);
+    scene.others = vec![other];
+    Some(scene)
+}
+
+fn server_computes(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(1, 10);
+    let compute_us = dice.between(10_000, 30_000);
+    let option = format!("--compute-us {compute_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Some(Scene::over(
+        path(rtt_ms),
+        format!("reply-server {option}"),
+        "request-reply --rounds 71",
     ))
 }

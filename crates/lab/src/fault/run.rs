@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::scene::{Dice, End, Fault, Variant};
+use super::scene::{Claim, Dice, End, Fault, Pair, Variant};
 use crate::site::Site;
-use crate::{LabError, Wire, WireConfig};
+use crate::{LabError, Running, Wire, WireConfig};
 
 /// What is played.
 pub struct Play<'a> {
@@ -43,38 +43,83 @@ impl Play<'_> {
             ..WireConfig::default()
         })?;
         let site = Site::over(&wire, program);
-        let (server, port) = site.serve(&scene.pair.server)?;
-        let client = site.connect(&scene.pair.client, port)?.finish()?;
-        let server = server.finish()?;
+        let mut first = scene.pair;
+        first.claim = (self.fault.claim)(self.congctl).filter(|_| self.variant == Variant::Faulty);
+        let pairs = std::iter::once(first).chain(scene.others);
+        let started: Vec<Started> = pairs
+            .map(|pair| start(&site, pair))
+            .collect::<Result<_, _>>()?;
+        let ended: Vec<Ended> = started
+            .into_iter()
+            .map(Started::finish)
+            .collect::<Result<_, _>>()?;
         let (stats, _) = wire.stop();
+        let expected: Vec<Value> = ended.iter().filter_map(Ended::expected).collect();
+        let roles: Vec<Value> = ended.iter().map(Ended::truth).collect();
         Ok(json!({
             "fault": self.fault.name,
             "variant": self.variant,
             "congctl": self.congctl,
             "seed": self.seed,
-            "expected": self.expected(&client, &server),
+            "expected": expected,
             "wire": stats,
-            "client": client,
-            "server": server,
+            "roles": roles,
         }))
     }
+}
 
-    /// Which rule, of which connections, and when; null where nothing is to be said.
-    fn expected(&self, client: &Value, server: &Value) -> Value {
-        let faulty = self.variant == Variant::Faulty;
-        let Some(claim) = (self.fault.claim)(self.congctl).filter(|_| faulty) else {
-            return Value::Null;
-        };
+/// A pair under way.
+struct Started {
+    server: Running,
+    client: Running,
+    claim: Option<Claim>,
+}
+
+/// What the two of a pair knew at their end.
+struct Ended {
+    server: Value,
+    client: Value,
+    claim: Option<Claim>,
+}
+
+fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
+    let (server, port) = site.serve(&pair.server)?;
+    Ok(Started {
+        server,
+        client: site.connect(&pair.client, port)?,
+        claim: pair.claim,
+    })
+}
+
+impl Started {
+    fn finish(self) -> Result<Ended, LabError> {
+        let client = self.client.finish()?;
+        Ok(Ended {
+            server: self.server.finish()?,
+            client,
+            claim: self.claim,
+        })
+    }
+}
+
+impl Ended {
+    fn truth(&self) -> Value {
+        json!({ "client": self.client, "server": self.server })
+    }
+
+    /// Which rule, of which connections, and when; nothing where nothing is to be said.
+    fn expected(&self) -> Option<Value> {
+        let claim = self.claim?;
         let end = match claim.end {
-            End::Client => client,
-            End::Server => server,
+            End::Client => &self.client,
+            End::Server => &self.server,
         };
-        json!({
+        Some(json!({
             "rule": claim.rule,
             "end": claim.end,
             "connections": end["connections"],
-            "from_ns": client["start_ns"],
-            "until_ns": client["end_ns"],
-        })
+            "from_ns": self.client["start_ns"],
+            "until_ns": self.client["end_ns"],
+        }))
     }
 }

@@ -45,6 +45,19 @@ pub struct Pair {
     pub server: String,
     /// The same of the client.
     pub client: String,
+    /// What is to be said of it beside what is to be said of the fault.
+    pub claim: Option<Claim>,
+}
+
+impl Pair {
+    /// With nothing to be said of it.
+    pub fn new(server: impl Into<String>, client: impl Into<String>) -> Self {
+        Pair {
+            server: server.into(),
+            client: client.into(),
+            claim: None,
+        }
+    }
 }
 
 /// What is played: a path, and who talks over it.
@@ -54,8 +67,10 @@ pub struct Scene {
     pub forward: DirectionConfig,
     /// From server to client.
     pub back: DirectionConfig,
-    /// The roles.
+    /// Who has the fault.
     pub pair: Pair,
+    /// Others, who talk over the same path at the same time.
+    pub others: Vec<Pair>,
 }
 
 impl Scene {
@@ -68,10 +83,8 @@ impl Scene {
         Scene {
             back: path.clone(),
             forward: path,
-            pair: Pair {
-                server: server.into(),
-                client: client.into(),
-            },
+            pair: Pair::new(server, client),
+            others: Vec::new(),
         }
     }
 }

@@ -32,6 +32,9 @@ pub(crate) struct ReplyServer {
     /// Sleeps this long before it reads each request.
     #[arg(long, default_value_t = 0)]
     read_delay_us: u64,
+    /// Sleeps this long between reading a request and answering it.
+    #[arg(long, default_value_t = 0)]
+    compute_us: u64,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -91,6 +94,7 @@ impl ReplyServer {
                 read_times_ns.push([before_ns, now_ns()]);
             }
             requests += 1;
+            pause_us(self.compute_us);
             if self.reply_every > 0 && requests % self.reply_every == 0 {
                 peer.send_all(&reply)?;
                 replies += 1;
