@@ -74,6 +74,8 @@ fn connections() -> Connections {
             sndbuf_locked: None,
             rcvbuf_bytes: None,
             rcvbuf_locked: None,
+            connect_ns: None,
+            syn_retries: None,
         });
     }
     rows

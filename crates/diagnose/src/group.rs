@@ -117,7 +117,8 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
         severity: severity(&harms),
         headline: String::new(),
         direction: worst.said.direction,
-        share: part(concerned_ns, subject.lifetime_ns),
+        // connecting is not part of the life
+        share: part(concerned_ns, subject.lifetime_ns).min(1.0),
         harm_ns,
         evidence: Evidence(merge(
             group.iter().map(|member| member.said.facts.as_slice()),
@@ -168,7 +169,7 @@ fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
         candidates: worst.said.candidates.clone(),
         headline: String::new(),
         direction: Direction::Sending,
-        share: part(possible_harm_ns, subject.lifetime_ns),
+        share: part(possible_harm_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns,
         evidence: Evidence(merge(
             group.iter().map(|member| member.said.facts.as_slice()),

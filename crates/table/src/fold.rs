@@ -57,6 +57,8 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         sndbuf_locked,
         rcvbuf_bytes,
         rcvbuf_locked,
+        connect_ns,
+        syn_retries,
     } = later;
     Connection {
         conn,
@@ -77,5 +79,7 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         sndbuf_locked: sndbuf_locked.or(earlier.sndbuf_locked),
         rcvbuf_bytes: rcvbuf_bytes.or(earlier.rcvbuf_bytes),
         rcvbuf_locked: rcvbuf_locked.or(earlier.rcvbuf_locked),
+        connect_ns: connect_ns.or(earlier.connect_ns),
+        syn_retries: syn_retries.or(earlier.syn_retries),
     }
 }

@@ -42,6 +42,10 @@ table! {
         role: Role, "-";
         /// Why it is recorded.
         chosen: Chosen, "-";
+        /// When connect() was called.
+        connect_ns: Option<u64>, "ns", null = "accepted, open before the recording, or no BPF";
+        /// SYNs sent again before it was established.
+        syn_retries: Option<u32>, "segments", null = "as connect_ns";
         /// When it was established.
         opened_ns: Option<u64>, "ns", null = "open before the recording";
         /// When the socket reached the closed state.

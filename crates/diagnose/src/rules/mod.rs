@@ -14,6 +14,7 @@ mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
 mod small_writes;
+mod syn_retries;
 mod window_cause;
 
 use crate::case::Case;
@@ -117,6 +118,7 @@ pub const RULES: &[&dyn Rule] = &[
     &retransmit_timeouts::RetransmitTimeouts,
     &fast_retransmits::FastRetransmits,
     &small_writes::SmallWrites,
+    &syn_retries::SynRetries,
     &path_limited::PathLimited,
     &sender_app_limited::SenderAppLimited,
 ];

@@ -68,6 +68,13 @@ pub const FAULTS: &[Fault] = &[
         scene: black_hole,
     },
     Fault {
+        name: "syn_loss",
+        summary: "the first SYNs are lost, and connecting takes seconds",
+        source: "RFC 6298 section 2: the first timeout is 1 s",
+        claim: |_| sending("syn_retries"),
+        scene: syn_loss,
+    },
+    Fault {
         name: "path_limited",
         summary: "the path gives no more: nothing is wrong with either end",
         source: "SNAP 3.2: the network",
@@ -246,6 +253,25 @@ fn black_hole(variant: Variant, dice: &mut Dice) -> Option<Scene> {
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --bytes 8000009");
     if variant == Variant::Faulty {
         scene.forward.windows = vec![hole];
+    }
+    Some(scene)
+}
+
+fn syn_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+    if variant == Variant::Mended {
+        return None;
+    }
+    let rtt_ms = dice.between(1, 40);
+    // The second goes after 1 s, the third after 2 s, or 3 s where timeouts double at once.
+    let swallowed = LossWindow {
+        after_us: 0,
+        for_us: [500_000, 2_000_000][dice.between(0, 1) as usize],
+        every_us: 0,
+        loss_ppm: 1_000_000,
+    };
+    let mut scene = Scene::over(path(rtt_ms), "reply-server", "request-reply --rounds 31");
+    if variant == Variant::Faulty {
+        scene.forward.windows = vec![swallowed];
     }
     Some(scene)
 }

@@ -114,12 +114,18 @@ impl Ended {
             End::Client => &self.client,
             End::Server => &self.server,
         };
+        let connections = end["connections"].as_array()?;
+        let of_all = |name| {
+            connections
+                .iter()
+                .filter_map(move |one: &Value| one[name].as_u64())
+        };
         Some(json!({
             "rule": claim.rule,
             "end": claim.end,
-            "connections": end["connections"],
-            "from_ns": self.client["start_ns"],
-            "until_ns": self.client["end_ns"],
+            "connections": connections,
+            "from_ns": of_all("opened_ns").min(),
+            "until_ns": of_all("closed_ns").max(),
         }))
     }
 }

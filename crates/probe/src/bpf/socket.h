@@ -126,9 +126,10 @@ struct socket_state {
 	struct stage_ledger ledger;
 
 	char comm[16];	    /* of pid */
+	u64 connect_ns;	    /* when connect() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
 	u32 max_send_queue; /* of all samples so far */
-	u32 pad_end;
+	u32 syn_retries;    /* SYNs sent again */
 };
 
 struct {

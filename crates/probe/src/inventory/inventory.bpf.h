@@ -120,6 +120,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen = &record->seen;
 	seen->cookie = st->cookie;
 	seen->time_ns = now_ns;
+	seen->connect_ns = st->connect_ns;
 	seen->opened_ns = st->opened_ns;
 	seen->closed_ns = closed_ns;
 	read_addr(seen->local_addr, sk, true);
@@ -129,6 +130,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->mss_bytes = tp->mss_cache;
 	seen->sndbuf_bytes = sk->sk_sndbuf;
 	seen->rcvbuf_bytes = sk->sk_rcvbuf;
+	seen->syn_retries = st->syn_retries;
 	seen->local_port = local_port(tp);
 	seen->remote_port = remote_port(sk);
 	bpf_probe_read_kernel_str(seen->congestion, sizeof(seen->congestion),
@@ -248,6 +250,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 		return;
 	st->role = role;
 	st->begun = 0;
+	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
 	st->pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(st->comm, sizeof(st->comm));
 }
@@ -269,6 +272,8 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 		st->role = ROLE_SERVER;
 	else if (!st->role)
 		st->role = ROLE_CLIENT;
+	/* nothing but SYNs has been sent */
+	st->syn_retries = active ? tp->total_retrans : 0;
 	socket_begin(st, sk, tp, now_ns, now_ns);
 	socket_emit(st, sk, tp, 0, now_ns);
 }

@@ -16,8 +16,9 @@
 struct socket_seen {
 	__u64 cookie;
 	__u64 time_ns;
-	__u64 opened_ns; /* 0: open before the recording */
-	__u64 closed_ns; /* 0: open */
+	__u64 connect_ns; /* when connect() was called; 0: not seen */
+	__u64 opened_ns;  /* 0: open before the recording */
+	__u64 closed_ns;  /* 0: open */
 	__u8 local_addr[16];
 	__u8 remote_addr[16];
 	__u32 netns;
@@ -25,6 +26,7 @@ struct socket_seen {
 	__u32 mss_bytes;
 	__u32 sndbuf_bytes;
 	__u32 rcvbuf_bytes;
+	__u32 syn_retries; /* if connect_ns is known */
 	__u16 local_port;
 	__u16 remote_port;
 	char congestion[16];
@@ -35,7 +37,7 @@ struct socket_seen {
 	__u8 nodelay;
 	__u8 sndbuf_locked;
 	__u8 rcvbuf_locked;
-	__u8 pad[2];
+	__u8 pad[6];
 };
 
 #endif

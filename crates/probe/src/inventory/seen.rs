@@ -35,6 +35,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
     let socket_seen {
         cookie,
         time_ns,
+        connect_ns,
         opened_ns,
         closed_ns,
         local_addr,
@@ -44,6 +45,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         mss_bytes,
         sndbuf_bytes,
         rcvbuf_bytes,
+        syn_retries,
         local_port,
         remote_port,
         congestion,
@@ -73,6 +75,8 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         } else {
             Chosen::Target
         },
+        connect_ns: nonzero(connect_ns),
+        syn_retries: nonzero(connect_ns).map(|_| syn_retries),
         opened_ns: nonzero(opened_ns),
         closed_ns: nonzero(closed_ns),
         pid: (pid != 0).then_some(pid),
