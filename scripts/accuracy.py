@@ -165,10 +165,14 @@ def page(rows, seeds):
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
         precision, recall = ratio(hit[rule], hit[rule] + false[rule]), ratio(hit[rule], planted)
+        if rule in ANSWERS:
+            precision = "–"
         lines.append(f"| `{rule}` | {planted} | {hit[rule]} | {precision} | {recall} |")
+    for rule in ANSWERS:
+        del hit[rule], miss[rule]
     planted, found = sum(hit.values()) + sum(miss.values()), sum(hit.values())
     overall = ratio(found, found + sum(false.values())), ratio(found, planted)
-    lines.append(f"| **all** | {planted} | {found} | **{overall[0]}** | **{overall[1]}** |")
+    lines.append(f"| **all problems** | {planted} | {found} | **{overall[0]}** | **{overall[1]}** |")
     lines += ["", "## What was said", ""]
     lines += ["| fault | form | congestion control | said (instances) |", "|---|---|---|---|"]
     for (fault, variant, congctl), what in sorted(said.items()):
@@ -229,8 +233,9 @@ neighbours were busy. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the connection on which it was
 planted, while it lasted (the connection's life covers half of the interval or more);
-`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity. Any other
-finding above `info`, of any connection, is false. An instance counts once for each rule.
+`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity: healthy
+twins get them, too, so they have no precision and are not in the sum. Any other finding above `info`,
+of any connection, is false. An instance counts once for each rule.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.

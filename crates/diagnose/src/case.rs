@@ -191,19 +191,35 @@ impl Case<'_> {
     }
 
     /// Whether so many bytes in flight, at the flow's own best rate, are twice what the path holds
-    /// or more: the other half waits in a queue on the path, which is full, and more bytes would
-    /// only wait longer. (Little's law: bytes = rate × round trip.) Below the kernel's initial
-    /// window (TCP_INIT_CWND) a round trip may be long for want of a second segment to acknowledge.
+    /// or more, and round trips are twice the path's: half of them waits in a queue on the path,
+    /// which is full, and more bytes would only wait longer. (Little's law: bytes = rate × round
+    /// trip.) Below the kernel's initial window (TCP_INIT_CWND) a round trip may be long for want
+    /// of a second segment to acknowledge.
     pub fn fills_path(&self, in_flight_bytes: u64) -> bool {
         const TCP_INIT_CWND: u64 = 10;
         let best = self.ledger().and_then(|led| led.best_rate_bytes_per_s);
+        let mean_rtt_us = self.mean_rtt_us().unwrap_or(0);
         let rtt_us = self.own.gathered.samples.min_rtt_us;
         let mss = self.own.last_sample().map(|last| u64::from(last.mss_bytes));
         let (Some(best), Some(rtt_us), Some(mss)) = (best, rtt_us, mss) else {
             return false;
         };
         let path_bytes = u128::from(best) * u128::from(rtt_us) / 1_000_000;
-        in_flight_bytes >= TCP_INIT_CWND * mss && u128::from(in_flight_bytes) >= 2 * path_bytes
+        in_flight_bytes >= TCP_INIT_CWND * mss
+            && u128::from(in_flight_bytes) >= 2 * path_bytes
+            && mean_rtt_us >= 2 * u64::from(rtt_us)
+    }
+
+    /// Mean of all round-trip samples, where the ledger has them.
+    pub fn mean_rtt_us(&self) -> Option<u64> {
+        let ledger = self.ledger()?;
+        ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())
+    }
+
+    /// Whether the receiver's window, when it stops the sender, only keeps a queue on the path
+    /// from growing.
+    pub fn window_fills_path(&self) -> bool {
+        self.fills_path(self.own.gathered.samples.window.largest_bytes.into())
     }
 
     /// Retransmitted segments.

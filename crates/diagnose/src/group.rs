@@ -244,6 +244,9 @@ fn combine(known: Value, other: Value, merge: Merge) -> Value {
     }
 }
 
+/// Below this a win is no estimate: it is within what two runs of the same work differ.
+const LEAST_WIN: f64 = 1.05;
+
 /// By how much the harm of these may be wrong: the widest bound of any stage, of each.
 fn bound_ns(group: &[Member<Found>]) -> u64 {
     let of_case = |case: &Case| {
@@ -269,6 +272,9 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win
     let rest = if uncertain { rest + bound } else { rest };
     // Beyond a thousandfold it says no more than that.
     let times_faster = 1.0 / rest.clamp(0.001, 1.0);
+    if times_faster.min(sure) < LEAST_WIN {
+        return None;
+    }
     Some(Win {
         times_faster: times_faster.min(sure),
         at_least: uncertain || times_faster > sure,

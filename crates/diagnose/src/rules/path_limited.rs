@@ -38,10 +38,15 @@ impl Rule for PathLimited {
         }
         let network_ns = network_ns(case);
         let others = case.own.judged.stages.iter();
-        let others = others.filter(|(stage, _)| !NETWORK.contains(stage));
+        let others = others.filter(|(stage, _)| !is_network(case, *stage));
         let is_known = |(stage, _): &(Stage, _)| *stage != Stage::Unknown;
         let most_ns = others.filter(is_known).map(|(_, share)| share.ns).max();
         if network_ns == 0 || network_ns <= most_ns.unwrap_or(0) {
+            return Verdict::Quiet;
+        }
+        // A window that losses made small is not what the path gives.
+        let by_loss_ns = case.ledger().map_or(0, |ledger| ledger.cwnd_loss_ns);
+        if by_loss_ns * 2 > network_ns && fell(case) {
             return Verdict::Quiet;
         }
         let unknown_ns = case.ns(Stage::Unknown);
@@ -106,8 +111,22 @@ impl Rule for PathLimited {
     }
 }
 
+/// Whether this stage is the path's doing: congestion control, or a receiver's window that keeps
+/// the path full.
+fn is_network(case: &Case, stage: Stage) -> bool {
+    NETWORK.contains(&stage) || (stage == Stage::ReceiverWindow && case.window_fills_path())
+}
+
 fn network_ns(case: &Case) -> u64 {
-    NETWORK.iter().map(|stage| case.ns(*stage)).sum()
+    let stages = case.own.judged.stages.iter();
+    let network = stages.filter(|(stage, _)| is_network(case, *stage));
+    network.map(|(_, share)| share.ns).sum()
+}
+
+/// Whether data was sent again after a timeout: then the window begins anew at one segment.
+fn fell(case: &Case) -> bool {
+    let timeouts = case.own.growth(|sample| sample.total_rto.map(u64::from));
+    timeouts.is_some_and(|timeouts| timeouts > 0)
 }
 
 /// Time in slow start without a loss yet, where the ledger tells.
@@ -129,10 +148,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let startup = known_real("startup", startup(case), Unit::Share, label);
     let rate = case.delivered_bytes_per_s();
     let rate = known_real("rate", rate, Unit::BytesPerS, "delivered");
-    let mean_rtt_ns = case.ledger().and_then(|ledger| {
-        let mean_us = ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())?;
-        Some(mean_us * 1_000)
-    });
+    let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
     let label = "mean round-trip time; what is above the least waited in queues";
     let mean_rtt = super::known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
     let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];

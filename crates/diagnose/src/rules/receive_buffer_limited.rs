@@ -26,12 +26,12 @@ impl Rule for ReceiveBufferLimited {
 
     fn check(&self, case: &Case) -> Verdict {
         let limited_ns = case.ns(Stage::ReceiverWindow);
-        let window = u64::from(case.own.gathered.samples.window.largest_bytes);
-        if limited_ns == 0 || case.fills_path(window) {
+        if limited_ns == 0 {
             return Verdict::Quiet;
         }
         match window_cause(case) {
             WindowCause::Reader(_) => Verdict::Quiet,
+            WindowCause::Buffer(_) if case.window_fills_path() => Verdict::Quiet,
             WindowCause::Buffer(_) => Verdict::Fires(Found {
                 direction: Direction::Sending,
                 concerned_ns: limited_ns,

@@ -332,6 +332,8 @@ fn two_faults(variant: Variant, dice: &mut Dice) -> Option<Scene> {
         "stream --bytes 500009",
     );
     other.claim = sending("receive_buffer_limited").filter(|_| faulty);
+    // No faster than its reader surely is; the queue takes all of it.
+    scene.forward.rate_bps = Some(20_000_000);
     scene.others = vec![other];
     Some(scene)
 }
