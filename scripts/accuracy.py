@@ -99,7 +99,7 @@ def instances(whylat, seeds, only):
     for fault in faults(whylat):
         if only and fault["name"] not in only:
             continue
-        variants = ("faulty", "healthy", "mended") if fault["mended"] else ("faulty", "healthy")
+        variants = ("faulty", "healthy", "mended") if fault["mendable"] else ("faulty", "healthy")
         for congctl in CONGCTLS:
             for variant in variants:
                 for seed in range(1, seeds + 1):

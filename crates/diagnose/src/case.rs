@@ -8,7 +8,7 @@ use table::{Method, Stage};
 use crate::gather::calls::CallDigest;
 use crate::gather::{Evidence, Gathered};
 use crate::report::RuledOut;
-use crate::severity::WARNING_SHARE;
+use crate::severity::{WARNING_SHARE, held_up};
 use crate::stages::{Given, Judged};
 use crate::units::{count, duration, percent};
 
@@ -220,6 +220,12 @@ impl Case<'_> {
     /// from growing.
     pub fn window_fills_path(&self) -> bool {
         self.fills_path(self.own.gathered.samples.window.largest_bytes.into())
+    }
+
+    /// Whether an earlier rule found that this connection loses enough to count.
+    pub fn is_held_up(&self) -> bool {
+        let held = |(_, harm_ns): &(_, u64)| held_up(*harm_ns, self.life_ns());
+        self.earlier.iter().any(held)
     }
 
     /// Retransmitted segments.

@@ -43,7 +43,7 @@ table! {
         /// Why it is recorded.
         chosen: Chosen, "-";
         /// When connect() was called.
-        connect_ns: Option<u64>, "ns", null = "accepted, open before the recording, or no BPF";
+        connect_ns: Option<u64>, "ns", null = "accepted, a peer's, open before the recording, or no BPF";
         /// SYNs sent again before it was established.
         syn_retries: Option<u32>, "segments", null = "as connect_ns";
         /// When it was established.

@@ -205,7 +205,8 @@ pub struct Advice(pub Cow<'static, str>);
 pub struct Win {
     /// How many times faster the same work may become.
     pub times_faster: f64,
-    /// Whether that is only the least: what would be left is within the bound of what was measured.
+    /// Whether that is only the least: what would be left is within the bound of what was measured,
+    /// or windows that nothing has let grow may grow.
     pub at_least: bool,
     /// What the estimate assumes.
     pub assumes: &'static str,

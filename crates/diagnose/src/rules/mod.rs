@@ -126,6 +126,15 @@ pub const RULES: &[&dyn Rule] = &[
 /// Rules that answer what sets the pace, and accuse nobody: always `info`.
 pub const ANSWERS: [&str; 2] = ["path_limited", "sender_app_limited"];
 
+/// One sentence for time that no stage explains.
+fn outstanding(undecided: &Undecided) -> String {
+    format!(
+        "Data was outstanding for {} ({}) and nothing says what it waited for.",
+        crate::units::duration(undecided.possible_harm_ns),
+        crate::units::percent(undecided.share)
+    )
+}
+
 /// A count, added up over connections.
 fn sum(name: &'static str, value: u64, label: &'static str) -> Fact {
     Fact {

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::case::Case;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
-use crate::severity::held_up;
-use crate::units::{duration, percent};
+use crate::units::percent;
 
 /// See the module.
 pub struct PathLimited;
@@ -32,8 +31,7 @@ impl Rule for PathLimited {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let held = |(_, harm_ns): &(_, u64)| held_up(*harm_ns, case.life_ns());
-        if case.earlier.iter().any(held) || case.doubt {
+        if case.is_held_up() || case.doubt {
             return Verdict::Quiet;
         }
         let network_ns = network_ns(case);
@@ -103,11 +101,7 @@ impl Rule for PathLimited {
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        format!(
-            "Data was outstanding for {} ({}) and nothing says what it waited for.",
-            duration(undecided.possible_harm_ns),
-            percent(undecided.share)
-        )
+        super::outstanding(undecided)
     }
 }
 

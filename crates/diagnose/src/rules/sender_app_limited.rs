@@ -12,8 +12,7 @@ use super::{
 };
 use crate::case::Case;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
-use crate::severity::held_up;
-use crate::units::{duration, percent};
+use crate::units::percent;
 use table::{Chosen, Method};
 
 /// See the module.
@@ -33,11 +32,7 @@ impl Rule for SenderAppLimited {
             .own
             .identity()
             .is_none_or(|identity| identity.chosen == Chosen::Target);
-        let held = case
-            .earlier
-            .iter()
-            .any(|(_, harm_ns)| held_up(*harm_ns, case.life_ns()));
-        if !asked_for || held || case.doubt {
+        if !asked_for || case.is_held_up() || case.doubt {
             return Verdict::Quiet;
         }
         // All sent: the application gave nothing more, for now or until an answer comes.
@@ -107,11 +102,7 @@ impl Rule for SenderAppLimited {
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        format!(
-            "Data was outstanding for {} ({}) and nothing says what it waited for.",
-            duration(undecided.possible_harm_ns),
-            percent(undecided.share)
-        )
+        super::outstanding(undecided)
     }
 }
 

@@ -16,6 +16,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "a request in two small writes waits for the receiver's ACK timer",
         source: "Nagle's algorithm with delayed ACKs; SNAP 6.1",
         claim: |_| sending("nagle_delayed_ack"),
+        mendable: true,
         scene: write_write_read,
     },
     Fault {
@@ -23,6 +24,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "a send buffer far smaller than what the path holds",
         source: "SNAP 4.1 and 6.3",
         claim: |_| sending("send_buffer_limited"),
+        mendable: true,
         scene: tiny_send_buffer,
     },
     Fault {
@@ -30,6 +32,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "a receive buffer far smaller than what the path holds",
         source: "SNAP 4.1 and 6.3",
         claim: |_| sending("receive_buffer_limited"),
+        mendable: true,
         scene: tiny_receive_buffer,
     },
     Fault {
@@ -37,6 +40,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the receiving program pauses between its reads",
         source: "SNAP 6.3",
         claim: |_| sending("slow_reader"),
+        mendable: false,
         scene: slow_reader,
     },
     Fault {
@@ -44,6 +48,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "one packet in a hundred is lost; BBR does not feel it",
         source: "SNAP 4.1",
         claim: |congctl| sending("fast_retransmits").filter(|_| congctl != "bbr"),
+        mendable: false,
         scene: random_loss,
     },
     Fault {
@@ -51,6 +56,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "packets overtake each other: Linux learns it, and nothing is wrong",
         source: "RFC 8985 section 6.2: the reordering window",
         claim: |_| sending("path_limited"),
+        mendable: false,
         scene: reordering,
     },
     Fault {
@@ -58,6 +64,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "single requests are lost, and only a timer notices",
         source: "SNAP 6.1",
         claim: |_| sending("retransmit_timeouts"),
+        mendable: false,
         scene: tail_loss,
     },
     Fault {
@@ -65,6 +72,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the path swallows everything for a second",
         source: "SNAP 4.1",
         claim: |_| sending("retransmit_timeouts"),
+        mendable: false,
         scene: black_hole,
     },
     Fault {
@@ -72,6 +80,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the first SYNs are lost, and connecting takes seconds",
         source: "RFC 6298 section 2: the first timeout is 1 s",
         claim: |_| sending("syn_retries"),
+        mendable: false,
         scene: syn_loss,
     },
     Fault {
@@ -79,6 +88,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the path gives no more: nothing is wrong with either end",
         source: "SNAP 3.2: the network",
         claim: |_| sending("path_limited"),
+        mendable: false,
         scene: path_limited,
     },
     Fault {
@@ -86,6 +96,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "one connection stalls as write_write_read does, among 200 that are healthy",
         source: "SNAP 6",
         claim: |_| sending("nagle_delayed_ack"),
+        mendable: true,
         scene: one_among_200,
     },
     Fault {
@@ -93,6 +104,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "one connection stalls as write_write_read does, another as tiny_receive_buffer",
         source: "SNAP 6",
         claim: |_| sending("nagle_delayed_ack"),
+        mendable: false,
         scene: two_faults,
     },
     Fault {
@@ -105,6 +117,7 @@ pub const FAULTS: &[Fault] = &[
                 end: End::Server,
             })
         },
+        mendable: false,
         scene: server_computes,
     },
     Fault {
@@ -112,6 +125,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the client computes between its requests",
         source: "SNAP 3.2: the sender's application",
         claim: |_| sending("sender_app_limited"),
+        mendable: false,
         scene: client_thinks,
     },
 ];
@@ -143,7 +157,7 @@ fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     }
 }
 
-fn write_write_read(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+fn write_write_read(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(8, 40), dice.between(50, 200));
     let cure = match variant {
@@ -151,83 +165,71 @@ fn write_write_read(variant: Variant, dice: &mut Dice) -> Option<Scene> {
         Variant::Healthy => "--one-write",
         Variant::Mended => "--nodelay",
     };
-    Some(Scene::over(
+    Scene::over(
         path(rtt_ms),
         format!("reply-server --request {}", header + body),
         format!("write-write-read --rounds 41 --header {header} --body {body} {cure}"),
-    ))
+    )
 }
 
-fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--sndbuf {bytes}");
     let option = word(variant == Variant::Faulty, &option);
-    Some(Scene::over(
+    Scene::over(
         link(rtt_ms, 50),
         "sink",
         format!("stream --seconds 2 {option}"),
-    ))
+    )
 }
 
-fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--rcvbuf {bytes}");
     let option = word(variant == Variant::Faulty, &option);
-    Some(Scene::over(
+    Scene::over(
         link(rtt_ms, 50),
         format!("sink {option}"),
         "stream --seconds 2",
-    ))
+    )
 }
 
-fn slow_reader(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn slow_reader(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 20);
     // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than
     // the path needs.
     let pause_us = dice.between(30_000, 60_000);
     let option = format!("--read-size 16384 --read-pause-us {pause_us}");
     let option = word(variant == Variant::Faulty, &option);
-    Some(Scene::over(
+    Scene::over(
         link(rtt_ms, 10),
         format!("sink --rcvbuf 65536 {option}"),
         "stream --bytes 700001",
-    ))
+    )
 }
 
-fn random_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn random_loss(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(15, 40);
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
     if variant == Variant::Faulty {
         scene.forward.loss_ppm = 10_000;
     }
-    Some(scene)
+    scene
 }
 
 /// The same jitter in both; in the twin a packet waits for the one before it.
-fn reordering(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn reordering(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
     scene.forward.jitter_us = rtt_ms * 1_000;
     scene.forward.jitter_reorders = variant == Variant::Faulty;
-    Some(scene)
+    scene
 }
 
-fn tail_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
+fn tail_loss(variant: Variant, dice: &mut Dice) -> Scene {
     const ROUNDS: u64 = 67;
-    if variant == Variant::Mended {
-        return None;
-    }
     let rtt_ms = dice.between(5, 30);
     let every = dice.between(4, 8);
     let client = format!("request-reply --rounds {ROUNDS}");
@@ -236,13 +238,10 @@ fn tail_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
         let lost = (1..2 * ROUNDS).filter(|index| index % every == 0);
         scene.forward.lose_data = lost.map(|index| index..index + 1).collect();
     }
-    Some(scene)
+    scene
 }
 
-fn black_hole(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn black_hole(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(10, 40);
     let hole = LossWindow {
         after_us: dice.between(300_000, 700_000),
@@ -254,13 +253,10 @@ fn black_hole(variant: Variant, dice: &mut Dice) -> Option<Scene> {
     if variant == Variant::Faulty {
         scene.forward.windows = vec![hole];
     }
-    Some(scene)
+    scene
 }
 
-fn syn_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn syn_loss(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 40);
     // The second goes after 1 s, the third after 2 s, or 3 s where timeouts double at once.
     let swallowed = LossWindow {
@@ -273,56 +269,47 @@ fn syn_loss(variant: Variant, dice: &mut Dice) -> Option<Scene> {
     if variant == Variant::Faulty {
         scene.forward.windows = vec![swallowed];
     }
-    Some(scene)
+    scene
 }
 
 /// The twin sends in pieces, and less than the path would take.
-fn path_limited(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn path_limited(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(5, 40);
     let rate_mbps = dice.between(10, 50);
     let rest = "--write-size 4096 --pause-us 20000";
     let rest = word(variant == Variant::Healthy, rest);
-    Some(Scene::over(
+    Scene::over(
         link(rtt_ms, rate_mbps),
         "sink",
         format!("stream --seconds 3 {rest}"),
-    ))
+    )
 }
 
-fn client_thinks(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn client_thinks(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(10_000, 30_000);
     let option = format!("--pause-us {pause_us}");
     let option = word(variant == Variant::Faulty, &option);
-    Some(Scene::over(
+    Scene::over(
         path(rtt_ms),
         "reply-server",
         format!("request-reply --rounds 71 {option}"),
-    ))
+    )
 }
 
-fn one_among_200(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    let mut scene = write_write_read(variant, dice)?;
+fn one_among_200(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = write_write_read(variant, dice);
     let pause_us = dice.between(30_000, 70_000);
     scene.others = vec![Pair::new(
         "reply-server --connections 200",
         format!("request-reply --concurrency 200 --rounds 31 --pause-us {pause_us}"),
     )];
-    Some(scene)
+    scene
 }
 
 /// In the twin, too, the other connection is healthy.
-fn two_faults(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
-    let mut scene = write_write_read(variant, dice)?;
+fn two_faults(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = write_write_read(variant, dice);
     let bytes = dice.between(4, 8) << 10;
     let option = format!("--rcvbuf {bytes}");
     let faulty = variant == Variant::Faulty;
@@ -335,20 +322,17 @@ fn two_faults(variant: Variant, dice: &mut Dice) -> Option<Scene> {
     // No faster than its reader surely is; the queue takes all of it.
     scene.forward.rate_bps = Some(20_000_000);
     scene.others = vec![other];
-    Some(scene)
+    scene
 }
 
-fn server_computes(variant: Variant, dice: &mut Dice) -> Option<Scene> {
-    if variant == Variant::Mended {
-        return None;
-    }
+fn server_computes(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let compute_us = dice.between(10_000, 30_000);
     let option = format!("--compute-us {compute_us}");
     let option = word(variant == Variant::Faulty, &option);
-    Some(Scene::over(
+    Scene::over(
         path(rtt_ms),
         format!("reply-server {option}"),
         "request-reply --rounds 71",
-    ))
+    )
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::catalogue::{FAULTS, find};
 use super::run::Play;
-use super::scene::{Dice, Variant};
+use super::scene::Variant;
 use crate::error::LabError;
 
 /// Plants a fault: runs a client and a server, with one thing wrong between or in them, in network
@@ -94,14 +94,13 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
-        let mended = (fault.scene)(Variant::Mended, &mut Dice::new(1)).is_some();
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });
             println!(
                 "{}",
-                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mended": mended })
+                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable })
             );
         } else {
             println!("{name:<20} {summary}");

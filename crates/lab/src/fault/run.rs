@@ -27,13 +27,15 @@ impl Play<'_> {
     /// # Errors
     /// Without root, when the variant does not exist, or when a role fails.
     pub fn run(&self, program: &Path) -> Result<Value, LabError> {
+        if self.variant == Variant::Mended && !self.fault.mendable {
+            return Err(LabError::Option {
+                option: "--variant",
+                value: "mended".to_owned(),
+                why: "the lab cannot follow the advice for this fault",
+                hint: "`whylat lab list --json` shows which it can",
+            });
+        }
         let scene = (self.fault.scene)(self.variant, &mut Dice::new(self.seed));
-        let scene = scene.ok_or_else(|| LabError::Option {
-            option: "--variant",
-            value: format!("{:?}", self.variant).to_lowercase(),
-            why: "this fault has no such form",
-            hint: "`whylat lab list` shows which faults can be mended",
-        })?;
         let wire = Wire::start(WireConfig {
             a_to_b: scene.forward,
             b_to_a: scene.back,

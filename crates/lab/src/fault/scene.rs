@@ -99,8 +99,10 @@ pub struct Fault {
     pub source: &'static str,
     /// What a diagnosis has to say under this congestion control; nothing where it does no harm.
     pub claim: fn(congctl: &str) -> Option<Claim>,
-    /// Sets the scene; `None` where this variant does not exist.
-    pub scene: fn(Variant, &mut Dice) -> Option<Scene>,
+    /// Whether the lab can follow the finding's advice: else there is no [`Variant::Mended`].
+    pub mendable: bool,
+    /// Sets the scene.
+    pub scene: fn(Variant, &mut Dice) -> Scene,
 }
 
 /// Numbers that follow from the seed, so that each instance is another and can be had again.

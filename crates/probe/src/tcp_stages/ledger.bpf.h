@@ -44,9 +44,9 @@ static __always_inline void account_in_flight(struct stage_ledger *led, const st
  * An ACK ended a hold. The receiver's timer sent it if it is a bare ACK that came a delayed-ACK
  * timeout (less a jiffy) after the path would have brought it: what was waited beyond the path's
  * RTT is the receiver's. An ACK that came earlier, or with data, came because the peer read or
- * answered. The timer holds back the ACK of no more than a full-sized segment
- * (__tcp_ack_snd_check()), and what it sends acknowledges all that has arrived: other late ACKs
- * were held up on the way.
+ * answered. The timer holds back the ACK of no more than a full-sized segment, unless the reader
+ * left bytes unread (__tcp_ack_snd_check()), which is the reader's, and what it sends acknowledges
+ * all that has arrived: other late ACKs were held up on the way.
  */
 static __always_inline void end_hold(struct stage_ledger *led, const struct tcp_sock *tp,
 				     u32 acked_bytes, bool timer_may, u64 now_ns)

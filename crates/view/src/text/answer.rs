@@ -50,6 +50,13 @@ fn calm(report: &Report, connections: usize) -> String {
             percent(receive.waiting_for_peer.share)
         );
     }
+    if report
+        .findings
+        .iter()
+        .any(|found| found.rule == "path_limited")
+    {
+        return "No problem found: where TCP held data back, the path set the pace.".into();
+    }
     match (judged, connections) {
         (false, _) => "No problem found, but no connection sent data that could be judged.".into(),
         (true, 1) => "No problem found: TCP did not hold the connection up.".into(),
