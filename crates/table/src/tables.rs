@@ -326,6 +326,31 @@ table! {
         loss_limited_retrans_bytes: u64, "bytes";
         /// The congestion window, summed over that time.
         loss_limited_cwnd_byte_ms: u64, "bytes*ms";
+        /// Stalls, of either kind, that began with three segments out or fewer: too few for
+        /// duplicate ACKs; counter.
+        thin_stalls: u32, "-";
+        /// They took together.
+        thin_stall_ns: u64, "ns";
+        /// Retransmission timeouts that the kernel took back: nothing had been lost, ACKs were
+        /// late; counter. They are not among `timeout_stalls`.
+        spurious_timeouts: u32, "-";
+        /// ACKs were late for so long. Counts in the stage that was seen meanwhile.
+        spurious_timeout_ns: u64, "ns";
+        /// Stalls that lasted longer because the receiver's timer held back the ACK of what was
+        /// sent again; counter.
+        timeout_acks_delayed: u32, "-";
+        /// They lasted longer by that: part of `retransmit_timeout_ns`.
+        timeout_ack_delayed_ns: u64, "ns";
+        /// Flights after a pause of a retransmission timeout or more, with a congestion window
+        /// above the initial one; counter.
+        bursts_after_idle: u32, "-";
+        /// Those that lost segments of their first window, with more out than the initial window;
+        /// counter.
+        burst_losses: u32, "-";
+        /// Time until these losses were recovered from.
+        burst_loss_ns: u64, "ns";
+        /// Times that fast recovery or loss recovery began; counter.
+        loss_episodes: u32, "-";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

@@ -103,6 +103,16 @@ impl LedgerDigest {
             loss_limited_bytes,
             loss_limited_retrans_bytes,
             loss_limited_cwnd_byte_ms,
+            thin_stalls,
+            thin_stall_ns,
+            spurious_timeouts,
+            spurious_timeout_ns,
+            timeout_acks_delayed,
+            timeout_ack_delayed_ns,
+            bursts_after_idle,
+            burst_losses,
+            burst_loss_ns,
+            loss_episodes,
         );
         Some(last)
     }

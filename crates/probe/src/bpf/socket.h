@@ -86,6 +86,16 @@ struct stage_ledger {
 	struct loss_limited loss_limited_late;
 	/* what stage_ns holds of the time after due_ns: moved when it proves to be one */
 	u64 late_ns[STAGE_COUNT];
+	struct stall_facts stalls;
+	u64 timeout_ns;		 /* of the last retransmission timeout */
+	u64 unproven_ns;	 /* moved to retransmit_timeout since state Loss began */
+	u64 ack_held_ns;	 /* of timeout_ack_delayed_ns, since then */
+	u64 burst_loss_since_ns; /* the present recovery is from a burst after idle; 0: it is not */
+	u32 unproven_stalls;	 /* as unproven_ns */
+	u32 burst_end;		 /* sequence after the first window of the last flight after idle */
+	u8 unproven_stage;	 /* where most of unproven_ns came from */
+	u8 thin;		 /* the present stall began with few segments out */
+	u8 burst;		 /* burst_end holds */
 };
 
 /* What the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */

@@ -295,6 +295,7 @@ static __always_inline void account_idle(struct stage_ledger *led, const struct 
 		start_ns = now_ns;
 	if (start_ns < led->accounted_ns)
 		start_ns = led->accounted_ns;
+	note_pause(led, tp, start_ns);
 	account_in_flight(led, tp, start_ns);
 	led->sent_ns = start_ns;
 }

@@ -61,6 +61,51 @@ static __always_inline void track_loss(struct stage_ledger *led, const struct tc
 		led->had_loss = 0;
 }
 
+/* The initial window, which is all that a flight may be after the kernel's slow start after idle. */
+#define TCP_INIT_CWND 10
+/* TCP_RTO_MIN */
+#define TCP_RTO_MIN_NS (NSEC_PER_SEC / 5)
+
+/*
+ * A flight begins at start_ns, after a pause of a retransmission timeout or more: what was learnt of
+ * the path is old (tcp_cwnd_restart()). Until its first window is acknowledged it is a burst.
+ */
+static __always_inline void note_pause(struct stage_ledger *led, const struct tcp_sock *tp,
+				       u64 start_ns)
+{
+	u64 pause_ns = start_ns - led->sent_ns;
+
+	if ((s64)pause_ns < (s64)TCP_RTO_MIN_NS || pause_ns < tp->inet_conn.icsk_rto * jiffy_ns() ||
+	    tp->snd_cwnd <= TCP_INIT_CWND)
+		return;
+	led->burst = 1;
+	led->burst_end = led->write_seq + tp->snd_cwnd * tp->mss_cache;
+	led->stalls.bursts_after_idle++;
+}
+
+/*
+ * The congestion state changes. A loss belongs to a burst after idle if more was out than slow start
+ * would have sent, and what is lost first is of its first window.
+ */
+static __always_inline void track_burst_loss(struct stage_ledger *led, const struct tcp_sock *tp,
+					     u8 state, u64 now_ns)
+{
+	bool loses = state >= TCP_CA_Recovery, lost = tcp_ca_state(tp) >= TCP_CA_Recovery;
+
+	if (loses && !lost) {
+		led->stalls.loss_episodes++;
+		if (led->burst && tp->packets_out > TCP_INIT_CWND &&
+		    seq_diff(led->burst_end, tp->snd_una) > 0) {
+			led->stalls.burst_losses++;
+			led->burst_loss_since_ns = led->due_ns ? led->due_ns : now_ns;
+		}
+		led->burst = 0;
+	} else if (!loses && led->burst_loss_since_ns) {
+		led->stalls.burst_loss_ns += now_ns - led->burst_loss_since_ns;
+		led->burst_loss_since_ns = 0;
+	}
+}
+
 /*
  * Is what congestion control turns down upon loss far below what the best rate so far needs? That
  * is the window; BBR sends at its estimate of the path through recovery, so there it is the pacing

@@ -4,7 +4,7 @@
 use table::tables::TcpStage;
 
 use crate::wire::Wire;
-use crate::wire::types::stage_reading;
+use crate::wire::types::{stage_reading, stall_facts};
 
 // SAFETY: `stage_reading` is `repr(C)` and made of integers and an array of them.
 unsafe impl Wire for stage_reading {}
@@ -28,6 +28,7 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         loss_limited_bytes,
         loss_limited_retrans_bytes,
         loss_limited_cwnd_byte_ms,
+        stalls,
         rtt_samples,
         nagle_holds,
         delayed_acks,
@@ -58,6 +59,18 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         send_buffer_ns,
         unknown_ns,
     ] = stage_ns;
+    let stall_facts {
+        thin_stalls,
+        thin_stall_ns,
+        spurious_timeouts,
+        spurious_timeout_ns,
+        timeout_acks_delayed,
+        timeout_ack_delayed_ns,
+        bursts_after_idle,
+        burst_losses,
+        burst_loss_ns,
+        loss_episodes,
+    } = stalls;
     TcpStage {
         conn: cookie,
         time_ns,
@@ -98,6 +111,16 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         loss_limited_bytes,
         loss_limited_retrans_bytes,
         loss_limited_cwnd_byte_ms,
+        thin_stalls,
+        thin_stall_ns,
+        spurious_timeouts,
+        spurious_timeout_ns,
+        timeout_acks_delayed,
+        timeout_ack_delayed_ns,
+        bursts_after_idle,
+        burst_losses,
+        burst_loss_ns,
+        loss_episodes,
         nodelay: nodelay != 0,
     }
 }

@@ -8,6 +8,9 @@
 
 #include "loss.bpf.h"
 
+/* tcp_fastretrans_alert(): the duplicate ACKs that tell a loss (TCP_FASTRETRANS_THRESH). */
+#define TCP_FASTRETRANS_THRESH 3
+
 #define STALL_NONE 0
 #define STALL_TAIL_LOSS_PROBE 1
 #define STALL_TIMEOUT 2
@@ -114,6 +117,38 @@ static __always_inline void settle_loss_limited(struct stage_ledger *led)
 	led->loss_limited_late.cwnd_ns = 0;
 }
 
+/* A stall was mended by a timer: what could be told of it besides. */
+static __always_inline void note_stall(struct stage_ledger *led, u32 stage, u64 moved_ns)
+{
+	if (led->thin) {
+		led->stalls.thin_stalls++;
+		led->stalls.thin_stall_ns += moved_ns;
+	}
+	if (stage != STAGE_RETRANSMIT_TIMEOUT)
+		return;
+	led->unproven_stalls++;
+	led->unproven_ns += moved_ns;
+	led->unproven_stage = led->probed_stage;
+}
+
+/*
+ * The ACK of what a timeout sent again came so late that the receiver's timer must have sent it:
+ * after a timeout one segment goes, and nothing follows it that would make the receiver answer.
+ * That is part of the stall (SNAP, figure 6).
+ */
+static __always_inline void note_timeout_ack(struct stage_ledger *led, const struct tcp_sock *tp,
+					     u32 acked_bytes, bool bare, u64 now_ns)
+{
+	u64 arrived_ns = led->timeout_ns + path_rtt_ns(tp);
+
+	if (led->stalled != STALL_TIMEOUT || !bare || acked_bytes > tp->mss_cache ||
+	    arrived_ns >= now_ns || now_ns - arrived_ns + jiffy_ns() < TCP_DELACK_MIN_NS)
+		return;
+	led->stalls.timeout_acks_delayed++;
+	led->stalls.timeout_ack_delayed_ns += now_ns - arrived_ns;
+	led->ack_held_ns += now_ns - arrived_ns;
+}
+
 /* Progress: what was late until now was a stall if something had to be sent again to end it. */
 static __always_inline void end_stall(struct stage_ledger *led, const struct tcp_sock *tp)
 {
@@ -133,6 +168,8 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 	if (led->late) {
 		u64 moved_ns = settle_late(led, stage);
 
+		if (stage != STAGE_COUNT)
+			note_stall(led, stage, moved_ns);
 		if (stage == STAGE_TAIL_LOSS) {
 			led->probed_ns = moved_ns;
 			led->probed_until_ns = led->accounted_ns + 2 * srtt_ns(tp);
@@ -142,6 +179,46 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 	led->due_ns = 0;
 	/* what follows is another wait */
 	led->interval_ns = led->accounted_ns;
+}
+
+/* A timeout begins, or goes on: what the one before brought stands unless the kernel takes it back. */
+static __always_inline void begin_timeout(struct stage_ledger *led, const struct tcp_sock *tp,
+					  u64 now_ns)
+{
+	if (tcp_ca_state(tp) != TCP_CA_Loss) {
+		led->unproven_ns = 0;
+		led->unproven_stalls = 0;
+		led->ack_held_ns = 0;
+		led->thin = tp->packets_out <= TCP_FASTRETRANS_THRESH;
+	}
+	led->timeout_ns = now_ns;
+	led->stalled = STALL_TIMEOUT;
+}
+
+/*
+ * State Loss ends, and the kernel has taken the reduction of its window back (tcp_may_undo(),
+ * tcp_process_loss()): what was sent again had not been lost, its ACK was late. The time goes back
+ * to where it was.
+ */
+static __always_inline void take_back_timeouts(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u32 stage = led->unproven_stage;
+	u64 back_ns = led->unproven_ns;
+
+	if (tp->undo_marker || !led->unproven_stalls || stage >= STAGE_COUNT ||
+	    back_ns > led->stage_ns[STAGE_RETRANSMIT_TIMEOUT])
+		return;
+	led->stage_ns[STAGE_RETRANSMIT_TIMEOUT] -= back_ns;
+	led->stage_ns[stage] += back_ns;
+	led->timeout_stalls -= led->unproven_stalls;
+	led->stalls.spurious_timeouts += led->unproven_stalls;
+	led->stalls.spurious_timeout_ns += back_ns;
+	led->stalls.timeout_ack_delayed_ns -= led->ack_held_ns;
+	if (led->thin) {
+		led->stalls.thin_stalls -= led->unproven_stalls;
+		led->stalls.thin_stall_ns -= back_ns;
+	}
+	led->unproven_stalls = 0;
 }
 
 /* The receiver reported a duplicate (DSACK) within two round trips of a stall that a tail-loss

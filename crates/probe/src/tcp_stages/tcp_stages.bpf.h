@@ -174,6 +174,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
 	if (seq_diff(ack_seq, tp->snd_una) > 0) {
+		note_timeout_ack(led, tp, ack_seq - tp->snd_una, seq == end_seq, now_ns);
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, ack_seq - tp->snd_una,
 				 seq == end_seq && ack_seq == tp->snd_nxt, now_ns);
@@ -358,13 +359,17 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 {
 	struct stage_ledger *led = &st->ledger;
 
+	track_burst_loss(led, tp, state, now_ns);
 	if (state == TCP_CA_Recovery || state == TCP_CA_Loss)
 		led->had_loss = loss_of_state(state);
-	if (state != TCP_CA_Loss)
+	if (state != TCP_CA_Loss) {
+		if (tcp_ca_state(tp) == TCP_CA_Loss)
+			take_back_timeouts(led, tp);
 		return;
+	}
 	wake(st, tp, now_ns);
 	find_due(led, sk, tp);
-	led->stalled = STALL_TIMEOUT;
+	begin_timeout(led, tp, now_ns);
 	led->changed = 1;
 	set_watched(st, 1);
 }
@@ -376,8 +381,10 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 
 	wake(st, tp, now_ns);
 	find_due(led, sk, tp);
-	if (led->stalled == STALL_NONE)
+	if (led->stalled == STALL_NONE) {
 		led->stalled = STALL_TAIL_LOSS_PROBE;
+		led->thin = tp->packets_out <= TCP_FASTRETRANS_THRESH;
+	}
 	led->changed = 1;
 	set_watched(st, 1);
 }
@@ -462,6 +469,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->loss_limited_bytes = led->loss_limited_delivered * tp->mss_cache;
 	out->loss_limited_retrans_bytes = (u64)led->loss_limited_retrans * tp->mss_cache;
 	out->loss_limited_cwnd_byte_ms = led->loss_limited.cwnd_ns / NSEC_PER_MSEC * tp->mss_cache;
+	out->stalls = led->stalls;
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;
 	out->delayed_acks = led->delayed_acks;

@@ -35,6 +35,20 @@ enum stage {
 	STAGE_NETWORK_LAST = STAGE_PACING,
 };
 
+/* What is known of stalls and losses beside how long they took. */
+struct stall_facts {
+	__u64 thin_stall_ns;	      /* stalls with too few segments out for duplicate ACKs */
+	__u64 spurious_timeout_ns;    /* waits that were taken for a loss, and were none */
+	__u64 timeout_ack_delayed_ns; /* of stalls: the receiver held back the ACK that ends them */
+	__u64 burst_loss_ns;	      /* recoveries of bursts after idle */
+	__u32 thin_stalls;
+	__u32 spurious_timeouts;
+	__u32 timeout_acks_delayed;
+	__u32 bursts_after_idle;
+	__u32 burst_losses;
+	__u32 loss_episodes; /* times that recovery or loss began */
+};
+
 /* One reading of a ledger. All times are cumulative nanoseconds since since_ns. */
 struct stage_reading {
 	__u64 cookie;
@@ -52,6 +66,7 @@ struct stage_reading {
 	__u64 loss_limited_bytes;
 	__u64 loss_limited_retrans_bytes;
 	__u64 loss_limited_cwnd_byte_ms;
+	struct stall_facts stalls;
 	__u32 rtt_samples;
 	__u32 nagle_holds;
 	__u32 delayed_acks;
