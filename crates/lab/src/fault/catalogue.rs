@@ -318,7 +318,8 @@ fn two_faults(variant: Variant, dice: &mut Dice) -> Scene {
         // As much as the small buffer takes in a second or two.
         "stream --bytes 500009",
     );
-    other.claim = sending("receive_buffer_limited").filter(|_| faulty);
+    let claim = sending("receive_buffer_limited").filter(|_| faulty);
+    other.claims.extend(claim);
     // No faster than its reader surely is; the queue takes all of it.
     scene.forward.rate_bps = Some(20_000_000);
     scene.others = vec![other];

@@ -46,7 +46,9 @@ impl Play<'_> {
         })?;
         let site = Site::over(&wire, program);
         let mut first = scene.pair;
-        first.claim = (self.fault.claim)(self.congctl).filter(|_| self.variant == Variant::Faulty);
+        let faulty = self.variant == Variant::Faulty;
+        let claim = (self.fault.claim)(self.congctl).filter(|_| faulty);
+        first.claims.extend(claim);
         let pairs = std::iter::once(first).chain(scene.others);
         let started: Vec<Started> = pairs
             .map(|pair| start(&site, pair))
@@ -56,7 +58,7 @@ impl Play<'_> {
             .map(Started::finish)
             .collect::<Result<_, _>>()?;
         let (stats, _) = wire.stop();
-        let expected: Vec<Value> = ended.iter().filter_map(Ended::expected).collect();
+        let expected: Vec<Value> = ended.iter().flat_map(Ended::expected).collect();
         let roles: Vec<Value> = ended.iter().map(Ended::truth).collect();
         Ok(json!({
             "fault": self.fault.name,
@@ -74,14 +76,14 @@ impl Play<'_> {
 struct Started {
     server: Running,
     client: Running,
-    claim: Option<Claim>,
+    claims: Vec<Claim>,
 }
 
 /// What the two of a pair knew at their end.
 struct Ended {
     server: Value,
     client: Value,
-    claim: Option<Claim>,
+    claims: Vec<Claim>,
 }
 
 fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
@@ -89,7 +91,7 @@ fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
     Ok(Started {
         server,
         client: site.connect(&pair.client, port)?,
-        claim: pair.claim,
+        claims: pair.claims,
     })
 }
 
@@ -99,7 +101,7 @@ impl Started {
         Ok(Ended {
             server: self.server.finish()?,
             client,
-            claim: self.claim,
+            claims: self.claims,
         })
     }
 }
@@ -109,25 +111,22 @@ impl Ended {
         json!({ "client": self.client, "server": self.server })
     }
 
-    /// Which rule, of which connections, and when; nothing where nothing is to be said.
-    fn expected(&self) -> Option<Value> {
-        let claim = self.claim?;
-        let end = match claim.end {
-            End::Client => &self.client,
-            End::Server => &self.server,
-        };
-        let connections = end["connections"].as_array()?;
-        let of_all = |name| {
-            connections
-                .iter()
-                .filter_map(move |one: &Value| one[name].as_u64())
-        };
-        Some(json!({
-            "rule": claim.rule,
-            "end": claim.end,
-            "connections": connections,
-            "from_ns": of_all("opened_ns").min(),
-            "until_ns": of_all("closed_ns").max(),
-        }))
+    /// Which rules, of which connections, and when; none where nothing is to be said.
+    fn expected(&self) -> impl Iterator<Item = Value> {
+        self.claims.iter().map(|claim| {
+            let end = match claim.end {
+                End::Client => &self.client,
+                End::Server => &self.server,
+            };
+            let connections = end["connections"].as_array().cloned().unwrap_or_default();
+            let of_all = |name| connections.iter().filter_map(move |one| one[name].as_u64());
+            json!({
+                "rule": claim.rule,
+                "end": claim.end,
+                "connections": connections,
+                "from_ns": of_all("opened_ns").min(),
+                "until_ns": of_all("closed_ns").max(),
+            })
+        })
     }
 }

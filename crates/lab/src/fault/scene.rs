@@ -46,7 +46,7 @@ pub struct Pair {
     /// The same of the client.
     pub client: String,
     /// What is to be said of it beside what is to be said of the fault.
-    pub claim: Option<Claim>,
+    pub claims: Vec<Claim>,
 }
 
 impl Pair {
@@ -55,7 +55,7 @@ impl Pair {
         Pair {
             server: server.into(),
             client: client.into(),
-            claim: None,
+            claims: Vec::new(),
         }
     }
 }
