@@ -81,7 +81,7 @@ def score(truth, report):
 
 def bytes_per_s(truth):
     """How fast the client worked."""
-    client = truth["roles"][0]["client"]
+    client = truth["roles"][0]["clients"][0]
     sent = sum(connection["send"]["bytes"] for connection in client["connections"])
     return sent * 1e9 / (client["end_ns"] - client["start_ns"])
 

@@ -73,6 +73,28 @@ impl Site {
         self.start(&self.client, &format!("{role} --connect {address}:{port}"))
     }
 
+    /// Starts a role beside the clients that passes on to the server at `port`, and gives it and its
+    /// port.
+    ///
+    /// # Errors
+    /// When it cannot be started, or ends before it listens.
+    pub fn pass_on(&self, role: &str, port: u16) -> Result<(Running, u16), LabError> {
+        let near = Ipv4Addr::LOCALHOST;
+        let role = format!("{role} --listen {near}:0 --connect {}:{port}", self.address);
+        let mut proxy = self.start(&self.client, &role)?;
+        let port = proxy.port()?;
+        Ok((proxy, port))
+    }
+
+    /// Starts a client role that connects to a server beside it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn connect_near(&self, role: &str, port: u16) -> Result<Running, LabError> {
+        let near = Ipv4Addr::LOCALHOST;
+        self.start(&self.client, &format!("{role} --connect {near}:{port}"))
+    }
+
     fn start(&self, netns: &Netns, role: &str) -> Result<Running, LabError> {
         let mut command = netns.command(&self.program);
         command.args(["lab", "workload", "--limit-s", &self.limit_s.to_string()]);

@@ -1,6 +1,7 @@
 //! The list of faults.
 
-use super::scene::{Claim, Dice, End, Fault, Pair, Scene, Variant};
+use super::scene::{Claim, Dice, End, Fault, Of, Pair, Scene, Variant};
+use super::{losses, programs};
 use crate::DirectionConfig;
 use crate::wire::LossWindow;
 
@@ -84,6 +85,94 @@ pub const FAULTS: &[Fault] = &[
         scene: syn_loss,
     },
     Fault {
+        name: "delay_spikes",
+        summary: "the path stands still now and then, and what is late is taken for lost",
+        source: "RFC 5682: spurious timeouts",
+        claim: |_| sending("spurious_retransmits"),
+        mendable: false,
+        scene: losses::delay_spikes,
+    },
+    Fault {
+        name: "thin_connections",
+        summary: "requests over several connections, each too thin to see a loss before a timer does",
+        source: "SNAP 6.1",
+        claim: |_| {
+            Some(Claim {
+                rule: "thin_stream_timeouts",
+                end: End::Client,
+                of: Of::Stalled,
+            })
+        },
+        mendable: false,
+        scene: losses::thin_connections,
+    },
+    Fault {
+        name: "burst_after_idle",
+        summary: "a whole old window at once after a pause overflows a queue; BBR paces it",
+        source: "SNAP 6.2",
+        claim: |congctl| sending("burst_after_idle").filter(|_| congctl != "bbr"),
+        mendable: false,
+        scene: losses::burst_after_idle,
+    },
+    Fault {
+        name: "delayed_ack_after_timeout",
+        summary: "after a timeout the receiver holds back the ACK of the one segment sent",
+        source: "SNAP figure 6",
+        claim: |_| sending("delayed_ack_after_timeout"),
+        mendable: false,
+        scene: losses::delayed_ack_after_timeout,
+    },
+    Fault {
+        name: "incast",
+        summary: "many workers answer at once over a queue that holds but a part of it",
+        source: "SNAP 4.1",
+        claim: |_| serving("incast"),
+        mendable: false,
+        scene: programs::incast,
+    },
+    Fault {
+        name: "listen_overflow",
+        summary: "connections come faster than the server accepts them",
+        source: "tcp_conn_request(): the accept queue",
+        claim: |_| {
+            Some(Claim {
+                rule: "listen_overflow",
+                end: End::Server,
+                of: Of::Listener,
+            })
+        },
+        mendable: false,
+        scene: programs::listen_overflow,
+    },
+    Fault {
+        name: "waiting_proxy",
+        summary: "a proxy of one thread waits until the far side has acknowledged",
+        source: "SNAP figure 7",
+        claim: |_| {
+            Some(Claim {
+                rule: "proxy_stall",
+                end: End::Proxy,
+                of: Of::Nth(0),
+            })
+        },
+        mendable: false,
+        scene: programs::waiting_proxy,
+    },
+    Fault {
+        name: "head_of_line",
+        summary: "a server of one thread waits for a slow client, and the others for it",
+        source: "SNAP 6.1",
+        claim: |_| {
+            Some(Claim {
+                rule: "proxy_stall",
+                end: End::Server,
+                of: Of::WithClient(0),
+            })
+        },
+        mendable: false,
+        scene: programs::head_of_line,
+    },
+    Fault {
         name: "path_limited",
         summary: "the path gives no more: nothing is wrong with either end",
         source: "SNAP 3.2: the network",
@@ -111,12 +200,7 @@ pub const FAULTS: &[Fault] = &[
         name: "server_computes",
         summary: "the server computes before it answers",
         source: "SNAP 3.2: the sender's application",
-        claim: |_| {
-            Some(Claim {
-                rule: "sender_app_limited",
-                end: End::Server,
-            })
-        },
+        claim: |_| serving("sender_app_limited"),
         mendable: false,
         scene: server_computes,
     },
@@ -134,21 +218,30 @@ fn sending(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
         end: End::Client,
+        of: Of::All,
+    })
+}
+
+fn serving(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: End::Server,
+        of: Of::All,
     })
 }
 
 /// A word that only this variant has.
-fn word(there: bool, word: &str) -> &str {
+pub(super) fn word(there: bool, word: &str) -> &str {
     if there { word } else { "" }
 }
 
 /// A path of this many milliseconds there and back.
-fn path(rtt_ms: u64) -> DirectionConfig {
+pub(super) fn path(rtt_ms: u64) -> DirectionConfig {
     DirectionConfig::delay(rtt_ms * 500)
 }
 
 /// The same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
-fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
+pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     let rate_bps = rate_mbps * 1_000_000;
     DirectionConfig {
         rate_bps: Some(rate_bps),

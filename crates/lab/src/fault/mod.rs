@@ -6,6 +6,8 @@
 
 pub mod catalogue;
 pub mod command;
+mod losses;
+mod programs;
 pub mod run;
 pub mod scene;
 

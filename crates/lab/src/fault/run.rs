@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::scene::{Claim, Dice, End, Fault, Pair, Variant};
+use super::scene::{Claim, Dice, End, Fault, Of, Pair, Variant};
 use crate::site::Site;
 use crate::{LabError, Running, Wire, WireConfig};
 
@@ -44,6 +44,13 @@ impl Play<'_> {
             log_packets: 0,
             ..WireConfig::default()
         })?;
+        for (end, name, value) in scene.sysctls {
+            let netns = match end {
+                End::Client | End::Proxy => &wire.a,
+                End::Server => &wire.b,
+            };
+            netns.sysctl(name, value)?;
+        }
         let site = Site::over(&wire, program);
         let mut first = scene.pair;
         let faulty = self.variant == Variant::Faulty;
@@ -75,32 +82,43 @@ impl Play<'_> {
 /// A pair under way.
 struct Started {
     server: Running,
-    client: Running,
+    proxy: Option<Running>,
+    clients: Vec<Running>,
     claims: Vec<Claim>,
 }
 
-/// What the two of a pair knew at their end.
+/// What each of a pair knew at its end.
 struct Ended {
     server: Value,
-    client: Value,
+    proxy: Option<Value>,
+    clients: Vec<Value>,
     claims: Vec<Claim>,
 }
 
 fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
     let (server, port) = site.serve(&pair.server)?;
+    let proxy = pair.proxy.map(|words| site.pass_on(&words, port));
+    let proxy = proxy.transpose()?;
+    let connect = |words: &String| match &proxy {
+        Some((_, port)) => site.connect_near(words, *port),
+        None => site.connect(words, port),
+    };
+    let clients = pair.clients.iter().map(connect);
     Ok(Started {
         server,
-        client: site.connect(&pair.client, port)?,
+        clients: clients.collect::<Result<_, _>>()?,
+        proxy: proxy.map(|(proxy, _)| proxy),
         claims: pair.claims,
     })
 }
 
 impl Started {
     fn finish(self) -> Result<Ended, LabError> {
-        let client = self.client.finish()?;
+        let clients = self.clients.into_iter().map(Running::finish);
         Ok(Ended {
+            clients: clients.collect::<Result<_, _>>()?,
+            proxy: self.proxy.map(Running::finish).transpose()?,
             server: self.server.finish()?,
-            client,
             claims: self.claims,
         })
     }
@@ -108,17 +126,13 @@ impl Started {
 
 impl Ended {
     fn truth(&self) -> Value {
-        json!({ "client": self.client, "server": self.server })
+        json!({ "clients": self.clients, "proxy": self.proxy, "server": self.server })
     }
 
     /// Which rules, of which connections, and when; none where nothing is to be said.
     fn expected(&self) -> impl Iterator<Item = Value> {
         self.claims.iter().map(|claim| {
-            let end = match claim.end {
-                End::Client => &self.client,
-                End::Server => &self.server,
-            };
-            let connections = end["connections"].as_array().cloned().unwrap_or_default();
+            let connections = self.sockets(*claim);
             let of_all = |name| connections.iter().filter_map(move |one| one[name].as_u64());
             json!({
                 "rule": claim.rule,
@@ -129,4 +143,46 @@ impl Ended {
             })
         })
     }
+
+    /// The sockets that a claim speaks of.
+    fn sockets(&self, claim: Claim) -> Vec<Value> {
+        let ends = match claim.end {
+            End::Client => self.clients.as_slice(),
+            End::Server => std::slice::from_ref(&self.server),
+            End::Proxy => self.proxy.as_slice(),
+        };
+        let sockets = ends
+            .iter()
+            .filter_map(|end| end["connections"].as_array())
+            .flatten();
+        match claim.of {
+            Of::All => sockets.cloned().collect(),
+            Of::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
+            Of::LateToConnect => sockets.filter(|one| connected_late(one)).cloned().collect(),
+            Of::Listener => ends.iter().map(|end| end["listener"].clone()).collect(),
+            Of::Nth(index) => sockets.skip(index).take(1).cloned().collect(),
+            Of::WithClient(index) => {
+                let client = &self.clients[index]["connections"];
+                let theirs: Vec<&Value> = client.as_array().into_iter().flatten().collect();
+                let is_theirs = |one: &&Value| theirs.iter().any(|it| it["local"] == one["remote"]);
+                sockets.filter(is_theirs).cloned().collect()
+            }
+        }
+    }
+}
+
+/// Whether a receive call took TCP_RTO_MIN or more.
+fn has_stalled(connection: &Value) -> bool {
+    const TCP_RTO_MIN_NS: u64 = 200_000_000;
+    let slow = connection["recv"]["slow"].as_array();
+    let took = |call: &Value| call[1].as_u64().is_some_and(|ns| ns >= TCP_RTO_MIN_NS);
+    slow.is_some_and(|calls| calls.iter().any(took))
+}
+
+/// Whether connect() took a SYN's first timeout or more.
+fn connected_late(connection: &Value) -> bool {
+    const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
+    connection["connect_ns"]
+        .as_u64()
+        .is_some_and(|ns| ns >= TCP_TIMEOUT_INIT_NS)
 }

@@ -27,6 +27,26 @@ pub enum End {
     Client,
     /// Who accepted.
     Server,
+    /// Who passed on between them.
+    Proxy,
+}
+
+/// Which connections of an end a claim speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// All.
+    All,
+    /// Those on which a receive call took TCP_RTO_MIN (200 ms) or more.
+    Stalled,
+    /// Those for which connect() took a SYN's first timeout (1 s) or more.
+    LateToConnect,
+    /// The listening socket itself.
+    Listener,
+    /// The n-th.
+    Nth(usize),
+    /// Those with the n-th client.
+    WithClient(usize),
 }
 
 /// What a diagnosis of the fault has to say.
@@ -36,15 +56,19 @@ pub struct Claim {
     pub rule: &'static str,
     /// Whose socket it speaks of.
     pub end: End,
+    /// Which of its sockets.
+    pub of: Of,
 }
 
-/// A server and a client role, with their options.
+/// A server and its clients, with their options.
 #[derive(Debug, Clone)]
 pub struct Pair {
     /// `whylat lab workload` words without the address.
     pub server: String,
-    /// The same of the client.
-    pub client: String,
+    /// The same of a proxy beside the clients, which then connect to it.
+    pub proxy: Option<String>,
+    /// The same of each client.
+    pub clients: Vec<String>,
     /// What is to be said of it beside what is to be said of the fault.
     pub claims: Vec<Claim>,
 }
@@ -54,7 +78,8 @@ impl Pair {
     pub fn new(server: impl Into<String>, client: impl Into<String>) -> Self {
         Pair {
             server: server.into(),
-            client: client.into(),
+            proxy: None,
+            clients: vec![client.into()],
             claims: Vec::new(),
         }
     }
@@ -71,6 +96,8 @@ pub struct Scene {
     pub pair: Pair,
     /// Others, who talk over the same path at the same time.
     pub others: Vec<Pair>,
+    /// Settings of an end's namespace.
+    pub sysctls: Vec<(End, &'static str, &'static str)>,
 }
 
 impl Scene {
@@ -85,6 +112,7 @@ impl Scene {
             forward: path,
             pair: Pair::new(server, client),
             others: Vec::new(),
+            sysctls: Vec::new(),
         }
     }
 }

@@ -42,6 +42,28 @@ pub struct LossWindow {
     pub loss_ppm: u32,
 }
 
+/// A stretch of time in which the path stands still: what enters then arrives after it, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldWindow {
+    /// Start, in microseconds after the first packet that the wire saw.
+    pub after_us: u64,
+    /// Length in microseconds.
+    pub for_us: u64,
+    /// Repeats every so many microseconds; 0 for a single window.
+    pub every_us: u64,
+}
+
+impl HoldWindow {
+    /// How much longer it lasts at this age of the wire; 0 outside.
+    pub(crate) fn rest_us(&self, since_first_us: u64) -> u64 {
+        let Some(age_us) = since_first_us.checked_sub(self.after_us) else {
+            return 0;
+        };
+        let phase_us = age_us.checked_rem(self.every_us).unwrap_or(age_us);
+        self.for_us.saturating_sub(phase_us)
+    }
+}
+
 /// What happens to the packets of one direction. The default changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionConfig {
@@ -57,6 +79,8 @@ pub struct DirectionConfig {
     pub loss_ppm: u32,
     /// Stretches of time with another loss.
     pub windows: Vec<LossWindow>,
+    /// Stretches of time in which nothing arrives, and nothing is lost.
+    pub holds: Vec<HoldWindow>,
     /// Data segments to lose, counted from 0 over the TCP segments with payload that
     /// this direction saw, retransmissions included.
     pub lose_data: Vec<Range<u64>>,
@@ -76,6 +100,7 @@ impl Default for DirectionConfig {
             jitter_reorders: false,
             loss_ppm: 0,
             windows: Vec::new(),
+            holds: Vec::new(),
             lose_data: Vec::new(),
             blackhole: false,
             rate_bps: None,

@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-pub use config::{Direction, DirectionConfig, LossWindow, WireConfig};
+pub use config::{Direction, DirectionConfig, HoldWindow, LossWindow, WireConfig};
 pub use packet::Segment;
 pub(crate) use path::Random;
 pub use stats::{
@@ -34,6 +34,13 @@ use engine::{State, lock};
 
 /// Records copied per lock, so that reading a long log does not hold up packets.
 const LOG_CHUNK: usize = 4096;
+
+/// Lets this thread run before all that is not real-time: a wire that waits for a CPU stands still.
+/// Without the right to it stays as it is.
+fn first_in_line() {
+    // SAFETY: setpriority takes no pointers; thread 0 is the calling one.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
 
 /// A running wire. Dropping it stops it and removes its devices; the namespaces live as
 /// long as somebody holds them.
@@ -81,7 +88,10 @@ impl Wire {
         let shared = Arc::clone(&state);
         let thread = thread::Builder::new()
             .name("lab-wire".into())
-            .spawn(move || engine::run(tuns, wake, shared))
+            .spawn(move || {
+                first_in_line();
+                engine::run(tuns, wake, shared);
+            })
             .map_err(|why| LabError::os("start", "the wire's thread", why, hint))?;
         Ok(Wire {
             a,

@@ -107,7 +107,12 @@ impl Path {
         let Some(leaves_ns) = self.enqueue(config, bytes, now_ns, travelling_bytes) else {
             return Fate::Drop(Cause::Queue);
         };
-        let mut at_ns = leaves_ns + config.delay_us * 1000 + jitter_ns;
+        let held_us = config
+            .holds
+            .iter()
+            .map(|hold| hold.rest_us(since_first_ns / 1000));
+        let held_until_ns = now_ns + held_us.max().unwrap_or(0) * 1000;
+        let mut at_ns = leaves_ns.max(held_until_ns) + config.delay_us * 1000 + jitter_ns;
         if !config.jitter_reorders {
             at_ns = at_ns.max(self.last_arrival_ns);
         }
@@ -174,6 +179,7 @@ fn window_loss_ppm(windows: &[LossWindow], since_first_us: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::HoldWindow;
     use super::*;
 
     const DATA: Entering = Entering {
@@ -285,6 +291,29 @@ mod tests {
             ..window.clone()
         };
         assert_eq!(window_loss_ppm(std::slice::from_ref(&once), 150), 0);
+    }
+
+    #[test]
+    fn a_path_that_stands_still_loses_nothing() {
+        let config = DirectionConfig {
+            delay_us: 10,
+            holds: vec![HoldWindow {
+                after_us: 100,
+                for_us: 50,
+                every_us: 1_000,
+            }],
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(1);
+        let mut arrives_us = |us: u64| match path.admit(&config, DATA, us * 1_000, us * 1_000, 0) {
+            Fate::Deliver { at_ns } => at_ns / 1_000,
+            Fate::Drop(cause) => panic!("lost by {cause:?}"),
+        };
+        assert_eq!(arrives_us(99), 109);
+        assert_eq!(arrives_us(100), 160);
+        assert_eq!(arrives_us(149), 160);
+        assert_eq!(arrives_us(151), 161);
+        assert_eq!(arrives_us(1_120), 1_160);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod bulk;
 mod calls;
 mod hold;
 mod peer;
+mod relay;
 mod reply;
 mod rounds;
 
@@ -72,6 +73,10 @@ enum Role {
     PushServer(bulk::PushServer),
     /// Client: connects and only receives.
     ReceiveOnly(bulk::ReceiveOnly),
+    /// Accepts one connection, connects onwards, and passes on what it receives, in one thread.
+    Proxy(relay::Proxy),
+    /// Server: answers all connections in one thread, with calls that block.
+    PollServer(relay::PollServer),
     /// Makes as many send and receive calls as it can, of a known number.
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
@@ -128,6 +133,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::Sink(role) => ("sink", to_json(role.run(&context)?)),
         Role::PushServer(role) => ("push-server", to_json(role.run(&context)?)),
         Role::ReceiveOnly(role) => ("receive-only", to_json(role.run(&context)?)),
+        Role::Proxy(role) => ("proxy", to_json(role.run(&context)?)),
+        Role::PollServer(role) => ("poll-server", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
     };

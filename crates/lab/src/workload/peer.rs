@@ -73,6 +73,8 @@ pub struct ConnectionTruth {
     pub remote: SocketAddr,
     /// The socket's cookie (`SO_COOKIE`).
     pub cookie: u64,
+    /// How long connect() took; 0 where it was accepted.
+    pub connect_ns: u64,
     /// When connect or accept returned, `CLOCK_MONOTONIC`.
     pub opened_ns: u64,
     /// Just before close, `CLOCK_MONOTONIC`.
@@ -95,6 +97,9 @@ pub(crate) struct SocketOptions {
     /// Set TCP_NODELAY.
     #[arg(long)]
     pub(crate) nodelay: bool,
+    /// How many connections may wait to be accepted.
+    #[arg(long)]
+    pub(crate) backlog: Option<i32>,
     /// TCP_CONGESTION: cubic, bbr, reno.
     #[arg(long)]
     pub(crate) cc: Option<String>,
@@ -132,10 +137,15 @@ impl Peer {
     /// Connects to `address`.
     pub(crate) fn connect(address: SocketAddr, options: &SocketOptions) -> Result<Self, LabError> {
         let hint = "start the server role first and use the port of its ready line";
+        let start_ns = now_ns();
         options
             .socket(address)
             .and_then(|socket| socket.connect(&address.into()).map(|()| socket))
             .and_then(|socket| Peer::new(socket.into()))
+            .map(|mut peer| {
+                peer.truth.connect_ns = peer.truth.opened_ns - start_ns;
+                peer
+            })
             .map_err(|why| LabError::os("connect to", address.to_string(), why, hint))
     }
 
@@ -145,6 +155,7 @@ impl Peer {
             local: stream.local_addr()?,
             remote: stream.peer_addr()?,
             cookie: SockRef::from(&stream).cookie()?,
+            connect_ns: 0,
             opened_ns: now_ns(),
             closed_ns: 0,
             send: CallCounts::default(),
@@ -240,10 +251,34 @@ pub(crate) fn listen(
         .and_then(|socket| {
             socket.set_reuse_address(true)?;
             socket.bind(&address.into())?;
-            socket.listen(BACKLOG)?;
+            socket.listen(options.backlog.unwrap_or(BACKLOG))?;
             Ok(socket.into())
         })
         .map_err(|why| LabError::os("listen on", address.to_string(), why, "use port 0"))
+}
+
+/// A listening socket as the workload knows it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ListenerTruth {
+    /// The socket's cookie (`SO_COOKIE`).
+    cookie: u64,
+    /// When it began to listen, `CLOCK_MONOTONIC`.
+    opened_ns: u64,
+    /// When all connections had been served, `CLOCK_MONOTONIC`.
+    pub(crate) closed_ns: u64,
+}
+
+impl ListenerTruth {
+    /// Of a socket that begins to listen now.
+    pub(crate) fn of(listener: &TcpListener) -> Result<Self, LabError> {
+        let cookie = SockRef::from(listener).cookie();
+        let hint = "SO_COOKIE needs Linux 4.12";
+        Ok(ListenerTruth {
+            cookie: cookie.map_err(|why| LabError::os("read", "a socket's cookie", why, hint))?,
+            opened_ns: now_ns(),
+            closed_ns: 0,
+        })
+    }
 }
 
 /// Port that the listener got.

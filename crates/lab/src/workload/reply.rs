@@ -6,7 +6,9 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, pause_us, port_of};
+use super::peer::{
+    ConnectionTruth, ListenerTruth, Peer, SocketOptions, accept, listen, pause_us, port_of,
+};
 use super::{Context, ROUNDS_KEPT};
 use crate::error::LabError;
 use crate::now_ns;
@@ -29,6 +31,9 @@ pub(crate) struct ReplyServer {
     /// Answers every so many requests; 0 never answers.
     #[arg(long, default_value_t = 1)]
     reply_every: u64,
+    /// Sleeps this long before it accepts each connection.
+    #[arg(long, default_value_t = 0)]
+    accept_delay_us: u64,
     /// Sleeps this long before it reads each request.
     #[arg(long, default_value_t = 0)]
     read_delay_us: u64,
@@ -44,6 +49,7 @@ pub(crate) struct ReplyServer {
 pub(crate) struct Truth {
     requests: u64,
     replies: u64,
+    listener: ListenerTruth,
     connections: Vec<ConnectionTruth>,
     /// Each request: before and after the calls that read it; `CLOCK_MONOTONIC`. By connection.
     read_times_ns: Vec<[u64; 2]>,
@@ -61,11 +67,15 @@ struct Served {
 impl ReplyServer {
     pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
+        let mut truth = ListenerTruth::of(&listener)?;
         context.ready(port_of(&listener)?)?;
-        let served = serve_each(&listener, self.connections, |peer| self.serve(peer))?;
+        let serve = |peer| self.serve(peer);
+        let served = serve_each(&listener, self.connections, self.accept_delay_us, serve)?;
+        truth.closed_ns = now_ns();
         Ok(Truth {
             requests: served.iter().map(|one| one.requests).sum(),
             replies: served.iter().map(|one| one.replies).sum(),
+            listener: truth,
             read_times_ns: served
                 .iter()
                 .flat_map(|one| one.read_times_ns.clone())
@@ -103,17 +113,19 @@ impl ReplyServer {
     }
 }
 
-/// Accepts `count` connections, serves each in a thread of its own and gathers what they
+/// Accepts `count` connections, each after a pause, serves each in a thread of its own and gathers what they
 /// return, in the order of accept.
 pub(crate) fn serve_each<T: Send>(
     listener: &TcpListener,
     count: usize,
+    delay_us: u64,
     serve: impl Fn(Peer) -> Result<T, LabError> + Sync,
 ) -> Result<Vec<T>, LabError> {
     let serve = &serve;
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(count);
         for _ in 0..count {
+            pause_us(delay_us);
             let peer = accept(listener)?;
             threads.push(start(scope, move || serve(peer))?);
         }

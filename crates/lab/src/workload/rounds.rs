@@ -3,6 +3,7 @@
 //! `request-reply` (the healthy form) and `short-lived` (a connection per exchange).
 
 use std::net::SocketAddr;
+use std::sync::Barrier;
 use std::thread;
 
 use clap::Args;
@@ -53,6 +54,9 @@ pub(crate) struct RequestReply {
     /// Connections, each with a thread.
     #[arg(long, default_value_t = 1)]
     concurrency: usize,
+    /// All connections send each of their requests at the same moment.
+    #[arg(long)]
+    together: bool,
     /// Leaves Nagle's algorithm on.
     #[arg(long)]
     nagle: bool,
@@ -122,11 +126,22 @@ pub(crate) struct ShortTruth {
     connections: Vec<ConnectionTruth>,
 }
 
+/// A request that says, for servers that ask, how many bytes are wanted back.
+fn request(bytes: usize, wanted: usize) -> Vec<u8> {
+    let mut request = vec![0x71; bytes];
+    let wanted = (wanted as u64).to_le_bytes();
+    let length = bytes.min(wanted.len());
+    request[..length].copy_from_slice(&wanted[..length]);
+    request
+}
+
 /// The writes of a round and the wait after it.
 struct Plan<'a> {
     rounds: u64,
     writes: &'a [Vec<u8>],
     waiting: &'a Waiting,
+    /// Where all connections meet before each round.
+    barrier: Option<&'a Barrier>,
 }
 
 impl WriteWriteRead {
@@ -142,6 +157,7 @@ impl WriteWriteRead {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
+            barrier: None,
         };
         Ok(Truth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
     }
@@ -155,11 +171,13 @@ impl RequestReply {
             .map(|_| Peer::connect(self.connect, &socket))
             .collect::<Result<Vec<_>, _>>()?;
         context.start(peers.first().map_or(0, Peer::port))?;
-        let writes = [vec![0x71; self.request]];
+        let writes = [request(self.request, self.waiting.reply)];
+        let barrier = Barrier::new(peers.len());
         let plan = Plan {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
+            barrier: self.together.then_some(&barrier),
         };
         // A single connection runs in the main thread, as a plain client would.
         let runs = if peers.len() == 1 {
@@ -192,6 +210,9 @@ impl Plan<'_> {
         let mut times_ns =
             Vec::with_capacity(usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT));
         for round in 1..=self.rounds {
+            if let Some(barrier) = self.barrier {
+                barrier.wait();
+            }
             let start_ns = now_ns();
             for write in self.writes {
                 peer.send_all(write)?;
@@ -281,6 +302,7 @@ mod tests {
             local: address,
             remote: address,
             cookie: 0,
+            connect_ns: 0,
             opened_ns: 0,
             closed_ns: 0,
             send: Default::default(),

@@ -1,0 +1,105 @@
+//! Scenes in which a program, by how it uses its sockets, holds up others.
+
+use super::catalogue::{link, path};
+use super::scene::{Claim, Dice, End, Of, Scene, Variant};
+use crate::DirectionConfig;
+
+fn claim(rule: &'static str, end: End, of: Of) -> Claim {
+    Claim { rule, end, of }
+}
+
+/// Many workers answer one aggregator at the same moment, over a queue that holds but a part of it.
+pub(super) fn incast(variant: Variant, dice: &mut Dice) -> Scene {
+    const WORKERS: u64 = 36;
+    let answer = dice.between(80_000, 120_000);
+    let rate_bps = 200_000_000;
+    let shallow = dice.between(48 << 10, 96 << 10);
+    let mut scene = Scene::over(
+        path(1),
+        format!("reply-server --connections {WORKERS} --reply {answer}"),
+        format!(
+            "request-reply --together --concurrency {WORKERS} --rounds 7 --reply {answer} \
+             --pause-us 20000"
+        ),
+    );
+    scene.back = DirectionConfig {
+        rate_bps: Some(rate_bps),
+        queue_bytes: if variant == Variant::Faulty {
+            shallow
+        } else {
+            WORKERS * answer * 5 / 4
+        },
+        ..path(1)
+    };
+    scene
+}
+
+/// Connections come faster than the server accepts them, and few may wait.
+pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
+    const CONNECTIONS: u64 = 13;
+    let accept_delay_us = dice.between(30_000, 60_000);
+    let backlog = match variant {
+        Variant::Healthy => 4096,
+        _ => dice.between(2, 4),
+    };
+    let mut scene = Scene::over(
+        path(dice.between(1, 10)),
+        format!(
+            "reply-server --connections {CONNECTIONS} --accept-delay-us {accept_delay_us} \
+             --backlog {backlog}"
+        ),
+        format!("request-reply --concurrency {CONNECTIONS} --rounds 21"),
+    );
+    if variant == Variant::Faulty {
+        let late = claim("syn_retries", End::Client, Of::LateToConnect);
+        scene.pair.claims.push(late);
+    }
+    scene
+}
+
+/// A proxy of one thread, whose calls wait until the far side has acknowledged most of what it passes
+/// on: what its client sends waits meanwhile.
+pub(super) fn waiting_proxy(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(30, 50);
+    let bytes = dice.between(4, 8) << 10;
+    let mut scene = Scene::over(
+        link(rtt_ms, 50),
+        "sink",
+        "stream --nodelay --bytes 900001 --write-size 4096 --pause-us 5000",
+    );
+    let faulty = variant == Variant::Faulty;
+    scene.pair.proxy = Some(if faulty {
+        format!("proxy --sndbuf {bytes}")
+    } else {
+        "proxy".to_owned()
+    });
+    if faulty {
+        let limited = claim("send_buffer_limited", End::Proxy, Of::Nth(1));
+        scene.pair.claims.push(limited);
+    }
+    scene
+}
+
+/// A server of one thread writes large answers to a client that takes them slowly; the requests of
+/// the others wait.
+pub(super) fn head_of_line(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(10, 30);
+    let rcvbuf = dice.between(12, 20) << 10;
+    let faulty = variant == Variant::Faulty;
+    let mut scene = Scene::over(
+        path(rtt_ms),
+        "poll-server --connections 2",
+        "request-reply --rounds 41 --pause-us 20000",
+    );
+    scene.pair.clients.push(if faulty {
+        format!("request-reply --rounds 3 --reply 700000 --rcvbuf {rcvbuf}")
+    } else {
+        "request-reply --rounds 3 --reply 20000".to_owned()
+    });
+    if faulty {
+        let of_slow = Of::WithClient(1);
+        let limited = claim("receive_buffer_limited", End::Server, of_slow);
+        scene.pair.claims.push(limited);
+    }
+    scene
+}
