@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use diagnose::{Evidence, Report};
 use table::Recording;
-use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+use table::tables::{Call, Connection, Listener, Process, TcpEvent, TcpSample, TcpStage};
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -37,6 +37,7 @@ pub(crate) fn diagnose(path: &Path) -> anyhow::Result<Report> {
         Vec::new(),
     );
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
+    recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
     recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
     recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));

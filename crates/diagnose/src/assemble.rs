@@ -9,6 +9,7 @@ use crate::case::{Case, Context, Subject};
 use crate::gather::Evidence;
 use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
+use crate::neighbours::Neighbours;
 use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
 use crate::report::{Closed, Connection, Flags, Host, Report, SCHEMA, SnapTable4};
 use crate::rules::{Doubt, Found, RULES, Verdict};
@@ -26,10 +27,28 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         .enumerate()
         .map(|(index, subject)| (subject.id, index))
         .collect();
+    let neighbours = Neighbours::of(&subjects);
     let mut cases: Vec<Case> = subjects
         .iter()
-        .map(|own| case(own, &subjects, &by_id, &context))
+        .map(|own| Case {
+            own,
+            peer: peer(own, &subjects, &by_id),
+            context: &context,
+            neighbours: &neighbours,
+            earlier: Vec::new(),
+            doubt: false,
+        })
         .collect();
+    let listening = listening(&evidence, &context);
+    let alone = Neighbours::of(&[]);
+    cases.extend(listening.iter().map(|own| Case {
+        own,
+        peer: None,
+        context: &context,
+        neighbours: &alone,
+        earlier: Vec::new(),
+        doubt: false,
+    }));
     let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
     let (mut found, mut doubts) = (Vec::new(), Vec::new());
     for (case, verdicts) in cases.iter().zip(verdicts) {
@@ -68,6 +87,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
             id,
             gathered,
             calls,
+            behind: evidence.threads.get(id),
             judged,
             comm,
         })
@@ -75,29 +95,45 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
     judged.collect()
 }
 
-fn case<'a>(
-    own: &'a Subject<'a>,
+/// Every listening socket, in the order of its id.
+fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+    let judged = evidence.listeners.iter().map(|(id, gathered)| {
+        let digest = gathered.listener.as_ref();
+        let until_ns = digest.map_or(0, |digest| digest.until_ns);
+        let since_ns = digest.map_or(0, |digest| digest.since_ns);
+        let pid = gathered.identity.as_ref().and_then(|it| it.pid);
+        Subject {
+            id: *id,
+            gathered,
+            calls: None,
+            behind: &[],
+            judged: stages::Judged {
+                life_ns: until_ns.saturating_sub(since_ns),
+                ..stages::judge(gathered, None, context.given)
+            },
+            comm: pid.and_then(|pid| evidence.processes.comm(pid, until_ns)),
+        }
+    });
+    judged.collect()
+}
+
+/// The other end, when it is on this host and recorded.
+fn peer<'a>(
+    own: &Subject,
     all: &'a [Subject<'a>],
     by_id: &HashMap<u64, usize>,
-    context: &'a Context,
-) -> Case<'a> {
-    let peer = own.identity().and_then(|identity| identity.peer_conn);
-    let peer = peer
-        .and_then(|peer| by_id.get(&peer))
-        .and_then(|index| all.get(*index));
-    Case {
-        own,
-        peer,
-        context,
-        earlier: Vec::new(),
-        doubt: false,
-    }
+) -> Option<&'a Subject<'a>> {
+    let id = own.identity()?.peer_conn?;
+    all.get(*by_id.get(&id)?)
 }
 
 /// Asks every rule in order; each knows what the earlier ones said.
 fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
     let mut verdicts = Vec::new();
     for (index, rule) in RULES.iter().enumerate() {
+        if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
+            continue;
+        }
         let verdict = rule.check(case);
         match &verdict {
             Verdict::Quiet => continue,

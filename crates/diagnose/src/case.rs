@@ -6,7 +6,9 @@ use table::tables::{Connection, TcpSample, TcpStage};
 use table::{Method, Stage};
 
 use crate::gather::calls::CallDigest;
+use crate::gather::threads::Behind;
 use crate::gather::{Evidence, Gathered};
+use crate::neighbours::Neighbours;
 use crate::report::RuledOut;
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::stages::{Given, Judged};
@@ -78,6 +80,8 @@ pub struct Subject<'a> {
     pub gathered: &'a Gathered,
     /// Calls; `None` when they were not logged.
     pub calls: Option<CallDigest>,
+    /// What its data waited for: calls on other connections, in which its reader was blocked.
+    pub behind: &'a [Behind],
     /// Stages.
     pub judged: Judged,
     /// Command name of the owner.
@@ -115,6 +119,8 @@ pub struct Case<'a> {
     pub peer: Option<&'a Subject<'a>>,
     /// What the recording could see.
     pub context: &'a Context,
+    /// Connections beside it.
+    pub neighbours: &'a Neighbours<'a>,
     /// Rules that fired on it before this one, with the harm found, ns.
     pub earlier: Vec<(&'static str, u64)>,
     /// Whether an earlier rule could not tell.
@@ -226,6 +232,21 @@ impl Case<'_> {
     pub fn is_held_up(&self) -> bool {
         let held = |(_, harm_ns): &(_, u64)| held_up(*harm_ns, self.life_ns());
         self.earlier.iter().any(held)
+    }
+
+    /// Whether an earlier rule has named what caused its losses: then those that speak of loss in
+    /// general have nothing to add.
+    pub fn is_loss_named(&self) -> bool {
+        const BY_CAUSE: [&str; 3] = ["incast", "burst_after_idle", "thin_stream_timeouts"];
+        self.earlier.iter().any(|(rule, _)| BY_CAUSE.contains(rule))
+    }
+
+    /// Time in which lost data waited for a timer, ns. What the receiver added by holding its ACK
+    /// back is not of the loss.
+    pub fn stalled_ns(&self) -> u64 {
+        let ack_held_ns = self.ledger().map_or(0, |led| led.timeout_ack_delayed_ns);
+        let stalls_ns = self.ns(Stage::RetransmitTimeout) + self.ns(Stage::TailLoss);
+        stalls_ns.saturating_sub(ack_held_ns)
     }
 
     /// Retransmitted segments.

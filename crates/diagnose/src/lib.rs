@@ -17,6 +17,7 @@ mod assemble;
 mod case;
 mod gather;
 mod group;
+mod neighbours;
 pub mod report;
 pub mod rules;
 mod severity;

@@ -74,6 +74,8 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.connections.lost_ring_full)
         .lost("no_memory", counts.lost_sockets),
+        account("listeners", "listeners", counts.listeners.produced)
+            .lost(RING, counts.listeners.lost_ring_full),
         account(
             "tcp_events",
             "tcp_events",

@@ -11,7 +11,7 @@ use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PoissonTimes;
 use table::manifest::{Cost, Coverage, Line};
-use table::tables::{ClockPairs, Connections, Processes, TcpSamples};
+use table::tables::{ClockPairs, Connections, Listeners, Processes, TcpSamples};
 use table::{Columns, TcpEventKind, WriteError, WriteOptions, Writer};
 
 use crate::account::{Added, losses};
@@ -261,6 +261,7 @@ impl Session<'_> {
         self.added.undecoded += drained.undecoded;
         self.draining |= drained.events.kind.contains(&TcpEventKind::State);
         self.put_connections(&drained.connections, &drained.owners);
+        self.put_listeners(drained.listeners, &drained.owners);
         self.store.put(Batch::Calls(drained.calls));
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
@@ -288,10 +289,19 @@ impl Session<'_> {
         self.put_described(rows, owners);
     }
 
+    fn put_listeners(&mut self, listeners: Listeners, owners: &[(u32, String)]) {
+        let mut processes = Processes::default();
+        let pids = listeners.pid.iter().flatten();
+        self.sockets.describe_owners(pids, owners, &mut processes);
+        self.added.processes += processes.len() as u64;
+        self.store.put(Batch::Listeners(listeners));
+        self.store.put(Batch::Processes(processes));
+    }
+
     fn put_described(&mut self, connections: Connections, owners: &[(u32, String)]) {
         let mut processes = Processes::default();
         self.sockets
-            .describe_owners(&connections, owners, &mut processes);
+            .describe_owners(connections.pid.iter().flatten(), owners, &mut processes);
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Connections(connections));
         self.store.put(Batch::Processes(processes));

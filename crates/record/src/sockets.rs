@@ -65,15 +65,15 @@ impl Sockets {
         self.peers.retain(|conn| open.contains_key(&conn));
     }
 
-    /// Adds rows for the processes of `connections` that were not met before. Of a process that is
-    /// gone by now, `owners` still tells the command name that the kernel saw.
-    pub(crate) fn describe_owners(
+    /// Adds rows for those processes that were not met before. Of a process that is gone by now,
+    /// `owners` still tells the command name that the kernel saw.
+    pub(crate) fn describe_owners<'a>(
         &mut self,
-        connections: &Connections,
+        pids: impl Iterator<Item = &'a u32>,
         owners: &[(u32, String)],
         rows: &mut Processes,
     ) {
-        for pid in connections.pid.iter().flatten() {
+        for pid in pids {
             if !self.known_pids.insert(*pid) {
                 continue;
             }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
-use table::tables::{Calls, ClockPairs, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
+use table::tables::{
+    Calls, ClockPairs, Connections, Listeners, Processes, TcpEvents, TcpSamples, TcpStages,
+};
 use table::{Columns, WriteError, Writer};
 
 /// Batches under way to the disk; more, and the collector waits.
@@ -17,6 +19,7 @@ pub(crate) enum Batch {
     Calls(Calls),
     ClockPairs(ClockPairs),
     Connections(Connections),
+    Listeners(Listeners),
     Events(TcpEvents),
     Processes(Processes),
     Samples(Box<TcpSamples>),
@@ -30,6 +33,7 @@ impl Batch {
             Self::Calls(rows) => rows.is_empty(),
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
+            Self::Listeners(rows) => rows.is_empty(),
             Self::Events(rows) => rows.is_empty(),
             Self::Processes(rows) => rows.is_empty(),
             Self::Samples(rows) => rows.is_empty(),
@@ -92,6 +96,7 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::Calls(rows) => writer.append(rows),
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
+        Batch::Listeners(rows) => writer.append(rows),
         Batch::Events(rows) => writer.append(rows),
         Batch::Processes(rows) => writer.append(rows),
         Batch::Samples(rows) => writer.append(*rows),

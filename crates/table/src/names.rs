@@ -133,6 +133,16 @@ names! {
     }
 }
 
+impl TcpEventKind {
+    /// Whether data was sent again.
+    pub fn is_retransmission(self) -> bool {
+        matches!(
+            self,
+            Self::FastRetransmit | Self::TimeoutRetransmit | Self::TailLossProbe
+        )
+    }
+}
+
 names! {
     /// What stops the next byte of a sending socket, in order of decision.
     pub enum Stage {

@@ -72,6 +72,34 @@ table! {
 }
 
 table! {
+    /// One reading of a listening socket of a recorded process: at a walk over open files, and when
+    /// it closes. `conn` is its own cookie; connections accepted from it have others.
+    row Listener, columns Listeners, name "listeners", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When it was read.
+        time_ns: u64, "ns";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Local address and port.
+        local: String, "-";
+        /// Owning process.
+        pid: Option<u32>, "-", null = "owner not known";
+        /// When listen() was called.
+        listen_ns: Option<u64>, "ns", null = "before the recording";
+        /// When it closed.
+        closed_ns: Option<u64>, "ns", null = "still open when last seen";
+        /// Connections that wait to be accepted (`sk_ack_backlog`); gauge.
+        waiting: u32, "-";
+        /// How many may wait (`sk_max_ack_backlog`); gauge.
+        waiting_max: u32, "-";
+        /// SYNs and last ACKs of handshakes that were dropped (`tcp_listendrop`); counter over the
+        /// socket's life.
+        drops: u32, "segments";
+    }
+}
+
+table! {
     /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
     /// cumulative over the connection's life; gauges are the value at that time. A poll that
     /// finds nothing changed since the last stored row is counted as filtered, not stored.
@@ -401,6 +429,7 @@ macro_rules! for_each_table {
         $then! {
             $crate::tables::Process,
             $crate::tables::Connection,
+            $crate::tables::Listener,
             $crate::tables::TcpSample,
             $crate::tables::TcpEvent,
             $crate::tables::Call,

@@ -19,7 +19,7 @@ use diagnose::report::Severity;
 use diagnose::{Evidence, Report};
 use serde::de::DeserializeOwned;
 use table::manifest::Close;
-use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+use table::tables::{Call, Connection, Listener, Process, TcpEvent, TcpSample, TcpStage};
 use table::{Recording, Table};
 use whylat_view as view;
 use whylat_view::TextOptions;
@@ -93,6 +93,7 @@ fn judge(directory: &Path) -> Outcome<Report> {
     );
     evidence.add_processes(&rows::<Process>(directory)?);
     evidence.add_connections(&rows::<Connection>(directory)?);
+    evidence.add_listeners(&rows::<Listener>(directory)?);
     evidence.add_samples(&rows::<TcpSample>(directory)?);
     evidence.add_stages(&rows::<TcpStage>(directory)?);
     evidence.add_events(&rows::<TcpEvent>(directory)?);
@@ -130,6 +131,7 @@ fn judge_recording(directory: &Path) -> Outcome<Report> {
     recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
     recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
+    recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
     Ok(diagnose::diagnose(evidence))
 }

@@ -6,13 +6,26 @@ use table::tables::TcpEvent;
 
 /// `TCP_CA_Loss` of the kernel's `enum tcp_ca_state`.
 const CA_LOSS: u8 = 4;
+/// `TCP_CA_Recovery`.
+const CA_RECOVERY: u8 = 3;
+
+/// Retransmissions of one connection whose time is kept: those of its first minutes, where there
+/// are more.
+const MOST_LOSSES: usize = 4096;
 
 /// Events of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct EventDigest {
     counts: [u64; TcpEventKind::ALL.len()],
+    /// When segments were sent again, ns; at most [`MOST_LOSSES`].
+    pub losses_ns: Vec<u64>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
+    /// Times that fast recovery began.
+    pub recoveries: u64,
+    /// Time in fast recovery, of recoveries whose end was seen, ns.
+    pub recovery_ns: u64,
+    recovery_since: Option<u64>,
     /// Time with a zero window, of openings whose end was seen, ns.
     pub zero_window_ns: u64,
     zero_window_since: Option<u64>,
@@ -38,6 +51,9 @@ impl EventDigest {
             _ => 1,
         };
         self.counts[kind as usize] += weight;
+        if kind.is_retransmission() && self.losses_ns.len() < MOST_LOSSES {
+            self.losses_ns.push(time_ns);
+        }
         match kind {
             TcpEventKind::CongestionState => self.congestion_state(time_ns, old, new),
             TcpEventKind::ZeroWindowOpen => self.zero_window_since = Some(time_ns),
@@ -51,6 +67,12 @@ impl EventDigest {
     }
 
     fn congestion_state(&mut self, time_ns: u64, old: Option<u8>, new: Option<u8>) {
+        if new == Some(CA_RECOVERY) {
+            self.recoveries += 1;
+            self.recovery_since = Some(time_ns);
+        } else if let Some(since) = self.recovery_since.take() {
+            self.recovery_ns += time_ns.saturating_sub(since);
+        }
         let open = matches!(self.loss.last(), Some((_, None)));
         if new == Some(CA_LOSS) {
             // Loss again while in Loss is a further timeout of the same stall.

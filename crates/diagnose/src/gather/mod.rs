@@ -5,20 +5,28 @@ pub mod calls;
 pub mod events;
 pub mod hash;
 pub mod ledger;
+pub mod listeners;
 pub mod polls;
 pub mod processes;
 pub mod rates;
 pub mod samples;
+pub mod threads;
+
+use std::collections::BTreeMap;
 
 use table::manifest::{Close, Cost, Coverage, Header, Loss};
-use table::tables::{Calls, Connection, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
+use table::tables::{
+    Calls, Connection, Connections, Listeners, Processes, TcpEvents, TcpSamples, TcpStages,
+};
 use table::{Chosen, Columns};
 
 use calls::{CallDigest, CallTable};
 use events::EventDigest;
 use hash::Digests;
 use ledger::LedgerDigest;
+use listeners::ListenerDigest;
 use samples::SampleDigest;
+use threads::ThreadTable;
 
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
@@ -31,6 +39,8 @@ pub struct Gathered {
     pub ledger: LedgerDigest,
     /// Events.
     pub events: EventDigest,
+    /// Readings of a listening socket; `None` for connections.
+    pub listener: Option<ListenerDigest>,
 }
 
 /// A recording on its way to a diagnosis: what its manifest says, and a digest of its rows.
@@ -46,7 +56,9 @@ pub struct Evidence {
     pub(crate) latest_ns: u64,
     pub(crate) any_events: bool,
     pub(crate) connections: Digests<Gathered>,
+    pub(crate) listeners: BTreeMap<u64, Gathered>,
     pub(crate) calls: CallTable,
+    pub(crate) threads: ThreadTable,
     pub(crate) processes: processes::Processes,
     identities: Connections,
 }
@@ -73,7 +85,9 @@ impl Evidence {
             span: (0, u64::MAX),
             any_events: false,
             connections: Digests::default(),
+            listeners: BTreeMap::new(),
             calls: CallTable::default(),
+            threads: ThreadTable::default(),
             processes: processes::Processes::default(),
             identities: Connections::default(),
         }
@@ -107,6 +121,18 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         for index in 0..rows.len() {
             self.identities.push(rows.row(index));
+        }
+    }
+
+    /// Adds rows of table `listeners`, in the order of time for each socket.
+    pub fn add_listeners(&mut self, rows: &Listeners) {
+        self.reached(rows.time_range_ns());
+        for index in 0..rows.len() {
+            let row = rows.row(index);
+            let gathered = self.listeners.entry(row.conn).or_default();
+            gathered.identity = Some(listeners::identity(&row));
+            let digest = gathered.listener.get_or_insert_default();
+            digest.add(&row, self.span);
         }
     }
 
@@ -152,10 +178,11 @@ impl Evidence {
         }
     }
 
-    /// Adds rows of table `calls`, in any order.
+    /// Adds rows of table `calls`, each thread's in the order of time.
     pub fn add_calls(&mut self, rows: &Calls) {
         self.reached(rows.time_range_ns());
         self.calls.add(rows, self.span);
+        self.threads.add(rows, self.span);
     }
 
     /// Adds rows of table `processes`.

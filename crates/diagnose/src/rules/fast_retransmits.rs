@@ -48,7 +48,7 @@ impl Rule for FastRetransmits {
     fn check(&self, case: &Case) -> Verdict {
         let retransmits = retransmits(case);
         let suspected_ns = suspected_ns(case);
-        if suspected_ns == 0 || retransmits == 0 {
+        if suspected_ns == 0 || retransmits == 0 || case.is_loss_named() {
             return Verdict::Quiet;
         }
         let Some(fall) = fall(case) else {

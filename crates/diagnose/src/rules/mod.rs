@@ -4,17 +4,24 @@
 //!
 //! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.
 
+mod burst_after_idle;
 mod delayed_ack;
+mod delayed_ack_after_timeout;
 mod fast_retransmits;
+mod incast;
+mod listen_overflow;
 mod nagle_delayed_ack;
 mod path_limited;
+mod proxy_stall;
 mod receive_buffer_limited;
 mod retransmit_timeouts;
 mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
 mod small_writes;
+mod spurious_retransmits;
 mod syn_retries;
+mod thin_stream_timeouts;
 mod window_cause;
 
 use crate::case::Case;
@@ -93,6 +100,10 @@ pub trait Rule: Sync {
     fn name(&self) -> &'static str;
     /// What it finds, in one line.
     fn summary(&self) -> &'static str;
+    /// Whether it looks at listening sockets, instead of connections.
+    fn is_of_listeners(&self) -> bool {
+        false
+    }
     /// Looks at one connection.
     fn check(&self, case: &Case) -> Verdict;
     /// Explains a finding by its worst connection.
@@ -115,10 +126,17 @@ pub const RULES: &[&dyn Rule] = &[
     &send_buffer_limited::SendBufferLimited,
     &receive_buffer_limited::ReceiveBufferLimited,
     &slow_reader::SlowReader,
+    &incast::Incast,
+    &burst_after_idle::BurstAfterIdle,
+    &thin_stream_timeouts::ThinStreamTimeouts,
+    &delayed_ack_after_timeout::DelayedAckAfterTimeout,
+    &spurious_retransmits::SpuriousRetransmits,
     &retransmit_timeouts::RetransmitTimeouts,
     &fast_retransmits::FastRetransmits,
     &small_writes::SmallWrites,
+    &proxy_stall::ProxyStall,
     &syn_retries::SynRetries,
+    &listen_overflow::ListenOverflow,
     &path_limited::PathLimited,
     &sender_app_limited::SenderAppLimited,
 ];

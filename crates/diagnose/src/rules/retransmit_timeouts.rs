@@ -21,7 +21,10 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let stalled_ns = case.ns(Stage::RetransmitTimeout) + case.ns(Stage::TailLoss);
+        if case.is_loss_named() {
+            return Verdict::Quiet;
+        }
+        let stalled_ns = case.stalled_ns();
         if stalled_ns == 0 {
             return self.check_counters(case);
         }

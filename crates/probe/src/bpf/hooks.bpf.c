@@ -24,6 +24,7 @@ const volatile bool detail_calls = false;
 
 /* Puts the wire types into the object's BTF, from which Rust takes them. */
 const struct socket_seen wire_socket_seen = {};
+const struct listener_seen wire_listener_seen = {};
 const struct tcp_event wire_tcp_event = {};
 const struct tcp_sample wire_tcp_sample = {};
 const struct stage_reading wire_stage_reading = {};
@@ -77,6 +78,10 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	struct socket_state *st;
 	u64 now_ns = bpf_ktime_get_ns();
 
+	if (old_state == TCP_LISTEN) {
+		listener_on_close(sk, tp);
+		return;
+	}
 	if (new_state == TCP_ESTABLISHED) {
 		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, now_ns);
 		return;

@@ -99,6 +99,8 @@ struct sock {
 	struct {
 		int counter;
 	} sk_drops;
+	u32 sk_ack_backlog;
+	u32 sk_max_ack_backlog;
 };
 
 struct inode {
@@ -324,6 +326,7 @@ enum tcp_ca_state {
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_CHRONO_RWND_LIMITED 2
 #define TCPHDR_FIN 0x01
+#define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1	 /* include/net/sock.h: TCP's own pacing timer */
 #define TSQ_HELD 3		 /* BIT(TSQ_THROTTLED) | BIT(TSQ_QUEUED) */
 #define ICSK_TIME_LOSS_PROBE 5	 /* include/net/inet_connection_sock.h */

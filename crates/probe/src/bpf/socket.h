@@ -93,6 +93,7 @@ struct stage_ledger {
 	u64 burst_loss_since_ns; /* the present recovery is from a burst after idle; 0: it is not */
 	u32 unproven_stalls;	 /* as unproven_ns */
 	u32 burst_end;		 /* sequence after the first window of the last flight after idle */
+	u32 acks_held;		 /* as ack_held_ns */
 	u8 unproven_stage;	 /* where most of unproven_ns came from */
 	u8 thin;		 /* the present stall began with few segments out */
 	u8 burst;		 /* burst_end holds */
@@ -137,6 +138,7 @@ struct socket_state {
 
 	char comm[16];	    /* of pid */
 	u64 connect_ns;	    /* when connect() was called; 0: not seen */
+	u64 listen_ns;	    /* of the listening socket: when listen() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs sent again */

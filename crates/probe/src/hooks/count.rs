@@ -36,6 +36,8 @@ impl ProbeCount {
 pub struct Counts {
     /// Rows of `connections`.
     pub connections: ProbeCount,
+    /// Rows of `listeners`.
+    pub listeners: ProbeCount,
     /// Rows of `tcp_events`.
     pub tcp_events: ProbeCount,
     /// Rows of `tcp_samples` made when a socket closes.
@@ -65,6 +67,10 @@ pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, 
         (
             wire::record_kind::RECORD_SOCKET_SEEN,
             &mut counts.connections,
+        ),
+        (
+            wire::record_kind::RECORD_LISTENER_SEEN,
+            &mut counts.listeners,
         ),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
         (

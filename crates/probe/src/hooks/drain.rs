@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use table::Columns;
-use table::tables::{Calls, Connections, TcpEvents, TcpSamples, TcpStages};
+use table::tables::{Calls, Connections, Listeners, TcpEvents, TcpSamples, TcpStages};
 
 use super::HooksError;
 use crate::inventory;
@@ -22,6 +22,8 @@ pub struct Drained {
     pub calls: Calls,
     /// Sockets chosen, established, owned, closed.
     pub connections: Connections,
+    /// Listening sockets.
+    pub listeners: Listeners,
     /// Owners of these: pid and command name.
     pub owners: Vec<(u32, String)>,
     /// Events.
@@ -103,6 +105,11 @@ impl Drained {
                 let seen = read(body)?;
                 self.connections.push(inventory::seen::row(&seen));
                 self.owners.extend(inventory::seen::owner(&seen));
+            }
+            wire::record_kind::RECORD_LISTENER_SEEN => {
+                let seen = read(body)?;
+                self.listeners.push(inventory::listener::row(&seen));
+                self.owners.extend(inventory::listener::owner(&seen));
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);

@@ -146,6 +146,46 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	record_submit(record);
 }
 
+struct listener_seen_record {
+	struct record_header header;
+	struct listener_seen seen;
+};
+
+/* Writes what a chosen listening socket has let wait and dropped so far (tcp_listendrop()). */
+static __always_inline void listener_emit(const struct socket_state *st, struct sock *sk,
+					  const struct tcp_sock *tp, u64 closed_ns)
+{
+	struct listener_seen_record *record = record_reserve(RECORD_LISTENER_SEEN, sizeof(*record));
+	struct listener_seen *seen;
+
+	if (!record)
+		return;
+	seen = &record->seen;
+	seen->cookie = bpf_get_socket_cookie(sk);
+	seen->time_ns = bpf_ktime_get_ns();
+	seen->listen_ns = st->listen_ns;
+	seen->closed_ns = closed_ns;
+	read_addr(seen->local_addr, sk, true);
+	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->pid = st->pid;
+	seen->waiting = sk->sk_ack_backlog;
+	seen->waiting_max = sk->sk_max_ack_backlog;
+	seen->drops = sk->sk_drops.counter;
+	seen->local_port = local_port(tp);
+	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
+	__builtin_memcpy(seen->comm, st->comm, sizeof(seen->comm));
+	record_submit(record);
+}
+
+/* A listening socket closes. */
+static __always_inline void listener_on_close(struct sock *sk, const struct tcp_sock *tp)
+{
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	if (st && st->chosen == CHOSEN_TARGET)
+		listener_emit(st, sk, tp, bpf_ktime_get_ns());
+}
+
 /* Gives a socket its storage. A socket that has one keeps it. */
 static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 why)
 {
@@ -251,6 +291,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	st->role = role;
 	st->begun = 0;
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
+	st->listen_ns = role == ROLE_SERVER ? bpf_ktime_get_ns() : 0;
 	st->pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(st->comm, sizeof(st->comm));
 }
@@ -300,6 +341,8 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	if (state == TCP_LISTEN) {
 		st->pid = tgid;
 		bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
+		if (target)
+			listener_emit(st, sk, tp, 0);
 		return;
 	}
 	/* not yet connected, or closed while its descriptor is still open */

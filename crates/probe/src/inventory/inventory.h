@@ -40,4 +40,21 @@ struct socket_seen {
 	__u8 pad[6];
 };
 
+/* A listening socket of a recorded process: written by the walk over open files, and when it closes. */
+struct listener_seen {
+	__u64 cookie;
+	__u64 time_ns;
+	__u64 listen_ns; /* when listen() was called; 0: before the recording */
+	__u64 closed_ns; /* 0: open */
+	__u8 local_addr[16];
+	__u32 netns;
+	__u32 pid;
+	__u32 waiting;	   /* connections that wait for accept() */
+	__u32 waiting_max; /* at most (listen(), net.core.somaxconn) */
+	__u32 drops;
+	__u16 local_port;
+	__u8 pad[2];
+	char comm[16]; /* of pid */
+};
+
 #endif

@@ -1,3 +1,4 @@
 //! `inventory`: which sockets are recorded and whose they are.
 
+pub(crate) mod listener;
 pub(crate) mod seen;

@@ -147,6 +147,7 @@ static __always_inline void note_timeout_ack(struct stage_ledger *led, const str
 	led->stalls.timeout_acks_delayed++;
 	led->stalls.timeout_ack_delayed_ns += now_ns - arrived_ns;
 	led->ack_held_ns += now_ns - arrived_ns;
+	led->acks_held++;
 }
 
 /* Progress: what was late until now was a stall if something had to be sent again to end it. */
@@ -172,7 +173,8 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 			note_stall(led, stage, moved_ns);
 		if (stage == STAGE_TAIL_LOSS) {
 			led->probed_ns = moved_ns;
-			led->probed_until_ns = led->accounted_ns + 2 * srtt_ns(tp);
+			/* round trips may be as long now as the wait was */
+			led->probed_until_ns = led->accounted_ns + moved_ns + 2 * srtt_ns(tp);
 		}
 	}
 	led->stalled = STALL_NONE;
@@ -189,6 +191,7 @@ static __always_inline void begin_timeout(struct stage_ledger *led, const struct
 		led->unproven_ns = 0;
 		led->unproven_stalls = 0;
 		led->ack_held_ns = 0;
+		led->acks_held = 0;
 		led->thin = tp->packets_out <= TCP_FASTRETRANS_THRESH;
 	}
 	led->timeout_ns = now_ns;
@@ -214,6 +217,7 @@ static __always_inline void take_back_timeouts(struct stage_ledger *led, const s
 	led->stalls.spurious_timeouts += led->unproven_stalls;
 	led->stalls.spurious_timeout_ns += back_ns;
 	led->stalls.timeout_ack_delayed_ns -= led->ack_held_ns;
+	led->stalls.timeout_acks_delayed -= led->acks_held;
 	if (led->thin) {
 		led->stalls.thin_stalls -= led->unproven_stalls;
 		led->stalls.thin_stall_ns -= back_ns;
@@ -232,6 +236,10 @@ static __always_inline void take_back_probe(struct stage_ledger *led)
 	led->stage_ns[STAGE_TAIL_LOSS] -= led->probed_ns;
 	led->stage_ns[stage] += led->probed_ns;
 	led->tail_loss_stalls--;
+	if (led->thin) {
+		led->stalls.thin_stalls--;
+		led->stalls.thin_stall_ns -= led->probed_ns;
+	}
 	led->probed_ns = 0;
 }
 

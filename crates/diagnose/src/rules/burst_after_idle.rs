@@ -1,0 +1,140 @@
+//! After a pause a connection sends a whole congestion window at once, as large as the path once
+//! bore, and a queue on the way overflows. The kernel's slow start after idle prevents it (RFC 2861,
+//! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_bytes, measured, min_rtt,
+    sum, whole,
+};
+use crate::case::Case;
+use crate::report::{Direction, Finding, Undecided};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct BurstAfterIdle;
+
+impl Rule for BurstAfterIdle {
+    fn name(&self) -> &'static str {
+        "burst_after_idle"
+    }
+
+    fn summary(&self) -> &'static str {
+        "After a pause a whole old window is sent at once, and part of it is lost"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_counters(case);
+        };
+        if ledger.burst_losses == 0 || case.is_loss_named() {
+            return Verdict::Quiet;
+        }
+        let bursts = u64::from(ledger.bursts_after_idle);
+        let losses = u64::from(ledger.burst_losses);
+        let episodes = u64::from(ledger.loss_episodes);
+        let facts = [
+            Some(sum(
+                "burst_losses",
+                losses,
+                "bursts after a pause lost segments",
+            )),
+            Some(sum(
+                "bursts_after_idle",
+                bursts,
+                "bursts after a pause in all",
+            )),
+            Some(sum(
+                "loss_episodes",
+                episodes,
+                "times that segments were lost at all",
+            )),
+            case.retransmits()
+                .map(|n| sum("retransmits", n, "segments sent again")),
+            known_bytes(
+                "cwnd_bytes",
+                case.cwnd_bytes(),
+                "congestion window, last seen",
+            ),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.burst_loss_ns,
+            harm_ns: ledger.burst_loss_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Which queue overflowed.".into());
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: advice([
+                "Turn slow start after idle on: net.ipv4.tcp_slow_start_after_idle=1 (the kernel's \
+                 default).",
+                "Or pace what is sent: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in the \
+                 application; BBR paces by itself.",
+                "In the application: do not save up; send what there is as it comes.",
+            ]),
+            win: WinBasis::HarmGone("nothing of a burst is lost"),
+            confidence: measured(case, "each burst and each loss was seen in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let facts = &finding.evidence.0;
+        format!(
+            "Bursts after a pause overflowed a queue: {} of {} lost segments, {} until they were \
+             mended.",
+            count(whole(facts, "burst_losses").unwrap_or(0)),
+            count(whole(facts, "bursts_after_idle").unwrap_or(0)),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let losses = whole(&undecided.evidence.0, "loss_episodes").unwrap_or(0);
+        format!(
+            "Segments were lost {} times on a connection that pauses; whether in bursts after a pause \
+             cannot be told.",
+            count(losses)
+        )
+    }
+}
+
+impl BurstAfterIdle {
+    /// Without the ledger: how often loss was found by duplicate ACKs, and that the sender was idle
+    /// for half of its life or more.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let episodes = case.own.gathered.events.recoveries;
+        let busy_ns = case
+            .own
+            .growth(|sample| sample.busy_us)
+            .map(|us| us * 1_000);
+        let pauses = busy_ns.is_some_and(|busy_ns| busy_ns * 2 < case.life_ns());
+        if episodes == 0 || !pauses {
+            return Verdict::Quiet;
+        }
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "fast_retransmits"],
+            concerned_ns: case.own.gathered.events.recovery_ns,
+            facts: vec![sum(
+                "loss_episodes",
+                episodes,
+                "times that segments were lost",
+            )],
+            why: "The kernel's statistics do not say what was sent before a loss, nor when.",
+            would_help: None,
+        })
+    }
+}

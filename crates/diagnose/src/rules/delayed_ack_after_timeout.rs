@@ -1,0 +1,133 @@
+//! After a retransmission timeout one segment goes, and its receiver, who expects more or is about
+//! to answer, holds the ACK back: the stall lasts longer by the delayed-ACK timer (SNAP, figure 6).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    whole,
+};
+use crate::case::Case;
+use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct DelayedAckAfterTimeout;
+
+/// The shortest time for which Linux delays an ACK: TCP_DELACK_MIN, HZ / 25.
+const DELACK_MIN_NS: u64 = 40_000_000;
+
+impl Rule for DelayedAckAfterTimeout {
+    fn name(&self) -> &'static str {
+        "delayed_ack_after_timeout"
+    }
+
+    fn summary(&self) -> &'static str {
+        "After a timeout, the receiver holds back the ACK of the one segment sent"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_events(case);
+        };
+        let held = u64::from(ledger.timeout_acks_delayed);
+        if held == 0 || case.is_loss_named() {
+            return Verdict::Quiet;
+        }
+        let held_ns = ledger.timeout_ack_delayed_ns;
+        let facts = [
+            Some(sum(
+                "timeout_acks_delayed",
+                held,
+                "ACK(s) after a timeout were held back",
+            )),
+            known(
+                "mean_held_ns",
+                held_ns.checked_div(held),
+                Unit::Ns,
+                "average hold",
+            ),
+            Some(sum(
+                "timeout_stalls",
+                ledger.timeout_stalls.into(),
+                "stall(s) mended by a timeout",
+            )),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: held_ns,
+            harm_ns: held_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        Explanation {
+            ruled_out: case
+                .not_stage("the receiver's window", Stage::ReceiverWindow)
+                .into_iter()
+                .collect(),
+            could_not_see: case.general_blind_spots(),
+            advice: advice([
+                "First mend what makes the timeouts: see the finding beside this one. Without them \
+                 there is nothing to hold back.",
+                "On the receiver: set TCP_QUICKACK before each receive call, or for all of a route: \
+                 `ip route change … quickack 1`.",
+                "In the application: smaller messages, or an answer as soon as the first part is \
+                 there; it carries the ACK.",
+            ]),
+            win: WinBasis::HarmGone("the receiver acknowledges at once"),
+            confidence: measured(case, "each ACK was timed in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let held = whole(&finding.evidence.0, "timeout_acks_delayed").unwrap_or(0);
+        format!(
+            "After timeouts the receiver held its ACK back: {} times, {} in all, on top of the \
+             timeouts.",
+            count(held),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "What timeouts sent again was acknowledged late, {} in all: by the receiver's timer, or \
+             the path was slow.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+impl DelayedAckAfterTimeout {
+    /// Without the ledger: the time from each timeout to the end of state Loss, which comes with an
+    /// ACK of all that was out.
+    fn check_events(&self, case: &Case) -> Verdict {
+        let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
+        let long = |(from_ns, until_ns): &(u64, Option<u64>)| {
+            let length_ns = (*until_ns)?.checked_sub(*from_ns + rtt_ns)?;
+            (length_ns >= DELACK_MIN_NS).then_some(length_ns)
+        };
+        let late: Vec<u64> = case
+            .own
+            .gathered
+            .events
+            .loss
+            .iter()
+            .filter_map(long)
+            .collect();
+        if late.is_empty() {
+            return Verdict::Quiet;
+        }
+        let label = "recoveries from a timeout took long";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "retransmit_timeouts"],
+            concerned_ns: late.iter().sum(),
+            facts: vec![sum("slow_recoveries", late.len() as u64, label)],
+            why: "When the ACKs came is not recorded, only when all was recovered.",
+            would_help: None,
+        })
+    }
+}

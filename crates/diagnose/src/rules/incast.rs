@@ -1,0 +1,182 @@
+//! Many senders answer one receiver at the same moment, and the queue before it overflows: their
+//! losses come together, and with few segments out many wait for a timer (SNAP 4.1; Phanishayee et
+//! al., FAST 2008).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
+    min_rtt, sum, whole,
+};
+use crate::case::{Case, Subject};
+use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct Incast;
+
+/// Losses no further apart belong to one overflow: they are found within the least timeout
+/// (TCP_RTO_MIN), by a probe or by the timer itself.
+const TOGETHER_NS: u64 = 200_000_000;
+/// Two flows that meet in a queue are what congestion control is made for (a fair share each);
+/// incast needs more.
+const LEAST_OTHERS: usize = 2;
+
+impl Rule for Incast {
+    fn name(&self) -> &'static str {
+        "incast"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Many senders answer one receiver at once, and the queue before it overflows"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
+        let losses = &case.own.gathered.events.losses_ns;
+        if losses.is_empty() || others.len() < LEAST_OTHERS {
+            return Verdict::Quiet;
+        }
+        let with_others = |at: &&u64| losing_near(&others, **at) >= LEAST_OTHERS;
+        let together = losses.iter().filter(with_others).count();
+        if together * 2 <= losses.len() {
+            return Verdict::Quiet;
+        }
+        let Some(ledger) = case.ledger() else {
+            return self.cannot_tell(case, others.len());
+        };
+        // A queue that overflows has grown first: round trips are twice the path's.
+        let queued = queueing(case).is_some_and(|ratio| ratio >= 2.0);
+        if !queued {
+            return Verdict::Quiet;
+        }
+        let harm_ns = case.stalled_ns() + ledger.fast_retransmit_ns;
+        if harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        let facts = [
+            Some(sum(
+                "losses",
+                losses.len() as u64,
+                "times that segments were sent again",
+            )),
+            Some(sum(
+                "together",
+                together as u64,
+                "of them while others to that host lost, too",
+            )),
+            known(
+                "senders",
+                Some(others.len() as u64 + 1),
+                Unit::Count,
+                "connections to that host",
+            ),
+            Some(sum(
+                "timeout_stalls",
+                ledger.timeout_stalls.into(),
+                "stall(s) mended by a timeout",
+            )),
+            Some(sum(
+                "tail_loss_stalls",
+                ledger.tail_loss_stalls.into(),
+                "stall(s) mended by a tail-loss probe",
+            )),
+            known_real(
+                "queueing",
+                queueing(case),
+                Unit::Ratio,
+                "mean round trip, in least ones",
+            ),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: harm_ns,
+            harm_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind
+            .push("The queue itself: the port of a switch, or the receiver's network card.".into());
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: advice([
+                "In the receiver: ask fewer at a time, or a little apart; or ask for less from each.",
+                "On the senders: a congestion control that keeps queues short where the network marks \
+                 (`ip route change … congctl dctcp` with ECN), and a lower timeout: `ip route change \
+                 … rto_min 20ms`.",
+                "On the switch: a deeper or shared buffer for the receiver's port, with ECN marking.",
+            ]),
+            win: WinBasis::HarmGone("the answers no longer overflow the queue"),
+            confidence: measured(
+                case,
+                "each loss was timed in the kernel, on every connection",
+            ),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "{} senders answered one receiver at once and overflowed a queue: {} lost.",
+            count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Several connections to one host lost segments together: {} may be lost to a queue that \
+             overflows.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// How many of the others lost segments near this time.
+fn losing_near(others: &[&Subject], at_ns: u64) -> usize {
+    let near = |other: &&&Subject| {
+        let losses = &other.gathered.events.losses_ns;
+        let next = losses.partition_point(|ns| *ns + TOGETHER_NS < at_ns);
+        losses
+            .get(next)
+            .is_some_and(|ns| *ns <= at_ns + TOGETHER_NS)
+    };
+    others.iter().filter(near).count()
+}
+
+/// Mean round trip over the least.
+fn queueing(case: &Case) -> Option<f64> {
+    let least_us = case.own.gathered.samples.min_rtt_us.filter(|us| *us > 0)?;
+    Some(case.mean_rtt_us()? as f64 / f64::from(least_us))
+}
+
+impl Incast {
+    fn cannot_tell(&self, case: &Case, others: usize) -> Verdict {
+        let label = "other connections to that host";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "retransmit_timeouts", "fast_retransmits"],
+            concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
+            facts: known(
+                "connections_beside",
+                Some(others as u64),
+                Unit::Count,
+                label,
+            )
+            .into_iter()
+            .collect(),
+            why: "Whether round trips grew before the losses, as a full queue makes them, is not \
+                  recorded.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! A thread that serves several connections was blocked in a call on one of them while another had
+//! data for it: a proxy that waits until the far side has taken what it passes on (SNAP, figure 7), or
+//! a server whose one slow client holds up the others.
+
+use table::{Method, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
+};
+use crate::case::{Case, Subject};
+use crate::report::{Advice, Direction, Finding, Undecided, Unit};
+use crate::units::{duration, percent};
+
+/// See the module.
+pub struct ProxyStall;
+
+impl Rule for ProxyStall {
+    fn name(&self) -> &'static str {
+        "proxy_stall"
+    }
+
+    fn summary(&self) -> &'static str {
+        "A thread blocked on one connection lets the data of another wait"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some((other, blocked_ns, times)) = blocker(case) else {
+            return Verdict::Quiet;
+        };
+        // Then the path is the limit, and the data waits at one end of it or at the other.
+        if is_path_limited(other) {
+            return Verdict::Quiet;
+        }
+        let waited = case
+            .own
+            .judged
+            .receive
+            .as_ref()
+            .map(|receive| receive.reader_slow);
+        let Some(waited) = waited.filter(|waited| waited.method == Method::Ledger) else {
+            return self.cannot_tell(blocked_ns, times);
+        };
+        let harm_ns = blocked_ns.min(waited.ns);
+        if harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        let held = other.judged.stages.iter().max_by_key(|(_, share)| share.ns);
+        let facts = [
+            Some(sum(
+                "blocked_before",
+                times,
+                "times its reader was blocked on the other connection",
+            )),
+            Some(total_ns("blocked_ns", blocked_ns, "it was blocked there")),
+            Some(total_ns("reader_slow_ns", waited.ns, "bytes waited here")),
+            known(
+                "other_connection",
+                Some(other.id),
+                Unit::Count,
+                "is the id of the other connection",
+            ),
+            known(
+                "other_stage_ns",
+                held.map(|(_, share)| share.ns),
+                Unit::Ns,
+                "the other was held up, by its main stage",
+            ),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Receiving,
+            concerned_ns: harm_ns,
+            harm_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut advised: Vec<Advice> = blocker(case)
+            .and_then(|(other, _, _)| mend_first(other))
+            .into_iter()
+            .collect();
+        advised.extend(advice([
+            "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue of its own for each \
+             connection; or a thread for each.",
+            "Bound what one peer may hold up: SO_SNDTIMEO on the sockets that are written to.",
+        ]));
+        Explanation {
+            ruled_out: Vec::new(),
+            could_not_see: vec![
+                "Waits of the thread outside socket calls (locks, files, sleep).".into(),
+            ],
+            advice: advised,
+            win: WinBasis::HarmGone("no thread waits for one connection while another has data"),
+            confidence: measured(case, "calls and waiting bytes were timed in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Data waited because its thread was blocked on another connection: {} of {} ({}).",
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "A thread was blocked on another connection for {} before it read here; whether data \
+             waited cannot be told.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// The connection behind which most was waited, how long it blocked the thread, and how often.
+fn blocker<'a>(case: &Case<'a>) -> Option<(&'a Subject<'a>, u64, u64)> {
+    let most = case
+        .own
+        .behind
+        .iter()
+        .max_by_key(|behind| behind.blocked_ns)?;
+    let mut beside = case.neighbours.of_same_process(case.own);
+    let other = beside.find(|other| other.id == most.conn)?;
+    Some((other, most.blocked_ns, most.times))
+}
+
+/// Whether congestion control held it up for most of its life.
+fn is_path_limited(other: &Subject) -> bool {
+    let network = [
+        Stage::CongestionWindow,
+        Stage::Pacing,
+        Stage::FastRetransmit,
+    ];
+    let ns: u64 = network
+        .iter()
+        .map(|stage| other.judged.stages.ns(*stage))
+        .sum();
+    ns * 2 > other.judged.life_ns
+}
+
+/// The other connection's own problem, which comes first.
+fn mend_first(other: &Subject) -> Option<Advice> {
+    let identity = other.identity()?;
+    let (stage, share) = other
+        .judged
+        .stages
+        .iter()
+        .max_by_key(|(_, share)| share.ns)?;
+    let line = format!(
+        "Mend {} > {} first: its stage `{}` took {} of its life.",
+        identity.local,
+        identity.remote,
+        stage.name(),
+        percent(share.share)
+    );
+    Some(Advice(line.into()))
+}
+
+impl ProxyStall {
+    fn cannot_tell(&self, blocked_ns: u64, times: u64) -> Verdict {
+        let label = "times its reader was blocked on the other connection";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: blocked_ns,
+            facts: vec![sum("blocked_before", times, label)],
+            why: "How long bytes waited to be read was not measured.",
+            would_help: None,
+        })
+    }
+}

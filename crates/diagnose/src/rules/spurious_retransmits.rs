@@ -1,0 +1,132 @@
+//! The path stood still for longer than TCP's timer, and what was late was sent again though nothing
+//! had been lost. The kernel finds that out afterwards and takes its reduction back (F-RTO,
+//! RFC 5682; Eifel, RFC 3522): what was lost is the time.
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, longest_ns, measured,
+    min_rtt, sum, whole,
+};
+use crate::case::Case;
+use crate::report::{Direction, Fact, Finding, Undecided, Unit};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct SpuriousRetransmits;
+
+impl Rule for SpuriousRetransmits {
+    fn name(&self) -> &'static str {
+        "spurious_retransmits"
+    }
+
+    fn summary(&self) -> &'static str {
+        "ACKs came so late that data was sent again though nothing was lost"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_counters(case);
+        };
+        if ledger.spurious_timeouts == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.spurious_timeout_ns,
+            harm_ns: ledger.spurious_timeout_ns,
+            facts: facts(case, ledger.spurious_timeouts, ledger.spurious_timeout_ns),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where the path, or the other host, stood still.".into());
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("lost data", Stage::RetransmitTimeout),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: advice([
+                "Find what holds packets back for so long: virtual machines that are paused, radio, \
+                 queues of seconds (`tc -s qdisc`), routes that change. Nothing was lost.",
+                "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel sees at \
+                 the first ACK that it was wrong.",
+                "If the path must stand still now and then, a longer timeout sends less for nothing: \
+                 `ip route change … rto_min 1s`.",
+            ]),
+            win: WinBasis::HarmGone("the path does not stand still"),
+            confidence: measured(case, "the kernel itself took these timeouts back"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
+        format!(
+            "The path stood still, {} in all, and nothing was lost: {} timeout(s) sent data again \
+             for nothing.",
+            duration(finding.harm_ns),
+            count(timeouts)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "The receiver already had what was sent again: {} of waiting may have been a late path, \
+             and no loss.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
+    let late_mean_ns = late_ns / u64::from(timeouts.max(1));
+    let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    let bytes = case.own.growth(|sample| sample.bytes_retrans);
+    [
+        Some(sum(
+            "spurious_timeouts",
+            timeouts.into(),
+            "timeout(s) that the kernel took back",
+        )),
+        Some(longest_ns(
+            "mean_late_ns",
+            late_mean_ns,
+            "ACKs were late at each",
+        )),
+        duplicates.map(|n| sum("spurious", n, "segments the receiver already had")),
+        known("bytes_retrans", bytes, Unit::Bytes, "sent again"),
+        min_rtt(case),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl SpuriousRetransmits {
+    /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let retransmits = case.retransmits().unwrap_or(0);
+        let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+        let duplicates = duplicates.unwrap_or(0);
+        let stalled_ns = case.stalled_ns();
+        if stalled_ns == 0 || duplicates * 2 < retransmits || duplicates == 0 {
+            return Verdict::Quiet;
+        }
+        let label = "segments the receiver already had";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "retransmit_timeouts"],
+            concerned_ns: stalled_ns,
+            facts: vec![
+                sum("spurious", duplicates, label),
+                sum("retransmits", retransmits, "segments sent again"),
+            ],
+            why: "The kernel's statistics do not say which timeouts it took back.",
+            would_help: None,
+        })
+    }
+}

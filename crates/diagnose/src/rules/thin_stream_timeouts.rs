@@ -1,0 +1,133 @@
+//! A program spreads its requests over several connections to one host, so that each has too few
+//! segments out for duplicate ACKs: every loss waits for a timer (SNAP 6.1).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
+};
+use crate::case::Case;
+use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::units::{duration, percent};
+
+/// See the module.
+pub struct ThinStreamTimeouts;
+
+impl Rule for ThinStreamTimeouts {
+    fn name(&self) -> &'static str {
+        "thin_stream_timeouts"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Several connections to one host are each too thin to see a loss before a timer does"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let stalled_ns = case.stalled_ns();
+        let beside = beside(case);
+        if case.is_loss_named() || stalled_ns == 0 || beside == 0 {
+            return Verdict::Quiet;
+        }
+        let Some(ledger) = case.ledger() else {
+            return self.cannot_tell(stalled_ns, beside);
+        };
+        let thin_ns = ledger.thin_stall_ns.min(stalled_ns);
+        if thin_ns * 2 < stalled_ns {
+            return Verdict::Quiet;
+        }
+        let mean_ns = thin_ns.checked_div(ledger.thin_stalls.into());
+        let label = "stall(s) with three segments out or fewer";
+        let facts = [
+            Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
+            Some(total_ns("thin_stall_ns", thin_ns, "they took together")),
+            known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"),
+            known(
+                "connections_beside",
+                Some(beside),
+                Unit::Count,
+                "other connection(s) of the program to that host",
+            ),
+            case.retransmits()
+                .map(|n| sum("retransmits", n, "segments sent again")),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: stalled_ns,
+            harm_ns: stalled_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where on the path the data was lost.".into());
+        Explanation {
+            ruled_out: [
+                case.not_stage("the receiver's window", Stage::ReceiverWindow),
+                case.not_stage("the send buffer", Stage::SendBuffer),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            could_not_see: blind,
+            advice: advice([
+                "Send the requests over one connection, several at a time: what follows a lost \
+                 segment then tells of the loss within a round trip.",
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
+                 the switches between.",
+                "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
+                 20ms`.",
+            ]),
+            win: WinBasis::HarmGone("losses are found within a round trip"),
+            confidence: measured(
+                case,
+                "every stall was measured in the kernel, with what was out",
+            ),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Too thin to see a loss before a timer does: {} of {} ({}) lost, with three segments or \
+             fewer out.",
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Several connections to one host waited {} for timers; whether each was too thin cannot \
+             be told.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// Other connections of the same process to the same host.
+fn beside(case: &Case) -> u64 {
+    let pid = case.own.identity().and_then(|identity| identity.pid);
+    let of_process = |other: &&crate::case::Subject| {
+        pid.is_some() && other.identity().and_then(|identity| identity.pid) == pid
+    };
+    case.neighbours
+        .to_same_host(case.own)
+        .filter(of_process)
+        .count() as u64
+}
+
+impl ThinStreamTimeouts {
+    fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
+        let label = "other connection(s) of the program to that host";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name(), "retransmit_timeouts"],
+            concerned_ns: stalled_ns,
+            facts: known("connections_beside", Some(beside), Unit::Count, label)
+                .into_iter()
+                .collect(),
+            why: "The kernel's statistics do not say how much was out when a stall began.",
+            would_help: None,
+        })
+    }
+}

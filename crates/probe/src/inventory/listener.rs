@@ -1,0 +1,48 @@
+//! A listening socket as the kernel side describes it → a row of table `listeners`.
+
+use table::tables::Listener;
+
+use super::seen::address;
+use crate::wire::types::listener_seen;
+use crate::wire::{self, Wire};
+
+// SAFETY: `listener_seen` is `repr(C)` and made of integers and arrays of them.
+unsafe impl Wire for listener_seen {}
+
+/// The row of a record.
+pub(crate) fn row(seen: &listener_seen) -> Listener {
+    let listener_seen {
+        cookie,
+        time_ns,
+        listen_ns,
+        closed_ns,
+        local_addr,
+        netns,
+        pid,
+        waiting,
+        waiting_max,
+        drops,
+        local_port,
+        pad: _,
+        comm: _,
+    } = *seen;
+    let nonzero = |ns: u64| (ns != 0).then_some(ns);
+    Listener {
+        conn: cookie,
+        time_ns,
+        netns,
+        local: address(local_addr, local_port).to_string(),
+        pid: (pid != 0).then_some(pid),
+        listen_ns: nonzero(listen_ns),
+        closed_ns: nonzero(closed_ns),
+        waiting,
+        waiting_max,
+        drops,
+    }
+}
+
+/// The owner's pid and command name, as they were when it was seen.
+pub(crate) fn owner(seen: &listener_seen) -> Option<(u32, String)> {
+    let comm = wire::text(&seen.comm);
+    (seen.pid != 0 && !comm.is_empty()).then_some((seen.pid, comm))
+}
