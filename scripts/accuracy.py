@@ -45,37 +45,38 @@ def run(*words):
     return ran.stdout
 
 
-def overlap(life, expected):
-    """Part of the planted interval that the connection's life covers, 0 to 1."""
-    start = max(life[0], expected["from_ns"])
-    end = min(life[1], expected["until_ns"])
-    return max(0, end - start) / max(1, expected["until_ns"] - expected["from_ns"])
+def overlap(finding, claim):
+    """Part of the planted interval that the finding names, 0 to 1."""
+    start = max(finding["from_ns"], claim["from_ns"])
+    end = min(finding["until_ns"], claim["until_ns"])
+    return max(0, end - start) / max(1, claim["until_ns"] - claim["from_ns"])
 
 
 def claims(report):
-    """(rule, connection) of every finding that is above info, and of every answer."""
-    found = set()
+    """Every finding that is above info, and every answer, by rule and connection."""
+    rules = {c["id"]: set(c["findings"]) for c in report["connections"]}
+    found = {}
     for finding in report["findings"]:
         if finding["severity"] in ABOVE_INFO or finding["rule"] in ANSWERS:
-            found |= {(finding["rule"], cookie) for cookie in finding["subject"]["ids"]}
+            members = {cookie for cookie, names in rules.items() if finding["rule"] in names}
+            if finding["subject"]["connections"] <= len(finding["subject"]["ids"]):
+                members = set(finding["subject"]["ids"])
+            for cookie in members:
+                found[finding["rule"], cookie] = finding
     return found
 
 
 def score(truth, report):
     """What was planted, what of it was found, and what was said beside it."""
-    lives = {
-        c["id"]: (c["opened_ns"] or 0, (c["opened_ns"] or 0) + c["lifetime_ns"])
-        for c in report["connections"]
-    }
     said = claims(report)
     planted = {
         (claim["rule"], connection["cookie"]): claim
         for claim in truth["expected"]
         for connection in claim["connections"]
     }
-    found = {at for at in said if at in planted and overlap(lives[at[1]], planted[at]) >= 0.5}
+    found = {at for at in said if at in planted and overlap(said[at], planted[at]) >= 0.5}
     planted = set(planted)
-    beside = {claim for claim in said - planted if claim[0] not in ANSWERS}
+    beside = {claim for claim in set(said) - planted if claim[0] not in ANSWERS}
     return planted, found, beside
 
 

@@ -71,9 +71,15 @@ impl Report {
     /// Findings whose subject is this socket.
     pub fn findings(&self, cookie: u64) -> Vec<&Value> {
         let all = self.json["findings"].as_array().expect("findings").iter();
+        let own = self.connections().iter().find(|c| c["id"] == cookie);
         all.filter(|finding| {
-            let ids = finding["subject"]["ids"].as_array();
-            ids.is_some_and(|ids| ids.iter().any(|id| *id == cookie))
+            let subject = &finding["subject"];
+            let ids = subject["ids"].as_array().expect("ids");
+            // Of many, not all are listed.
+            let more = number(subject, "/connections") > ids.len() as u64;
+            let rules = own.and_then(|own| own["findings"].as_array());
+            let named = rules.is_some_and(|rules| rules.contains(&finding["rule"]));
+            ids.iter().any(|id| *id == cookie) || (more && named)
         })
         .collect()
     }

@@ -60,8 +60,8 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             }
         }
     }
-    let harms = harms(&found);
-    let (connections, snap_table4) = connections(&subjects, &context, &harms);
+    let claims = claims(&found);
+    let (connections, snap_table4) = connections(&subjects, &context, &claims);
     report(&evidence, connections, snap_table4, found, doubts)
 }
 
@@ -145,19 +145,28 @@ fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
     verdicts
 }
 
-/// Harm by connection, ns.
-fn harms(found: &[Member<Found>]) -> HashMap<u64, u64> {
-    let mut harms = HashMap::new();
+/// What was found on one connection.
+#[derive(Debug, Clone, Default)]
+struct Claims {
+    harm_ns: u64,
+    rules: Vec<&'static str>,
+}
+
+/// What was found, by connection.
+fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
+    let mut claims = HashMap::<u64, Claims>::new();
     for member in found {
-        *harms.entry(member.case.own.id).or_insert(0) += member.said.harm_ns;
+        let of_one = claims.entry(member.case.own.id).or_default();
+        of_one.harm_ns += member.said.harm_ns;
+        of_one.rules.push(RULES[member.rule].name());
     }
-    harms
+    claims
 }
 
 fn connections(
     subjects: &[Subject],
     context: &Context,
-    harms: &HashMap<u64, u64>,
+    claims: &HashMap<u64, Claims>,
 ) -> (Vec<Connection>, SnapTable4) {
     let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
     let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
@@ -165,8 +174,8 @@ fn connections(
         .iter()
         .zip(&flags)
         .map(|(subject, flags)| {
-            let harm_ns = harms.get(&subject.id).copied().unwrap_or(0);
-            connection(subject, context, flags.into(), harm_ns)
+            let claims = claims.get(&subject.id).cloned().unwrap_or_default();
+            connection(subject, context, flags.into(), claims)
         })
         .collect();
     connections.sort_by_key(|connection| {
@@ -192,7 +201,7 @@ fn flags(subject: &Subject) -> FlagTimes {
     flags
 }
 
-fn connection(subject: &Subject, context: &Context, flags: Flags, harm_ns: u64) -> Connection {
+fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims) -> Connection {
     let identity = subject.identity();
     let judged = &subject.judged;
     let unknown = || "?".to_owned();
@@ -226,7 +235,8 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, harm_ns: u64) 
         flags,
         totals: totals(subject, context),
         tcp: tcp(subject),
-        harm_ns,
+        harm_ns: claims.harm_ns,
+        findings: claims.rules,
     }
 }
 
@@ -313,6 +323,7 @@ fn report(
             whylat: header.whylat.clone(),
             arguments: header.arguments.clone(),
             started_realtime_ns: header.started_realtime_ns,
+            started_ns: header.started_ns,
         },
         span_ns,
         closed,

@@ -99,6 +99,22 @@ impl Subject<'_> {
         self.identity().and_then(|identity| identity.opened_ns)
     }
 
+    /// Since when it is judged, ns.
+    pub fn start_ns(&self) -> u64 {
+        let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
+        let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);
+        let sample = self
+            .gathered
+            .samples
+            .start(self.opened_ns())
+            .map(|(_, ns)| ns);
+        self.opened_ns()
+            .or(ledger)
+            .or(listener)
+            .or(sample)
+            .unwrap_or(0)
+    }
+
     /// Growth of a counter of `tcp_info` over the judged time.
     pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
         self.gathered.samples.growth(self.opened_ns(), counter)
@@ -131,6 +147,18 @@ impl Case<'_> {
     /// Judged time, ns.
     pub fn life_ns(&self) -> u64 {
         self.own.judged.life_ns
+    }
+
+    /// From when to when these stages took time, `CLOCK_MONOTONIC` ns, to a reading of the ledger;
+    /// without one, or without stages, its life.
+    pub fn when(&self, stages: &[Stage]) -> (u64, u64) {
+        let grew = self
+            .ledger()
+            .and(self.own.gathered.ledger.growth.of(stages));
+        grew.unwrap_or_else(|| {
+            let start_ns = self.own.start_ns();
+            (start_ns, start_ns + self.life_ns())
+        })
     }
 
     /// Time in a stage, ns.

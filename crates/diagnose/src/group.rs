@@ -112,7 +112,11 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
     let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
     let subject = subject(group.iter().map(|member| member.case))?;
     let concerned_ns: u64 = group.iter().map(|member| member.said.concerned_ns).sum();
+    let times = group.iter().map(|member| rule.when(member.case));
+    let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let mut finding = Finding {
+        from_ns,
+        until_ns,
         rule: rule.name(),
         severity: severity(&harms),
         headline: String::new(),

@@ -2,6 +2,7 @@
 //! and the last suffice; the mean round-trip time between readings is kept for SNAP's
 //! delayed-ACK flag.
 
+use table::Stage;
 use table::tables::TcpStage;
 
 /// Round-trip samples between two readings of the ledger.
@@ -15,6 +16,32 @@ pub struct RttInterval {
     pub rtt_samples: u32,
 }
 
+/// When each stage grew: from the reading before the first growth to the last reading that showed
+/// some, ns; in the order of [`Stage::ALL`].
+#[derive(Debug, Clone, Default)]
+pub struct Growth([Option<(u64, u64)>; Stage::ALL.len()]);
+
+impl Growth {
+    fn add(&mut self, from_ns: u64, earlier: Option<&TcpStage>, reading: &TcpStage) {
+        let now = reading.stages_ns();
+        let before = earlier.map(TcpStage::stages_ns);
+        for (index, (grew, (_, ns))) in self.0.iter_mut().zip(now).enumerate() {
+            if ns > before.map_or(0, |before| before[index].1) {
+                let (start_ns, _) = grew.unwrap_or((from_ns, 0));
+                *grew = Some((start_ns, reading.time_ns));
+            }
+        }
+    }
+
+    /// From the first to the last growth of any of these stages.
+    pub fn of(&self, stages: &[Stage]) -> Option<(u64, u64)> {
+        let grew = Stage::ALL.iter().zip(&self.0);
+        let times = grew.filter(|(stage, _)| stages.contains(stage));
+        let times = times.filter_map(|(_, grew)| *grew);
+        times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+}
+
 /// Readings of one connection's ledger.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerDigest {
@@ -22,6 +49,8 @@ pub struct LedgerDigest {
     pub base: Option<TcpStage>,
     /// Last reading within the span.
     pub last: Option<TcpStage>,
+    /// When each stage grew.
+    pub growth: Growth,
     /// Round-trip samples between readings.
     pub rtt: Vec<RttInterval>,
 }
@@ -44,6 +73,7 @@ impl LedgerDigest {
             Some(earlier) => (earlier.time_ns, earlier.rtt_sum_us, earlier.rtt_samples),
             None => (reading.since_ns, 0, 0),
         };
+        self.growth.add(since_ns, earlier, &reading);
         self.rtt.push(RttInterval {
             length_ns: reading.time_ns.saturating_sub(since_ns),
             rtt_sum_us: reading.rtt_sum_us.saturating_sub(sum),

@@ -48,6 +48,8 @@ pub struct Connection {
     pub tcp: Tcp,
     /// Time lost to findings, ns.
     pub harm_ns: u64,
+    /// Rules of the findings on it.
+    pub findings: Vec<&'static str>,
 }
 
 /// A process.

@@ -71,6 +71,10 @@ pub struct Finding {
     pub subject: Subject,
     /// Direction of the data concerned.
     pub direction: Direction,
+    /// From when it did harm, `CLOCK_MONOTONIC` ns, to a reading of the ledger.
+    pub from_ns: u64,
+    /// Until when.
+    pub until_ns: u64,
     /// Share of the subject's life in the stages concerned.
     pub share: f64,
     /// Time that threads were blocked or data was late because of it, ns.

@@ -80,6 +80,8 @@ pub struct Host {
     pub arguments: Vec<String>,
     /// `CLOCK_REALTIME` at the start, ns.
     pub started_realtime_ns: u64,
+    /// When the recording started, `CLOCK_MONOTONIC` ns.
+    pub started_ns: u64,
 }
 
 /// How a recording ended.

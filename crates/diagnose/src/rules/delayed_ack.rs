@@ -30,6 +30,10 @@ impl Rule for DelayedAck {
         "The writer waits for an ACK that the receiver withholds"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::DelayedAck]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some(ledger) = case.ledger() else {
             return self.check_polls(case);

@@ -26,6 +26,10 @@ impl Rule for DelayedAckAfterTimeout {
         "After a timeout, the receiver holds back the ACK of the one segment sent"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some(ledger) = case.ledger() else {
             return self.check_events(case);

@@ -31,6 +31,14 @@ impl Rule for Incast {
         "Many senders answer one receiver at once, and the queue before it overflows"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[
+            Stage::RetransmitTimeout,
+            Stage::TailLoss,
+            Stage::FastRetransmit,
+        ]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
         let losses = &case.own.gathered.events.losses_ns;

@@ -24,6 +24,8 @@ mod syn_retries;
 mod thin_stream_timeouts;
 mod window_cause;
 
+use table::Stage;
+
 use crate::case::Case;
 use crate::report::{
     Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Undecided, Unit, Value,
@@ -103,6 +105,14 @@ pub trait Rule: Sync {
     /// Whether it looks at listening sockets, instead of connections.
     fn is_of_listeners(&self) -> bool {
         false
+    }
+    /// The stages in which its harm lies: they tell when. None if it lies in no stage.
+    fn stages(&self) -> &'static [Stage] {
+        &[]
+    }
+    /// From when to when it did harm, `CLOCK_MONOTONIC` ns.
+    fn when(&self, case: &Case) -> (u64, u64) {
+        case.when(self.stages())
     }
     /// Looks at one connection.
     fn check(&self, case: &Case) -> Verdict;

@@ -100,6 +100,10 @@ impl Rule for NagleDelayedAck {
         "Short writes wait for an ACK that the receiver withholds"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::Nagle, Stage::DelayedAck]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some(ledger) = case.ledger() else {
             return self.check_polls(case);

@@ -30,6 +30,10 @@ impl Rule for PathLimited {
         "Congestion control sets the pace; nothing is wrong at either end"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::CongestionWindow, Stage::Pacing]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         if case.is_held_up() || case.doubt {
             return Verdict::Quiet;

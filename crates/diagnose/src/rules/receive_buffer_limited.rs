@@ -24,6 +24,10 @@ impl Rule for ReceiveBufferLimited {
         "The receiver's buffer is smaller than the path needs"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::ReceiverWindow]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let limited_ns = case.ns(Stage::ReceiverWindow);
         if limited_ns == 0 {

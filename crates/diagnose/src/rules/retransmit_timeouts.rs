@@ -20,6 +20,10 @@ impl Rule for RetransmitTimeouts {
         "Lost data waits for a retransmission timer"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout, Stage::TailLoss]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         if case.is_loss_named() {
             return Verdict::Quiet;

@@ -28,6 +28,10 @@ impl Rule for SendBufferLimited {
         "The send buffer is smaller than the path would take"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::SendBuffer]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let limited_ns = case.ns(Stage::SendBuffer);
         if limited_ns == 0 {

@@ -51,6 +51,14 @@ impl Rule for SynRetries {
         })
     }
 
+    fn when(&self, case: &Case) -> (u64, u64) {
+        let times = case
+            .own
+            .identity()
+            .and_then(|own| own.connect_ns.zip(own.opened_ns));
+        times.unwrap_or_else(|| case.when(&[]))
+    }
+
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
         blind

@@ -22,6 +22,10 @@ impl Rule for ThinStreamTimeouts {
         "Several connections to one host are each too thin to see a loss before a timer does"
     }
 
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout, Stage::TailLoss]
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let stalled_ns = case.stalled_ns();
         let beside = beside(case);

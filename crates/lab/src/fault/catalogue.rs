@@ -80,7 +80,13 @@ pub const FAULTS: &[Fault] = &[
         name: "syn_loss",
         summary: "the first SYNs are lost, and connecting takes seconds",
         source: "RFC 6298 section 2: the first timeout is 1 s",
-        claim: |_| sending("syn_retries"),
+        claim: |_| {
+            Some(Claim {
+                rule: "syn_retries",
+                end: End::Client,
+                of: Of::LateToConnect,
+            })
+        },
         mendable: false,
         scene: syn_loss,
     },
@@ -344,6 +350,7 @@ fn black_hole(variant: Variant, dice: &mut Dice) -> Scene {
     };
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --bytes 8000009");
     if variant == Variant::Faulty {
+        scene.lasts_us = Some(hole.after_us..hole.after_us + hole.for_us);
         scene.forward.windows = vec![hole];
     }
     scene

@@ -1,5 +1,6 @@
 //! Plays a fault and tells what happened.
 
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -65,7 +66,13 @@ impl Play<'_> {
             .map(Started::finish)
             .collect::<Result<_, _>>()?;
         let (stats, _) = wire.stop();
-        let expected: Vec<Value> = ended.iter().flat_map(Ended::expected).collect();
+        let lasts_ns = scene.lasts_us.zip(stats.first_packet_ns);
+        let lasts_ns =
+            lasts_ns.map(|(us, first_ns)| first_ns + us.start * 1_000..first_ns + us.end * 1_000);
+        let expected = ended
+            .iter()
+            .flat_map(|pair| pair.expected(lasts_ns.as_ref()));
+        let expected: Vec<Value> = expected.collect();
         let roles: Vec<Value> = ended.iter().map(Ended::truth).collect();
         Ok(json!({
             "fault": self.fault.name,
@@ -130,16 +137,23 @@ impl Ended {
     }
 
     /// Which rules, of which connections, and when; none where nothing is to be said.
-    fn expected(&self) -> impl Iterator<Item = Value> {
-        self.claims.iter().map(|claim| {
+    fn expected(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
+        self.claims.iter().map(move |claim| {
             let connections = self.sockets(*claim);
             let of_all = |name| connections.iter().filter_map(move |one| one[name].as_u64());
+            let (from_ns, until_ns) = match (claim.of, lasts_ns) {
+                (Of::LateToConnect, _) => {
+                    (of_all("connecting_ns").min(), of_all("opened_ns").max())
+                }
+                (_, Some(lasts)) => (Some(lasts.start), Some(lasts.end)),
+                (_, None) => (of_all("opened_ns").min(), of_all("closed_ns").max()),
+            };
             json!({
                 "rule": claim.rule,
                 "end": claim.end,
                 "connections": connections,
-                "from_ns": of_all("opened_ns").min(),
-                "until_ns": of_all("closed_ns").max(),
+                "from_ns": from_ns,
+                "until_ns": until_ns,
             })
         })
     }

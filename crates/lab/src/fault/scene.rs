@@ -1,5 +1,7 @@
 //! What a fault is made of.
 
+use std::ops::Range;
+
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -96,6 +98,8 @@ pub struct Scene {
     pub pair: Pair,
     /// Others, who talk over the same path at the same time.
     pub others: Vec<Pair>,
+    /// When the fault is there, in microseconds after the wire's first packet; `None`: always.
+    pub lasts_us: Option<Range<u64>>,
     /// Settings of an end's namespace.
     pub sysctls: Vec<(End, &'static str, &'static str)>,
 }
@@ -112,6 +116,7 @@ impl Scene {
             forward: path,
             pair: Pair::new(server, client),
             others: Vec::new(),
+            lasts_us: None,
             sysctls: Vec::new(),
         }
     }

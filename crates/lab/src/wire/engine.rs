@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) ways: [Way; 2],
     pub(crate) log: Log,
     pub(crate) failure: Option<String>,
-    first_packet_ns: Option<u64>,
+    pub(super) first_packet_ns: Option<u64>,
 }
 
 /// One direction: what to do, what is under way, what happened.

@@ -124,6 +124,7 @@ impl Wire {
         let mut stats = WireStats {
             a_to_b: state.ways[0].stats,
             b_to_a: state.ways[1].stats,
+            first_packet_ns: state.first_packet_ns,
             log_missed: state.log.missed,
             failure: state.failure.clone(),
         };

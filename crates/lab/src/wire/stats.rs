@@ -143,6 +143,8 @@ pub struct WireStats {
     pub a_to_b: DirectionStats,
     /// From `b` to `a`.
     pub b_to_a: DirectionStats,
+    /// When the first packet came, `CLOCK_MONOTONIC`: loss windows count from it.
+    pub first_packet_ns: Option<u64>,
     /// Packets that the log had no room for.
     pub log_missed: u64,
     /// Why forwarding ended by itself, if it did.

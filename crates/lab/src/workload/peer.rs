@@ -73,8 +73,8 @@ pub struct ConnectionTruth {
     pub remote: SocketAddr,
     /// The socket's cookie (`SO_COOKIE`).
     pub cookie: u64,
-    /// How long connect() took; 0 where it was accepted.
-    pub connect_ns: u64,
+    /// When connect() was called, `CLOCK_MONOTONIC`; `None` where it was accepted.
+    pub connecting_ns: Option<u64>,
     /// When connect or accept returned, `CLOCK_MONOTONIC`.
     pub opened_ns: u64,
     /// Just before close, `CLOCK_MONOTONIC`.
@@ -143,7 +143,7 @@ impl Peer {
             .and_then(|socket| socket.connect(&address.into()).map(|()| socket))
             .and_then(|socket| Peer::new(socket.into()))
             .map(|mut peer| {
-                peer.truth.connect_ns = peer.truth.opened_ns - start_ns;
+                peer.truth.connecting_ns = Some(start_ns);
                 peer
             })
             .map_err(|why| LabError::os("connect to", address.to_string(), why, hint))
@@ -155,7 +155,7 @@ impl Peer {
             local: stream.local_addr()?,
             remote: stream.peer_addr()?,
             cookie: SockRef::from(&stream).cookie()?,
-            connect_ns: 0,
+            connecting_ns: None,
             opened_ns: now_ns(),
             closed_ns: 0,
             send: CallCounts::default(),

@@ -302,7 +302,7 @@ mod tests {
             local: address,
             remote: address,
             cookie: 0,
-            connect_ns: 0,
+            connecting_ns: None,
             opened_ns: 0,
             closed_ns: 0,
             send: Default::default(),

@@ -18,7 +18,7 @@ pub fn draw(page: &mut Page, report: &Report) {
     for (index, finding) in report.findings.iter().take(SHOWN).enumerate() {
         // The worst finding's sentence is the answer at the top already.
         let said = index == 0 && finding.severity > Severity::Info;
-        draw_finding(page, finding, said);
+        draw_finding(page, finding, said, when(report, finding));
     }
     for undecided in report.undecided.iter().take(SHOWN) {
         draw_undecided(page, undecided);
@@ -32,7 +32,7 @@ pub fn draw(page: &mut Page, report: &Report) {
     }
 }
 
-fn draw_finding(page: &mut Page, finding: &Finding, said: bool) {
+fn draw_finding(page: &mut Page, finding: &Finding, said: bool, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,
         Severity::Warning => Style::Yellow,
@@ -49,6 +49,9 @@ fn draw_finding(page: &mut Page, finding: &Finding, said: bool) {
     }
     page.blank();
     draw_evidence(page, &finding.evidence.0);
+    if let Some(when) = when {
+        page.labelled(2, "when", LABEL, &when);
+    }
     let ruled_out: Vec<String> = finding
         .ruled_out
         .iter()
@@ -70,6 +73,20 @@ fn draw_finding(page: &mut Page, finding: &Finding, said: bool) {
     let text = format!("{}: {}", confidence.level.name(), confidence.because);
     page.labelled(2, "confidence", LABEL, &text);
     page.blank();
+}
+
+/// From when to when a problem was there, where that is less than half of the recording.
+fn when(report: &Report, finding: &Finding) -> Option<String> {
+    let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
+    if finding.severity == Severity::Info || length_ns * 2 >= report.span_ns {
+        return None;
+    }
+    let since_start = |ns: u64| duration(ns.saturating_sub(report.host.started_ns));
+    Some(format!(
+        "from {} to {} after the start",
+        since_start(finding.from_ns),
+        since_start(finding.until_ns)
+    ))
 }
 
 /// How many times faster, in words.
