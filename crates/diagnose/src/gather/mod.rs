@@ -20,6 +20,8 @@ use hash::Digests;
 use ledger::LedgerDigest;
 use samples::SampleDigest;
 
+use crate::snap::delayed_acks::SnapSettings;
+
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
 pub struct Gathered {
@@ -43,6 +45,7 @@ pub struct Evidence {
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
     pub(crate) span: (u64, u64),
+    pub(crate) snap: SnapSettings,
     pub(crate) latest_ns: u64,
     pub(crate) any_events: bool,
     pub(crate) connections: Digests<Gathered>,
@@ -71,6 +74,7 @@ impl Evidence {
             closed,
             problems,
             span: (0, u64::MAX),
+            snap: SnapSettings::default(),
             any_events: false,
             connections: Digests::default(),
             calls: CallTable::default(),
@@ -83,6 +87,12 @@ impl Evidence {
     /// rows are added.
     pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.span = (from_ns, to_ns);
+        self
+    }
+
+    /// Estimates shares of delayed ACKs by these settings.
+    pub fn with_snap(mut self, settings: SnapSettings) -> Self {
+        self.snap = settings;
         self
     }
 
