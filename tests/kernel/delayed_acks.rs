@@ -55,49 +55,42 @@ fn count(requests: u64, delayed: u64) -> (Recorded, u64, u64) {
     (recorded, sent, acked_by_timer(&trace))
 }
 
+/// What whylat counted of the client's segments is what the trace says. It is never more; on a busy
+/// machine the hook has been seen not to run for one ACK in a thousand, and then it is less.
+fn compare(requests: u64, delayed: u64) -> Result<Recorded, String> {
+    let (recorded, sent, by_timer) = count(requests, delayed);
+    recorded.report.assert_whole();
+    let counted = number(recorded.client_end(), "/totals/acks_by_timer");
+    assert!(
+        counted <= by_timer,
+        "{counted} where the trace has {by_timer}"
+    );
+    if (sent, by_timer, counted) == (requests, delayed, delayed) {
+        return Ok(recorded);
+    }
+    Err(format!(
+        "{counted} counted, {by_timer} of {sent} segments in the trace, {delayed} of {requests} planned"
+    ))
+}
+
 /// Of 211 requests that nobody holds back, the timer acknowledges 101.
 #[test]
 fn every_segment_that_the_timer_acknowledged() {
     if !root() {
         return;
     }
-    let (requests, delayed) = (211, 101);
-    planted(|| {
-        let (recorded, sent, by_timer) = count(requests, delayed);
-        recorded.report.assert_whole();
-        let client = recorded.client_end();
-        assert_eq!(number(client, "/totals/acks_by_timer"), by_timer);
-        let share = client["totals"]["delayed_ack_share"].as_f64();
-        let truth = by_timer as f64 / sent as f64;
-        assert!(
-            share.is_some_and(|share| (share - truth).abs() < 1e-9),
-            "{share:?} where the capture has {truth}"
-        );
-        assert_eq!(
-            number(client, "/totals/nagle_holds"),
-            0,
-            "none was waited for"
-        );
-        if (sent, by_timer) == (requests, delayed) {
-            Ok(())
-        } else {
-            Err(format!(
-                "{by_timer} of {sent} segments, not {delayed} of {requests}"
-            ))
-        }
-    });
+    let recorded = planted(|| compare(211, 101));
+    let totals = &recorded.client_end()["totals"];
+    assert_eq!(totals["nagle_holds"], 0, "none was waited for");
+    let share = totals["delayed_ack_share"].as_f64().expect("a share");
+    assert!((share - 101.0 / 211.0).abs() < 1e-9, "{share}");
 }
 
 /// The same, of none and of all.
 #[test]
 fn none_and_all_by_the_timer() {
-    if !root() {
-        return;
-    }
-    for delayed in [0, 53] {
-        let (recorded, _, by_timer) = count(53, delayed);
-        let client = recorded.client_end();
-        assert_eq!(number(client, "/totals/acks_by_timer"), by_timer);
-        assert!(by_timer.abs_diff(delayed) <= 3, "{by_timer} of {delayed}");
+    if root() {
+        planted(|| compare(53, 0));
+        planted(|| compare(53, 53));
     }
 }
