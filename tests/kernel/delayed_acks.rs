@@ -56,8 +56,9 @@ fn count(requests: u64, delayed: u64) -> (Recorded, u64, u64) {
 }
 
 /// What whylat counted of the client's segments is what the trace says. It is never more; on a busy
-/// machine the hook has been seen not to run for one ACK in a thousand, and then it is less.
-fn compare(requests: u64, delayed: u64) -> Result<Recorded, String> {
+/// machine the hook has been seen not to run for one ACK in a thousand, and then it is less. So many
+/// may go `astray`: the first request can come before the server has told its socket to wait.
+fn compare(requests: u64, delayed: u64, astray: u64) -> Result<Recorded, String> {
     let (recorded, sent, by_timer) = count(requests, delayed);
     recorded.report.assert_whole();
     let counted = number(recorded.client_end(), "/totals/acks_by_timer");
@@ -65,7 +66,8 @@ fn compare(requests: u64, delayed: u64) -> Result<Recorded, String> {
         counted <= by_timer,
         "{counted} where the trace has {by_timer}"
     );
-    if (sent, by_timer, counted) == (requests, delayed, delayed) {
+    let as_planned = sent == requests && by_timer.abs_diff(delayed) <= astray;
+    if as_planned && counted == by_timer {
         return Ok(recorded);
     }
     Err(format!(
@@ -79,7 +81,7 @@ fn every_segment_that_the_timer_acknowledged() {
     if !root() {
         return;
     }
-    let recorded = planted(|| compare(211, 101));
+    let recorded = planted(|| compare(211, 101, 0));
     let totals = &recorded.client_end()["totals"];
     assert_eq!(totals["nagle_holds"], 0, "none was waited for");
     let share = totals["delayed_ack_share"].as_f64().expect("a share");
@@ -90,7 +92,7 @@ fn every_segment_that_the_timer_acknowledged() {
 #[test]
 fn none_and_all_by_the_timer() {
     if root() {
-        planted(|| compare(53, 0));
-        planted(|| compare(53, 53));
+        planted(|| compare(53, 0, 5));
+        planted(|| compare(53, 53, 5));
     }
 }
