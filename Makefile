@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy bench build fmt lint setup check-tools unit kernel clean
+.PHONY: demo test accuracy delayed-acks bench build fmt lint setup check-tools unit kernel clean
 
 demo: build
 	./target/release/whylat demo
@@ -25,6 +25,10 @@ kernel: build
 # Plants every fault of the lab many times and scores the diagnosis: an hour or two.
 accuracy: build
 	python3 scripts/accuracy.py --output docs/accuracy.md
+
+# Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
+delayed-acks: build
+	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
 
 bench: build
 	./benches/run

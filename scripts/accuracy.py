@@ -241,6 +241,8 @@ of any connection, is false. An instance counts once for each rule.
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.
 
+How near the share of delayed ACKs is to a packet capture is on [a page of its own](delayed_acks.md).
+
 ## Score
 """
 

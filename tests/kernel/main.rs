@@ -7,6 +7,7 @@
 
 mod bpf;
 mod counts;
+mod delayed_acks;
 mod demo;
 mod errors;
 mod faults;

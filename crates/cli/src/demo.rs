@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use diagnose::Report;
+use diagnose::{Report, SnapSettings};
 use lab::Running;
 use record::{Detail, Options, Target};
 
@@ -117,7 +117,7 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
     if outcome.command_exit_code() != Some(0) {
         bail!("the demo's client failed\nhint: whylat doctor");
     }
-    let report = load::diagnose(output)?;
+    let report = load::diagnose(output, SnapSettings::default())?;
     let took_ns = client_life_ns(&report)
         .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;
     Ok(Run { report, took_ns })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use diagnose::{Evidence, Report};
+use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
 use table::tables::{Call, Connection, Listener, Process, TcpEvent, TcpSample, TcpStage};
 
@@ -26,7 +26,7 @@ pub(crate) fn newest() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads a recording and diagnoses it.
-pub(crate) fn diagnose(path: &Path) -> anyhow::Result<Report> {
+pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Report> {
     let recording = Recording::open(path)?;
     let mut evidence = Evidence::new(
         recording.header().clone(),
@@ -35,7 +35,8 @@ pub(crate) fn diagnose(path: &Path) -> anyhow::Result<Report> {
         recording.cost().cloned(),
         recording.closed().cloned(),
         Vec::new(),
-    );
+    )
+    .with_snap(settings);
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
     recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));

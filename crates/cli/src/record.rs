@@ -136,7 +136,7 @@ fn tell(outcome: &Outcome) {
 }
 
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
-    let report = load::diagnose(&outcome.path)?;
+    let report = load::diagnose(&outcome.path, diagnose::SnapSettings::default())?;
     if json {
         out::line(&view::json(&report))
     } else {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use diagnose::SnapSettings;
 
 use crate::{args, exit, load, out};
 
@@ -15,6 +16,12 @@ pub(crate) struct ReportArgs {
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// SNAP's MaxQueuingDelay: what queues may add to a round trip
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().max_queuing_delay_us)]
+    max_queuing_delay_us: u64,
+    /// SNAP's DelayedACKTimeout: the time of the receivers' timer
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
+    delayed_ack_timeout_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -28,7 +35,11 @@ enum Format {
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
-        let report = load::diagnose(&path)?;
+        let settings = SnapSettings {
+            max_queuing_delay_us: self.max_queuing_delay_us,
+            delayed_ack_timeout_us: self.delayed_ack_timeout_us,
+        };
+        let report = load::diagnose(&path, settings)?;
         match self.format {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
             Format::Json => out::line(&view::json(&report))?,

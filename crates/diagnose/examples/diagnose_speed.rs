@@ -99,6 +99,8 @@ fn stages(reading: u64) -> TcpStages {
             in_flight_ns: time_ns / 4,
             nagle_holds: 9,
             delayed_acks: 9,
+            acks_by_timer: 9,
+            data_segs_out: 100,
             ..zero.clone()
         });
     }

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use table::{Role, TcpEventKind};
+use table::tables::TcpStage;
+use table::{Chosen, Role, TcpEventKind};
 
 use crate::case::{Case, Context, Subject};
 use crate::gather::Evidence;
@@ -13,6 +14,7 @@ use crate::neighbours::Neighbours;
 use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
 use crate::report::{Closed, Connection, Flags, Host, Report, SCHEMA, SnapTable4};
 use crate::rules::{Doubt, Found, RULES, Verdict};
+use crate::snap::delayed_acks::estimated_share;
 use crate::snap::flags::FlagTimes;
 use crate::snap::table4::table4;
 use crate::stages;
@@ -218,7 +220,7 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims
         }),
         role: identity.map_or(Role::Unknown, |identity| identity.role),
         peer: identity.and_then(|identity| identity.peer_conn),
-        chosen: identity.map_or(table::Chosen::Target, |identity| identity.chosen),
+        chosen: identity.map_or(Chosen::Target, |identity| identity.chosen),
         opened_ns: subject.opened_ns(),
         closed_ns: identity.and_then(|identity| identity.closed_ns),
         lifetime_ns: judged.life_ns,
@@ -243,6 +245,11 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims
 fn totals(subject: &Subject, context: &Context) -> Totals {
     let events = &subject.gathered.events;
     let ledger = subject.judged.ledger.as_ref();
+    // Of a peer not every ACK is looked at.
+    let is_peer = subject
+        .identity()
+        .is_some_and(|identity| identity.chosen == Chosen::Peer);
+    let counted = ledger.filter(|_| !is_peer);
     let sends = subject.calls.as_ref().map(|calls| &calls.send);
     let receives = subject.calls.as_ref().map(|calls| &calls.receive);
     let blocked_ns = |sums: &CallSums| (sums.unmeasured == 0).then_some(sums.blocked_ns);
@@ -261,8 +268,21 @@ fn totals(subject: &Subject, context: &Context) -> Totals {
         zero_windows: happened(TcpEventKind::ZeroWindowOpen).filter(|_| ledger.is_some()),
         nagle_holds: ledger.map(|ledger| ledger.nagle_holds.into()),
         delayed_acks: ledger.map(|ledger| ledger.delayed_acks.into()),
+        acks_by_timer: counted.map(|ledger| ledger.acks_by_timer.into()),
+        delayed_ack_share: counted.and_then(delayed_ack_share),
+        snap_delayed_ack_share: estimated_share(
+            &subject.gathered.ledger.rtt,
+            subject.gathered.samples.min_rtt_us,
+            context.snap,
+        ),
         longest_hold_ns: ledger.map(|ledger| ledger.longest_hold_ns),
     }
+}
+
+/// `None` when no data was sent.
+fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
+    let sent = ledger.data_segs_out;
+    (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))
 }
 
 fn tcp(subject: &Subject) -> Tcp {

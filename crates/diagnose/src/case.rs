@@ -11,6 +11,7 @@ use crate::gather::{Evidence, Gathered};
 use crate::neighbours::Neighbours;
 use crate::report::RuledOut;
 use crate::severity::{WARNING_SHARE, held_up};
+use crate::snap::delayed_acks::SnapSettings;
 use crate::stages::{Given, Judged};
 use crate::units::{count, duration, percent};
 
@@ -23,6 +24,8 @@ pub const LEAST_POLLS: u64 = 5;
 pub struct Context {
     /// What stages need.
     pub given: Given,
+    /// What SNAP's method needs.
+    pub snap: SnapSettings,
     /// Detail level of the recording.
     pub detail: String,
     /// Whether the calls of the chosen sockets were logged.
@@ -60,6 +63,7 @@ impl Context {
                 jiffy_ns,
                 span: evidence.span,
             },
+            snap: evidence.snap,
             detail: evidence.header.detail.clone(),
             calls: !evidence.calls.is_empty() || on("calls"),
             events: evidence.any_events || on("tcp_events"),

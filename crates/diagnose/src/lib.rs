@@ -28,3 +28,4 @@ pub mod units;
 pub use assemble::diagnose;
 pub use gather::Evidence;
 pub use report::Report;
+pub use snap::delayed_acks::SnapSettings;

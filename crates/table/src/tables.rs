@@ -314,6 +314,13 @@ table! {
         nagle_holds: u32, "-";
         /// Waits that ended because the receiver's delayed-ACK timer expired; counter.
         delayed_acks: u32, "-";
+        /// Data segments whose ACK the receiver's delayed-ACK timer sent, whether or not anyone
+        /// waited for it: a bare ACK of no more than a full-sized segment that came a delayed-ACK
+        /// timeout after the path would have brought it; counter. Of a peer (the other end of a
+        /// recorded connection), only those that came while it was looked at.
+        acks_by_timer: u32, "-";
+        /// Data segments sent, those sent again included (`tcpi_data_segs_out`); counter.
+        data_segs_out: u32, "-";
         /// Longest single Nagle hold, delayed ACK included.
         longest_hold_ns: u64, "ns";
         /// Stalls ended by a retransmission timeout; counter.

@@ -1,6 +1,6 @@
 //! Readings of one connection's in-kernel stage ledger. They are cumulative, so the first
 //! and the last suffice; the mean round-trip time between readings is kept for SNAP's
-//! delayed-ACK flag.
+//! delayed-ACK flag and estimate.
 
 use table::Stage;
 use table::tables::TcpStage;
@@ -119,6 +119,8 @@ impl LedgerDigest {
             unknown_ns,
             nagle_holds,
             delayed_acks,
+            acks_by_timer,
+            data_segs_out,
             timeout_stalls,
             tail_loss_stalls,
             rtt_sum_us,

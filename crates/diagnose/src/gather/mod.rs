@@ -28,6 +28,8 @@ use listeners::ListenerDigest;
 use samples::SampleDigest;
 use threads::ThreadTable;
 
+use crate::snap::delayed_acks::SnapSettings;
+
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
 pub struct Gathered {
@@ -53,6 +55,7 @@ pub struct Evidence {
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
     pub(crate) span: (u64, u64),
+    pub(crate) snap: SnapSettings,
     pub(crate) latest_ns: u64,
     pub(crate) any_events: bool,
     pub(crate) connections: Digests<Gathered>,
@@ -83,6 +86,7 @@ impl Evidence {
             closed,
             problems,
             span: (0, u64::MAX),
+            snap: SnapSettings::default(),
             any_events: false,
             connections: Digests::default(),
             listeners: BTreeMap::new(),
@@ -97,6 +101,12 @@ impl Evidence {
     /// rows are added.
     pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.span = (from_ns, to_ns);
+        self
+    }
+
+    /// Estimates shares of delayed ACKs by these settings.
+    pub fn with_snap(mut self, settings: SnapSettings) -> Self {
+        self.snap = settings;
         self
     }
 

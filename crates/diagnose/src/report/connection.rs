@@ -81,6 +81,16 @@ fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_f64((share * 1e9).round() / 1e9)
 }
 
+fn maybe_nine_decimals<S: Serializer>(
+    share: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match share {
+        Some(share) => nine_decimals(share, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// The sending stages by name.
 #[derive(Debug, Clone, Default)]
 pub struct Stages([Option<StageShare>; Stage::ALL.len()]);
@@ -177,6 +187,15 @@ pub struct Totals {
     pub nagle_holds: Option<u64>,
     /// Waits that the receiver's delayed-ACK timer ended.
     pub delayed_acks: Option<u64>,
+    /// Data segments whose ACK the receiver's delayed-ACK timer sent, whether or not anyone waited
+    /// for it; `None` also for a peer, of which not every ACK is looked at.
+    pub acks_by_timer: Option<u64>,
+    /// The same as a share of all data segments.
+    #[serde(serialize_with = "maybe_nine_decimals")]
+    pub delayed_ack_share: Option<f64>,
+    /// The share that SNAP's method estimates from sums of round-trip times.
+    #[serde(serialize_with = "maybe_nine_decimals")]
+    pub snap_delayed_ack_share: Option<f64>,
     /// Longest hold of Nagle's algorithm, ns.
     pub longest_hold_ns: Option<u64>,
 }

@@ -14,7 +14,9 @@ use table::tables::TcpSample;
 
 use crate::gather::ledger::RttInterval;
 
-/// SNAP's MaxQueuingDelay (section 4.2): the most that queues on the path may add.
+/// SNAP's MaxQueuingDelay (section 4.2): the most that queues on the path may add. Also on Linux, whose
+/// timer takes four times as long; the estimate of shares, a difference of sums, needs a nearer one
+/// ([`super::delayed_acks::SnapSettings`]).
 const MAX_QUEUING_DELAY_US: u64 = 10_000;
 
 /// A flag: time observed and, of it, time flagged.

@@ -196,7 +196,7 @@ fn has_stalled(connection: &Value) -> bool {
 /// Whether connect() took a SYN's first timeout or more.
 fn connected_late(connection: &Value) -> bool {
     const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
-    connection["connect_ns"]
-        .as_u64()
-        .is_some_and(|ns| ns >= TCP_TIMEOUT_INIT_NS)
+    let at = |name: &str| connection[name].as_u64();
+    let took_ns = at("opened_ns").zip(at("connecting_ns"));
+    took_ns.is_some_and(|(opened_ns, since_ns)| opened_ns - since_ns >= TCP_TIMEOUT_INIT_NS)
 }

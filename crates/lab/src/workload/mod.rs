@@ -8,6 +8,7 @@
 
 mod bulk;
 mod calls;
+mod delay_acks;
 mod hold;
 mod peer;
 mod relay;
@@ -59,6 +60,8 @@ struct Common {
 enum Role {
     /// Server: reads requests, answers all, some or none of them.
     ReplyServer(reply::ReplyServer),
+    /// Server: answers requests, and acknowledges a chosen number of them late.
+    DelayAcks(delay_acks::DelayAcks),
     /// Client: a request in two small writes, then waits for the answer.
     WriteWriteRead(rounds::WriteWriteRead),
     /// Client: a request in one write with TCP_NODELAY, then waits for the answer.
@@ -126,6 +129,7 @@ fn run(command: Command) -> Result<(), LabError> {
     let start_ns = now_ns();
     let (role, detail) = match command.role {
         Role::ReplyServer(role) => ("reply-server", to_json(role.run(&context)?)),
+        Role::DelayAcks(role) => ("delay-acks", to_json(role.run(&context)?)),
         Role::WriteWriteRead(role) => ("write-write-read", to_json(role.run(&context)?)),
         Role::RequestReply(role) => ("request-reply", to_json(role.run(&context)?)),
         Role::ShortLived(role) => ("short-lived", to_json(role.run(&context)?)),

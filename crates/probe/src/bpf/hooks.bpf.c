@@ -186,17 +186,21 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
+	bool late;
 
 	if (!must_look(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || !segment_may_matter(sk, tp))
+	if (!tp)
+		return 0;
+	late = is_bare(SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq)) && ack_may_be_by_timer(tp);
+	if (!late && !segment_may_matter(sk, tp))
 		return 0;
 	st = socket_recorded(sk);
 	if (!st)
 		return 0;
 	note_ready(&st->ledger, tp);
-	if (segment_matters(st, sk, tp))
+	if (late || segment_matters(st, sk, tp))
 		on_segment(st, sk, tp, skb);
 	return 0;
 }

@@ -186,6 +186,7 @@ struct tcp_sock {
 	u32 chrono_stat[3];
 	u32 write_seq;
 	u32 lsndtime;
+	u32 rcv_tstamp;
 	u8 nonagle : 4;
 	u8 rate_app_limited : 1;
 	u64 tcp_mstamp;

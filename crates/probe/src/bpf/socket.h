@@ -64,6 +64,8 @@ struct stage_ledger {
 	u32 dsack_dups;
 	u32 nagle_holds;
 	u32 delayed_acks;
+	u32 acks_by_timer;  /* segments, not ACKs */
+	u32 first_data_seg; /* data_segs_out when the ledger began */
 	u32 timeout_stalls;
 	u32 tail_loss_stalls;
 	u32 reader_slow_by_jiffy; /* of reader_slow_waits */
@@ -74,6 +76,7 @@ struct stage_ledger {
 	u32 best_delivered;	  /* segments in it */
 	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
+	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
 	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */

@@ -13,7 +13,8 @@ extern int CONFIG_HZ __kconfig __weak;
 #define NSEC_PER_MSEC 1000000ULL
 #define USEC_PER_SEC 1000000ULL
 /* TCP_DELACK_MIN and TCP_ATO_MIN are HZ / 25 (include/net/tcp.h). */
-#define TCP_DELACK_MIN_NS (NSEC_PER_SEC / 25)
+#define DELACK_MIN_PER_S 25
+#define TCP_DELACK_MIN_NS (NSEC_PER_SEC / DELACK_MIN_PER_S)
 
 static __always_inline u64 jiffy_ns(void)
 {

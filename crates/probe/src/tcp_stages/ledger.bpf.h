@@ -7,7 +7,7 @@
 #ifndef WHYLAT_LEDGER_BPF_H
 #define WHYLAT_LEDGER_BPF_H
 
-#include "stall.bpf.h"
+#include "delayed_ack.bpf.h"
 
 static __always_inline void account(struct stage_ledger *led, u32 stage, u64 until_ns)
 {
@@ -210,6 +210,7 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	}
 	led->srtt_us = srtt_us;
 	led->delivered = tp->delivered;
+	count_acked_by_timer(led, deliveries);
 	if (led->had_loss) {
 		led->newly_delivered = deliveries;
 		led->newly_retrans = tp->total_retrans - led->total_retrans;
@@ -237,7 +238,8 @@ static __always_inline void remember(struct socket_state *st, const struct tcp_s
 	struct stage_ledger *led = &st->ledger;
 	bool watch = tp->write_seq != tp->snd_nxt || led->hold_ns || led->due_ns || led->stalled ||
 		     led->probed_ns || led->window_closed_since_ns || led->zero_window ||
-		     led->reader_late || (st->chosen == CHOSEN_PEER && !st->owner);
+		     led->reader_late || led->timer_acked ||
+		     (st->chosen == CHOSEN_PEER && !st->owner);
 
 	note_sequence(led, tp);
 	set_watched(st, watch);
@@ -264,6 +266,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->stage = STAGE_IN_FLIGHT;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;
+	led->first_data_seg = tp->data_segs_out;
 	led->dsack_dups = tp->dsack_dups;
 	led->total_retrans = tp->total_retrans;
 	track_loss(led, tp);

@@ -15,7 +15,8 @@
  * nothing that a later hook could not find out, so it is let through with a look at the socket:
  * that is what makes the ledger cheap where there is nothing to see. The kernel's own stamps
  * (tcp_mstamp: the last segment taken or sent; delivered_mstamp: the last delivery, or the start of
- * a flight) tell the times afterwards.
+ * a flight) tell the times afterwards. Only a bare ACK after 20 ms of silence is looked at all the
+ * same: the delayed-ACK timer may have sent it (delayed_ack.bpf.h).
  */
 #ifndef WHYLAT_TCP_STAGES_BPF_H
 #define WHYLAT_TCP_STAGES_BPF_H
@@ -178,6 +179,8 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
 			end_hold(led, tp, ack_seq - tp->snd_una,
 				 seq == end_seq && ack_seq == tp->snd_nxt, now_ns);
+		if (is_bare(seq, end_seq))
+			note_ack(led, sk, tp, ack_seq - tp->snd_una, now_ns);
 		end_stall(led, tp);
 	}
 	track_loss(led, tp);
@@ -473,6 +476,8 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->rtt_samples = led->rtt_samples;
 	out->nagle_holds = led->nagle_holds;
 	out->delayed_acks = led->delayed_acks;
+	out->acks_by_timer = led->acks_by_timer;
+	out->data_segs_out = tp->data_segs_out - led->first_data_seg;
 	out->timeout_stalls = led->timeout_stalls;
 	out->tail_loss_stalls = led->tail_loss_stalls;
 	out->reader_slow_waits = led->reader_slow_waits;

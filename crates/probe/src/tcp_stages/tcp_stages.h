@@ -70,6 +70,8 @@ struct stage_reading {
 	__u32 rtt_samples;
 	__u32 nagle_holds;
 	__u32 delayed_acks;
+	__u32 acks_by_timer;
+	__u32 data_segs_out;
 	__u32 timeout_stalls;
 	__u32 tail_loss_stalls;
 	__u32 reader_slow_waits;
