@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-pub use config::{Direction, DirectionConfig, LossWindow, WireConfig};
+pub use config::{BurstLoss, Direction, DirectionConfig, LossWindow, WindowScale, WireConfig};
 pub use packet::Segment;
 pub(crate) use path::Random;
 pub use stats::{
