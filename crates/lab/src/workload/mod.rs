@@ -9,6 +9,7 @@
 mod bulk;
 mod calls;
 mod hold;
+mod logging;
 mod peer;
 mod reply;
 mod rounds;
@@ -72,6 +73,10 @@ enum Role {
     PushServer(bulk::PushServer),
     /// Client: connects and only receives.
     ReceiveOnly(bulk::ReceiveOnly),
+    /// Client: writes short records and waits for nothing.
+    LogClient(logging::LogClient),
+    /// Server: reads records, answers some or none of them.
+    LogServer(logging::LogServer),
     /// Makes as many send and receive calls as it can, of a known number.
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
@@ -128,6 +133,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::Sink(role) => ("sink", to_json(role.run(&context)?)),
         Role::PushServer(role) => ("push-server", to_json(role.run(&context)?)),
         Role::ReceiveOnly(role) => ("receive-only", to_json(role.run(&context)?)),
+        Role::LogClient(role) => ("log-client", to_json(role.run(&context)?)),
+        Role::LogServer(role) => ("log-server", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
     };
