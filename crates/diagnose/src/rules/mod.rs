@@ -10,6 +10,7 @@ mod nagle_delayed_ack;
 mod path_limited;
 mod receive_buffer_limited;
 mod retransmit_timeouts;
+mod send_buffer_exceeds_window;
 mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
@@ -120,11 +121,17 @@ pub const RULES: &[&dyn Rule] = &[
     &small_writes::SmallWrites,
     &syn_retries::SynRetries,
     &path_limited::PathLimited,
+    &send_buffer_exceeds_window::SendBufferExceedsWindow,
     &sender_app_limited::SenderAppLimited,
 ];
 
-/// Rules that answer what sets the pace, and accuse nobody: always `info`.
-pub const ANSWERS: [&str; 2] = ["path_limited", "sender_app_limited"];
+/// Rules that answer a question, what sets the pace or where memory lies, and accuse nobody: always
+/// `info`.
+pub const ANSWERS: [&str; 3] = [
+    "path_limited",
+    "send_buffer_exceeds_window",
+    "sender_app_limited",
+];
 
 /// One sentence for time that no stage explains.
 fn outstanding(undecided: &Undecided) -> String {
