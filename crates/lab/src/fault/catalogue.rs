@@ -394,9 +394,10 @@ fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
 /// The client believes in 1/8 to 1/32 of the server's windows: still more than a segment, below which
 /// only timers would send. Or the server never learns that the client has a scale, and both do without.
 fn window_scale_lost(variant: Variant, dice: &mut Dice) -> Scene {
-    let rtt_ms = dice.between(20, 80);
+    // The path holds more than the 64 KiB that a window can be without a scale.
+    let rtt_ms = dice.between(40, 80);
     let lower = dice.between(2, 5) as u8;
-    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 2");
+    let mut scene = Scene::over(link(rtt_ms, 20), "sink", "stream --seconds 2");
     if variant == Variant::Faulty {
         match lower {
             2 => scene.forward.window_scale = Some(WindowScale::Remove),
