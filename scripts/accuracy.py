@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 CONGCTLS = ("cubic", "bbr")
 ABOVE_INFO = ("warning", "critical")
 # Answers, not problems: never above info.
-ANSWERS = ("path_limited", "sender_app_limited")
+ANSWERS = ("path_limited", "send_buffer_exceeds_window", "sender_app_limited")
 
 
 def faults(whylat):
@@ -234,8 +234,9 @@ neighbours were busy. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the connection on which it was
 planted, while it lasted (the connection's life covers half of the interval or more);
-`path_limited` and `sender_app_limited`, which are answers and no problems, at any severity: healthy
-twins get them, too, so they have no precision and are not in the sum. Any other finding above `info`,
+`path_limited`, `send_buffer_exceeds_window` and `sender_app_limited`, which are answers and no
+problems, at any severity: healthy twins get them, too, so they have no precision and are not in the
+sum. Any other finding above `info`,
 of any connection, is false. An instance counts once for each rule.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score

@@ -36,6 +36,39 @@ pub struct Context {
     pub lost: Vec<(String, u64)>,
     /// Hooks that were off, with what mends them.
     pub off: Vec<(String, String)>,
+    /// What all who send hold.
+    pub send_buffers: SendBuffers,
+}
+
+/// Send buffers and congestion windows of all connections that sent, last seen.
+#[derive(Debug, Default)]
+pub struct SendBuffers {
+    /// How many they are.
+    pub connections: u64,
+    /// Σ of the limits of their buffers.
+    pub buffer_bytes: u64,
+    /// Σ of their congestion windows.
+    pub cwnd_bytes: u64,
+}
+
+impl SendBuffers {
+    fn of(evidence: &Evidence) -> Self {
+        let mut all = Self::default();
+        for conn in evidence.connections.conns() {
+            let gathered = evidence.connections.get(conn);
+            let last = gathered.and_then(|gathered| gathered.samples.last.as_ref());
+            let Some(last) = last.filter(|last| last.max_send_queue_bytes > 0) else {
+                continue;
+            };
+            let Some(buffer_bytes) = last.sndbuf_bytes else {
+                continue;
+            };
+            all.connections += 1;
+            all.buffer_bytes += u64::from(buffer_bytes);
+            all.cwnd_bytes += u64::from(last.cwnd) * u64::from(last.mss_bytes);
+        }
+        all
+    }
 }
 
 impl Context {
@@ -71,6 +104,7 @@ impl Context {
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),
             off: off.collect(),
+            send_buffers: SendBuffers::of(evidence),
         }
     }
 }
@@ -235,17 +269,24 @@ impl Case<'_> {
     /// of a second segment to acknowledge.
     pub fn fills_path(&self, in_flight_bytes: u64) -> bool {
         const TCP_INIT_CWND: u64 = 10;
-        let best = self.ledger().and_then(|led| led.best_rate_bytes_per_s);
         let mean_rtt_us = self.mean_rtt_us().unwrap_or(0);
         let rtt_us = self.own.gathered.samples.min_rtt_us;
         let mss = self.own.last_sample().map(|last| u64::from(last.mss_bytes));
-        let (Some(best), Some(rtt_us), Some(mss)) = (best, rtt_us, mss) else {
+        let (Some(path_bytes), Some(rtt_us), Some(mss)) =
+            (self.best_in_flight_bytes(), rtt_us, mss)
+        else {
             return false;
         };
-        let path_bytes = u128::from(best) * u128::from(rtt_us) / 1_000_000;
         in_flight_bytes >= TCP_INIT_CWND * mss
-            && u128::from(in_flight_bytes) >= 2 * path_bytes
+            && in_flight_bytes >= 2 * path_bytes
             && mean_rtt_us >= 2 * u64::from(rtt_us)
+    }
+
+    /// Most bytes that the flow had on the path at its own best rate: rate times least round trip.
+    pub fn best_in_flight_bytes(&self) -> Option<u64> {
+        let best = self.ledger()?.best_rate_bytes_per_s?;
+        let rtt_us = self.own.gathered.samples.min_rtt_us?;
+        u64::try_from(u128::from(best) * u128::from(rtt_us) / 1_000_000).ok()
     }
 
     /// Mean of all round-trip samples, where the ledger has them.
@@ -258,6 +299,21 @@ impl Case<'_> {
     /// from growing.
     pub fn window_fills_path(&self) -> bool {
         self.fills_path(self.own.gathered.samples.window.largest_bytes.into())
+    }
+
+    /// Whether the send buffer, when it stops the writer, only keeps a queue on the path from
+    /// growing.
+    pub fn send_buffer_fills_path(&self) -> bool {
+        self.fills_path(self.own.gathered.samples.max_send_queue_bytes.into())
+    }
+
+    /// Largest window that the other end announced, and how much larger it is by that end's own
+    /// account, where it is twice as large or more. A shift of the window scale that one end does not
+    /// know of makes it a power of two (RFC 7323 2.2); TCP itself never does.
+    pub fn window_changed_on_path(&self) -> Option<(u64, u64)> {
+        let seen = u64::from(self.own.gathered.samples.window.largest_bytes);
+        let announced = u64::from(self.peer?.last_sample()?.rcv_wnd_bytes?);
+        (seen > 0 && announced >= 2 * seen).then_some((seen, announced))
     }
 
     /// Whether an earlier rule found that this connection loses enough to count.

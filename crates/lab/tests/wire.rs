@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 
 use common::{assert_account, dropped, exchange, may_make_namespaces, received, role, until};
 use serde_json::Value;
-use whylat_lab::wire::{Cause, LossWindow, Verdict};
+use whylat_lab::wire::{Cause, LossWindow, PacketRecord, Verdict, WindowScale};
 use whylat_lab::{Direction, DirectionConfig, Wire, WireConfig};
 
 const MS: u64 = 1_000_000;
@@ -374,4 +374,37 @@ fn options_out_of_range_are_refused_with_a_hint() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn a_changed_window_scale_makes_windows_small_and_the_data_still_arrives() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let rtt = DirectionConfig::delay(5_000);
+    let wire = Wire::start(WireConfig {
+        a_to_b: rtt.clone(),
+        b_to_a: DirectionConfig {
+            window_scale: Some(WindowScale::Lower(4)),
+            ..rtt
+        },
+        ..WireConfig::default()
+    })
+    .unwrap();
+    assert_eq!(received(&transfer(&wire, 100_003).1), 100_003);
+    let (stats, log) = wire.stop();
+    assert_account(&stats, &log);
+    assert_eq!(stats.a_to_b.window_scales_changed, 0);
+    assert_eq!(stats.b_to_a.window_scales_changed, 1);
+    let back = |row: &&PacketRecord| row.direction == Direction::BToA;
+    let mut back = log.iter().filter(back).filter_map(|row| row.tcp);
+    let shift = back.find_map(|tcp| tcp.window_scale).unwrap();
+    let believed = back.map(|tcp| u32::from(tcp.window) << (shift - 4)).max();
+    let forward = |row: &&PacketRecord| row.direction == Direction::AToB;
+    let data = log.iter().filter(forward).filter_map(|row| row.tcp);
+    // Before the first ACK the SYN-ACK's window holds, which has no scale: ten segments.
+    let late = data.filter(|tcp| tcp.payload_bytes > 0).skip(10);
+    let largest = late.map(|tcp| tcp.payload_bytes).max();
+    // What the client believes the server's windows to be.
+    assert!(largest <= believed, "{largest:?} B, window {believed:?} B");
 }

@@ -357,3 +357,40 @@ fn the_ready_file_is_written_whole() {
     assert_eq!(number(&ready, "/ready"), u64::from(port));
     assert_eq!(number(&ready, "/pid"), u64::from(server.pid()));
 }
+
+/// Records that the server read this much later than the client wrote them, over a path of 4 ms.
+fn late_records(server: &str, client: &str) -> usize {
+    let wire = Wire::start(WireConfig::both(DirectionConfig::delay(2_000))).unwrap();
+    let address = wire.address_b().to_string();
+    let (client, server) = exchange(
+        (&wire.b, &address, &format!("log-server {server}")),
+        (&wire.a, &format!("log-client --records 401 {client}")),
+    );
+    assert_ends_agree(&client, &server);
+    let times = |truth: &Value, name: &str| -> Vec<u64> {
+        let times = truth[name].as_array().unwrap().iter();
+        times.map(|ns| ns.as_u64().unwrap()).collect()
+    };
+    let (written, read) = (times(&client, "written_ns"), times(&server, "read_ns"));
+    assert_eq!((written.len(), read.len()), (401, 401));
+    let late = written.iter().zip(&read);
+    late.filter(|(written, read)| **read - **written >= 35_000_000)
+        .count()
+}
+
+#[test]
+fn records_wait_for_the_ack_timer_only_behind_an_answer() {
+    if !may_make_namespaces() {
+        return;
+    }
+    // Eight answers: the ACK of the record after each of them is withheld.
+    let late = late_records("--answer-every 50", "--pause-us 3000");
+    assert!(late >= 8, "{late} late records");
+    // On a busy machine some are late for want of a CPU.
+    let unanswered = late_records("", "--pause-us 3000");
+    let at_once = late_records("--answer-every 50", "");
+    assert!(
+        unanswered.max(at_once) * 2 < late,
+        "{unanswered}, {at_once} of {late}"
+    );
+}

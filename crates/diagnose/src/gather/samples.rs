@@ -39,6 +39,9 @@ pub struct SampleDigest {
     pub max_send_queue_bytes: u32,
 }
 
+/// What a SYN counts for in `bytes_acked`.
+const SYN_BYTES: u64 = 1;
+
 /// The peer's window in polls that found it full.
 #[derive(Debug, Clone, Default)]
 pub struct WindowSeen {
@@ -93,7 +96,10 @@ impl SampleDigest {
         self.max_send_queue_bytes = self.max_send_queue_bytes.max(sample.max_send_queue_bytes);
         if let Some(window_bytes) = sample.snd_wnd_bytes {
             let window = &mut self.window;
-            window.largest_bytes = window.largest_bytes.max(window_bytes);
+            // Until data is acknowledged it is the SYN's, which is never scaled (RFC 7323 2.2).
+            if sample.bytes_acked > SYN_BYTES {
+                window.largest_bytes = window.largest_bytes.max(window_bytes);
+            }
             if PollClass::of(sample) == PollClass::WindowFull {
                 window.full += 1;
                 if u64::from(window_bytes) * 2 < u64::from(window.largest_bytes) {

@@ -41,13 +41,14 @@ impl Rule for DelayedAck {
         if ledger.delayed_acks == 0 || held_by_nagle(ledger) {
             return Verdict::Quiet;
         }
-        let harm_ns = harm_ns(case, ledger.delayed_ack_ns);
+        let waited_ns = ledger.delayed_ack_ns + round_trips_ns(case);
+        let harm_ns = harm_ns(case, waited_ns);
         if harm_ns == 0 {
             return Verdict::Quiet;
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
-            concerned_ns: ledger.delayed_ack_ns,
+            concerned_ns: waited_ns,
             harm_ns,
             facts: facts(case, ledger),
         })
@@ -120,12 +121,22 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     facts
 }
 
+/// The path's round trip in each of these waits. It, too, was waited for with a full send buffer: the
+/// same waits, with the same cure.
+pub fn round_trips_ns(case: &Case) -> u64 {
+    let (Some(ledger), Some(rtt_us)) = (case.ledger(), case.own.gathered.samples.min_rtt_us) else {
+        return 0;
+    };
+    let waits_ns = u64::from(ledger.delayed_acks) * u64::from(rtt_us) * 1_000;
+    waits_ns.min(case.ns(Stage::SendBuffer))
+}
+
 /// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
 /// `EAGAIN` and waiting elsewhere.
-fn harm_ns(case: &Case, delayed_ns: u64) -> u64 {
+fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
     match case.calls_with_blocking() {
-        Some(calls) if calls.send.would_block == 0 => delayed_ns.min(calls.send.blocked_ns),
-        _ => delayed_ns,
+        Some(calls) if calls.send.would_block == 0 => waited_ns.min(calls.send.blocked_ns),
+        _ => waited_ns,
     }
 }
 

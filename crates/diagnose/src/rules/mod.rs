@@ -15,6 +15,7 @@ mod path_limited;
 mod proxy_stall;
 mod receive_buffer_limited;
 mod retransmit_timeouts;
+mod send_buffer_exceeds_window;
 mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
@@ -148,11 +149,17 @@ pub const RULES: &[&dyn Rule] = &[
     &syn_retries::SynRetries,
     &listen_overflow::ListenOverflow,
     &path_limited::PathLimited,
+    &send_buffer_exceeds_window::SendBufferExceedsWindow,
     &sender_app_limited::SenderAppLimited,
 ];
 
-/// Rules that answer what sets the pace, and accuse nobody: always `info`.
-pub const ANSWERS: [&str; 2] = ["path_limited", "sender_app_limited"];
+/// Rules that answer a question, what sets the pace or where memory lies, and accuse nobody: always
+/// `info`.
+pub const ANSWERS: [&str; 3] = [
+    "path_limited",
+    "send_buffer_exceeds_window",
+    "sender_app_limited",
+];
 
 /// One sentence for time that no stage explains.
 fn outstanding(undecided: &Undecided) -> String {

@@ -109,10 +109,12 @@ impl Rule for PathLimited {
     }
 }
 
-/// Whether this stage is the path's doing: congestion control, or a receiver's window that keeps
-/// the path full.
+/// Whether this stage is the path's doing: congestion control, or a window or a buffer that keeps the
+/// path full.
 fn is_network(case: &Case, stage: Stage) -> bool {
-    NETWORK.contains(&stage) || (stage == Stage::ReceiverWindow && case.window_fills_path())
+    NETWORK.contains(&stage)
+        || (stage == Stage::ReceiverWindow && case.window_fills_path())
+        || (stage == Stage::SendBuffer && case.send_buffer_fills_path())
 }
 
 fn network_ns(case: &Case) -> u64 {

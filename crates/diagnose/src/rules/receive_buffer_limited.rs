@@ -6,7 +6,7 @@ use table::Stage;
 use super::window_cause::{WindowCause, window_cause};
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, known_real,
-    min_rtt, sum,
+    min_rtt, sum, whole,
 };
 use crate::case::Case;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
@@ -71,7 +71,7 @@ impl Rule for ReceiveBufferLimited {
             .into_iter()
             .flatten()
             .collect(),
-            could_not_see: case.general_blind_spots(),
+            could_not_see: blind_spots(case),
             advice: cures(case),
             win: win(case),
             confidence,
@@ -79,8 +79,16 @@ impl Rule for ReceiveBufferLimited {
     }
 
     fn headline(&self, finding: &Finding) -> String {
+        let cause = match changed(&finding.evidence.0) {
+            Some((seen, announced)) => format!(
+                "The receiver announced a window of {}, of which {} arrived here",
+                bytes(announced),
+                bytes(seen)
+            ),
+            None => "The receiver's window was full although its reader kept up".to_owned(),
+        };
         format!(
-            "The receiver's window was full although its reader kept up: {} of {} ({}).",
+            "{cause}: {} of {} ({}).",
             duration(finding.harm_ns),
             duration(finding.subject.lifetime_ns),
             percent(finding.share)
@@ -94,6 +102,22 @@ impl Rule for ReceiveBufferLimited {
             percent(undecided.share)
         )
     }
+}
+
+/// The window as it arrived and as it was announced, where something changed it on the way.
+fn changed(facts: &[Fact]) -> Option<(u64, u64)> {
+    Some((
+        whole(facts, "largest_window_bytes")?,
+        whole(facts, "announced_window_bytes")?,
+    ))
+}
+
+fn blind_spots(case: &Case) -> Vec<String> {
+    let mut blind = case.general_blind_spots();
+    if case.peer.is_none() {
+        blind.push("Whether a middlebox made the receiver's window smaller on the way.".into());
+    }
+    blind
 }
 
 /// Numbers of the window; shared with `slow_reader`.
@@ -115,7 +139,22 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let label = "of the time, bytes waited for the reader there";
     let late = known_real("peer_reader_slow", late, Unit::Share, label);
     let window = known_bytes("largest_window_bytes", window, "largest window announced");
-    let facts = [window, cwnd, zero, buffer, locked, late, min_rtt(case)];
+    let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);
+    let label = "it was at the end that announced it";
+    let announced = known_bytes("announced_window_bytes", announced, label);
+    let label = "on the path at the flow's best rate: rate times least round trip";
+    let in_flight = known_bytes("best_in_flight_bytes", case.best_in_flight_bytes(), label);
+    let facts = [
+        window,
+        announced,
+        cwnd,
+        in_flight,
+        zero,
+        buffer,
+        locked,
+        late,
+        min_rtt(case),
+    ];
     facts.into_iter().flatten().collect()
 }
 
@@ -143,7 +182,32 @@ fn win(case: &Case) -> WinBasis {
     }
 }
 
+/// The most that a window can be without a scale (RFC 7323 2.2).
+const UNSCALED_BYTES: u64 = 65_535;
+
+/// What changes a window between the ends of a connection.
+fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
+    let text = format!(
+        "Something between the ends changes the window: it was {} there and {} here. Look for a \
+         firewall, load balancer or tunnel that removes or rewrites the window scale option: the \
+         SYN and SYN-ACK show it, captured at both ends (`tcpdump -v 'tcp[tcpflags] & tcp-syn != \
+         0'`).",
+        bytes(announced),
+        bytes(seen)
+    );
+    let mut advice = vec![Advice(text.into())];
+    if seen < UNSCALED_BYTES {
+        let text = "Until then, net.ipv4.tcp_window_scaling=0 at one end gives windows of up to \
+                    65.5 kB, which need no scale.";
+        advice.push(Advice(text.into()));
+    }
+    advice
+}
+
 fn cures(case: &Case) -> Vec<Advice> {
+    if let Some((seen, announced)) = case.window_changed_on_path() {
+        return middlebox(seen, announced);
+    }
     let peer = case.peer.and_then(|peer| peer.identity());
     let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
         "At the receiver, raise the third value of net.ipv4.tcp_rmem: the kernel sizes the buffer \

@@ -6,6 +6,7 @@
 
 use table::{Method, Stage};
 
+use super::delayed_ack::round_trips_ns;
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, known_flag, known_real,
     measured, min_rtt, sum, total_ns, worst,
@@ -14,7 +15,7 @@ use crate::case::Case;
 use crate::gather::calls::CallDigest;
 use crate::gather::polls::PollClass;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
-use crate::units::{bytes, duration, percent};
+use crate::units::{bytes, count, duration, percent};
 
 /// See the module.
 pub struct SendBufferLimited;
@@ -36,6 +37,12 @@ impl Rule for SendBufferLimited {
         let limited_ns = case.ns(Stage::SendBuffer);
         if limited_ns == 0 {
             return self.check_queue(case);
+        }
+        let withheld = case.earlier.iter().any(|(rule, _)| *rule == "delayed_ack");
+        let withheld_ns = if withheld { round_trips_ns(case) } else { 0 };
+        let limited_ns = limited_ns - withheld_ns;
+        if limited_ns == 0 || case.send_buffer_fills_path() {
+            return Verdict::Quiet;
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
@@ -94,6 +101,13 @@ fn facts(case: &Case) -> Vec<Fact> {
     ];
     let label = "that both windows would let into the path";
     facts.push(known_bytes("path_bytes", path_bytes(case), label));
+    let label = "on the path at the flow's best rate: rate times least round trip";
+    let in_flight = case.best_in_flight_bytes();
+    facts.push(known_bytes("best_in_flight_bytes", in_flight, label));
+    if let Some((share, _)) = share_bytes(case) {
+        let label = "its part of all send buffers here, by congestion window";
+        facts.push(known_bytes("buffer_share_bytes", Some(share), label));
+    }
     facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
     facts.push(min_rtt(case));
     if let Some(CallDigest { send, .. }) = case.calls_with_blocking() {
@@ -142,7 +156,26 @@ fn cures(case: &Case) -> Vec<Advice> {
         );
         advice.push(Advice(text.into()));
     }
+    if let Some((share, senders)) = share_bytes(case) {
+        let text = format!(
+            "Or, with no more memory in all: {}, which is its part of what the send buffers of the \
+             {} connections here hold now, divided by their congestion windows.",
+            bytes(share),
+            count(senders)
+        );
+        advice.push(Advice(text.into()));
+    }
     advice
+}
+
+/// What the buffer would be if all send buffers of this host were divided by congestion windows
+/// (SNAP 5.3), and among how many connections; only where that is more than it has.
+fn share_bytes(case: &Case) -> Option<(u64, u64)> {
+    let all = &case.context.send_buffers;
+    let own = u64::from(case.own.last_sample()?.sndbuf_bytes?);
+    let share = u128::from(case.cwnd_bytes()?) * u128::from(all.buffer_bytes);
+    let share = u64::try_from(share.checked_div(all.cwnd_bytes.into())?).ok()?;
+    (all.connections > 1 && share > own).then_some((share, all.connections))
 }
 
 fn confidence(case: &Case) -> Confidence {

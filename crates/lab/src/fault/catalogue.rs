@@ -3,7 +3,7 @@
 use super::scene::{Claim, Dice, End, Fault, Of, Pair, Scene, Variant};
 use super::{losses, programs};
 use crate::DirectionConfig;
-use crate::wire::LossWindow;
+use crate::wire::{BurstLoss, LossWindow, WindowScale};
 
 /// The fault of this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
@@ -201,6 +201,46 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| sending("nagle_delayed_ack"),
         mendable: false,
         scene: two_faults,
+    },
+    Fault {
+        name: "logging_client",
+        summary: "short records wait for the ACK timer of a receiver that answers a few of them",
+        source: "SNAP 6.2: the logging application",
+        claim: |_| sending("nagle_delayed_ack"),
+        mendable: false,
+        scene: logging_client,
+    },
+    Fault {
+        name: "window_scale_lost",
+        summary: "a middlebox changes the window scale: large windows are believed to be small",
+        source: "SNAP 6.3: receiver window negotiation",
+        claim: |_| sending("receive_buffer_limited"),
+        mendable: false,
+        scene: window_scale_lost,
+    },
+    Fault {
+        name: "buffer_beyond_window",
+        summary: "a send buffer many times the window that the receiver can announce",
+        source: "SNAP 5.3",
+        claim: |_| sending("send_buffer_exceeds_window"),
+        mendable: false,
+        scene: buffer_beyond_window,
+    },
+    Fault {
+        name: "odd_segment",
+        summary: "a send buffer that one segment fills, whose ACK the receiver withholds",
+        source: "SNAP 6.2: the send buffer set to zero",
+        claim: |_| sending("delayed_ack"),
+        mendable: true,
+        scene: odd_segment,
+    },
+    Fault {
+        name: "burst_loss",
+        summary: "a few packets in a row are lost; BBR does not feel it",
+        source: "Gilbert, 1960; SNAP 4.1",
+        claim: |congctl| sending("fast_retransmits").filter(|_| congctl != "bbr"),
+        mendable: false,
+        scene: burst_loss,
     },
     Fault {
         name: "server_computes",
@@ -436,4 +476,79 @@ fn server_computes(variant: Variant, dice: &mut Dice) -> Scene {
         format!("reply-server {option}"),
         "request-reply --rounds 71",
     )
+}
+
+/// A record joins the next one within the ACK timer's 40 ms, but they do not fill a segment: then the
+/// receiver would answer at once. Records written back to back do not stall.
+fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let pause_us = dice.between(3_000, 6_000);
+    let seed = dice.between(1, 1_000);
+    let faulty = variant == Variant::Faulty;
+    Scene::over(
+        path(rtt_ms),
+        format!("log-server {}", word(faulty, "--answer-every 50")),
+        format!("log-client --records 700 --seed {seed} --pause-us {pause_us}"),
+    )
+}
+
+/// The client believes in 1/8 to 1/32 of the server's windows: still more than a segment, below which
+/// only timers would send. Or the server never learns that the client has a scale, and both do without.
+fn window_scale_lost(variant: Variant, dice: &mut Dice) -> Scene {
+    // The path holds more than the 64 KiB that a window can be without a scale.
+    let rtt_ms = dice.between(40, 80);
+    let lower = dice.between(2, 5) as u8;
+    let mut scene = Scene::over(link(rtt_ms, 20), "sink", "stream --seconds 2");
+    if variant == Variant::Faulty {
+        match lower {
+            2 => scene.forward.window_scale = Some(WindowScale::Remove),
+            _ => scene.back.window_scale = Some(WindowScale::Lower(lower)),
+        }
+    }
+    scene
+}
+
+/// The window is more than the path holds three times over, so that nothing is slow.
+fn buffer_beyond_window(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(2, 6);
+    let window_bytes = dice.between(24, 60) << 10;
+    let send_bytes = match variant {
+        // As far as net.core.wmem_max lets it; the kernel doubles it.
+        Variant::Faulty => 1 << 20,
+        _ => window_bytes,
+    };
+    Scene::over(
+        link(rtt_ms, 10),
+        format!("sink --rcvbuf {window_bytes}"),
+        format!("stream --seconds 2 --sndbuf {send_bytes}"),
+    )
+}
+
+/// Only with jumbo frames: room for the next write is there when two thirds of the buffer are free
+/// (`sk_stream_write_space`), and of the least buffer, 4.6 kB, no smaller segment takes so much.
+fn odd_segment(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let (header, body) = (dice.between(4_500, 8_900), dice.between(1_000, 8_900));
+    let option = word(variant == Variant::Faulty, "--sndbuf 1");
+    let mut scene = Scene::over(
+        path(rtt_ms),
+        format!("reply-server --request {}", header + body),
+        format!("write-write-read --rounds 41 --header {header} --body {body} --nodelay {option}"),
+    );
+    scene.mtu = 9_000;
+    scene
+}
+
+fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(15, 40);
+    // Less than 2 % in all: BBR does not mind.
+    let bursts = BurstLoss {
+        begin_ppm: dice.between(1_500, 2_500) as u32,
+        packets: dice.between(3, 6) as u32,
+    };
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    if variant == Variant::Faulty {
+        scene.forward.bursts = Some(bursts);
+    }
+    scene
 }

@@ -41,6 +41,7 @@ impl Play<'_> {
             a_to_b: scene.forward,
             b_to_a: scene.back,
             seed: self.seed,
+            mtu: scene.mtu,
             congctl: Some(self.congctl.to_owned()),
             log_packets: 0,
             ..WireConfig::default()

@@ -90,6 +90,8 @@ impl Pair {
 /// What is played: a path, and who talks over it.
 #[derive(Debug, Clone)]
 pub struct Scene {
+    /// MTU of the path.
+    pub mtu: u32,
     /// From client to server.
     pub forward: DirectionConfig,
     /// From server to client.
@@ -112,6 +114,7 @@ impl Scene {
         client: impl Into<String>,
     ) -> Self {
         Scene {
+            mtu: 1500,
             back: path.clone(),
             forward: path,
             pair: Pair::new(server, client),

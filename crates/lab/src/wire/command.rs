@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::{Value, json};
 
-use super::{DirectionConfig, Wire, WireConfig, write_log};
+use super::{BurstLoss, DirectionConfig, WindowScale, Wire, WireConfig, write_log};
 use crate::error::LabError;
 use crate::netns::Netns;
 
@@ -33,6 +33,18 @@ pub struct Options {
     /// Random loss from b to a, in parts per million.
     #[arg(long, default_value_t = 0)]
     loss_back_ppm: u32,
+    /// Chance of each packet to begin a burst of losses, each way, in parts per million.
+    #[arg(long, default_value_t = 0)]
+    burst_ppm: u32,
+    /// Mean length of a burst in packets.
+    #[arg(long, default_value_t = 4)]
+    burst_packets: u32,
+    /// Window scale of SYNs from a to b: `remove` it, or lower the shift by so much.
+    #[arg(long)]
+    window_scale: Option<WindowScale>,
+    /// The same from b to a.
+    #[arg(long)]
+    window_scale_back: Option<WindowScale>,
     /// Rate each way, in bits per second.
     #[arg(long)]
     rate_bps: Option<u64>,
@@ -61,10 +73,16 @@ impl Options {
             loss_ppm: self.loss_ppm,
             rate_bps: self.rate_bps,
             queue_bytes: self.queue_bytes,
+            bursts: (self.burst_ppm > 0).then_some(BurstLoss {
+                begin_ppm: self.burst_ppm,
+                packets: self.burst_packets,
+            }),
+            window_scale: self.window_scale,
             ..DirectionConfig::default()
         };
         let b_to_a = DirectionConfig {
             loss_ppm: self.loss_back_ppm,
+            window_scale: self.window_scale_back,
             ..a_to_b.clone()
         };
         let defaults = WireConfig::default();

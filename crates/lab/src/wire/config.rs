@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,37 @@ impl HoldWindow {
     }
 }
 
+/// Losses in a row: a model of two states, in one of which everything is lost (Gilbert, 1960).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BurstLoss {
+    /// Chance of each packet to be the first of a burst, in parts per million.
+    pub begin_ppm: u32,
+    /// Mean length of a burst in packets.
+    pub packets: u32,
+}
+
+/// What a middlebox makes of the window scale option of a SYN segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowScale {
+    /// Overwrites the option, so that the receiver believes that the sender has none.
+    Remove,
+    /// Lowers the shift by this, at most to 0, so that the receiver believes in smaller windows
+    /// than are announced.
+    Lower(u8),
+}
+
+impl FromStr for WindowScale {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match (word, word.parse()) {
+            ("remove", _) => Ok(WindowScale::Remove),
+            (_, Ok(by)) => Ok(WindowScale::Lower(by)),
+            _ => Err("give `remove`, or by how much to lower the shift".to_owned()),
+        }
+    }
+}
+
 /// What happens to the packets of one direction. The default changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionConfig {
@@ -81,6 +113,8 @@ pub struct DirectionConfig {
     pub windows: Vec<LossWindow>,
     /// Stretches of time in which nothing arrives, and nothing is lost.
     pub holds: Vec<HoldWindow>,
+    /// Losses in a row. The n-th packet of a direction meets the n-th number of the seed.
+    pub bursts: Option<BurstLoss>,
     /// Data segments to lose, counted from 0 over the TCP segments with payload that
     /// this direction saw, retransmissions included.
     pub lose_data: Vec<Range<u64>>,
@@ -90,6 +124,8 @@ pub struct DirectionConfig {
     pub rate_bps: Option<u64>,
     /// Bytes that may wait for the rate limit; a packet that does not fit is dropped.
     pub queue_bytes: u64,
+    /// What becomes of the window scale option of SYN segments; `None` leaves it.
+    pub window_scale: Option<WindowScale>,
 }
 
 impl Default for DirectionConfig {
@@ -101,10 +137,12 @@ impl Default for DirectionConfig {
             loss_ppm: 0,
             windows: Vec::new(),
             holds: Vec::new(),
+            bursts: None,
             lose_data: Vec::new(),
             blackhole: false,
             rate_bps: None,
             queue_bytes: 1 << 20,
+            window_scale: None,
         }
     }
 }
@@ -136,6 +174,7 @@ impl DirectionConfig {
             .windows
             .iter()
             .map(|window| window.loss_ppm)
+            .chain(self.bursts.map(|bursts| bursts.begin_ppm))
             .chain([self.loss_ppm]);
         if let Some(ppm) = ppm.max().filter(|ppm| *ppm > 1_000_000) {
             return refuse("loss_ppm", ppm.into(), "over 1,000,000", "1 % is 10,000");

@@ -17,7 +17,7 @@ use nix::sys::prctl::set_timerslack;
 use nix::sys::time::{TimeSpec, TimeValLike};
 
 use super::config::{Direction, DirectionConfig};
-use super::packet::{Packet, parse};
+use super::packet::{Packet, parse, set_window_scale};
 use super::path::{Entering, Fate, Path};
 use super::stats::{Cause, DirectionStats, PacketRecord, Verdict};
 use crate::now_ns;
@@ -107,7 +107,7 @@ impl State {
 
     /// Takes one packet of `direction` from its device and hands it over, keeps it until
     /// it is due, or drops it.
-    fn enter(&mut self, direction: Direction, bytes: &[u8], to: &File) {
+    fn enter(&mut self, direction: Direction, bytes: &mut [u8], to: &File) {
         let time_ns = now_ns();
         let way = &mut self.ways[direction.index()];
         let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -116,6 +116,9 @@ impl State {
             Packet::Other => None,
             Packet::Ignored => return way.stats.ignored.add(packet_bytes),
         };
+        if let Some(scale) = way.config.window_scale {
+            way.stats.window_scales_changed += u64::from(set_window_scale(bytes, scale));
+        }
         let first_ns = *self.first_packet_ns.get_or_insert(time_ns);
         let index = way.stats.entered.packets;
         let payload_bytes = tcp.map_or(0, |tcp| tcp.payload_bytes);
@@ -300,7 +303,7 @@ fn read_batch(
     let mut from = from;
     for _ in 0..BATCH {
         match from.read(buffer) {
-            Ok(length) => state.enter(direction, &buffer[..length], to),
+            Ok(length) => state.enter(direction, &mut buffer[..length], to),
             Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(why) if why.kind() == ErrorKind::Interrupted => {}
             Err(why) => return Err(why),

@@ -20,7 +20,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-pub use config::{Direction, DirectionConfig, HoldWindow, LossWindow, WireConfig};
+pub use config::{
+    BurstLoss, Direction, DirectionConfig, HoldWindow, LossWindow, WindowScale, WireConfig,
+};
 pub use packet::Segment;
 pub(crate) use path::Random;
 pub use stats::{

@@ -3,10 +3,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::config::WindowScale;
+
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
 const PROTOCOL_TCP: u8 = 6;
+const FLAG_SYN: u8 = 2;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_WINDOW_SCALE: u8 = 3;
+/// Kind, length and shift.
+const WINDOW_SCALE_BYTES: usize = 3;
 
 /// TCP fields of one packet, as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,15 +107,12 @@ fn parse_tcp(segment: &[u8]) -> Packet {
 }
 
 fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
-    const END: u8 = 0;
-    const NOP: u8 = 1;
-    const WINDOW_SCALE: u8 = 3;
     const SACK: u8 = 5;
     let (mut window_scale, mut first_sack) = (None, None);
     while let [kind, rest @ ..] = options {
         let length = match (*kind, rest.first()) {
-            (END, _) => break,
-            (NOP, _) => 1,
+            (OPTION_END, _) => break,
+            (OPTION_NOP, _) => 1,
             (_, Some(length)) => usize::from(*length),
             (_, None) => break,
         };
@@ -115,13 +120,64 @@ fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
             break;
         };
         match (*kind, length) {
-            (WINDOW_SCALE, 3) => window_scale = Some(option[2]),
+            (OPTION_WINDOW_SCALE, WINDOW_SCALE_BYTES) => window_scale = Some(option[2]),
             (SACK, 10..) => first_sack = Some((be32(option, 2), be32(option, 6))),
             _ => {}
         }
         options = &options[length..];
     }
     (window_scale, first_sack)
+}
+
+/// Changes the window scale option of a SYN, checksum included. False where there is none.
+pub(crate) fn set_window_scale(bytes: &mut [u8], scale: WindowScale) -> bool {
+    let Some((segment, option)) = window_scale_option(bytes) else {
+        return false;
+    };
+    let with = match scale {
+        WindowScale::Remove => [OPTION_NOP; WINDOW_SCALE_BYTES],
+        WindowScale::Lower(by) => {
+            let shift = bytes[option + 2].saturating_sub(by);
+            [OPTION_WINDOW_SCALE, WINDOW_SCALE_BYTES as u8, shift]
+        }
+    };
+    for (at, byte) in (option..).zip(with) {
+        replace_byte(&mut bytes[segment..], at - segment, byte);
+    }
+    true
+}
+
+/// Where the TCP header of a SYN begins, and where its window scale option does.
+fn window_scale_option(bytes: &[u8]) -> Option<(usize, usize)> {
+    let Packet::Tcp(syn) = parse(bytes) else {
+        return None;
+    };
+    syn.window_scale.filter(|_| syn.flags & FLAG_SYN != 0)?;
+    let segment = match bytes[0] >> 4 {
+        4 => usize::from(bytes[0] & 0xf) * 4,
+        _ => IPV6_HEADER,
+    };
+    let mut at = segment + TCP_HEADER;
+    while bytes[at] != OPTION_WINDOW_SCALE {
+        at += match bytes[at] {
+            OPTION_NOP => 1,
+            _ => usize::from(bytes[at + 1]),
+        };
+    }
+    Some((segment, at))
+}
+
+/// Changes a byte of a TCP segment and its checksum (RFC 1624, equation 3).
+fn replace_byte(segment: &mut [u8], at: usize, byte: u8) {
+    const CHECKSUM: usize = 16;
+    let word = at & !1;
+    let before = be16(segment, word);
+    segment[at] = byte;
+    let sum =
+        u32::from(!be16(segment, CHECKSUM)) + u32::from(!before) + u32::from(be16(segment, word));
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
 /// Big-endian 16 bits at `at`; the callers have checked the length.
@@ -204,6 +260,46 @@ mod tests {
             panic!("not TCP")
         };
         assert_eq!((read.window_scale, read.payload_bytes), (Some(7), 0));
+    }
+
+    /// One's complement sum of the words of a segment, as the checksum takes it.
+    fn words(segment: &[u8]) -> u64 {
+        let sum: u64 = (0..segment.len() / 2)
+            .map(|word| u64::from(be16(segment, word * 2)))
+            .sum();
+        sum % 0xffff
+    }
+
+    #[test]
+    fn a_changed_window_scale_keeps_the_checksum_right_at_odd_and_even_places() {
+        for options in [[3, 3, 7, 0, 2, 4, 5, 0xb4], [2, 4, 5, 0xb4, 1, 3, 3, 7]] {
+            for scale in [
+                WindowScale::Remove,
+                WindowScale::Lower(5),
+                WindowScale::Lower(9),
+            ] {
+                let mut syn = tcp(&options, 0);
+                syn[13] = FLAG_SYN;
+                let (before, mut packet) = (words(&syn), ipv4(&syn));
+                assert!(set_window_scale(&mut packet, scale));
+                let Packet::Tcp(read) = parse(&packet) else {
+                    panic!("not TCP")
+                };
+                let wanted = match scale {
+                    WindowScale::Remove => None,
+                    WindowScale::Lower(by) => Some(7_u8.saturating_sub(by)),
+                };
+                assert_eq!(read.window_scale, wanted);
+                assert_eq!(
+                    words(&packet[IPV4_HEADER..]),
+                    before,
+                    "{options:?} {scale:?}"
+                );
+            }
+        }
+        // No SYN: left alone.
+        let mut data = ipv4(&tcp(&[3, 3, 7, 0], 5));
+        assert!(!set_window_scale(&mut data, WindowScale::Remove));
     }
 
     #[test]

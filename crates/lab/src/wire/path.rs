@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::config::{DirectionConfig, LossWindow};
+use super::config::{BurstLoss, DirectionConfig, LossWindow};
 use super::stats::Cause;
 
 const PPM: u64 = 1_000_000;
@@ -51,6 +51,8 @@ pub(crate) enum Fate {
 pub(crate) struct Path {
     loss: Random,
     jitter: Random,
+    bursts: Random,
+    in_burst: bool,
     /// When the link has sent all that is queued.
     link_free_ns: u64,
     /// Packets that the rate limit still holds: when each leaves, and its bytes.
@@ -66,6 +68,8 @@ impl Path {
         Path {
             loss: Random::new(seeds.next()),
             jitter: Random::new(seeds.next()),
+            bursts: Random::new(seeds.next()),
+            in_burst: false,
             link_free_ns: 0,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -88,6 +92,7 @@ impl Path {
         // number.
         let loss_draw = self.loss.below(PPM);
         let jitter_ns = self.jitter.below(config.jitter_us * 1000 + 1);
+        self.step_burst(config.bursts);
         let data_index = self.data_segments;
         self.data_segments += u64::from(packet.payload_bytes > 0);
 
@@ -96,6 +101,9 @@ impl Path {
         }
         if packet.payload_bytes > 0 && config.lose_data.iter().any(|r| r.contains(&data_index)) {
             return Fate::Drop(Cause::Chosen);
+        }
+        if self.in_burst {
+            return Fate::Drop(Cause::Burst);
         }
         if loss_draw < u64::from(config.loss_ppm) {
             return Fate::Drop(Cause::Random);
@@ -118,6 +126,20 @@ impl Path {
         }
         self.last_arrival_ns = at_ns;
         Fate::Deliver { at_ns }
+    }
+
+    /// Begins a burst, goes on with it, or ends it, with the next packet.
+    fn step_burst(&mut self, bursts: Option<BurstLoss>) {
+        let draw = self.bursts.below(PPM);
+        let Some(bursts) = bursts else {
+            self.in_burst = false;
+            return;
+        };
+        self.in_burst = if self.in_burst {
+            draw >= PPM / u64::from(bursts.packets.max(1))
+        } else {
+            draw < u64::from(bursts.begin_ppm)
+        };
     }
 
     /// When the last bit of the packet leaves the link, or nothing if it does not fit.
@@ -207,6 +229,27 @@ mod tests {
         assert_ne!(first, lost(8, 1_000));
         // 1 % of 10,007; five standard deviations are 50.
         assert!((50..=150).contains(&first.len()), "lost {}", first.len());
+    }
+
+    #[test]
+    fn bursts_are_as_frequent_and_as_long_as_told() {
+        let config = DirectionConfig {
+            bursts: Some(BurstLoss {
+                begin_ppm: 2_000,
+                packets: 5,
+            }),
+            ..DirectionConfig::default()
+        };
+        let mut path = Path::new(7);
+        let lost: Vec<bool> = (0..100_003)
+            .map(|n| path.admit(&config, DATA, n, 0, 0) == Fate::Drop(Cause::Burst))
+            .collect();
+        let bursts = lost.windows(2).filter(|two| !two[0] && two[1]).count();
+        let packets = lost.iter().filter(|lost| **lost).count();
+        // 198 of 5 packets; five standard deviations are 70, and a third of the length.
+        assert!((128..=268).contains(&bursts), "{bursts} bursts");
+        let mean = packets as f64 / bursts as f64;
+        assert!((3.4..=6.6).contains(&mean), "mean length {mean}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Cause {
     Random,
     /// Loss inside a scheduled window.
     Window,
+    /// Loss inside a burst.
+    Burst,
     /// The direction was a black hole.
     Blackhole,
     /// The data segment was named in `lose_data`.
@@ -66,6 +68,8 @@ pub struct Dropped {
     pub random: Count,
     /// [`Cause::Window`]
     pub window: Count,
+    /// [`Cause::Burst`]
+    pub burst: Count,
     /// [`Cause::Blackhole`]
     pub blackhole: Count,
     /// [`Cause::Chosen`]
@@ -83,6 +87,7 @@ impl Dropped {
         match cause {
             Cause::Random => &mut self.random,
             Cause::Window => &mut self.window,
+            Cause::Burst => &mut self.burst,
             Cause::Blackhole => &mut self.blackhole,
             Cause::Chosen => &mut self.chosen,
             Cause::Queue => &mut self.queue,
@@ -96,15 +101,18 @@ impl Dropped {
         let Dropped {
             random,
             window,
+            burst,
             blackhole,
             chosen,
             queue,
             refused,
             discarded,
         } = *self;
-        [random, window, blackhole, chosen, queue, refused, discarded]
-            .into_iter()
-            .sum()
+        [
+            random, window, burst, blackhole, chosen, queue, refused, discarded,
+        ]
+        .into_iter()
+        .sum()
     }
 }
 
@@ -121,6 +129,8 @@ pub struct DirectionStats {
     pub dropped: Dropped,
     /// Multicast and non-IP packets, left out of everything else.
     pub ignored: Count,
+    /// SYN segments whose window scale option was changed.
+    pub window_scales_changed: u64,
     /// Packets that the sending device dropped before the wire saw them; `None` when
     /// the device is gone.
     pub dropped_before_wire: Option<u64>,

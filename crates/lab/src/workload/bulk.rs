@@ -190,9 +190,7 @@ impl Sink {
     pub(crate) fn run(&self, context: &Context) -> Result<ReceiveTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
-        let connections = serve_each(&listener, self.connections, 0, |peer| {
-            self.reading.run(peer)
-        })?;
+        let connections = serve_each(&listener, self.connections, |peer| self.reading.run(peer))?;
         Ok(ReceiveTruth { connections })
     }
 }
@@ -201,10 +199,7 @@ impl PushServer {
     pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
-        serve_each(&listener, self.connections, 0, |peer| {
-            self.sending.run(peer)
-        })
-        .map(SendTruth::of)
+        serve_each(&listener, self.connections, |peer| self.sending.run(peer)).map(SendTruth::of)
     }
 }
 

@@ -105,7 +105,7 @@ impl DelayAcks {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
         let accepted = AtomicU64::new(0);
-        let served = serve_each(&listener, self.connections, 0, |peer| {
+        let served = serve_each(&listener, self.connections, |peer| {
             self.serve(peer, accepted.fetch_add(1, Ordering::Relaxed))
         })?;
         let delayed_times_ns: Vec<[u64; 2]> = served

@@ -10,6 +10,7 @@ mod bulk;
 mod calls;
 mod delay_acks;
 mod hold;
+mod logging;
 mod peer;
 mod relay;
 mod reply;
@@ -80,6 +81,10 @@ enum Role {
     Proxy(relay::Proxy),
     /// Server: answers all connections in one thread, with calls that block.
     PollServer(relay::PollServer),
+    /// Client: writes short records and waits for nothing.
+    LogClient(logging::LogClient),
+    /// Server: reads records, answers some or none of them.
+    LogServer(logging::LogServer),
     /// Makes as many send and receive calls as it can, of a known number.
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
@@ -139,6 +144,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::ReceiveOnly(role) => ("receive-only", to_json(role.run(&context)?)),
         Role::Proxy(role) => ("proxy", to_json(role.run(&context)?)),
         Role::PollServer(role) => ("poll-server", to_json(role.run(&context)?)),
+        Role::LogClient(role) => ("log-client", to_json(role.run(&context)?)),
+        Role::LogServer(role) => ("log-server", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
     };
