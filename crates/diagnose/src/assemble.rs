@@ -64,9 +64,11 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
                 .processes
                 .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
         });
+        let cpu = crate::cpu::seen(evidence, gathered, calls.as_ref(), &judged);
         Some(Subject {
             id,
             gathered,
+            cpu,
             calls,
             judged,
             comm,

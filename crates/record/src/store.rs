@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
-use table::tables::{Calls, ClockPairs, Connections, Processes, TcpEvents, TcpSamples, TcpStages};
+use table::tables::{
+    Calls, ClockPairs, Connections, CpuSamples, ProcessSamples, Processes, TcpEvents, TcpSamples,
+    TcpStages,
+};
 use table::{Columns, WriteError, Writer};
 
 /// Batches under way to the disk; more, and the collector waits.
@@ -17,8 +20,10 @@ pub(crate) enum Batch {
     Calls(Calls),
     ClockPairs(ClockPairs),
     Connections(Connections),
+    Cpus(CpuSamples),
     Events(TcpEvents),
     Processes(Processes),
+    ProcessSamples(ProcessSamples),
     Samples(Box<TcpSamples>),
     Stages(Box<TcpStages>),
     Line(Line),
@@ -30,8 +35,10 @@ impl Batch {
             Self::Calls(rows) => rows.is_empty(),
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
+            Self::Cpus(rows) => rows.is_empty(),
             Self::Events(rows) => rows.is_empty(),
             Self::Processes(rows) => rows.is_empty(),
+            Self::ProcessSamples(rows) => rows.is_empty(),
             Self::Samples(rows) => rows.is_empty(),
             Self::Stages(rows) => rows.is_empty(),
             Self::Line(_) => false,
@@ -92,8 +99,10 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::Calls(rows) => writer.append(rows),
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
+        Batch::Cpus(rows) => writer.append(rows),
         Batch::Events(rows) => writer.append(rows),
         Batch::Processes(rows) => writer.append(rows),
+        Batch::ProcessSamples(rows) => writer.append(rows),
         Batch::Samples(rows) => writer.append(*rows),
         Batch::Stages(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),

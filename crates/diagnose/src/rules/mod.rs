@@ -4,6 +4,7 @@
 //!
 //! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.
 
+mod cpu_contention;
 mod delayed_ack;
 mod fast_retransmits;
 mod nagle_delayed_ack;
@@ -14,6 +15,7 @@ mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
 mod small_writes;
+mod softirq_delay;
 mod syn_retries;
 mod window_cause;
 
@@ -119,6 +121,8 @@ pub const RULES: &[&dyn Rule] = &[
     &fast_retransmits::FastRetransmits,
     &small_writes::SmallWrites,
     &syn_retries::SynRetries,
+    &softirq_delay::SoftirqDelay,
+    &cpu_contention::CpuContention,
     &path_limited::PathLimited,
     &sender_app_limited::SenderAppLimited,
 ];

@@ -45,6 +45,11 @@ impl Play<'_> {
             ..WireConfig::default()
         })?;
         let site = Site::over(&wire, program);
+        let beside: Vec<Running> = scene
+            .beside
+            .iter()
+            .map(|role| site.beside(role))
+            .collect::<Result<_, _>>()?;
         let mut first = scene.pair;
         let faulty = self.variant == Variant::Faulty;
         let claim = (self.fault.claim)(self.congctl).filter(|_| faulty);
@@ -57,6 +62,10 @@ impl Play<'_> {
             .into_iter()
             .map(Started::finish)
             .collect::<Result<_, _>>()?;
+        let beside: Vec<Value> = beside
+            .into_iter()
+            .map(Running::finish)
+            .collect::<Result<_, _>>()?;
         let (stats, _) = wire.stop();
         let expected: Vec<Value> = ended.iter().flat_map(Ended::expected).collect();
         let roles: Vec<Value> = ended.iter().map(Ended::truth).collect();
@@ -68,6 +77,7 @@ impl Play<'_> {
             "expected": expected,
             "wire": stats,
             "roles": roles,
+            "beside": beside,
         }))
     }
 }

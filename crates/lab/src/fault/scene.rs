@@ -71,6 +71,8 @@ pub struct Scene {
     pub pair: Pair,
     /// Others, who talk over the same path at the same time.
     pub others: Vec<Pair>,
+    /// Programs without connections that run meanwhile: `whylat lab workload` words.
+    pub beside: Vec<String>,
 }
 
 impl Scene {
@@ -85,6 +87,7 @@ impl Scene {
             forward: path,
             pair: Pair::new(server, client),
             others: Vec::new(),
+            beside: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::cpu::ThreadCpu;
 use crate::error::LabError;
 use crate::now_ns;
 
@@ -81,6 +82,8 @@ pub struct ConnectionTruth {
     pub send: CallCounts,
     /// Receive calls.
     pub recv: CallCounts,
+    /// The thread that closes it, since that thread began.
+    pub thread: Option<ThreadCpu>,
 }
 
 /// Options that every socket takes.
@@ -149,6 +152,7 @@ impl Peer {
             closed_ns: 0,
             send: CallCounts::default(),
             recv: CallCounts::default(),
+            thread: None,
         };
         Ok(Peer { stream, truth })
     }
@@ -207,6 +211,7 @@ impl Peer {
     /// Closes the connection and gives its account.
     pub(crate) fn close(mut self) -> ConnectionTruth {
         self.truth.closed_ns = now_ns();
+        self.truth.thread = ThreadCpu::own();
         self.truth
     }
 
