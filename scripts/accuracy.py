@@ -66,19 +66,24 @@ def claims(report):
 def suffered(truth):
     """Claims that are true though nothing planted them: the machine was busy, and the role's own
     thread waited for a CPU, as the scheduler told it (schedstat). A reader that waits is slow."""
-    by_softirq = sum(
-        (role.get("ksoftirqd_ns") or 0) / (role["end_ns"] - role["start_ns"]) for role in truth["beside"]
-    )
     for pair in truth["roles"]:
-        ends = pair["client"]["connections"], pair["server"]["connections"]
-        for end, others in (ends, ends[::-1]):
+        clients, servers = pair["client"]["connections"], pair["server"]["connections"]
+        for end, others, flooded in ((clients, servers, False), (servers, clients, True)):
             for connection in end:
                 life_ns = connection["closed_ns"] - connection["opened_ns"]
                 waited_ns = (connection["thread"] or {}).get("runq_ns", 0)
-                if waited_ns / max(1, life_ns) - by_softirq > WARNING_SHARE:
+                waited_ns -= by_softirq_ns(truth, connection) if flooded else 0
+                if waited_ns > WARNING_SHARE * life_ns:
                     yield "cpu_contention", connection["cookie"]
                     other = (o["cookie"] for o in others if o["local"] == connection["remote"])
                     yield from (("slow_reader", cookie) for cookie in other)
+
+
+def by_softirq_ns(truth, connection):
+    """What a planted flood's ksoftirqd took of the server's CPU in the connection's life."""
+    readings = [reading for role in truth["beside"] for reading in role.get("ksoftirqd_ns", [])]
+    within = [ns for at, ns in readings if connection["opened_ns"] <= at <= connection["closed_ns"]]
+    return within[-1] - within[0] if within else 0
 
 
 def score(truth, report):

@@ -252,13 +252,19 @@ impl Case<'_> {
         (self.ns(Stage::SenderApp) + unread_ns + woken_ns).min(self.life_ns())
     }
 
-    /// CPU time of `ksoftirqd` on the application's CPU, as far as the application's threads waited
-    /// for a CPU and the connection for them, ns; `None` where it is not known.
+    /// CPU time of `ksoftirqd` on the application's CPU, as far as the application had use for it,
+    /// ns; `None` where it is not known.
     pub fn ksoftirqd_ns(&self) -> Option<u64> {
         let worked_ns = self.own.cpu.home?.ksoftirqd_ns?;
+        Some(worked_ns.min(self.cpu_wanted_ns()))
+    }
+
+    /// Time in which the connection waited for its application, and that for a CPU, as far as that
+    /// is known, ns.
+    pub fn cpu_wanted_ns(&self) -> u64 {
         let process = self.own.cpu.process.as_ref();
         let waited_ns = process.map_or(u64::MAX, |process| process.waited_ns);
-        Some(worked_ns.min(waited_ns).min(self.application_ns()))
+        waited_ns.min(self.application_ns())
     }
 
     /// Direction of the data that waits for this end's application.

@@ -87,8 +87,13 @@ impl ProcessUse {
 }
 
 impl CpuUse {
+    /// So much as a part of the time that the readings cover.
+    pub fn share(&self, ns: u64) -> f64 {
+        (ns as f64 / self.covered_ns.max(1) as f64).min(1.0)
+    }
+
     /// Part of the time in which it did not idle.
     pub fn used_share(&self) -> f64 {
-        (self.used_ns as f64 / self.covered_ns.max(1) as f64).min(1.0)
+        self.share(self.used_ns)
     }
 }

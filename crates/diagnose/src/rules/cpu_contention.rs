@@ -5,11 +5,12 @@
 use table::{Chosen, Stage};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_real, measured, total_ns,
-    worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
+    total_ns,
 };
 use crate::case::Case;
-use crate::report::{Confidence, Fact, Finding, Level, RuledOut, Undecided, Unit, Value};
+use crate::gather::cpu::ProcessUse;
+use crate::report::{Confidence, Fact, Finding, Level, RuledOut, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::{duration, percent};
 
@@ -135,45 +136,52 @@ fn confidence(case: &Case) -> Confidence {
 fn facts(case: &Case) -> Vec<Fact> {
     let cpu = &case.own.cpu;
     let process = cpu.process.as_ref();
-    let waited_ns = process.map(|process| process.waited_ns);
     let in_calls_ns = in_calls_ns(case);
-    let threads = process.and_then(crate::gather::cpu::ProcessUse::threads);
-    let stolen = cpu
-        .home
-        .map(|home| home.steal_ns as f64 / home.covered_ns as f64);
-    let label = "number of the CPU on which most calls ended";
+    let threads = process.and_then(ProcessUse::threads);
     let number = cpu.home_cpu.map(u64::from);
+    let used = cpu.home.map(|home| home.used_share());
+    let stolen = cpu.home.map(|home| home.share(home.steal_ns));
+    let stolen = stolen.filter(|share| *share > 0.0);
     [
-        waited_ns.map(|ns| total_ns("process_waited_ns", ns, "a thread waited for a CPU")),
+        known(
+            "process_waited_ns",
+            process.map(|process| process.waited_ns),
+            Unit::Ns,
+            "a thread of the process waited for a CPU",
+        ),
         Some(total_ns(
             "calls_waited_ns",
             in_calls_ns,
-            "of it within calls",
+            "waited within calls",
         ))
         .filter(|_| in_calls_ns > 0),
-        process.map(|process| {
-            total_ns(
-                "process_cpu_ns",
-                process.cpu_ns,
-                "CPU time that the process got",
-            )
-        }),
+        known(
+            "process_cpu_ns",
+            process.map(|process| process.cpu_ns),
+            Unit::Ns,
+            "CPU time that the process got",
+        ),
         known_real(
             "threads",
             threads,
             Unit::Count,
             "threads that ran, on average",
         ),
-        number.map(|cpu| worst("cpu", Value::Whole(cpu), Unit::Count, label)),
+        known(
+            "cpu",
+            number,
+            Unit::Count,
+            "number of the CPU on which most calls ended",
+        ),
         known_real(
             "cpu_used",
-            cpu.home.map(|home| home.used_share()),
+            used,
             Unit::Share,
             "of the time that CPU was in use",
         ),
         known_real(
             "stolen",
-            stolen.filter(|share| *share > 0.0),
+            stolen,
             Unit::Share,
             "of the time a hypervisor took it away",
         ),
@@ -198,6 +206,9 @@ fn blind_spots(case: &Case) -> Vec<String> {
          threads from it."
             .to_owned(),
     ];
+    if case.ksoftirqd_ns().is_none() {
+        blind.push("How much of it softirqs took: ksoftirqd was not read.".to_owned());
+    }
     let covered_ns = case.own.cpu.process.map_or(0, |process| process.covered_ns);
     let unread_ns = case.life_ns().saturating_sub(covered_ns);
     if unread_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {

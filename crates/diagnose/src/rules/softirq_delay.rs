@@ -5,11 +5,11 @@
 use table::{Chosen, Stage};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_real, measured, total_ns,
-    worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
+    total_ns,
 };
 use crate::case::Case;
-use crate::report::{Confidence, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{Confidence, Fact, Finding, Level, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::{duration, percent};
 
@@ -98,28 +98,35 @@ fn confidence(case: &Case) -> Confidence {
 
 fn facts(case: &Case) -> Vec<Fact> {
     let cpu = &case.own.cpu;
-    let waited_ns = cpu.process.map(|process| process.waited_ns);
+    let number = cpu.home_cpu.map(u64::from);
     let worked_ns = cpu.home.and_then(|home| home.ksoftirqd_ns);
-    let softirq =
-        |home: crate::gather::cpu::CpuUse| home.softirq_ns as f64 / home.covered_ns as f64;
-    let label = "number of the CPU on which most calls ended";
+    let softirq = cpu.home.map(|home| home.share(home.softirq_ns));
+    let waited_ns = cpu.process.map(|process| process.waited_ns);
     [
-        cpu.home_cpu
-            .map(|cpu| worst("cpu", Value::Whole(cpu.into()), Unit::Count, label)),
-        worked_ns.map(|ns| total_ns("ksoftirqd_ns", ns, "CPU time of its ksoftirqd")),
+        known(
+            "cpu",
+            number,
+            Unit::Count,
+            "number of the CPU on which most calls ended",
+        ),
+        known(
+            "ksoftirqd_ns",
+            worked_ns,
+            Unit::Ns,
+            "CPU time of its ksoftirqd",
+        ),
         known_real(
             "softirq",
-            cpu.home.map(softirq),
+            softirq,
             Unit::Share,
             "of the time it was in softirqs, by its timer tick",
         ),
-        waited_ns.map(|ns| {
-            total_ns(
-                "process_waited_ns",
-                ns,
-                "a thread of the application waited for a CPU",
-            )
-        }),
+        known(
+            "process_waited_ns",
+            waited_ns,
+            Unit::Ns,
+            "a thread of the process waited for a CPU",
+        ),
     ]
     .into_iter()
     .flatten()
@@ -150,11 +157,11 @@ impl SoftirqDelay {
             None if case.own.calls.is_none() => (cpu.most_ksoftirqd_ns, NO_CPU, None),
             _ => (0, HIDDEN, None),
         };
-        let possible_ns = worked_ns.min(case.application_ns());
+        let possible_ns = worked_ns.min(case.cpu_wanted_ns());
         if !asked_for || !held_up(possible_ns, case.life_ns()) {
             return Verdict::Quiet;
         }
-        let label = "softirq work on a CPU while the connection waited for its application";
+        let label = "softirq work on a CPU, while the application may have waited for it";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name()],
             concerned_ns: possible_ns,

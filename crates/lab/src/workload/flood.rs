@@ -19,6 +19,7 @@ use super::cpu::{ThreadCpu, wait_for_end};
 use super::reply::{gather, start};
 use crate::Netns;
 use crate::error::{HINT_ROOT, LabError};
+use crate::now_ns;
 
 /// Segments of a train: the most that a kernel takes (`UDP_MAX_SEGMENTS`; 64 before 6.9).
 const SEGMENTS: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) struct Flood {
     every_us: u64,
     /// Ends after this many bursts, if not before.
     #[arg(long, default_value_t = 3_000)]
-    bursts: u64,
+    bursts: usize,
 }
 
 /// What `flood` sent, and what the CPU had to do meanwhile.
@@ -48,8 +49,8 @@ pub(crate) struct Truth {
     cpu: usize,
     bursts: u64,
     trains: u64,
-    /// CPU time of that CPU's ksoftirqd.
-    ksoftirqd_ns: Option<u64>,
+    /// Before each burst: `CLOCK_MONOTONIC`, and the CPU time of that CPU's ksoftirqd.
+    ksoftirqd_ns: Vec<[u64; 2]>,
     /// Softirqs `NET_RX` of that CPU.
     net_rx: Option<u64>,
 }
@@ -59,29 +60,31 @@ impl Flood {
         let cpu = context.cpu_at(self.at_cpu);
         let netns = Netns::new()?;
         netns.run(|| steer_to(cpu))??;
-        let before = work_of(cpu);
+        let ksoftirqd = ksoftirqd(cpu);
+        let before = net_rx(cpu);
         let ended = AtomicBool::new(false);
-        let bursts = thread::scope(|scope| {
-            let sending = start(scope, || netns.run(|| self.send(&ended))?)?;
+        let ksoftirqd_ns = thread::scope(|scope| {
+            let send = || netns.run(|| self.send(&ended, ksoftirqd.as_deref()))?;
+            let sending = start(scope, send)?;
             let ready = context.ready(0);
             wait_for_end();
             ended.store(true, Ordering::Relaxed);
-            let bursts = gather(vec![sending])?.into_iter().sum::<u64>();
-            ready.map(|()| bursts)
+            let readings = gather(vec![sending])?.concat();
+            ready.map(|()| readings)
         })?;
-        let after = work_of(cpu);
-        let grown =
-            |(before, after): (Option<u64>, Option<u64>)| Some(after?.saturating_sub(before?));
+        let bursts = ksoftirqd_ns.len() as u64;
         Ok(Truth {
             cpu,
             bursts,
             trains: bursts * self.burst,
-            ksoftirqd_ns: grown((before.0, after.0)),
-            net_rx: grown((before.1, after.1)),
+            ksoftirqd_ns,
+            net_rx: net_rx(cpu)
+                .zip(before)
+                .map(|(after, before)| after - before),
         })
     }
 
-    fn send(&self, ended: &AtomicBool) -> Result<u64, LabError> {
+    fn send(&self, ended: &AtomicBool, ksoftirqd: Option<&str>) -> Result<Vec<[u64; 2]>, LabError> {
         let hint = "UDP segmentation needs Linux 4.18";
         let problem = |why| LabError::os("send", "packets over loopback", why, hint);
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(problem)?;
@@ -91,15 +94,16 @@ impl Flood {
         let to = receiver.local_addr().map_err(problem)?;
         sender.connect(to).map_err(problem)?;
         let train = vec![0x66; SEGMENTS * usize::from(SEGMENT_BYTES)];
-        let mut bursts = 0;
-        while bursts < self.bursts && !ended.load(Ordering::Relaxed) {
+        let mut readings = Vec::new();
+        while readings.len() < self.bursts && !ended.load(Ordering::Relaxed) {
+            let worked = ksoftirqd.and_then(ThreadCpu::of);
+            readings.push([now_ns(), worked.map_or(0, |thread| thread.cpu_ns)]);
             for _ in 0..self.burst {
                 sender.send(&train).map_err(problem)?;
             }
-            bursts += 1;
             thread::sleep(Duration::from_micros(self.every_us));
         }
-        Ok(bursts)
+        Ok(readings)
     }
 }
 
@@ -123,24 +127,16 @@ fn mask(cpu: usize) -> String {
     format!("{:x}{}", 1_u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
-/// CPU time of ksoftirqd and number of `NET_RX` softirqs.
-fn work_of(cpu: usize) -> (Option<u64>, Option<u64>) {
-    let thread = ksoftirqd(cpu).and_then(|directory| ThreadCpu::of(&directory));
-    let softirqs = std::fs::read_to_string("/proc/softirqs").unwrap_or_default();
-    let of_line = |line: &str| {
-        line.trim()
-            .strip_prefix("NET_RX:")?
-            .split_ascii_whitespace()
-            .nth(cpu)?
-            .parse()
-            .ok()
-    };
-    (
-        thread.map(|thread| thread.cpu_ns),
-        softirqs.lines().find_map(of_line),
-    )
+/// Softirqs `NET_RX` of a CPU since boot.
+fn net_rx(cpu: usize) -> Option<u64> {
+    let softirqs = std::fs::read_to_string("/proc/softirqs").ok()?;
+    let line = softirqs
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("NET_RX:"))?;
+    line.split_ascii_whitespace().nth(cpu)?.parse().ok()
 }
 
+/// Directory in `/proc` of a CPU's ksoftirqd.
 fn ksoftirqd(cpu: usize) -> Option<String> {
     let name = format!("ksoftirqd/{cpu}\n");
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
