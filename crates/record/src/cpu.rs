@@ -37,7 +37,8 @@ impl CpuUse {
         }
         self.read_all(processes, cpus);
         let end_ns = monotonic_ns();
-        self.next_ns = end_ns + (end_ns - now_ns).saturating_mul(pause_factor);
+        let pause_ns = (end_ns - now_ns).saturating_mul(pause_factor);
+        self.next_ns = end_ns.saturating_add(pause_ns);
     }
 
     /// Reads all.

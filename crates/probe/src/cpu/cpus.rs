@@ -70,8 +70,9 @@ impl Cpus {
 
 /// `cpuN user nice system idle iowait irq softirq steal …`
 fn parse(line: &str, time_ns: u64) -> Option<CpuSample> {
-    let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
-    let cpu = fields.next()?.parse().ok()?;
+    let mut fields = line.split_ascii_whitespace();
+    // without a number it is the sum of all
+    let cpu = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
     let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
