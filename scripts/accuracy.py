@@ -19,6 +19,8 @@ CONGCTLS = ("cubic", "bbr")
 ABOVE_INFO = ("warning", "critical")
 # Answers, not problems: never above info.
 ANSWERS = ("path_limited", "send_buffer_exceeds_window", "sender_app_limited")
+# From this share of a life on harm is above info (crates/diagnose/src/severity.rs).
+WARNING_SHARE = 0.05
 
 
 def faults(whylat):
@@ -66,6 +68,31 @@ def claims(report):
     return found
 
 
+def suffered(truth):
+    """Claims that are true though nothing planted them: the machine was busy, and the role's own
+    thread waited for a CPU, as the scheduler told it (schedstat). A reader that waits is slow."""
+    for pair in truth["roles"]:
+        near = pair["clients"] + ([pair["proxy"]] if pair["proxy"] else [])
+        clients = [connection for role in near for connection in role["connections"]]
+        servers = pair["server"]["connections"]
+        for end, others, flooded in ((clients, servers, False), (servers, clients, True)):
+            for connection in end:
+                life_ns = connection["closed_ns"] - connection["opened_ns"]
+                waited_ns = (connection["thread"] or {}).get("runq_ns", 0)
+                waited_ns -= by_softirq_ns(truth, connection) if flooded else 0
+                if waited_ns > WARNING_SHARE * life_ns:
+                    yield "cpu_contention", connection["cookie"]
+                    other = (o["cookie"] for o in others if o["local"] == connection["remote"])
+                    yield from (("slow_reader", cookie) for cookie in other)
+
+
+def by_softirq_ns(truth, connection):
+    """What a planted flood's ksoftirqd took of the server's CPU in the connection's life."""
+    readings = [reading for role in truth["beside"] for reading in role.get("ksoftirqd_ns", [])]
+    within = [ns for at, ns in readings if connection["opened_ns"] <= at <= connection["closed_ns"]]
+    return within[-1] - within[0] if within else 0
+
+
 def score(truth, report):
     """What was planted, what of it was found, and what was said beside it."""
     said = claims(report)
@@ -77,6 +104,7 @@ def score(truth, report):
     found = {at for at in said if at in planted and overlap(said[at], planted[at]) >= 0.5}
     planted = set(planted)
     beside = {claim for claim in set(said) - planted if claim[0] not in ANSWERS}
+    beside -= set(suffered(truth))
     return planted, found, beside
 
 
@@ -236,8 +264,10 @@ A fault is found if a finding above `info` names its rule, of the connection on 
 planted, while it lasted (the connection's life covers half of the interval or more);
 `path_limited`, `send_buffer_exceeds_window` and `sender_app_limited`, which are answers and no
 problems, at any severity: healthy twins get them, too, so they have no precision and are not in the
-sum. Any other finding above `info`,
-of any connection, is false. An instance counts once for each rule.
+sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
+busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat, which
+the lab reads): then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
+instance counts once for each rule.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.

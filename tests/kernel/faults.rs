@@ -23,14 +23,36 @@ fn recorded(fault: &Fault, variant: &str, congctl: &str) -> (Value, Report) {
     (truth, Report::of(scratch))
 }
 
-/// Above info, each connection has only what was planted on it.
-fn assert_nothing_beside(report: &Report, planted: &[(u64, &str)]) {
+/// Above info, each connection has only what was planted on it, and what a busy machine did to it.
+fn assert_nothing_beside(report: &Report, truth: &Value, planted: &[(u64, &str)]) {
     for connection in report.connections() {
         let id = number(connection, "/id");
         let here = planted.iter().filter(|(cookie, _)| *cookie == id);
-        let rules: Vec<&str> = here.map(|(_, rule)| *rule).collect();
+        let mut rules: Vec<&str> = here.map(|(_, rule)| *rule).collect();
+        if waited_for_cpu(truth, id) {
+            rules.push("cpu_contention");
+        }
         report.assert_claims(id, &[], &rules);
     }
+}
+
+/// Whether the scheduler itself told the role that its thread waited for more than 5 % of the
+/// connection's life, which is above info.
+fn waited_for_cpu(truth: &Value, cookie: u64) -> bool {
+    let roles = truth["roles"].as_array().expect("roles").iter();
+    let ends = roles.flat_map(|pair| {
+        let clients = pair["clients"].as_array().expect("clients");
+        clients.iter().chain([&pair["proxy"], &pair["server"]])
+    });
+    let mut connections = ends
+        .filter_map(|end| end["connections"].as_array())
+        .flatten();
+    let found = connections.find(|connection| connection["cookie"] == cookie);
+    found.is_some_and(|found| {
+        let life_ns = number(found, "/closed_ns") - number(found, "/opened_ns");
+        let waited_ns = found["thread"]["runq_ns"].as_u64().unwrap_or(0);
+        waited_ns * 20 > life_ns
+    })
 }
 
 /// The connections of a claim, each with its rule.
@@ -53,9 +75,9 @@ fn planted_and_found(fault: &Fault, congctl: &str) {
         let wanted = severity.is_some_and(|s| *s != "info" || answer);
         assert!(wanted, "{} {congctl}: {}", fault.name, report.brief());
     }
-    assert_nothing_beside(&report, &planted);
-    let (_, twin) = recorded(fault, "healthy", congctl);
-    assert_nothing_beside(&twin, &[]);
+    assert_nothing_beside(&report, &truth, &planted);
+    let (truth, twin) = recorded(fault, "healthy", congctl);
+    assert_nothing_beside(&twin, &truth, &[]);
 }
 
 #[test]

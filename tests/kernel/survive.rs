@@ -72,7 +72,15 @@ fn readable(recording: &Path) -> BTreeMap<String, u64> {
         )+};
     }
     read!(
-        Process, Connection, TcpSample, TcpEvent, Call, TcpStage, ClockPair
+        Process,
+        Connection,
+        TcpSample,
+        TcpEvent,
+        Call,
+        TcpStage,
+        ClockPair,
+        ProcessSample,
+        CpuSample
     );
     assert!(
         recording.problems().is_empty(),

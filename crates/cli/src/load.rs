@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
-use table::tables::{Call, Connection, Listener, Process, TcpEvent, TcpSample, TcpStage};
+use table::tables::{
+    Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
+};
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -40,6 +42,8 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
     recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
+    recording.scan::<ProcessSample>(|rows| evidence.add_process_samples(&rows));
+    recording.scan::<CpuSample>(|rows| evidence.add_cpu_samples(&rows));
     recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
     recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
     recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));

@@ -7,6 +7,7 @@ use table::tables::TcpStage;
 use table::{Chosen, Role, TcpEventKind};
 
 use crate::case::{Case, Context, Subject};
+use crate::cpu::CpuSeen;
 use crate::gather::Evidence;
 use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
@@ -85,9 +86,11 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
                 .processes
                 .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
         });
+        let cpu = crate::cpu::seen(evidence, gathered, calls.as_ref(), &judged);
         Some(Subject {
             id,
             gathered,
+            cpu,
             calls,
             behind: evidence.threads.get(id),
             judged,
@@ -109,6 +112,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> 
             gathered,
             calls: None,
             behind: &[],
+            cpu: CpuSeen::default(),
             judged: stages::Judged {
                 life_ns: until_ns.saturating_sub(since_ns),
                 ..stages::judge(gathered, None, context.given)

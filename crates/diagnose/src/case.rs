@@ -5,11 +5,12 @@ use table::manifest::ProbeState;
 use table::tables::{Connection, TcpSample, TcpStage};
 use table::{Method, Stage};
 
+use crate::cpu::CpuSeen;
 use crate::gather::calls::CallDigest;
 use crate::gather::threads::Behind;
 use crate::gather::{Evidence, Gathered};
 use crate::neighbours::Neighbours;
-use crate::report::RuledOut;
+use crate::report::{Direction, RuledOut};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::snap::delayed_acks::SnapSettings;
 use crate::stages::{Given, Judged};
@@ -32,6 +33,8 @@ pub struct Context {
     pub calls: bool,
     /// Whether events were recorded.
     pub events: bool,
+    /// Whether the use of the CPUs was to be recorded, with or without success.
+    pub cpu: bool,
     /// Records lost, by probe, where any were.
     pub lost: Vec<(String, u64)>,
     /// Hooks that were off, with what mends them.
@@ -100,6 +103,10 @@ impl Context {
             detail: evidence.header.detail.clone(),
             calls: !evidence.calls.is_empty() || on("calls"),
             events: evidence.any_events || on("tcp_events"),
+            cpu: evidence
+                .coverage
+                .iter()
+                .any(|coverage| coverage.probe == "cpu"),
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),
@@ -120,6 +127,8 @@ pub struct Subject<'a> {
     pub calls: Option<CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: &'a [Behind],
+    /// What its process and its CPUs did.
+    pub cpu: CpuSeen,
     /// Stages.
     pub judged: Judged,
     /// Command name of the owner.
@@ -340,6 +349,40 @@ impl Case<'_> {
     /// Retransmitted segments.
     pub fn retransmits(&self) -> Option<u64> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))
+    }
+
+    /// Time in which the application was what the connection waited for: it gave nothing to send,
+    /// or left ready bytes, or had been woken for them and waited for a CPU, ns.
+    pub fn application_ns(&self) -> u64 {
+        let receive = self.own.judged.receive.as_ref();
+        let unread_ns = receive.map_or(0, |receive| receive.reader_slow.ns);
+        let calls = self.own.calls.as_ref();
+        let woken_ns = calls.map_or(0, |calls| calls.receive.runq_ns);
+        (self.ns(Stage::SenderApp) + unread_ns + woken_ns).min(self.life_ns())
+    }
+
+    /// CPU time of `ksoftirqd` on the application's CPU, as far as the application had use for it,
+    /// ns; `None` where it is not known.
+    pub fn ksoftirqd_ns(&self) -> Option<u64> {
+        let worked_ns = self.own.cpu.home?.ksoftirqd_ns?;
+        Some(worked_ns.min(self.cpu_wanted_ns()))
+    }
+
+    /// Time in which the connection waited for its application, and that for a CPU, as far as that
+    /// is known, ns.
+    pub fn cpu_wanted_ns(&self) -> u64 {
+        let process = self.own.cpu.process.as_ref();
+        let waited_ns = process.map_or(u64::MAX, |process| process.waited_ns);
+        waited_ns.min(self.application_ns())
+    }
+
+    /// Direction of the data that waits for this end's application.
+    pub fn application_direction(&self) -> Direction {
+        if self.own.judged.sent_nothing {
+            Direction::Receiving
+        } else {
+            Direction::Sending
+        }
     }
 
     /// Rules out a stage by its share of the life; one that takes a part of it worth a

@@ -15,6 +15,7 @@
 
 mod assemble;
 mod case;
+mod cpu;
 mod gather;
 mod group;
 mod neighbours;

@@ -95,6 +95,16 @@ impl Site {
         self.start(&self.client, &format!("{role} --connect {near}:{port}"))
     }
 
+    /// Starts a role that has no connection, and waits until it is at work.
+    ///
+    /// # Errors
+    /// When it cannot be started, or ends before.
+    pub fn beside(&self, role: &str) -> Result<Running, LabError> {
+        let mut running = self.start(&self.client, role)?;
+        running.port()?;
+        Ok(running)
+    }
+
     fn start(&self, netns: &Netns, role: &str) -> Result<Running, LabError> {
         let mut command = netns.command(&self.program);
         command.args(["lab", "workload", "--limit-s", &self.limit_s.to_string()]);

@@ -2,6 +2,7 @@
 
 mod calls;
 pub mod clock;
+pub mod cpu;
 pub mod hooks;
 mod inventory;
 pub mod netns;

@@ -17,6 +17,10 @@ pub(crate) struct Added {
     pub(crate) processes: u64,
     /// `clock_pairs` rows.
     pub(crate) clock_pairs: u64,
+    /// `process_samples` rows.
+    pub(crate) process_samples: u64,
+    /// `cpu_samples` rows.
+    pub(crate) cpu_samples: u64,
     /// Records from the kernel that could not be decoded.
     pub(crate) undecoded: u64,
 }
@@ -107,6 +111,8 @@ pub(crate) fn losses(
         .lost(REENTERED, counts.calls_reentered),
         account("processes", "processes", added.processes),
         account("clock", "clock_pairs", added.clock_pairs),
+        account("cpu.processes", "process_samples", added.process_samples),
+        account("cpu.cpus", "cpu_samples", added.cpu_samples),
     ];
     kernel.into_iter().map(|account| account.loss).collect()
 }

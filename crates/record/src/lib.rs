@@ -6,6 +6,7 @@
 //! stays bounded and the account stays exact.
 
 mod account;
+mod cpu;
 mod error;
 mod launch;
 mod options;

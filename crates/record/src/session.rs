@@ -11,10 +11,13 @@ use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PoissonTimes;
 use table::manifest::{Cost, Coverage, Line};
-use table::tables::{ClockPairs, Connections, Listeners, Processes, TcpSamples};
+use table::tables::{
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples,
+};
 use table::{Columns, TcpEventKind, WriteError, WriteOptions, Writer};
 
 use crate::account::{Added, losses};
+use crate::cpu::CpuUse;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
@@ -35,8 +38,8 @@ const DRAIN_MOST: usize = 8192;
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
 const COST_EVERY_NS: u64 = 10_000_000_000;
-/// A walk, over all open files or over all recorded sockets, may take this share of one CPU: its
-/// pause is this many times what it took.
+/// A walk, over all open files, all recorded sockets or all threads of their owners, may take this
+/// share of one CPU: its pause is this many times what it took.
 const WALK_PAUSE_FACTOR: u64 = 200;
 const WALK_EVERY_NS: u64 = 1_000_000_000;
 /// Readings of each clock pair, of which the narrowest is kept.
@@ -80,6 +83,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         None => Some(Polls::open(&options.target)?),
     };
     coverage.extend(polls.as_ref().map(Polls::coverage));
+    coverage.push(probe::cpu::coverage());
     let seed = host.now_ns ^ u64::from(std::process::id());
     let write = WriteOptions {
         force: options.force,
@@ -94,6 +98,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         polls,
         poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
         sockets: Sockets::default(),
+        cpu: CpuUse::default(),
         added: Added::default(),
         bpf_time: None,
         store: Store::start(writer),
@@ -124,6 +129,7 @@ struct Session<'a> {
     polls: Option<Polls>,
     poll_times: PoissonTimes,
     sockets: Sockets,
+    cpu: CpuUse,
     added: Added,
     bpf_time: Option<BpfTimeSampler>,
     store: Store,
@@ -147,6 +153,7 @@ impl Session<'_> {
             .and_then(|hooks| hooks.run_time(self.started_ns).ok());
         self.drain();
         self.poll()?;
+        self.read_cpu(false);
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
                 Ok(child) => Some(child),
@@ -235,6 +242,7 @@ impl Session<'_> {
         self.busy = self.drain() > BUSY_BATCHES;
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
+            self.read_cpu(false);
             self.read_clocks();
             self.sockets.forget_closed();
         }
@@ -302,9 +310,33 @@ impl Session<'_> {
         let mut processes = Processes::default();
         self.sockets
             .describe_owners(connections.pid.iter().flatten(), owners, &mut processes);
+        let mut samples = ProcessSamples::default();
+        for pid in &processes.pid {
+            self.cpu.watch(*pid, &mut samples);
+        }
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Connections(connections));
         self.store.put(Batch::Processes(processes));
+        self.put_cpu(samples, CpuSamples::default());
+    }
+
+    fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {
+        self.added.process_samples += processes.len() as u64;
+        self.added.cpu_samples += cpus.len() as u64;
+        self.store.put(Batch::ProcessSamples(processes));
+        self.store.put(Batch::Cpus(cpus));
+    }
+
+    /// Reads who used the CPUs and who waited for one; at the end of the recording in any case.
+    fn read_cpu(&mut self, last: bool) {
+        let (mut processes, mut cpus) = Default::default();
+        if last {
+            self.cpu.read_all(&mut processes, &mut cpus);
+        } else {
+            self.cpu
+                .read_if_due(WALK_PAUSE_FACTOR, &mut processes, &mut cpus);
+        }
+        self.put_cpu(processes, cpus);
     }
 
     /// Reads the recorded sockets.
@@ -395,6 +427,7 @@ impl Session<'_> {
     fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.drain();
         self.poll()?;
+        self.read_cpu(true);
         self.read_clocks();
         if let Some(hooks) = self.hooks {
             hooks.walk()?;

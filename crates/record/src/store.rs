@@ -7,7 +7,8 @@ use std::time::Duration;
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
-    Calls, ClockPairs, Connections, Listeners, Processes, TcpEvents, TcpSamples, TcpStages,
+    Calls, ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
+    TcpSamples, TcpStages,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -20,8 +21,10 @@ pub(crate) enum Batch {
     ClockPairs(ClockPairs),
     Connections(Connections),
     Listeners(Listeners),
+    Cpus(CpuSamples),
     Events(TcpEvents),
     Processes(Processes),
+    ProcessSamples(ProcessSamples),
     Samples(Box<TcpSamples>),
     Stages(Box<TcpStages>),
     Line(Line),
@@ -34,8 +37,10 @@ impl Batch {
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
             Self::Listeners(rows) => rows.is_empty(),
+            Self::Cpus(rows) => rows.is_empty(),
             Self::Events(rows) => rows.is_empty(),
             Self::Processes(rows) => rows.is_empty(),
+            Self::ProcessSamples(rows) => rows.is_empty(),
             Self::Samples(rows) => rows.is_empty(),
             Self::Stages(rows) => rows.is_empty(),
             Self::Line(_) => false,
@@ -97,8 +102,10 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
         Batch::Listeners(rows) => writer.append(rows),
+        Batch::Cpus(rows) => writer.append(rows),
         Batch::Events(rows) => writer.append(rows),
         Batch::Processes(rows) => writer.append(rows),
+        Batch::ProcessSamples(rows) => writer.append(rows),
         Batch::Samples(rows) => writer.append(*rows),
         Batch::Stages(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),

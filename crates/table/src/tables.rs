@@ -429,6 +429,54 @@ table! {
     }
 }
 
+table! {
+    /// One reading of the CPU use of a process that owns a recorded socket, summed over its
+    /// threads (`/proc/PID/task/TID/schedstat`). Counters begin with the first reading of the
+    /// process and never fall: what a thread had when it was last seen stays in them.
+    row ProcessSample, columns ProcessSamples, name "process_samples", time time_ns {
+        /// Process id in the initial pid namespace.
+        pid: u32, "-";
+        /// When it was read.
+        time_ns: u64, "ns";
+        /// Time on a CPU; counter.
+        cpu_ns: u64, "ns";
+        /// Time in which threads were runnable and waited for a CPU; counter.
+        runq_ns: u64, "ns";
+        /// Times that a thread was given a CPU; counter.
+        runs: u64, "-";
+        /// Threads that live; gauge.
+        threads: u32, "-";
+        /// Threads that were given a CPU since the reading before; in the first reading, since
+        /// they were born.
+        threads_ran: u32, "-";
+    }
+}
+
+table! {
+    /// One reading of what a CPU did. All times are counters since boot. Those of `/proc/stat` are
+    /// counted in its unit, `USER_HZ`: steps of 10 ms; without `CONFIG_IRQ_TIME_ACCOUNTING` or
+    /// `CONFIG_VIRT_CPU_ACCOUNTING` they are what the timer tick met.
+    row CpuSample, columns CpuSamples, name "cpu_samples", time time_ns {
+        /// Number of the CPU.
+        cpu: u16, "-";
+        /// When it was read.
+        time_ns: u64, "ns";
+        /// In threads: user, nice and system.
+        busy_ns: u64, "ns";
+        /// In interrupt handlers.
+        irq_ns: u64, "ns";
+        /// In softirqs, outside `ksoftirqd` or within.
+        softirq_ns: u64, "ns";
+        /// Taken by the hypervisor for others.
+        steal_ns: u64, "ns";
+        /// Nothing to do; waiting for a disk included.
+        idle_ns: u64, "ns";
+        /// CPU time of this CPU's `ksoftirqd`, to which the kernel hands softirq work that lasts
+        /// too long; exact (`schedstat`).
+        ksoftirqd_ns: Option<u64>, "ns", null = "not readable, as in a container";
+    }
+}
+
 /// Calls `$then!` with every table's row type: the one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
@@ -442,6 +490,8 @@ macro_rules! for_each_table {
             $crate::tables::Call,
             $crate::tables::TcpStage,
             $crate::tables::ClockPair,
+            $crate::tables::ProcessSample,
+            $crate::tables::CpuSample,
         }
     };
 }

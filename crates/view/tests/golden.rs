@@ -19,7 +19,9 @@ use diagnose::report::Severity;
 use diagnose::{Evidence, Report};
 use serde::de::DeserializeOwned;
 use table::manifest::Close;
-use table::tables::{Call, Connection, Listener, Process, TcpEvent, TcpSample, TcpStage};
+use table::tables::{
+    Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
+};
 use table::{Recording, Table};
 use whylat_view as view;
 use whylat_view::TextOptions;
@@ -98,6 +100,8 @@ fn judge(directory: &Path) -> Outcome<Report> {
     evidence.add_stages(&rows::<TcpStage>(directory)?);
     evidence.add_events(&rows::<TcpEvent>(directory)?);
     evidence.add_calls(&rows::<Call>(directory)?);
+    evidence.add_process_samples(&rows::<ProcessSample>(directory)?);
+    evidence.add_cpu_samples(&rows::<CpuSample>(directory)?);
     Ok(diagnose::diagnose(evidence))
 }
 
@@ -133,6 +137,8 @@ fn judge_recording(directory: &Path) -> Outcome<Report> {
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
     recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
+    recording.scan::<ProcessSample>(|rows| evidence.add_process_samples(&rows));
+    recording.scan::<CpuSample>(|rows| evidence.add_cpu_samples(&rows));
     Ok(diagnose::diagnose(evidence))
 }
 

@@ -4,6 +4,7 @@
 
 use table::tables::Calls;
 
+use super::cpu::WAKE_NS;
 use super::hash::Digests;
 
 /// `EAGAIN`: the socket was not ready and the caller did not want to wait.
@@ -28,10 +29,12 @@ pub struct CallSums {
     pub longest_blocked_ns: u64,
     /// Calls whose blocking could not be measured.
     pub unmeasured: u64,
+    /// Time that threads waited for a CPU in calls where it was more than a wake-up takes, ns.
+    pub runq_ns: u64,
 }
 
 impl CallSums {
-    fn add(&mut self, result: i32, blocked_ns: Option<u64>) {
+    fn add(&mut self, result: i32, blocked_ns: Option<u64>, runq_ns: Option<u64>) {
         if result > 0 {
             let bytes = u64::from(result.unsigned_abs());
             self.calls += 1;
@@ -48,6 +51,11 @@ impl CallSums {
                 self.blocked_ns += ns;
                 self.longest_blocked_ns = self.longest_blocked_ns.max(ns);
             }
+        }
+        if let Some(ns) = runq_ns
+            && ns > WAKE_NS
+        {
+            self.runq_ns += ns;
         }
     }
 
@@ -67,6 +75,10 @@ pub struct CallDigest {
     /// Time between the ends of two sends, by the binary logarithm of its nanoseconds.
     send_gaps: [u32; GAP_CLASSES],
     last_send_ns: u64,
+    /// On which CPUs calls ended, and how many.
+    pub cpus: Vec<(u16, u64)>,
+    /// Where the last one stands in `cpus`.
+    cpu_at: usize,
 }
 
 /// Classes of gaps: the last one holds all from 2 s up.
@@ -94,6 +106,21 @@ impl CallDigest {
         self.send.blocked_ns + self.receive.blocked_ns
     }
 
+    fn add_cpu(&mut self, cpu: u16) {
+        if let Some((same, calls)) = self.cpus.get_mut(self.cpu_at)
+            && *same == cpu
+        {
+            *calls += 1;
+            return;
+        }
+        let known = self.cpus.iter().position(|(known, _)| *known == cpu);
+        self.cpu_at = known.unwrap_or(self.cpus.len());
+        match known {
+            Some(at) => self.cpus[at].1 += 1,
+            None => self.cpus.push((cpu, 1)),
+        }
+    }
+
     /// Sends that followed the one before within `limit_ns` (less, by up to a half: gaps are
     /// kept by their logarithm).
     pub fn sends_within(&self, limit_ns: u64) -> u64 {
@@ -115,13 +142,10 @@ impl CallTable {
     pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
         let mut last: Option<(u64, usize)> = None;
         let rows = calls.conn.iter().zip(&calls.end_ns);
-        let rows = rows.zip(
-            calls
-                .is_send
-                .iter()
-                .zip(calls.result.iter().zip(&calls.blocked_ns)),
-        );
-        for ((&conn, &end_ns), (&is_send, (&result, &blocked_ns))) in rows {
+        let waits = calls.blocked_ns.iter().zip(&calls.runq_ns);
+        let what = calls.is_send.iter().zip(&calls.result).zip(waits);
+        let rows = rows.zip(what.zip(&calls.cpu));
+        for ((&conn, &end_ns), (((&is_send, &result), (&blocked_ns, &runq_ns)), &cpu)) in rows {
             if end_ns < span.0 || end_ns > span.1 {
                 continue;
             }
@@ -139,7 +163,8 @@ impl CallTable {
             } else {
                 &mut digest.receive
             };
-            sums.add(result, blocked_ns);
+            sums.add(result, blocked_ns, runq_ns);
+            digest.add_cpu(cpu);
         }
     }
 
@@ -166,6 +191,10 @@ mod tests {
             columns.is_send.push(*is_send);
             columns.result.push(*result);
             columns.blocked_ns.push(*blocked_ns);
+            // of those that blocked, one waited for no longer than a wake-up takes
+            let runq_ns = blocked_ns.map(|ns| ns.min(1) * (WAKE_NS + ns - 40));
+            columns.runq_ns.push(runq_ns);
+            columns.cpu.push((end_ns % 1_000 / 500) as u16);
         }
         columns
     }
@@ -187,6 +216,11 @@ mod tests {
             (digest.send.calls, digest.send.bytes, digest.send.blocked_ns),
             (2, 400, 40)
         );
+        assert_eq!(
+            (digest.send.runq_ns, digest.receive.runq_ns),
+            (0, WAKE_NS + 760)
+        );
+        assert_eq!(digest.cpus, [(0, 3), (1, 1)]);
         assert_eq!(digest.send.mean_bytes(), Some(200.0));
         assert_eq!((digest.receive.calls, digest.receive.unmeasured), (1, 1));
         assert_eq!(digest.sends_within(1_024), 1);

@@ -2,6 +2,7 @@
 //! kept. This is the only part whose cost grows with the recording.
 
 pub mod calls;
+pub mod cpu;
 pub mod events;
 pub mod hash;
 pub mod ledger;
@@ -16,11 +17,13 @@ use std::collections::BTreeMap;
 
 use table::manifest::{Close, Cost, Coverage, Header, Loss};
 use table::tables::{
-    Calls, Connection, Connections, Listeners, Processes, TcpEvents, TcpSamples, TcpStages,
+    Calls, Connection, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
+    TcpSamples, TcpStages,
 };
 use table::{Chosen, Columns};
 
 use calls::{CallDigest, CallTable};
+use cpu::CpuTimes;
 use events::EventDigest;
 use hash::Digests;
 use ledger::LedgerDigest;
@@ -63,6 +66,7 @@ pub struct Evidence {
     pub(crate) calls: CallTable,
     pub(crate) threads: ThreadTable,
     pub(crate) processes: processes::Processes,
+    pub(crate) cpu: CpuTimes,
     identities: Connections,
 }
 
@@ -93,6 +97,7 @@ impl Evidence {
             calls: CallTable::default(),
             threads: ThreadTable::default(),
             processes: processes::Processes::default(),
+            cpu: CpuTimes::default(),
             identities: Connections::default(),
         }
     }
@@ -199,6 +204,20 @@ impl Evidence {
     pub fn add_processes(&mut self, rows: &Processes) {
         for index in 0..rows.len() {
             self.processes.add(rows.row(index));
+        }
+    }
+
+    /// Adds rows of table `process_samples`, in the order of time for each process.
+    pub fn add_process_samples(&mut self, rows: &ProcessSamples) {
+        for index in 0..rows.len() {
+            self.cpu.add_process(&rows.row(index));
+        }
+    }
+
+    /// Adds rows of table `cpu_samples`, in the order of time for each CPU.
+    pub fn add_cpu_samples(&mut self, rows: &CpuSamples) {
+        for index in 0..rows.len() {
+            self.cpu.add_cpu(&rows.row(index));
         }
     }
 

@@ -37,6 +37,8 @@ pub struct SampleDigest {
     pub first_rto_us: Option<u32>,
     /// Largest send queue, bytes.
     pub max_send_queue_bytes: u32,
+    /// Intervals between samples in which bytes moved, ns; the first began at an unknown time.
+    pub moved: Vec<(u64, u64)>,
 }
 
 /// What a SYN counts for in `bytes_acked`.
@@ -68,6 +70,7 @@ impl SampleDigest {
         if sample.time_ns > span.1 || late {
             return;
         }
+        self.see_moved(&sample);
         if let Some(earlier) = self.last.as_ref().or(self.base.as_ref()) {
             let length_ns = sample.time_ns.saturating_sub(earlier.time_ns);
             self.weights.add(PollClass::of(earlier), length_ns);
@@ -83,6 +86,15 @@ impl SampleDigest {
             self.first = Some(sample.clone());
         }
         self.last = Some(sample);
+    }
+
+    fn see_moved(&mut self, sample: &TcpSample) {
+        let bytes = |of: &TcpSample| (of.bytes_received, of.bytes_acked, of.bytes_sent);
+        let earlier = self.last.as_ref().or(self.base.as_ref());
+        if earlier.is_none_or(|earlier| bytes(earlier) != bytes(sample)) {
+            let since_ns = earlier.map_or(0, |earlier| earlier.time_ns);
+            self.moved.push((since_ns, sample.time_ns));
+        }
     }
 
     fn see(&mut self, sample: &TcpSample) {

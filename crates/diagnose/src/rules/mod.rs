@@ -5,6 +5,7 @@
 //! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.
 
 mod burst_after_idle;
+mod cpu_contention;
 mod delayed_ack;
 mod delayed_ack_after_timeout;
 mod fast_retransmits;
@@ -20,6 +21,7 @@ mod send_buffer_limited;
 mod sender_app_limited;
 mod slow_reader;
 mod small_writes;
+mod softirq_delay;
 mod spurious_retransmits;
 mod syn_retries;
 mod thin_stream_timeouts;
@@ -148,6 +150,8 @@ pub const RULES: &[&dyn Rule] = &[
     &proxy_stall::ProxyStall,
     &syn_retries::SynRetries,
     &listen_overflow::ListenOverflow,
+    &softirq_delay::SoftirqDelay,
+    &cpu_contention::CpuContention,
     &path_limited::PathLimited,
     &send_buffer_exceeds_window::SendBufferExceedsWindow,
     &sender_app_limited::SenderAppLimited,

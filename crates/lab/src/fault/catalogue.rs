@@ -243,6 +243,30 @@ pub const FAULTS: &[Fault] = &[
         scene: burst_loss,
     },
     Fault {
+        name: "starved_server",
+        summary: "busy loops of others share the CPU of a server that computes",
+        source: "run-queue delay: Documentation/scheduler/sched-stats.rst",
+        claim: |_| serving("cpu_contention"),
+        mendable: false,
+        scene: starved_server,
+    },
+    Fault {
+        name: "starved_reader",
+        summary: "busy loops of others share the CPU of a reader, which then is too slow",
+        source: "SNAP 6.3; run-queue delay: Documentation/scheduler/sched-stats.rst",
+        claim: |_| sending("slow_reader"),
+        mendable: false,
+        scene: starved_reader,
+    },
+    Fault {
+        name: "softirq_flood",
+        summary: "packets for others keep the kernel busy on the CPU of a server that computes",
+        source: "MAX_SOFTIRQ_TIME of kernel/softirq.c; Documentation/networking/scaling.rst: RPS",
+        claim: |_| serving("softirq_delay"),
+        mendable: false,
+        scene: softirq_flood,
+    },
+    Fault {
         name: "server_computes",
         summary: "the server computes before it answers",
         source: "SNAP 3.2: the sender's application",
@@ -549,6 +573,51 @@ fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
     if variant == Variant::Faulty {
         scene.forward.bursts = Some(bursts);
+    }
+    scene
+}
+
+/// A server on the second CPU, where each request takes CPU time, and a client on the first.
+fn computing_server(dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 5);
+    let burn_us = dice.between(3_000, 6_000);
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --cpu 1 --burn-us {burn_us}"),
+        "request-reply --cpu 0 --rounds 211",
+    )
+}
+
+fn starved_server(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = computing_server(dice);
+    let threads = dice.between(2, 3);
+    if variant == Variant::Faulty {
+        scene.beside = vec![format!("burn --cpu 1 --threads {threads}")];
+    }
+    scene
+}
+
+/// Its data takes two fifths of a CPU to read. Beside four busy loops it gets a fifth.
+fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
+    const RATE_MBPS: u64 = 10;
+    let rtt_ms = dice.between(1, 20);
+    let burn_us = 400_000 * 8 / RATE_MBPS;
+    let mut scene = Scene::over(
+        link(rtt_ms, RATE_MBPS),
+        format!("sink --cpu 1 --rcvbuf 65536 --burn-us-per-mb {burn_us}"),
+        "stream --cpu 0 --bytes 2000003",
+    );
+    if variant == Variant::Faulty {
+        scene.pair.claims.extend(serving("cpu_contention"));
+        scene.beside = vec!["burn --cpu 1 --threads 4".to_owned()];
+    }
+    scene
+}
+
+fn softirq_flood(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = computing_server(dice);
+    if variant == Variant::Faulty {
+        scene.beside = vec!["flood --cpu 0 --at-cpu 1".to_owned()];
     }
     scene
 }

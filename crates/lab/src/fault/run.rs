@@ -54,6 +54,11 @@ impl Play<'_> {
             netns.sysctl(name, value)?;
         }
         let site = Site::over(&wire, program);
+        let beside: Vec<Running> = scene
+            .beside
+            .iter()
+            .map(|role| site.beside(role))
+            .collect::<Result<_, _>>()?;
         let mut first = scene.pair;
         let faulty = self.variant == Variant::Faulty;
         let claim = (self.fault.claim)(self.congctl).filter(|_| faulty);
@@ -65,6 +70,10 @@ impl Play<'_> {
         let ended: Vec<Ended> = started
             .into_iter()
             .map(Started::finish)
+            .collect::<Result<_, _>>()?;
+        let beside: Vec<Value> = beside
+            .into_iter()
+            .map(Running::finish)
             .collect::<Result<_, _>>()?;
         let (stats, _) = wire.stop();
         let lasts_ns = scene.lasts_us.zip(stats.first_packet_ns);
@@ -83,6 +92,7 @@ impl Play<'_> {
             "expected": expected,
             "wire": stats,
             "roles": roles,
+            "beside": beside,
         }))
     }
 }

@@ -104,6 +104,8 @@ pub struct Scene {
     pub lasts_us: Option<Range<u64>>,
     /// Settings of an end's namespace.
     pub sysctls: Vec<(End, &'static str, &'static str)>,
+    /// Programs without connections that run meanwhile: `whylat lab workload` words.
+    pub beside: Vec<String>,
 }
 
 impl Scene {
@@ -121,6 +123,7 @@ impl Scene {
             others: Vec::new(),
             lasts_us: None,
             sysctls: Vec::new(),
+            beside: Vec::new(),
         }
     }
 }

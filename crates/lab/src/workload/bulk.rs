@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Context;
+use super::cpu::burn_us;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
 use super::reply::{gather, serve_each, start};
 use crate::error::LabError;
@@ -40,6 +41,9 @@ struct Reading {
     /// Sleeps after each receive call.
     #[arg(long, default_value_t = 0)]
     read_pause_us: u64,
+    /// Uses this much CPU time for each megabyte that it has read.
+    #[arg(long, default_value_t = 0)]
+    burn_us_per_mb: u64,
 }
 
 /// Options of `stream`.
@@ -148,10 +152,14 @@ impl Sending {
 impl Reading {
     fn run(&self, mut peer: Peer) -> Result<ConnectionTruth, LabError> {
         let mut buffer = vec![0; self.read_size.max(1)];
-        while peer.recv(&mut buffer)? > 0 {
+        loop {
+            let bytes = peer.recv(&mut buffer)? as u64;
+            if bytes == 0 {
+                return Ok(peer.close());
+            }
             pause_us(self.read_pause_us);
+            burn_us(self.burn_us_per_mb * bytes / 1_000_000);
         }
-        Ok(peer.close())
     }
 }
 

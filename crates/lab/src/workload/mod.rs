@@ -8,7 +8,9 @@
 
 mod bulk;
 mod calls;
+mod cpu;
 mod delay_acks;
+mod flood;
 mod hold;
 mod logging;
 mod peer;
@@ -26,6 +28,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use cpu::ThreadCpu;
 pub use peer::{CallCounts, ConnectionTruth};
 
 use crate::error::LabError;
@@ -52,6 +55,9 @@ struct Common {
     /// Clients: connect, print the ready line, then wait for a line on stdin.
     #[arg(long, global = true)]
     start_on_stdin: bool,
+    /// Run only on the CPU at this place (from 0) among those that may be used.
+    #[arg(long, global = true)]
+    cpu: Option<usize>,
     /// Also write the ready line to this file.
     #[arg(long, global = true)]
     ready_file: Option<PathBuf>,
@@ -89,12 +95,18 @@ enum Role {
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
     HoldOpen(hold::HoldOpen),
+    /// Uses CPU time, and nothing else, until stdin closes.
+    Burn(cpu::Burn),
+    /// Gives a CPU softirq work until stdin closes.
+    Flood(flood::Flood),
 }
 
 /// What a role is given besides its own options.
 pub(crate) struct Context {
     start_on_stdin: bool,
     ready_file: Option<PathBuf>,
+    /// CPUs that may be used, before `--cpu` leaves one.
+    cpus: Vec<usize>,
 }
 
 /// Runs `whylat lab workload` with the arguments after these words. Prints to stdout
@@ -125,12 +137,17 @@ fn run(command: Command) -> Result<(), LabError> {
         limit_s,
         start_on_stdin,
         ready_file,
+        cpu,
     } = command.common;
     limit_time(limit_s)?;
     let context = Context {
         start_on_stdin,
         ready_file,
+        cpus: cpu::allowed()?,
     };
+    if let Some(place) = cpu {
+        cpu::pin(context.cpu_at(place))?;
+    }
     let start_ns = now_ns();
     let (role, detail) = match command.role {
         Role::ReplyServer(role) => ("reply-server", to_json(role.run(&context)?)),
@@ -148,6 +165,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::LogServer(role) => ("log-server", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
+        Role::Burn(role) => ("burn", to_json(role.run(&context)?)),
+        Role::Flood(role) => ("flood", to_json(role.run(&context)?)),
     };
     let mut truth = json!({
         "role": role,
@@ -162,6 +181,12 @@ fn run(command: Command) -> Result<(), LabError> {
 }
 
 impl Context {
+    /// Number of the CPU at this place; beyond the last, the last.
+    pub(crate) fn cpu_at(&self, place: usize) -> usize {
+        let last = self.cpus.last().copied().unwrap_or(0);
+        self.cpus.get(place).copied().unwrap_or(last)
+    }
+
     /// A server's socket listens: tells the port.
     pub(crate) fn ready(&self, port: u16) -> Result<(), LabError> {
         let line = json!({ "ready": port, "pid": std::process::id() });

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::cpu::ThreadCpu;
 use crate::error::LabError;
 use crate::now_ns;
 
@@ -83,6 +84,8 @@ pub struct ConnectionTruth {
     pub send: CallCounts,
     /// Receive calls.
     pub recv: CallCounts,
+    /// The thread that closes it, since that thread began.
+    pub thread: Option<ThreadCpu>,
 }
 
 /// Options that every socket takes.
@@ -160,6 +163,7 @@ impl Peer {
             closed_ns: 0,
             send: CallCounts::default(),
             recv: CallCounts::default(),
+            thread: None,
         };
         Ok(Peer { stream, truth })
     }
@@ -218,6 +222,7 @@ impl Peer {
     /// Closes the connection and gives its account.
     pub(crate) fn close(mut self) -> ConnectionTruth {
         self.truth.closed_ns = now_ns();
+        self.truth.thread = ThreadCpu::own();
         self.truth
     }
 

@@ -6,6 +6,7 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
+use super::cpu::burn_us;
 use super::peer::{
     ConnectionTruth, ListenerTruth, Peer, SocketOptions, accept, listen, pause_us, port_of,
 };
@@ -40,6 +41,9 @@ pub(crate) struct ReplyServer {
     /// Sleeps this long between reading a request and answering it.
     #[arg(long, default_value_t = 0)]
     compute_us: u64,
+    /// Uses this much CPU time there.
+    #[arg(long, default_value_t = 0)]
+    burn_us: u64,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -105,6 +109,7 @@ impl ReplyServer {
             }
             requests += 1;
             pause_us(self.compute_us);
+            burn_us(self.burn_us);
             if self.reply_every > 0 && requests % self.reply_every == 0 {
                 peer.send_all(&reply)?;
                 replies += 1;

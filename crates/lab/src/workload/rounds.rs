@@ -307,6 +307,7 @@ mod tests {
             closed_ns: 0,
             send: Default::default(),
             recv: Default::default(),
+            thread: None,
         };
         let runs = vec![
             (connection.clone(), times[..2].to_vec()),

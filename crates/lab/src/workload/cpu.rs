@@ -1,0 +1,139 @@
+//! CPUs and who waits for them: where a role runs, what its threads got, work that is nothing but
+//! CPU time, and `burn`, which leaves others little of it.
+
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use super::Context;
+use super::reply::{gather, start};
+use crate::error::LabError;
+
+const HINT_AFFINITY: &str = "report this";
+
+/// What a thread got of the CPUs since it began, as the scheduler tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ThreadCpu {
+    /// Time on a CPU.
+    pub cpu_ns: u64,
+    /// Time runnable without one.
+    pub runq_ns: u64,
+    /// Times that it was given one.
+    pub runs: u64,
+}
+
+impl ThreadCpu {
+    /// Of the calling thread; `None` where the kernel does not tell.
+    pub(crate) fn own() -> Option<Self> {
+        Self::of("/proc/thread-self")
+    }
+
+    /// Of the thread with this directory in `/proc`.
+    pub(crate) fn of(directory: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("{directory}/schedstat")).ok()?;
+        let mut fields = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || fields.next()?.ok();
+        Some(ThreadCpu {
+            cpu_ns: next()?,
+            runq_ns: next()?,
+            runs: next()?,
+        })
+    }
+}
+
+/// Numbers of the CPUs that the calling thread may use, in order.
+pub(crate) fn allowed() -> Result<Vec<usize>, LabError> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))
+        .map_err(|why| LabError::os("read", "the CPUs that may be used", why, HINT_AFFINITY))?;
+    let numbers = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true));
+    Ok(numbers.collect())
+}
+
+/// The calling thread, and those that it starts, run on no other CPU.
+pub(crate) fn pin(cpu: usize) -> Result<(), LabError> {
+    let mut only = CpuSet::new();
+    only.set(cpu)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only))
+        .map_err(|why| LabError::os("stay on", format!("CPU {cpu}"), why, HINT_AFFINITY))
+}
+
+/// Uses so much CPU time of the calling thread.
+pub(crate) fn burn_us(us: u64) {
+    let cpu_time =
+        || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::MAX, Duration::from);
+    if us == 0 {
+        return;
+    }
+    let end = cpu_time().saturating_add(Duration::from_micros(us));
+    while cpu_time() < end {}
+}
+
+/// Waits until stdin is closed.
+pub(crate) fn wait_for_end() {
+    let mut rest = Vec::new();
+    // Any end of stdin is the end.
+    let _ = io::stdin().lock().read_to_end(&mut rest);
+}
+
+/// Options of `burn`.
+#[derive(Debug, Args)]
+pub(crate) struct Burn {
+    /// Threads that never sleep.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+/// What `burn` used.
+#[derive(Debug, Serialize)]
+pub(crate) struct BurnTruth {
+    threads: Vec<Option<ThreadCpu>>,
+}
+
+impl Burn {
+    pub(crate) fn run(&self, context: &Context) -> Result<BurnTruth, LabError> {
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let burn = || {
+                while !ended.load(Ordering::Relaxed) {
+                    burn_us(100);
+                }
+                Ok(ThreadCpu::own())
+            };
+            let threads = (0..self.threads)
+                .map(|_| start(scope, burn))
+                .collect::<Result<_, _>>()?;
+            let ready = context.ready(0);
+            wait_for_end();
+            ended.store(true, Ordering::Relaxed);
+            let threads = gather(threads)?;
+            ready.map(|()| BurnTruth { threads })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn burnt_time_is_cpu_time() {
+        let before = ThreadCpu::own().unwrap();
+        burn_us(20_000);
+        let after = ThreadCpu::own().unwrap();
+        assert!(after.cpu_ns - before.cpu_ns >= 20_000_000, "{after:?}");
+    }
+
+    #[test]
+    fn a_thread_stays_where_it_is_pinned() {
+        let last = *allowed().unwrap().last().unwrap();
+        let pinned = thread::spawn(move || pin(last).and_then(|()| allowed()));
+        assert_eq!(pinned.join().unwrap().unwrap(), [last]);
+    }
+}

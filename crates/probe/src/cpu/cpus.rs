@@ -1,0 +1,117 @@
+//! What the CPUs did: `/proc/stat`, and the CPU time of each `ksoftirqd`.
+
+use std::collections::HashMap;
+
+use table::tables::CpuSample;
+
+use super::Schedstat;
+use crate::clock::monotonic_ns;
+use crate::processes::all_pids;
+
+/// `/proc/stat` counts in `USER_HZ`, which is 100 per second on every architecture that the
+/// kernel's BPF supports (`include/uapi/asm-generic/param.h`).
+const TICK_NS: u64 = 10_000_000;
+
+/// The CPUs of this host.
+#[derive(Debug)]
+pub struct Cpus {
+    /// Pid of `ksoftirqd/N`, by N.
+    ksoftirqd: HashMap<u16, u32>,
+}
+
+impl Default for Cpus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cpus {
+    /// Looks for the kernel threads.
+    pub fn new() -> Self {
+        let cpu_of = |pid: &u32| {
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+            comm.trim_end().strip_prefix("ksoftirqd/")?.parse().ok()
+        };
+        // a name can be had by anybody, a kernel thread has no arguments
+        let kernel_thread = |pid: &u32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline"));
+            words.is_ok_and(|words| words.is_empty())
+        };
+        let threads = all_pids().into_iter().filter(kernel_thread);
+        Self {
+            ksoftirqd: threads
+                .filter_map(|pid| Some((cpu_of(&pid)?, pid)))
+                .collect(),
+        }
+    }
+
+    /// Whether any was found.
+    pub fn has_ksoftirqd(&self) -> bool {
+        !self.ksoftirqd.is_empty()
+    }
+
+    /// Reads all CPUs that are online; none when `/proc/stat` is not readable.
+    pub fn read(&self) -> Vec<CpuSample> {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let time_ns = monotonic_ns();
+        let rows = stat.lines().filter_map(|line| parse(line, time_ns));
+        rows.map(|row| CpuSample {
+            ksoftirqd_ns: self.ksoftirqd_ns(row.cpu),
+            ..row
+        })
+        .collect()
+    }
+
+    fn ksoftirqd_ns(&self, cpu: u16) -> Option<u64> {
+        let pid = self.ksoftirqd.get(&cpu)?;
+        Schedstat::read(&format!("/proc/{pid}/schedstat")).map(|stat| stat.cpu_ns)
+    }
+}
+
+/// `cpuN user nice system idle iowait irq softirq steal …`
+fn parse(line: &str, time_ns: u64) -> Option<CpuSample> {
+    let mut fields = line.split_ascii_whitespace();
+    // without a number it is the sum of all
+    let cpu = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+    let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    Some(CpuSample {
+        cpu,
+        time_ns,
+        busy_ns: (user + nice + system) * TICK_NS,
+        irq_ns: irq * TICK_NS,
+        softirq_ns: softirq * TICK_NS,
+        steal_ns: steal * TICK_NS,
+        idle_ns: (idle + iowait) * TICK_NS,
+        ksoftirqd_ns: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_cpu() {
+        let row = parse("cpu3 1 2 3 40 5 6 7 8 0 0", 9).unwrap();
+        assert_eq!((row.cpu, row.time_ns, row.busy_ns), (3, 9, 6 * TICK_NS));
+        assert_eq!((row.irq_ns, row.softirq_ns), (6 * TICK_NS, 7 * TICK_NS));
+        assert_eq!((row.steal_ns, row.idle_ns), (8 * TICK_NS, 45 * TICK_NS));
+    }
+
+    #[test]
+    fn the_sum_of_all_is_none() {
+        assert_eq!(parse("cpu  1 2 3 40 5 6 7 8 0 0", 9), None);
+        assert_eq!(parse("intr 5 6", 9), None);
+        assert_eq!(parse("cpu0 1 2 3", 9), None);
+    }
+
+    #[test]
+    fn this_host_has_cpus() {
+        let rows = Cpus::new().read();
+        assert!(!rows.is_empty());
+        assert!(rows.iter().all(|row| row.idle_ns + row.busy_ns > 0));
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads the CPU use of the processes that own recorded sockets, and of the CPUs.
+
+use std::collections::HashMap;
+
+use probe::clock::monotonic_ns;
+use probe::cpu::{Cpus, Threads};
+use table::Columns;
+use table::tables::{CpuSamples, ProcessSamples};
+
+/// The processes that are read.
+#[derive(Default)]
+pub(crate) struct CpuUse {
+    processes: HashMap<u32, Threads>,
+    cpus: Cpus,
+    next_ns: u64,
+}
+
+impl CpuUse {
+    /// Reads a process, now and from now on.
+    pub(crate) fn watch(&mut self, pid: u32, rows: &mut ProcessSamples) {
+        if !self.processes.contains_key(&pid) {
+            self.read(pid, Threads::default(), rows);
+        }
+    }
+
+    /// Reads all, unless the last time was too recent for what it took: the pause is
+    /// `pause_factor` times that.
+    pub(crate) fn read_if_due(
+        &mut self,
+        pause_factor: u64,
+        processes: &mut ProcessSamples,
+        cpus: &mut CpuSamples,
+    ) {
+        let now_ns = monotonic_ns();
+        if now_ns < self.next_ns {
+            return;
+        }
+        self.read_all(processes, cpus);
+        let end_ns = monotonic_ns();
+        let pause_ns = (end_ns - now_ns).saturating_mul(pause_factor);
+        self.next_ns = end_ns.saturating_add(pause_ns);
+    }
+
+    /// Reads all.
+    pub(crate) fn read_all(&mut self, processes: &mut ProcessSamples, cpus: &mut CpuSamples) {
+        for (pid, threads) in std::mem::take(&mut self.processes) {
+            self.read(pid, threads, processes);
+        }
+        for row in self.cpus.read() {
+            cpus.push(row);
+        }
+    }
+
+    /// A process that is gone is forgotten.
+    fn read(&mut self, pid: u32, mut threads: Threads, rows: &mut ProcessSamples) {
+        if let Some(row) = threads.read(pid) {
+            rows.push(row);
+            self.processes.insert(pid, threads);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_follows_that_bounds_the_cost() {
+        let (mut processes, mut cpus) = <(ProcessSamples, CpuSamples)>::default();
+        let mut using = CpuUse::default();
+        using.watch(std::process::id(), &mut processes);
+        assert_eq!(processes.len(), 1);
+        using.read_if_due(u64::MAX / 2, &mut processes, &mut cpus);
+        assert_eq!(processes.len(), 2);
+        using.read_if_due(200, &mut processes, &mut cpus);
+        assert_eq!(processes.len(), 2);
+        using.read_all(&mut processes, &mut cpus);
+        assert_eq!(processes.len(), 3);
+    }
+}
