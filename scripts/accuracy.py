@@ -6,6 +6,7 @@ Writes the page (docs/accuracy.md) to --output, every instance to --json. Needs 
 """
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import platform
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 
 CONGCTLS = ("cubic", "bbr")
@@ -125,61 +127,77 @@ def estimated(report, planted):
 
 
 def instances(whylat, seeds, only):
-    for fault in faults(whylat):
-        if only and fault["name"] not in only:
-            continue
-        variants = ("faulty", "healthy", "mended") if fault["mendable"] else ("faulty", "healthy")
-        for congctl in CONGCTLS:
-            for variant in variants:
-                for seed in range(1, seeds + 1):
-                    yield fault, congctl, variant, seed
+    """One seed after the other, so that what is played when the time is over is whole."""
+    planted = [fault for fault in faults(whylat) if not only or fault["name"] in only]
+    for seed in range(1, seeds + 1):
+        for fault in planted:
+            variants = ("faulty", "healthy", "mended") if fault["mendable"] else ("faulty", "healthy")
+            for congctl in CONGCTLS:
+                for variant in variants:
+                    yield fault["name"], congctl, variant, seed
+
+
+def judged(whylat, fault, congctl, variant, seed):
+    """One instance, played and scored."""
+    truth, report = play(whylat, fault, variant, congctl, seed)
+    planted, found, beside = score(truth, report)
+    return {
+        "fault": fault,
+        "congctl": congctl,
+        "variant": variant,
+        "seed": seed,
+        "planted": sorted({rule for rule, _ in planted}),
+        "found": sorted({rule for rule, _ in found}),
+        "missed": sorted({rule for rule, _ in planted - found}),
+        "beside": sorted({rule for rule, _ in beside}),
+        "bytes_per_s": bytes_per_s(truth),
+        "estimated": estimated(report, planted),
+        "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--whylat", default="target/release/whylat")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=600, help="begin no instance after that")
+    parser.add_argument("--jobs", type=int, default=1, help="instances at a time")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=pathlib.Path)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged")
     options = parser.parse_args()
-    rows = []
+    until = time.monotonic() + options.minutes * 60
     todo = list(instances(options.whylat, options.seeds, options.only))
-    for at, (fault, congctl, variant, seed) in enumerate(todo):
-        truth, report = play(options.whylat, fault["name"], variant, congctl, seed)
-        planted, found, beside = score(truth, report)
-        rows.append(
-            {
-                "fault": fault["name"],
-                "congctl": congctl,
-                "variant": variant,
-                "seed": seed,
-                "planted": sorted({rule for rule, _ in planted}),
-                "found": sorted({rule for rule, _ in found}),
-                "missed": sorted({rule for rule, _ in planted - found}),
-                "beside": sorted({rule for rule, _ in beside}),
-                "bytes_per_s": bytes_per_s(truth),
-                "estimated": estimated(report, planted),
-                "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
-            }
-        )
-        row = rows[-1]
-        wrong = " ".join(["missed " + rule for rule in row["missed"]] + ["beside " + rule for rule in row["beside"]])
-        print(f"{at + 1}/{len(todo)} {fault['name']} {congctl} {variant} {seed} {wrong or 'right'}", flush=True)
-    if options.json:
-        options.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = page(rows, options.seeds)
+    rows = []
+
+    def one(instance):
+        if time.monotonic() < until:
+            row = judged(options.whylat, *instance)
+            rows.append(row)
+            tell(row, len(rows), len(todo), options.json)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, todo))
+    text = page(rows)
     if options.output:
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
 
 
+def tell(row, at, of, path):
+    wrong = " ".join(["missed " + rule for rule in row["missed"]] + ["beside " + rule for rule in row["beside"]])
+    print(f"{at}/{of} {row['fault']} {row['congctl']} {row['variant']} {row['seed']} {wrong or 'right'}", flush=True)
+    if path:
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def ratio(part, whole):
     return f"{part / whole:.3f}" if whole else "–"
 
 
-def page(rows, seeds):
+def page(rows):
     """The page: the score by rule, what was said of each fault, and every miss."""
     hit, miss, false = Counter(), Counter(), Counter()
     said = defaultdict(Counter)
@@ -189,7 +207,8 @@ def page(rows, seeds):
         false.update(row["beside"])
         what = row["found"] + row["beside"] or ["nothing"]
         said[row["fault"], row["variant"], row["congctl"]].update(what)
-    lines = [HEAD.format(seeds=seeds, kernel=platform.release().split("-")[0])]
+    seeds = max(row["seed"] for row in rows)
+    lines = [HEAD.format(seeds=seeds, instances=len(rows), kernel=platform.release().split("-")[0])]
     lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
@@ -226,7 +245,9 @@ def wins(rows):
     pairs = defaultdict(list)
     for (fault, congctl, variant, seed), row in by.items():
         if variant == "mended":
-            faulty = by[fault, congctl, "faulty", seed]
+            faulty = by.get((fault, congctl, "faulty", seed))
+            if not faulty:
+                continue
             measured = row["bytes_per_s"] / faulty["bytes_per_s"]
             pairs[fault, congctl].append((faulty["estimated"], measured))
     for (fault, congctl), wins in sorted(pairs.items()):
@@ -255,13 +276,13 @@ two; an estimate that is only the least, if the measured one is not below half o
 
 HEAD = """# Accuracy
 
-How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {seeds} times
-under cubic and under bbr, each time with other sizes, delays and losses, and beside each its healthy
-twin, which differs in nothing but the fault. Linux {kernel}, virtual machine of two CPUs, whose
+How often the diagnosis is right, measured: every fault of `whylat lab list` is planted up to {seeds}
+times under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
+healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs, whose
 neighbours were busy. `make accuracy` writes this page.
 
-A fault is found if a finding above `info` names its rule, of the connection on which it was
-planted, while it lasted (the connection's life covers half of the interval or more);
+A fault is found if a finding above `info` names its rule, of the socket on which it was planted,
+while it lasted (the finding's interval covers half of the planted one or more);
 `path_limited`, `send_buffer_exceeds_window` and `sender_app_limited`, which are answers and no
 problems, at any severity: healthy twins get them, too, so they have no precision and are not in the
 sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
@@ -271,6 +292,24 @@ instance counts once for each rule.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.
+
+## SNAP's problems
+
+The ten that SNAP (NSDI 2011) describes in its sections 6.1 to 6.3, the fault that plants each here,
+and the finding that names it.
+
+| SNAP | fault | finding |
+|---|---|---|
+| 6.1 requests spread over several connections | `thin_connections` | `thin_stream_timeouts` |
+| 6.1 a burst after idle, with slow start after idle off | `burst_after_idle` | `burst_after_idle` |
+| 6.1 a delayed ACK after a timeout | `delayed_ack_after_timeout` | `delayed_ack_after_timeout` |
+| 6.2 a send buffer of zero, an odd last segment | `odd_segment` (Linux: only where one segment fills the buffer) | `delayed_ack` |
+| 6.2 the logging application | `logging_client` | `nagle_delayed_ack` |
+| 6.2 the proxy of one thread | `waiting_proxy`, `head_of_line` | `proxy_stall` |
+| 6.3 a switch port that fails | `random_loss`, `burst_loss`, `black_hole`, on one host | `fast_retransmits`, `retransmit_timeouts`; which port, no single host can tell |
+| 6.3 receiver window negotiation | `window_scale_lost` | `receive_buffer_limited` |
+| 6.3 a receiver that does not read in time | `slow_reader` | `slow_reader` |
+| 6.3 latency by Nagle's algorithm | `write_write_read` | `nagle_delayed_ack` |
 
 How near the share of delayed ACKs is to a packet capture is on [a page of its own](delayed_acks.md).
 

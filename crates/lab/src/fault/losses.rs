@@ -1,9 +1,8 @@
-//! Scenes in which TCP waits for a loss to be found, or takes for a loss what is none.
+//! Scenes in which the path loses, delays or reorders what is sent.
 
-use super::catalogue::path;
-use super::scene::{Claim, Dice, End, Of, Scene, Variant};
+use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path};
 use crate::DirectionConfig;
-use crate::wire::{HoldWindow, LossWindow};
+use crate::wire::{BurstLoss, HoldWindow, LossWindow};
 
 /// The path stands still for longer than a timeout, now and then, and loses nothing.
 pub(super) fn delay_spikes(variant: Variant, dice: &mut Dice) -> Scene {
@@ -86,6 +85,83 @@ pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut Dice) -> Sc
             end: End::Client,
             of: Of::All,
         });
+    }
+    scene
+}
+
+pub(super) fn random_loss(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(15, 40);
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    if variant == Variant::Faulty {
+        scene.forward.loss_ppm = 10_000;
+    }
+    scene
+}
+
+pub(super) fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(15, 40);
+    // Less than 2 % in all: BBR does not mind.
+    let bursts = BurstLoss {
+        begin_ppm: dice.between(1_500, 2_500) as u32,
+        packets: dice.between(3, 6) as u32,
+    };
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    if variant == Variant::Faulty {
+        scene.forward.bursts = Some(bursts);
+    }
+    scene
+}
+
+/// The same jitter in both; in the twin a packet waits for the one before it.
+pub(super) fn reordering(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(10, 30);
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    scene.forward.jitter_us = rtt_ms * 1_000;
+    scene.forward.jitter_reorders = variant == Variant::Faulty;
+    scene
+}
+
+pub(super) fn tail_loss(variant: Variant, dice: &mut Dice) -> Scene {
+    const ROUNDS: u64 = 67;
+    let rtt_ms = dice.between(5, 30);
+    let every = dice.between(4, 8);
+    let client = format!("request-reply --rounds {ROUNDS}");
+    let mut scene = Scene::over(path(rtt_ms), "reply-server", client);
+    if variant == Variant::Faulty {
+        let lost = (1..2 * ROUNDS).filter(|index| index % every == 0);
+        scene.forward.lose_data = lost.map(|index| index..index + 1).collect();
+    }
+    scene
+}
+
+pub(super) fn black_hole(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(10, 40);
+    let hole = LossWindow {
+        after_us: dice.between(300_000, 700_000),
+        for_us: 1_000_000,
+        every_us: 0,
+        loss_ppm: 1_000_000,
+    };
+    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --bytes 8000009");
+    if variant == Variant::Faulty {
+        scene.lasts_us = Some(hole.after_us..hole.after_us + hole.for_us);
+        scene.forward.windows = vec![hole];
+    }
+    scene
+}
+
+pub(super) fn syn_loss(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 40);
+    // The second goes after 1 s, the third after 2 s, or 3 s where timeouts double at once.
+    let swallowed = LossWindow {
+        after_us: 0,
+        for_us: [500_000, 2_000_000][dice.between(0, 1) as usize],
+        every_us: 0,
+        loss_ppm: 1_000_000,
+    };
+    let mut scene = Scene::over(path(rtt_ms), "reply-server", "request-reply --rounds 31");
+    if variant == Variant::Faulty {
+        scene.forward.windows = vec![swallowed];
     }
     scene
 }

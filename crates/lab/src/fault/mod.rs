@@ -2,11 +2,15 @@
 //!
 //! In: a fault's name, which of its variants, a congestion control, a seed. Out: what happened, and
 //! what a diagnosis of it has to say. [`catalogue`] is the list; [`scene`] what a fault is made of;
-//! [`run`] plays it; [`command`] is `whylat lab fault` and `whylat lab list`.
+//! `buffers`, `cpus`, `losses`, `messages` and `programs` set the scenes; [`run`] plays one;
+//! [`command`] is `whylat lab fault` and `whylat lab list`.
 
+mod buffers;
 pub mod catalogue;
 pub mod command;
+mod cpus;
 mod losses;
+mod messages;
 mod programs;
 pub mod run;
 pub mod scene;

@@ -1,7 +1,6 @@
 //! Scenes in which a program, by how it uses its sockets, holds up others.
 
-use super::catalogue::{link, path};
-use super::scene::{Claim, Dice, End, Of, Scene, Variant};
+use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path};
 use crate::DirectionConfig;
 
 fn claim(rule: &'static str, end: End, of: Of) -> Claim {
@@ -38,9 +37,11 @@ pub(super) fn incast(variant: Variant, dice: &mut Dice) -> Scene {
 pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
     const CONNECTIONS: u64 = 13;
     let accept_delay_us = dice.between(30_000, 60_000);
-    let backlog = match variant {
-        Variant::Healthy => 4096,
-        _ => dice.between(2, 4),
+    let few = dice.between(2, 4);
+    let backlog = if variant == Variant::Faulty {
+        few
+    } else {
+        4096
     };
     let mut scene = Scene::over(
         path(dice.between(1, 10)),

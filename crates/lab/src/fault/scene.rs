@@ -159,3 +159,41 @@ impl Dice {
         least + self.0.below(most - least + 1)
     }
 }
+
+/// A word that only this variant has.
+pub(super) fn word(there: bool, word: &str) -> &str {
+    if there { word } else { "" }
+}
+
+/// A path of this many milliseconds there and back.
+pub(super) fn path(rtt_ms: u64) -> DirectionConfig {
+    DirectionConfig::delay(rtt_ms * 500)
+}
+
+/// The same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
+pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
+    let rate_bps = rate_mbps * 1_000_000;
+    DirectionConfig {
+        rate_bps: Some(rate_bps),
+        queue_bytes: (rate_bps / 8 * rtt_ms / 1000).max(64 << 10),
+        ..path(rtt_ms)
+    }
+}
+
+/// Of all connections of the end that opened them.
+pub(super) fn sending(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: End::Client,
+        of: Of::All,
+    })
+}
+
+/// Of all connections of the end that accepted them.
+pub(super) fn serving(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: End::Server,
+        of: Of::All,
+    })
+}

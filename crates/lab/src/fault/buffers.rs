@@ -1,0 +1,102 @@
+//! Scenes in which a buffer or a window is smaller, or larger, than the path needs.
+
+use super::scene::{Dice, Scene, Variant, link, path, word};
+use crate::wire::WindowScale;
+
+pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(20, 80);
+    let bytes = dice.between(4, 16) << 10;
+    let option = format!("--sndbuf {bytes}");
+    let option = word(variant == Variant::Faulty, &option);
+    Scene::over(
+        link(rtt_ms, 50),
+        "sink",
+        format!("stream --seconds 2 {option}"),
+    )
+}
+
+pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(20, 80);
+    let bytes = dice.between(4, 16) << 10;
+    let option = format!("--rcvbuf {bytes}");
+    let option = word(variant == Variant::Faulty, &option);
+    Scene::over(
+        link(rtt_ms, 50),
+        format!("sink {option}"),
+        "stream --seconds 2",
+    )
+}
+
+pub(super) fn slow_reader(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 20);
+    // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than
+    // the path needs.
+    let pause_us = dice.between(30_000, 60_000);
+    let option = format!("--read-size 16384 --read-pause-us {pause_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Scene::over(
+        link(rtt_ms, 10),
+        format!("sink --rcvbuf 65536 {option}"),
+        "stream --bytes 700001",
+    )
+}
+
+/// The client believes in 1/8 to 1/32 of the server's windows: still more than a segment, below which
+/// only timers would send. Or the server never learns that the client has a scale, and both do without.
+pub(super) fn window_scale_lost(variant: Variant, dice: &mut Dice) -> Scene {
+    // The path holds more than the 64 KiB that a window can be without a scale.
+    let rtt_ms = dice.between(40, 80);
+    let lower = dice.between(2, 5) as u8;
+    let mut scene = Scene::over(link(rtt_ms, 20), "sink", "stream --seconds 2");
+    if variant == Variant::Faulty {
+        match lower {
+            2 => scene.forward.window_scale = Some(WindowScale::Remove),
+            _ => scene.back.window_scale = Some(WindowScale::Lower(lower)),
+        }
+    }
+    scene
+}
+
+/// The window is more than the path holds three times over, so that nothing is slow.
+pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(2, 6);
+    let window_bytes = dice.between(24, 60) << 10;
+    let send_bytes = match variant {
+        // As far as net.core.wmem_max lets it; the kernel doubles it.
+        Variant::Faulty => 1 << 20,
+        _ => window_bytes,
+    };
+    Scene::over(
+        link(rtt_ms, 10),
+        format!("sink --rcvbuf {window_bytes}"),
+        format!("stream --seconds 2 --sndbuf {send_bytes}"),
+    )
+}
+
+/// Only with jumbo frames: room for the next write is there when two thirds of the buffer are free
+/// (`sk_stream_write_space`), and of the least buffer, 4.6 kB, no smaller segment takes so much.
+pub(super) fn odd_segment(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let (header, body) = (dice.between(4_500, 8_900), dice.between(1_000, 8_900));
+    let option = word(variant == Variant::Faulty, "--sndbuf 1");
+    let mut scene = Scene::over(
+        path(rtt_ms),
+        format!("reply-server --request {}", header + body),
+        format!("write-write-read --rounds 41 --header {header} --body {body} --nodelay {option}"),
+    );
+    scene.mtu = 9_000;
+    scene
+}
+
+/// The twin sends in pieces, and less than the path would take.
+pub(super) fn path_limited(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(5, 40);
+    let rate_mbps = dice.between(10, 50);
+    let rest = "--write-size 4096 --pause-us 20000";
+    let rest = word(variant == Variant::Healthy, rest);
+    Scene::over(
+        link(rtt_ms, rate_mbps),
+        "sink",
+        format!("stream --seconds 3 {rest}"),
+    )
+}

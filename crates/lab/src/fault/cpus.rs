@@ -1,0 +1,48 @@
+//! Scenes in which others have the CPU.
+
+use super::scene::{Dice, Scene, Variant, link, path, serving};
+
+/// A server on the second CPU, where each request takes CPU time, and a client on the first.
+fn computing_server(dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 5);
+    let burn_us = dice.between(3_000, 6_000);
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --cpu 1 --burn-us {burn_us}"),
+        "request-reply --cpu 0 --rounds 211",
+    )
+}
+
+pub(super) fn starved_server(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = computing_server(dice);
+    let threads = dice.between(2, 3);
+    if variant == Variant::Faulty {
+        scene.beside = vec![format!("burn --cpu 1 --threads {threads}")];
+    }
+    scene
+}
+
+/// Its data takes two fifths of a CPU to read. Beside four busy loops it gets a fifth.
+pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
+    const RATE_MBPS: u64 = 10;
+    let rtt_ms = dice.between(1, 20);
+    let burn_us = 400_000 * 8 / RATE_MBPS;
+    let mut scene = Scene::over(
+        link(rtt_ms, RATE_MBPS),
+        format!("sink --cpu 1 --rcvbuf 65536 --burn-us-per-mb {burn_us}"),
+        "stream --cpu 0 --bytes 2000003",
+    );
+    if variant == Variant::Faulty {
+        scene.pair.claims.extend(serving("cpu_contention"));
+        scene.beside = vec!["burn --cpu 1 --threads 4".to_owned()];
+    }
+    scene
+}
+
+pub(super) fn softirq_flood(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = computing_server(dice);
+    if variant == Variant::Faulty {
+        scene.beside = vec!["flood --cpu 0 --at-cpu 1".to_owned()];
+    }
+    scene
+}

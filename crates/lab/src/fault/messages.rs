@@ -1,0 +1,85 @@
+//! Scenes of small messages: what waits between a write and the answer to it, or computes.
+
+use super::scene::{Dice, Pair, Scene, Variant, path, sending, word};
+
+pub(super) fn write_write_read(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let (header, body) = (dice.between(8, 40), dice.between(50, 200));
+    let cure = match variant {
+        Variant::Faulty => "",
+        Variant::Healthy => "--one-write",
+        Variant::Mended => "--nodelay",
+    };
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --request {}", header + body),
+        format!("write-write-read --rounds 41 --header {header} --body {body} {cure}"),
+    )
+}
+
+/// A record joins the next one within the ACK timer's 40 ms, but they do not fill a segment: then the
+/// receiver would answer at once. Records written back to back do not stall.
+pub(super) fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let pause_us = dice.between(3_000, 6_000);
+    let seed = dice.between(1, 1_000);
+    let faulty = variant == Variant::Faulty;
+    Scene::over(
+        path(rtt_ms),
+        format!("log-server {}", word(faulty, "--answer-every 50")),
+        format!("log-client --records 700 --seed {seed} --pause-us {pause_us}"),
+    )
+}
+
+pub(super) fn one_among_200(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = write_write_read(variant, dice);
+    let pause_us = dice.between(30_000, 70_000);
+    scene.others = vec![Pair::new(
+        "reply-server --connections 200",
+        format!("request-reply --concurrency 200 --rounds 31 --pause-us {pause_us}"),
+    )];
+    scene
+}
+
+/// In the twin, too, the other connection is healthy.
+pub(super) fn two_faults(variant: Variant, dice: &mut Dice) -> Scene {
+    let mut scene = write_write_read(variant, dice);
+    let bytes = dice.between(4, 8) << 10;
+    let option = format!("--rcvbuf {bytes}");
+    let faulty = variant == Variant::Faulty;
+    let mut other = Pair::new(
+        format!("sink {}", word(faulty, &option)),
+        // As much as the small buffer takes in a second or two.
+        "stream --bytes 500009",
+    );
+    let claim = sending("receive_buffer_limited").filter(|_| faulty);
+    other.claims.extend(claim);
+    // No faster than its reader surely is; the queue takes all of it.
+    scene.forward.rate_bps = Some(20_000_000);
+    scene.others = vec![other];
+    scene
+}
+
+pub(super) fn server_computes(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let compute_us = dice.between(10_000, 30_000);
+    let option = format!("--compute-us {compute_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server {option}"),
+        "request-reply --rounds 71",
+    )
+}
+
+pub(super) fn client_thinks(variant: Variant, dice: &mut Dice) -> Scene {
+    let rtt_ms = dice.between(1, 10);
+    let pause_us = dice.between(10_000, 30_000);
+    let option = format!("--pause-us {pause_us}");
+    let option = word(variant == Variant::Faulty, &option);
+    Scene::over(
+        path(rtt_ms),
+        "reply-server",
+        format!("request-reply --rounds 71 {option}"),
+    )
+}
