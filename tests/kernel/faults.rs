@@ -28,11 +28,18 @@ fn assert_nothing_beside(report: &Report, truth: &Value, planted: &[(u64, &str)]
     for connection in report.connections() {
         let id = number(connection, "/id");
         let here = planted.iter().filter(|(cookie, _)| *cookie == id);
-        let mut rules: Vec<&str> = here.map(|(_, rule)| *rule).collect();
-        if waited_for_cpu(truth, id) {
-            rules.push("cpu_contention");
-        }
+        let rules: Vec<&str> = here.map(|(_, rule)| *rule).collect();
         report.assert_claims(id, &[], &rules);
+        let starved = report
+            .claims(id)
+            .iter()
+            .any(|it| it.starts_with("cpu_contention"));
+        let planted = rules.contains(&"cpu_contention");
+        assert!(
+            !starved || planted || waited_for_cpu(truth, id),
+            "{}",
+            report.brief()
+        );
     }
 }
 

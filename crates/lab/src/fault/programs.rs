@@ -15,7 +15,7 @@ pub(super) fn incast(variant: Variant, dice: &mut Dice) -> Scene {
     let shallow = dice.between(48 << 10, 96 << 10);
     let mut scene = Scene::over(
         path(1),
-        format!("reply-server --connections {WORKERS} --reply {answer}"),
+        format!("reply-server --nodelay --connections {WORKERS} --reply {answer}"),
         format!(
             "request-reply --together --concurrency {WORKERS} --rounds 7 --reply {answer} \
              --pause-us 20000"
@@ -66,7 +66,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut Dice) -> Scene {
     let mut scene = Scene::over(
         link(rtt_ms, 50),
         "sink",
-        "stream --nodelay --bytes 900001 --write-size 4096 --pause-us 5000",
+        "stream --nodelay --bytes 900001 --write-size 4096 --pause-us 8000",
     );
     let faulty = variant == Variant::Faulty;
     scene.pair.proxy = Some(if faulty {

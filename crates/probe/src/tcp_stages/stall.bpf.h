@@ -203,12 +203,23 @@ static __always_inline void begin_timeout(struct stage_ledger *led, const struct
  * tcp_process_loss()): what was sent again had not been lost, its ACK was late. The time goes back
  * to where it was.
  */
-static __always_inline void take_back_timeouts(struct stage_ledger *led, const struct tcp_sock *tp)
+static __always_inline void take_back_timeouts(struct stage_ledger *led, const struct tcp_sock *tp,
+					       u64 now_ns)
 {
 	u32 stage = led->unproven_stage;
 	u64 back_ns = led->unproven_ns;
 
-	if (tp->undo_marker || !led->unproven_stalls || stage >= STAGE_COUNT ||
+	if (tp->undo_marker)
+		return;
+	/* no hook saw the ACK that ended the stall */
+	if (led->stalled == STALL_TIMEOUT && led->due_ns && led->due_ns < now_ns) {
+		led->stalls.spurious_timeouts++;
+		led->stalls.spurious_timeout_ns += now_ns - led->due_ns;
+		settle_late(led, STAGE_COUNT);
+		led->stalled = STALL_NONE;
+		led->due_ns = 0;
+	}
+	if (!led->unproven_stalls || stage >= STAGE_COUNT ||
 	    back_ns > led->stage_ns[STAGE_RETRANSMIT_TIMEOUT])
 		return;
 	led->stage_ns[STAGE_RETRANSMIT_TIMEOUT] -= back_ns;

@@ -367,7 +367,7 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 		led->had_loss = loss_of_state(state);
 	if (state != TCP_CA_Loss) {
 		if (tcp_ca_state(tp) == TCP_CA_Loss)
-			take_back_timeouts(led, tp);
+			take_back_timeouts(led, tp, now_ns);
 		return;
 	}
 	wake(st, tp, now_ns);
