@@ -5,12 +5,12 @@
 use table::Stage;
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, longest_ns, measured,
-    min_rtt, sum, whole,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    whole,
 };
 use crate::case::Case;
 use crate::report::{Direction, Fact, Finding, Undecided, Unit};
-use crate::units::{count, duration};
+use crate::units::{counted, duration};
 
 /// See the module.
 pub struct SpuriousRetransmits;
@@ -67,10 +67,9 @@ impl Rule for SpuriousRetransmits {
     fn headline(&self, finding: &Finding) -> String {
         let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
         format!(
-            "The path stood still, {} in all, and nothing was lost: {} timeout(s) sent data again \
-             for nothing.",
+            "The path stood still, {} in all, and nothing was lost: {} sent data again for nothing.",
             duration(finding.harm_ns),
-            count(timeouts)
+            counted(timeouts, "timeout")
         )
     }
 
@@ -93,12 +92,13 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
             timeouts.into(),
             "timeout(s) that the kernel took back",
         )),
-        Some(longest_ns(
+        known(
             "mean_late_ns",
-            late_mean_ns,
-            "ACKs were late at each",
-        )),
-        duplicates.map(|n| sum("spurious", n, "segments the receiver already had")),
+            Some(late_mean_ns),
+            Unit::Ns,
+            "ACKs were late each time, on average",
+        ),
+        duplicates.map(|n| sum("spurious", n, "segment(s) that the receiver already had")),
         known("bytes_retrans", bytes, Unit::Bytes, "sent again"),
         min_rtt(case),
     ]
@@ -107,23 +107,36 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     .collect()
 }
 
+/// Without the ledger: whether the receiver had at least half of what was sent again. Then it cannot
+/// be told from the counters whether anything was lost.
+pub(super) fn may_be_late(case: &Case) -> bool {
+    let (retransmits, duplicates) = sent_again(case);
+    case.ledger().is_none()
+        && case.stalled_ns() > 0
+        && duplicates > 0
+        && duplicates * 2 >= retransmits
+}
+
+/// Segments sent again, and those that the receiver reported as duplicates.
+fn sent_again(case: &Case) -> (u64, u64) {
+    let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))
+}
+
 impl SpuriousRetransmits {
     /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
     fn check_counters(&self, case: &Case) -> Verdict {
-        let retransmits = case.retransmits().unwrap_or(0);
-        let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
-        let duplicates = duplicates.unwrap_or(0);
-        let stalled_ns = case.stalled_ns();
-        if stalled_ns == 0 || duplicates * 2 < retransmits || duplicates == 0 {
+        if !may_be_late(case) {
             return Verdict::Quiet;
         }
-        let label = "segments the receiver already had";
+        let (retransmits, duplicates) = sent_again(case);
+        let label = "segment(s) that the receiver already had";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name(), "retransmit_timeouts"],
-            concerned_ns: stalled_ns,
+            concerned_ns: case.stalled_ns(),
             facts: vec![
                 sum("spurious", duplicates, label),
-                sum("retransmits", retransmits, "segments sent again"),
+                sum("retransmits", retransmits, "segment(s) sent again"),
             ],
             why: "The kernel's statistics do not say which timeouts it took back.",
             would_help: None,
