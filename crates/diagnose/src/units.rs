@@ -99,6 +99,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nouns_agree_with_their_numbers() {
+        assert_eq!(counted(1, "timeout"), "1 timeout");
+        assert_eq!(counted(1_009, "timeout"), "1,009 timeouts");
+        assert_eq!(plural("stall(s) of ACK(s)", 1), "stall of ACK");
+    }
+
+    #[test]
     fn durations_keep_three_digits() {
         let cases = [
             (850, "850 ns"),
