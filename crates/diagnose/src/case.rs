@@ -338,6 +338,13 @@ impl Case<'_> {
         self.earlier.iter().any(|(rule, _)| BY_CAUSE.contains(rule))
     }
 
+    /// Whether the receiver already had half or more of what was sent again: that had not been lost.
+    pub fn is_mostly_spurious(&self) -> bool {
+        let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from));
+        let retransmits = self.retransmits().unwrap_or(0);
+        retransmits > 0 && duplicates.is_some_and(|duplicates| duplicates * 2 >= retransmits)
+    }
+
     /// Time in which lost data waited for a timer, ns. What the receiver added by holding its ACK
     /// back is not of the loss.
     pub fn stalled_ns(&self) -> u64 {

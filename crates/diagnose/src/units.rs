@@ -67,6 +67,16 @@ pub fn count(number: u64) -> String {
     out
 }
 
+/// A count with its noun: `1 timeout`, `2 timeouts`.
+pub fn counted(number: u64, noun: &str) -> String {
+    plural(&format!("{} {noun}(s)", count(number)), number)
+}
+
+/// Words that follow a number: `stall(s)` becomes `stall` after one, else `stalls`.
+pub fn plural(words: &str, number: u64) -> String {
+    words.replace("(s)", if number == 1 { "" } else { "s" })
+}
+
 /// A ratio such as `41×`; below ten with one decimal.
 pub fn times(ratio: f64) -> String {
     if ratio < 9.95 {
@@ -87,6 +97,13 @@ fn scaled(value: f64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nouns_agree_with_their_numbers() {
+        assert_eq!(counted(1, "timeout"), "1 timeout");
+        assert_eq!(counted(1_009, "timeout"), "1,009 timeouts");
+        assert_eq!(plural("stall(s) of ACK(s)", 1), "stall of ACK");
+    }
 
     #[test]
     fn durations_keep_three_digits() {

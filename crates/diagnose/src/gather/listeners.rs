@@ -16,7 +16,8 @@ pub struct ListenerDigest {
     pub waiting_max: u32,
     /// Most that any reading found waiting.
     pub most_waiting: u32,
-    drops_before: u32,
+    /// Dropped before that time, as far as it is known.
+    pub drops_before: u32,
     readings: u64,
 }
 

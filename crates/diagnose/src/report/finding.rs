@@ -177,6 +177,8 @@ pub enum Unit {
     Ratio,
     /// Yes or no.
     Flag,
+    /// Id of a connection: for scripts; the text names addresses.
+    Id,
 }
 
 /// How the facts of many connections become one.

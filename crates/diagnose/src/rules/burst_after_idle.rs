@@ -10,7 +10,7 @@ use super::{
 };
 use crate::case::Case;
 use crate::report::{Direction, Finding, Undecided};
-use crate::units::{count, duration};
+use crate::units::{count, counted, duration};
 
 /// See the module.
 pub struct BurstAfterIdle;
@@ -38,20 +38,20 @@ impl Rule for BurstAfterIdle {
             Some(sum(
                 "burst_losses",
                 losses,
-                "bursts after a pause lost segments",
+                "burst(s) after a pause lost segments",
             )),
             Some(sum(
                 "bursts_after_idle",
                 bursts,
-                "bursts after a pause in all",
+                "burst(s) after a pause in all",
             )),
             Some(sum(
                 "loss_episodes",
                 episodes,
-                "times that segments were lost at all",
+                "time(s) that segments were lost at all",
             )),
             case.retransmits()
-                .map(|n| sum("retransmits", n, "segments sent again")),
+                .map(|n| sum("retransmits", n, "segment(s) sent again")),
             known_bytes(
                 "cwnd_bytes",
                 case.cwnd_bytes(),
@@ -80,8 +80,8 @@ impl Rule for BurstAfterIdle {
             .collect(),
             could_not_see: blind,
             advice: advice([
-                "Turn slow start after idle on: net.ipv4.tcp_slow_start_after_idle=1 (the kernel's \
-                 default).",
+                "See whether slow start after idle is off, and turn it on: \
+                 net.ipv4.tcp_slow_start_after_idle=1 (the kernel's default).",
                 "Or pace what is sent: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in the \
                  application; BBR paces by itself.",
                 "In the application: do not save up; send what there is as it comes.",
@@ -94,10 +94,9 @@ impl Rule for BurstAfterIdle {
     fn headline(&self, finding: &Finding) -> String {
         let facts = &finding.evidence.0;
         format!(
-            "Bursts after a pause overflowed a queue: {} of {} lost segments, {} until they were \
-             mended.",
+            "{} of {} after a pause overflowed a queue: {} until all was mended.",
             count(whole(facts, "burst_losses").unwrap_or(0)),
-            count(whole(facts, "bursts_after_idle").unwrap_or(0)),
+            counted(whole(facts, "bursts_after_idle").unwrap_or(0), "burst"),
             duration(finding.harm_ns)
         )
     }
@@ -105,9 +104,9 @@ impl Rule for BurstAfterIdle {
     fn doubt(&self, undecided: &Undecided) -> String {
         let losses = whole(&undecided.evidence.0, "loss_episodes").unwrap_or(0);
         format!(
-            "Segments were lost {} times on a connection that pauses; whether in bursts after a pause \
-             cannot be told.",
-            count(losses)
+            "Segments were lost {} on a connection that pauses: in bursts after a pause, or at other \
+             times.",
+            counted(losses, "time")
         )
     }
 }
@@ -131,7 +130,7 @@ impl BurstAfterIdle {
             facts: vec![sum(
                 "loss_episodes",
                 episodes,
-                "times that segments were lost",
+                "time(s) that segments were lost",
             )],
             why: "The kernel's statistics do not say what was sent before a loss, nor when.",
             would_help: None,

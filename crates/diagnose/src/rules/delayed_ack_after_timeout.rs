@@ -9,13 +9,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::report::{Direction, Finding, Undecided, Unit};
-use crate::units::{count, duration};
+use crate::units::{counted, duration};
 
 /// See the module.
 pub struct DelayedAckAfterTimeout;
 
 /// The shortest time for which Linux delays an ACK: TCP_DELACK_MIN, HZ / 25.
 const DELACK_MIN_NS: u64 = 40_000_000;
+/// The longest: TCP_DELACK_MAX, HZ / 5. What takes longer waits for another timeout.
+const DELACK_MAX_NS: u64 = 200_000_000;
 
 impl Rule for DelayedAckAfterTimeout {
     fn name(&self) -> &'static str {
@@ -43,7 +45,7 @@ impl Rule for DelayedAckAfterTimeout {
             Some(sum(
                 "timeout_acks_delayed",
                 held,
-                "ACK(s) after a timeout were held back",
+                "ACK(s) held back after a timeout",
             )),
             known(
                 "mean_held_ns",
@@ -74,8 +76,8 @@ impl Rule for DelayedAckAfterTimeout {
                 .collect(),
             could_not_see: case.general_blind_spots(),
             advice: advice([
-                "First mend what makes the timeouts: see the finding beside this one. Without them \
-                 there is nothing to hold back.",
+                "Mend the timeouts first, by the finding beside this one: without them no ACK is held \
+                 back here.",
                 "On the receiver: set TCP_QUICKACK before each receive call, or for all of a route: \
                  `ip route change … quickack 1`.",
                 "In the application: smaller messages, or an answer as soon as the first part is \
@@ -89,17 +91,16 @@ impl Rule for DelayedAckAfterTimeout {
     fn headline(&self, finding: &Finding) -> String {
         let held = whole(&finding.evidence.0, "timeout_acks_delayed").unwrap_or(0);
         format!(
-            "After timeouts the receiver held its ACK back: {} times, {} in all, on top of the \
-             timeouts.",
-            count(held),
+            "After {} the receiver held its ACK back, too: another {} in all.",
+            counted(held, "timeout"),
             duration(finding.harm_ns)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "What timeouts sent again was acknowledged late, {} in all: by the receiver's timer, or \
-             the path was slow.",
+            "What timeouts sent again was acknowledged late, {} in all: the receiver held its ACK \
+             back, or more was lost.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -112,7 +113,9 @@ impl DelayedAckAfterTimeout {
         let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
         let long = |(from_ns, until_ns): &(u64, Option<u64>)| {
             let length_ns = (*until_ns)?.checked_sub(*from_ns + rtt_ns)?;
-            (length_ns >= DELACK_MIN_NS).then_some(length_ns)
+            (DELACK_MIN_NS..=DELACK_MAX_NS)
+                .contains(&length_ns)
+                .then_some(length_ns)
         };
         let late: Vec<u64> = case
             .own
@@ -125,9 +128,9 @@ impl DelayedAckAfterTimeout {
         if late.is_empty() {
             return Verdict::Quiet;
         }
-        let label = "recoveries from a timeout took long";
+        let label = "timeout(s) after which the ACK was late";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "retransmit_timeouts"],
+            candidates: vec![self.name()],
             concerned_ns: late.iter().sum(),
             facts: vec![sum("slow_recoveries", late.len() as u64, label)],
             why: "When the ACKs came is not recorded, only when all was recovered.",

@@ -46,6 +46,9 @@ impl Rule for FastRetransmits {
     }
 
     fn check(&self, case: &Case) -> Verdict {
+        if case.is_mostly_spurious() {
+            return Verdict::Quiet;
+        }
         let retransmits = retransmits(case);
         let suspected_ns = suspected_ns(case);
         if suspected_ns == 0 || retransmits == 0 || case.is_loss_named() {
@@ -54,11 +57,9 @@ impl Rule for FastRetransmits {
         let Some(fall) = fall(case) else {
             return self.cannot_compare(case, suspected_ns, retransmits);
         };
-        let limited_ns = limited_ns(case, fall);
-        let harm_ns = (limited_ns as f64 * fall.share) as u64;
-        if fall.share <= least_fall(case) || harm_ns == 0 {
+        let Some((limited_ns, harm_ns)) = slowed_ns(case) else {
             return Verdict::Quiet;
-        }
+        };
         if by_model(case) && fall.loss_share < BBR_LEAST_LOSS {
             return Verdict::Quiet;
         }
@@ -124,6 +125,15 @@ impl Rule for FastRetransmits {
             duration(undecided.possible_harm_ns)
         )
     }
+}
+
+/// Time in which retransmissions kept the flow far below its own best rate, and what that cost, ns;
+/// `None` where they did not, or where that cannot be told.
+pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
+    let fall = fall(case)?;
+    let limited_ns = limited_ns(case, fall);
+    let harm_ns = (limited_ns as f64 * fall.share) as u64;
+    (fall.share > least_fall(case) && harm_ns > 0).then_some((limited_ns, harm_ns))
 }
 
 /// Whether congestion control follows a model of the path: BBR sends at its estimate through

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::case::{Case, Subject};
 use crate::report::{Direction, Finding, Undecided, Unit};
-use crate::units::{count, duration};
+use crate::severity::WARNING_SHARE;
+use crate::units::{count, duration, percent};
 
 /// See the module.
 pub struct Incast;
@@ -42,17 +43,19 @@ impl Rule for Incast {
     fn check(&self, case: &Case) -> Verdict {
         let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
         let losses = &case.own.gathered.events.losses_ns;
-        if losses.is_empty() || others.len() < LEAST_OTHERS {
-            return Verdict::Quiet;
-        }
-        let with_others = |at: &&u64| losing_near(&others, **at) >= LEAST_OTHERS;
-        let together = losses.iter().filter(with_others).count();
+        let together = together(losses, &others);
         if together * 2 <= losses.len() {
             return Verdict::Quiet;
         }
         let Some(ledger) = case.ledger() else {
             return self.cannot_tell(case, others.len());
         };
+        // Flows that never pause, and mend their losses without a timer, share a full path.
+        if case.stalled_ns() < ledger.fast_retransmit_ns
+            && case.share(Stage::SenderApp) <= WARNING_SHARE
+        {
+            return Verdict::Quiet;
+        }
         // A queue that overflows has grown first: round trips are twice the path's.
         let queued = queueing(case).is_some_and(|ratio| ratio >= 2.0);
         if !queued {
@@ -93,7 +96,7 @@ impl Rule for Incast {
                 "queueing",
                 queueing(case),
                 Unit::Ratio,
-                "mean round trip, in least ones",
+                "mean round trip over the least one",
             ),
             min_rtt(case),
         ];
@@ -135,19 +138,34 @@ impl Rule for Incast {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "{} senders answered one receiver at once and overflowed a queue: {} lost.",
+            "{} connections sent to one host at once and overflowed a queue: {} of {} ({}) lost.",
             count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
-            duration(finding.harm_ns)
+            duration(finding.harm_ns),
+            duration(finding.subject.lifetime_ns),
+            percent(finding.share)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Several connections to one host lost segments together: {} may be lost to a queue that \
-             overflows.",
+            "Several connections to one host lost segments together: a queue that overflows may have \
+             cost {}.",
             duration(undecided.possible_harm_ns)
         )
     }
+}
+
+/// Whether most of its losses came together with those of others to the same host.
+pub(super) fn loses_together(case: &Case) -> bool {
+    let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
+    let losses = &case.own.gathered.events.losses_ns;
+    together(losses, &others) * 2 > losses.len()
+}
+
+/// How many of these losses came while enough of the others lost, too.
+fn together(losses: &[u64], others: &[&Subject]) -> usize {
+    let with_others = |at: &&u64| losing_near(others, **at) >= LEAST_OTHERS;
+    losses.iter().filter(with_others).count()
 }
 
 /// How many of the others lost segments near this time.
@@ -172,7 +190,7 @@ impl Incast {
     fn cannot_tell(&self, case: &Case, others: usize) -> Verdict {
         let label = "other connections to that host";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "retransmit_timeouts", "fast_retransmits"],
+            candidates: vec![self.name(), "thin_stream_timeouts"],
             concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
             facts: known(
                 "connections_beside",

@@ -4,8 +4,9 @@
 
 use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, sum, whole};
 use crate::case::Case;
-use crate::report::{Advice, Direction, Finding, Undecided};
-use crate::units::{count, duration};
+use crate::gather::listeners::ListenerDigest;
+use crate::report::{Advice, Direction, Fact, Finding, Undecided};
+use crate::units::{count, counted, duration};
 
 /// See the module.
 pub struct ListenOverflow;
@@ -31,38 +32,25 @@ impl Rule for ListenOverflow {
         let Some(listener) = case.own.gathered.listener.as_ref() else {
             return Verdict::Quiet;
         };
-        if listener.drops == 0 {
-            return Verdict::Quiet;
-        }
-        let facts = vec![
-            sum("drops", listener.drops, "connection attempts dropped"),
-            sum(
-                "waiting_max",
-                listener.waiting_max.into(),
-                "connections may wait to be accepted",
-            ),
-            sum(
-                "most_waiting",
-                listener.most_waiting.into(),
-                "were seen waiting at most",
-            ),
-        ];
         // One reading, and it listened already: when they were dropped is not known.
-        if case.life_ns() == 0 {
+        if case.life_ns() == 0 && listener.drops_before > 0 {
             return Verdict::CannotTell(Doubt {
                 candidates: vec![self.name()],
                 concerned_ns: 0,
-                facts,
-                why: "The socket was read only once.",
+                facts: facts(listener, listener.drops_before.into()),
+                why: "The socket was read only once, and has listened since before.",
                 would_help: Some("Record for longer."),
             });
+        }
+        if listener.drops == 0 {
+            return Verdict::Quiet;
         }
         let waited_ns = listener.drops * LEAST_WAIT_NS;
         Verdict::Fires(Found {
             direction: Direction::Receiving,
             concerned_ns: waited_ns.min(case.life_ns()),
             harm_ns: waited_ns,
-            facts,
+            facts: facts(listener, listener.drops),
         })
     }
 
@@ -71,7 +59,7 @@ impl Rule for ListenOverflow {
         let waiting_max = listener.map_or(0, |listener| listener.waiting_max);
         let mut advised = vec![Advice(
             format!(
-                "Let more wait: {waiting_max} may now. It is the lesser of listen()'s backlog and \
+                "Let more than {waiting_max} wait. That limit is the lesser of listen()'s backlog and \
                  net.core.somaxconn (4096 by default): raise both, then restart the server."
             )
             .into(),
@@ -85,8 +73,8 @@ impl Rule for ListenOverflow {
             ruled_out: Vec::new(),
             could_not_see: vec![
                 "Which clients were refused, and how long each waited.".into(),
-                "Whether an attempt was dropped for want of memory, or by a program of its own: the \
-                 kernel counts them together."
+                "Whether an attempt was dropped for want of memory, or by a BPF program: the kernel \
+                 counts them together."
                     .into(),
             ],
             advice: advised,
@@ -98,10 +86,9 @@ impl Rule for ListenOverflow {
     fn headline(&self, finding: &Finding) -> String {
         let facts = &finding.evidence.0;
         format!(
-            "{} dropped {} connection attempts: no more than {} may wait to be accepted. Clients waited \
-             {} or more.",
+            "{} dropped {}: no more than {} may wait to be accepted. Clients waited {} or more.",
             finding.subject.local,
-            count(whole(facts, "drops").unwrap_or(0)),
+            counted(whole(facts, "drops").unwrap_or(0), "connection attempt"),
             count(whole(facts, "waiting_max").unwrap_or(0)),
             duration(finding.harm_ns)
         )
@@ -110,9 +97,26 @@ impl Rule for ListenOverflow {
     fn doubt(&self, undecided: &Undecided) -> String {
         let drops = whole(&undecided.evidence.0, "drops").unwrap_or(0);
         format!(
-            "{} has dropped {} connection attempts, some time in its life.",
+            "{} has dropped {}, some time since it listens.",
             undecided.subject.local,
-            count(drops)
+            counted(drops, "connection attempt")
         )
     }
+}
+
+fn facts(listener: &ListenerDigest, drops: u64) -> Vec<Fact> {
+    let mut facts = vec![
+        sum("drops", drops, "connection attempt(s) dropped"),
+        sum(
+            "waiting_max",
+            listener.waiting_max.into(),
+            "connection(s) may wait to be accepted",
+        ),
+    ];
+    // It is read now and then, and a queue fills and drains between.
+    if listener.most_waiting > 0 {
+        let label = "found waiting at most, when it was read";
+        facts.push(sum("most_waiting", listener.most_waiting.into(), label));
+    }
+    facts
 }

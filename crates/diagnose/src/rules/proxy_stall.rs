@@ -7,7 +7,7 @@ use table::{Method, Stage};
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
 };
-use crate::case::{Case, Subject};
+use crate::case::{Case, LEAST_POLLS, Subject};
 use crate::report::{Advice, Direction, Finding, Undecided, Unit};
 use crate::units::{duration, percent};
 
@@ -38,32 +38,37 @@ impl Rule for ProxyStall {
             .as_ref()
             .map(|receive| receive.reader_slow);
         let Some(waited) = waited.filter(|waited| waited.method == Method::Ledger) else {
+            let never_seen = waited.is_some_and(|waited| waited.ns == 0);
+            if never_seen && case.own.gathered.samples.polls >= LEAST_POLLS {
+                return Verdict::Quiet;
+            }
             return self.cannot_tell(blocked_ns, times);
         };
         let harm_ns = blocked_ns.min(waited.ns);
         if harm_ns == 0 {
             return Verdict::Quiet;
         }
-        let held = other.judged.stages.iter().max_by_key(|(_, share)| share.ns);
         let facts = [
             Some(sum(
                 "blocked_before",
                 times,
-                "times its reader was blocked on the other connection",
+                "time(s) that its thread was blocked in a call on the other",
             )),
-            Some(total_ns("blocked_ns", blocked_ns, "it was blocked there")),
-            Some(total_ns("reader_slow_ns", waited.ns, "bytes waited here")),
+            Some(total_ns(
+                "blocked_ns",
+                blocked_ns,
+                "it was blocked there in all",
+            )),
+            Some(total_ns(
+                "reader_slow_ns",
+                waited.ns,
+                "bytes waited here to be read",
+            )),
             known(
                 "other_connection",
                 Some(other.id),
-                Unit::Count,
-                "is the id of the other connection",
-            ),
-            known(
-                "other_stage_ns",
-                held.map(|(_, share)| share.ns),
-                Unit::Ns,
-                "the other was held up, by its main stage",
+                Unit::Id,
+                "id of the other connection",
             ),
         ];
         Verdict::Fires(Found {
@@ -82,7 +87,8 @@ impl Rule for ProxyStall {
         advised.extend(advice([
             "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue of its own for each \
              connection; or a thread for each.",
-            "Bound what one peer may hold up: SO_SNDTIMEO on the sockets that are written to.",
+            "Bound what one peer may hold up: SO_SNDTIMEO where the thread sends, SO_RCVTIMEO where \
+             it receives.",
         ]));
         Explanation {
             ruled_out: Vec::new(),
@@ -106,8 +112,8 @@ impl Rule for ProxyStall {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "A thread was blocked on another connection for {} before it read here; whether data \
-             waited cannot be told.",
+            "A thread was blocked on another connection, {} in all, before it read here: data may \
+             have waited.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -147,25 +153,30 @@ fn mend_first(other: &Subject) -> Option<Advice> {
         .stages
         .iter()
         .max_by_key(|(_, share)| share.ns)?;
-    let line = format!(
-        "Mend {} > {} first: its stage `{}` took {} of its life.",
-        identity.local,
-        identity.remote,
-        stage.name(),
-        percent(share.share)
-    );
+    let (local, remote) = (&identity.local, &identity.remote);
+    // TCP holds nothing up there: the thread waits for what the other end sends.
+    let line = if stage == Stage::SenderApp {
+        format!("Look at {local} → {remote}: its thread waits for what comes from there.")
+    } else {
+        format!(
+            "Mend {local} → {remote} first, on which the thread was blocked: its stage `{}` took {} \
+             of its life.",
+            stage.name(),
+            percent(share.share)
+        )
+    };
     Some(Advice(line.into()))
 }
 
 impl ProxyStall {
     fn cannot_tell(&self, blocked_ns: u64, times: u64) -> Verdict {
-        let label = "times its reader was blocked on the other connection";
+        let label = "time(s) that its thread was blocked in a call on another connection";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name()],
             concerned_ns: blocked_ns,
             facts: vec![sum("blocked_before", times, label)],
             why: "How long bytes waited to be read was not measured.",
-            would_help: None,
+            would_help: Some("Record with the ledger (`tcp_stages`) on."),
         })
     }
 }

@@ -3,7 +3,10 @@
 
 use table::{Stage, TcpEventKind};
 
-use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum};
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured,
+    spurious_retransmits, sum,
+};
 use crate::case::Case;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
 use crate::units::{count, duration, percent};
@@ -25,7 +28,7 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        if case.is_loss_named() {
+        if case.is_loss_named() || spurious_retransmits::may_be_late(case) {
             return Verdict::Quiet;
         }
         let stalled_ns = case.stalled_ns();

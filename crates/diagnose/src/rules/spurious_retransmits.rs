@@ -1,16 +1,18 @@
-//! The path stood still for longer than TCP's timer, and what was late was sent again though nothing
-//! had been lost. The kernel finds that out afterwards and takes its reduction back (F-RTO,
-//! RFC 5682; Eifel, RFC 3522): what was lost is the time.
+//! The path stood still for longer than TCP's timer, or let packets overtake each other for longer than
+//! TCP had learnt to wait, and what was late was sent again though nothing had been lost. The kernel
+//! finds that out afterwards and takes its reduction back (F-RTO, RFC 5682; Eifel, RFC 3522): what was
+//! lost is the time.
 
 use table::Stage;
 
+use super::fast_retransmits::slowed_ns;
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, longest_ns, measured,
-    min_rtt, sum, whole,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    whole,
 };
 use crate::case::Case;
 use crate::report::{Direction, Fact, Finding, Undecided, Unit};
-use crate::units::{count, duration};
+use crate::units::{counted, duration};
 
 /// See the module.
 pub struct SpuriousRetransmits;
@@ -28,14 +30,17 @@ impl Rule for SpuriousRetransmits {
         let Some(ledger) = case.ledger() else {
             return self.check_counters(case);
         };
-        if ledger.spurious_timeouts == 0 {
+        let late_ns = ledger.spurious_timeout_ns;
+        let slowed = slowed_ns(case).filter(|_| case.is_mostly_spurious());
+        let (slowed_ns, slowed_harm_ns) = slowed.unwrap_or((0, 0));
+        if ledger.spurious_timeouts == 0 && slowed_harm_ns == 0 {
             return Verdict::Quiet;
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
-            concerned_ns: ledger.spurious_timeout_ns,
-            harm_ns: ledger.spurious_timeout_ns,
-            facts: facts(case, ledger.spurious_timeouts, ledger.spurious_timeout_ns),
+            concerned_ns: late_ns + slowed_ns,
+            harm_ns: late_ns + slowed_harm_ns,
+            facts: facts(case, ledger.spurious_timeouts, late_ns),
         })
     }
 
@@ -53,24 +58,31 @@ impl Rule for SpuriousRetransmits {
             could_not_see: blind,
             advice: advice([
                 "Find what holds packets back for so long: virtual machines that are paused, radio, \
-                 queues of seconds (`tc -s qdisc`), routes that change. Nothing was lost.",
+                 queues of seconds (`tc -s qdisc`), routes that change. Or what lets them overtake each \
+                 other: several links used by turns. Nothing was lost.",
                 "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel sees at \
                  the first ACK that it was wrong.",
                 "If the path must stand still now and then, a longer timeout sends less for nothing: \
                  `ip route change … rto_min 1s`.",
             ]),
-            win: WinBasis::HarmGone("the path does not stand still"),
-            confidence: measured(case, "the kernel itself took these timeouts back"),
+            win: WinBasis::HarmGone("packets come in time and in order"),
+            confidence: measured(case, "the kernel and the receiver said so themselves"),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
+        if timeouts == 0 {
+            return format!(
+                "What came out of order was taken for lost, and slowed the flow down: worth {} of {}.",
+                duration(finding.harm_ns),
+                duration(finding.subject.lifetime_ns)
+            );
+        }
         format!(
-            "The path stood still, {} in all, and nothing was lost: {} timeout(s) sent data again \
-             for nothing.",
+            "The path stood still, {} in all, and nothing was lost: {} sent data again for nothing.",
             duration(finding.harm_ns),
-            count(timeouts)
+            counted(timeouts, "timeout")
         )
     }
 
@@ -84,7 +96,7 @@ impl Rule for SpuriousRetransmits {
 }
 
 fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
-    let late_mean_ns = late_ns / u64::from(timeouts.max(1));
+    let late_mean_ns = late_ns.checked_div(timeouts.into());
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     let bytes = case.own.growth(|sample| sample.bytes_retrans);
     [
@@ -93,12 +105,13 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
             timeouts.into(),
             "timeout(s) that the kernel took back",
         )),
-        Some(longest_ns(
+        known(
             "mean_late_ns",
             late_mean_ns,
-            "ACKs were late at each",
-        )),
-        duplicates.map(|n| sum("spurious", n, "segments the receiver already had")),
+            Unit::Ns,
+            "ACKs were late each time, on average",
+        ),
+        duplicates.map(|n| sum("spurious", n, "segment(s) that the receiver already had")),
         known("bytes_retrans", bytes, Unit::Bytes, "sent again"),
         min_rtt(case),
     ]
@@ -107,23 +120,36 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     .collect()
 }
 
+/// Without the ledger: whether the receiver had at least half of what was sent again. Then it cannot
+/// be told from the counters whether anything was lost.
+pub(super) fn may_be_late(case: &Case) -> bool {
+    let (retransmits, duplicates) = sent_again(case);
+    case.ledger().is_none()
+        && case.stalled_ns() > 0
+        && duplicates > 0
+        && duplicates * 2 >= retransmits
+}
+
+/// Segments sent again, and those that the receiver reported as duplicates.
+fn sent_again(case: &Case) -> (u64, u64) {
+    let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))
+}
+
 impl SpuriousRetransmits {
     /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
     fn check_counters(&self, case: &Case) -> Verdict {
-        let retransmits = case.retransmits().unwrap_or(0);
-        let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
-        let duplicates = duplicates.unwrap_or(0);
-        let stalled_ns = case.stalled_ns();
-        if stalled_ns == 0 || duplicates * 2 < retransmits || duplicates == 0 {
+        if !may_be_late(case) {
             return Verdict::Quiet;
         }
-        let label = "segments the receiver already had";
+        let (retransmits, duplicates) = sent_again(case);
+        let label = "segment(s) that the receiver already had";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name(), "retransmit_timeouts"],
-            concerned_ns: stalled_ns,
+            concerned_ns: case.stalled_ns(),
             facts: vec![
                 sum("spurious", duplicates, label),
-                sum("retransmits", retransmits, "segments sent again"),
+                sum("retransmits", retransmits, "segment(s) sent again"),
             ],
             why: "The kernel's statistics do not say which timeouts it took back.",
             would_help: None,

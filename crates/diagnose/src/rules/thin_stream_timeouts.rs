@@ -4,7 +4,8 @@
 use table::Stage;
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, incast, known, measured, sum,
+    total_ns,
 };
 use crate::case::Case;
 use crate::report::{Direction, Finding, Undecided, Unit};
@@ -33,6 +34,10 @@ impl Rule for ThinStreamTimeouts {
             return Verdict::Quiet;
         }
         let Some(ledger) = case.ledger() else {
+            // Then `incast` has asked already, and names this as a candidate.
+            if incast::loses_together(case) {
+                return Verdict::Quiet;
+            }
             return self.cannot_tell(stalled_ns, beside);
         };
         let thin_ns = ledger.thin_stall_ns.min(stalled_ns);
@@ -52,7 +57,7 @@ impl Rule for ThinStreamTimeouts {
                 "other connection(s) of the program to that host",
             ),
             case.retransmits()
-                .map(|n| sum("retransmits", n, "segments sent again")),
+                .map(|n| sum("retransmits", n, "segment(s) sent again")),
         ];
         Verdict::Fires(Found {
             direction: Direction::Sending,
@@ -92,8 +97,7 @@ impl Rule for ThinStreamTimeouts {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Too thin to see a loss before a timer does: {} of {} ({}) lost, with three segments or \
-             fewer out.",
+            "Lost data waited for a timer, as too little else was out to tell of it: {} of {} ({}).",
             duration(finding.harm_ns),
             duration(finding.subject.lifetime_ns),
             percent(finding.share)
@@ -102,8 +106,8 @@ impl Rule for ThinStreamTimeouts {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Several connections to one host waited {} for timers; whether each was too thin cannot \
-             be told.",
+            "Several connections to one host waited for timers, {} in all: each may have had too \
+             little out to see a loss earlier.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -125,7 +129,7 @@ impl ThinStreamTimeouts {
     fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "retransmit_timeouts"],
+            candidates: vec![self.name()],
             concerned_ns: stalled_ns,
             facts: known("connections_beside", Some(beside), Unit::Count, label)
                 .into_iter()

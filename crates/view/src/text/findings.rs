@@ -2,7 +2,7 @@
 
 use diagnose::Report;
 use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
-use diagnose::units::{bytes, count, duration, percent, rate, times};
+use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::{LABEL, who};
 use crate::page::{Page, Style, columns};
@@ -117,12 +117,14 @@ fn draw_undecided(page: &mut Page, undecided: &Undecided) {
 }
 
 fn draw_evidence(page: &mut Page, facts: &[Fact]) {
-    for (index, fact) in facts.iter().enumerate() {
+    let facts = facts.iter().filter(|fact| fact.unit != Unit::Id);
+    for (index, fact) in facts.enumerate() {
         let label = if index == 0 { "evidence" } else { "" };
         let value = value(fact);
         let pad = NUMBERS.saturating_sub(columns(&value));
         let head = format!("{label:LABEL$}{}{value}  ", " ".repeat(pad));
-        page.labelled(2, &head, 0, fact.label);
+        let one = fact.value == Value::Whole(1);
+        page.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
     }
 }
 
