@@ -113,10 +113,12 @@ def score(truth, report):
 
 
 def bytes_per_s(truth):
-    """How fast the client worked."""
-    client = truth["roles"][0]["clients"][0]
+    """How fast the first client's work was done, to the end of its server's part."""
+    pair = truth["roles"][0]
+    client = pair["clients"][0]
     sent = sum(connection["send"]["bytes"] for connection in client["connections"])
-    return sent * 1e9 / (client["end_ns"] - client["start_ns"])
+    end_ns = max(role["end_ns"] for role in (client, pair["server"]))
+    return sent * 1e9 / (end_ns - client["start_ns"])
 
 
 def estimated(report, planted):
@@ -215,7 +217,8 @@ def page(rows):
         what = row["found"] + row["beside"] or ["nothing"]
         said[row["fault"], row["variant"], row["congctl"]].update(what)
     seeds = max(row["seed"] for row in rows)
-    lines = [HEAD.format(seeds=seeds, instances=len(rows), kernel=platform.release().split("-")[0])]
+    times = "once" if seeds == 1 else f"up to {seeds} times"
+    lines = [HEAD.format(times=times, instances=len(rows), kernel=platform.release().split("-")[0])]
     lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
@@ -283,8 +286,8 @@ two; an estimate that is only the least, if the measured one is not below half o
 
 HEAD = """# Accuracy
 
-How often the diagnosis is right, measured: every fault of `whylat lab list` is planted up to {seeds}
-times under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
+How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {times}
+under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
 healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs, whose
 neighbours were busy. `make accuracy` writes this page.
 

@@ -263,9 +263,9 @@ fn bound_ns(group: &[Member<Found>]) -> u64 {
 /// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
 /// that or more is within the bound of what was measured, there is only a least estimate.
 fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win> {
-    let (sure, assumes) = match basis {
-        WinBasis::HarmGone(assumes) => (f64::INFINITY, assumes),
-        WinBasis::AtLeast(ratio, assumes) => (ratio, assumes),
+    let (sure, least, assumes) = match basis {
+        WinBasis::HarmGone(assumes) => (f64::INFINITY, false, assumes),
+        WinBasis::AtLeast(ratio, assumes) => (ratio, true, assumes),
         WinBasis::Unknown => return None,
     };
     if harm_ns == 0 || life_ns == 0 {
@@ -281,7 +281,7 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win
     }
     Some(Win {
         times_faster: times_faster.min(sure),
-        at_least: uncertain || times_faster > sure,
+        at_least: uncertain || least,
         assumes,
     })
 }

@@ -104,7 +104,10 @@ impl Rule for FastRetransmits {
                 "If the loss is random and not from full queues (radio, long lines), BBR keeps its \
                  rate: `ip route change … congctl bbr`, or setsockopt TCP_CONGESTION.",
             ]),
-            win: WinBasis::HarmGone("the flow keeps its own best rate"),
+            win: WinBasis::AtLeast(
+                f64::INFINITY,
+                "the flow keeps the best rate that it has reached between losses",
+            ),
             confidence,
         }
     }

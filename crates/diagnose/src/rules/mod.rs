@@ -93,7 +93,8 @@ pub struct Explanation {
 pub enum WinBasis {
     /// All of the harm goes away.
     HarmGone(&'static str),
-    /// At least so many times faster, where the harm would promise more.
+    /// At least as the harm promises, and no more than so many times is sure: what grew in spite of it
+    /// may grow further.
     AtLeast(f64, &'static str),
     /// It cannot be estimated.
     Unknown,

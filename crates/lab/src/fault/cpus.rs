@@ -22,11 +22,11 @@ pub(super) fn starved_server(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-/// Its data takes two fifths of a CPU to read. Beside four busy loops it gets a fifth.
+/// Its data takes a fifth of a CPU to read. Beside eight busy loops it gets a ninth.
 pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
     const RATE_MBPS: u64 = 10;
     let rtt_ms = dice.between(1, 20);
-    let burn_us = 400_000 * 8 / RATE_MBPS;
+    let burn_us = 200_000 * 8 / RATE_MBPS;
     let mut scene = Scene::over(
         link(rtt_ms, RATE_MBPS),
         format!("sink --cpu 1 --rcvbuf 65536 --burn-us-per-mb {burn_us}"),
@@ -34,7 +34,7 @@ pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
     );
     if variant == Variant::Faulty {
         scene.pair.claims.extend(serving("cpu_contention"));
-        scene.beside = vec!["burn --cpu 1 --threads 4".to_owned()];
+        scene.beside = vec!["burn --cpu 1 --threads 8".to_owned()];
     }
     scene
 }

@@ -47,14 +47,14 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut Dice) -> Scene {
     let bdp_bytes = rate_bps / 8 * rtt_ms / 1000;
     let link = DirectionConfig {
         rate_bps: Some(rate_bps),
-        queue_bytes: bdp_bytes / 3,
+        queue_bytes: bdp_bytes / 5,
         ..path(rtt_ms)
     };
     let request = bdp_bytes * 3 / 2;
     let mut scene = Scene::over(
         link,
         format!("reply-server --request {request}"),
-        format!("request-reply --request {request} --rounds 11 --pause-us {pause_us}"),
+        format!("request-reply --request {request} --rounds 6 --pause-us {pause_us}"),
     );
     let after_idle = if variant == Variant::Faulty { "0" } else { "1" };
     let name = "net.ipv4.tcp_slow_start_after_idle";
