@@ -52,8 +52,9 @@ impl Threads {
             }
         }
         for (tid, stat) in &now {
-            let before = self.last.get(tid).map_or(0, |last| last.runs);
-            sample.threads_ran += u32::from(stat.runs != before);
+            // One that ran all the time was not scheduled anew.
+            let ran = |last: &Schedstat| (stat.runs, stat.cpu_ns) != (last.runs, last.cpu_ns);
+            sample.threads_ran += u32::from(self.last.get(tid).is_none_or(ran));
         }
         let mut all = self.ended;
         now.values().for_each(|stat| all.add(*stat));
