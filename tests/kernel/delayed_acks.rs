@@ -55,9 +55,8 @@ fn count(requests: u64, delayed: u64) -> (Recorded, u64, u64) {
     (recorded, sent, acked_by_timer(&trace))
 }
 
-/// What whylat counted of the client's segments is what the trace says. It is never more; on a busy
-/// machine the hook has been seen not to run for one ACK in a thousand, and then it is less. So many
-/// may go `astray`: the first request can come before the server has told its socket to wait.
+/// What whylat counted of the client's segments is what the trace says. It is never more; an
+/// ACK may pass no hook (see [`planted`]), and then it is less. So many may go `astray`: the first request can come before the server has told its socket to wait.
 fn compare(requests: u64, delayed: u64, astray: u64) -> Result<Recorded, String> {
     let (recorded, sent, by_timer) = count(requests, delayed);
     recorded.report.assert_whole();

@@ -54,6 +54,7 @@ impl Play<'_> {
             netns.sysctl(name, value)?;
         }
         let site = Site::over(&wire, program);
+        let machine = site.beside("pauses")?;
         let beside: Vec<Running> = scene
             .beside
             .iter()
@@ -75,6 +76,7 @@ impl Play<'_> {
             .into_iter()
             .map(Running::finish)
             .collect::<Result<_, _>>()?;
+        let machine = machine.finish()?;
         let (stats, _) = wire.stop();
         let lasts_ns = scene.lasts_us.zip(stats.first_packet_ns);
         let lasts_ns =
@@ -93,6 +95,7 @@ impl Play<'_> {
             "wire": stats,
             "roles": roles,
             "beside": beside,
+            "machine": machine,
         }))
     }
 }

@@ -13,6 +13,7 @@ mod delay_acks;
 mod flood;
 mod hold;
 mod logging;
+mod pauses;
 mod peer;
 mod relay;
 mod reply;
@@ -99,6 +100,8 @@ enum Role {
     Burn(cpu::Burn),
     /// Gives a CPU softirq work until stdin closes.
     Flood(flood::Flood),
+    /// Notes when the CPUs stood still, until stdin closes.
+    Pauses(pauses::Pauses),
 }
 
 /// What a role is given besides its own options.
@@ -167,6 +170,7 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),
         Role::Flood(role) => ("flood", to_json(role.run(&context)?)),
+        Role::Pauses(role) => ("pauses", to_json(role.run(&context)?)),
     };
     let mut truth = json!({
         "role": role,

@@ -167,17 +167,15 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 /* ---- detail `calls`: the ledger and the call log ---- */
 
 static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
-				       const struct tcp_sock *tp, struct sk_buff *skb)
+				       const struct tcp_sock *tp, u32 ack_seq, bool bare)
 {
-	u32 seq = SKB_CB(skb, u32, seq), end_seq = SKB_CB(skb, u32, end_seq);
-	u32 ack_seq = SKB_CB(skb, u32, ack_seq);
 	u64 now_ns;
 
 	if (!ledger_try_lock(st))
 		return;
 	now_ns = bpf_ktime_get_ns();
 	events_on_segment(st, tp, now_ns);
-	stages_on_segment(st, sk, tp, seq, end_seq, ack_seq, now_ns);
+	stages_on_segment(st, sk, tp, ack_seq, bare, now_ns);
 	ledger_unlock(st);
 }
 
@@ -186,14 +184,15 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
-	bool late;
+	bool bare, late;
 
 	if (!must_look(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	late = is_bare(SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq)) && ack_may_be_by_timer(tp);
+	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
+	late = bare && ack_may_be_by_timer(tp);
 	if (!late && !segment_may_matter(sk, tp))
 		return 0;
 	st = socket_recorded(sk);
@@ -201,7 +200,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 		return 0;
 	note_ready(&st->ledger, tp);
 	if (late || segment_matters(st, sk, tp))
-		on_segment(st, sk, tp, skb);
+		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare);
 	return 0;
 }
 

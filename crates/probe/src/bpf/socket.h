@@ -99,6 +99,7 @@ struct stage_ledger {
 	u32 acks_held;		 /* as ack_held_ns */
 	u8 unproven_stage;	 /* where most of unproven_ns came from */
 	u8 thin;		 /* the present stall began with few segments out */
+	u8 probed_thin;		 /* the stall of probed_ns did */
 	u8 burst;		 /* burst_end holds */
 };
 

@@ -10,12 +10,6 @@
 
 #include "stall.bpf.h"
 
-/* An ACK that carries nothing else: the timer sends no other. */
-static __always_inline bool is_bare(u32 seq, u32 end_seq)
-{
-	return seq == end_seq;
-}
-
 /*
  * The peer has said nothing for half of the time that the timer takes, in jiffies, which its timer
  * counts, too: whatever it sends acknowledges all that it has, and stops the timer.

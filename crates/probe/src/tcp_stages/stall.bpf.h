@@ -173,6 +173,7 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 			note_stall(led, stage, moved_ns);
 		if (stage == STAGE_TAIL_LOSS) {
 			led->probed_ns = moved_ns;
+			led->probed_thin = led->thin;
 			/* round trips may be as long now as the wait was */
 			led->probed_until_ns = led->accounted_ns + moved_ns + 2 * srtt_ns(tp);
 		}
@@ -247,7 +248,7 @@ static __always_inline void take_back_probe(struct stage_ledger *led)
 	led->stage_ns[STAGE_TAIL_LOSS] -= led->probed_ns;
 	led->stage_ns[stage] += led->probed_ns;
 	led->tail_loss_stalls--;
-	if (led->thin) {
+	if (led->probed_thin) {
 		led->stalls.thin_stalls--;
 		led->stalls.thin_stall_ns -= led->probed_ns;
 	}

@@ -164,23 +164,23 @@ static __always_inline void wake(struct socket_state *st, const struct tcp_sock 
 
 /* tcp_probe: a segment arrived and is not yet acted on. */
 static __always_inline void stages_on_segment(struct socket_state *st, struct sock *sk,
-					      const struct tcp_sock *tp, u32 seq, u32 end_seq,
-					      u32 ack_seq, u64 now_ns)
+					      const struct tcp_sock *tp, u32 ack_seq, bool bare,
+					      u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
+	s32 acked_bytes = seq_diff(ack_seq, tp->snd_una);
 
 	wake(st, tp, now_ns);
 	if (tp->write_seq == tp->snd_una)
 		account_acknowledged(led, tp, now_ns);
 	else
 		account_unacknowledged(led, sk, tp, now_ns);
-	if (seq_diff(ack_seq, tp->snd_una) > 0) {
-		note_timeout_ack(led, tp, ack_seq - tp->snd_una, seq == end_seq, now_ns);
+	if (acked_bytes > 0) {
+		note_timeout_ack(led, tp, acked_bytes, bare, now_ns);
 		if (led->hold_stage != STAGE_NAGLE || seq_diff(ack_seq, tp->snd_sml) >= 0)
-			end_hold(led, tp, ack_seq - tp->snd_una,
-				 seq == end_seq && ack_seq == tp->snd_nxt, now_ns);
-		if (is_bare(seq, end_seq))
-			note_ack(led, sk, tp, ack_seq - tp->snd_una, now_ns);
+			end_hold(led, tp, acked_bytes, bare && ack_seq == tp->snd_nxt, now_ns);
+		if (bare)
+			note_ack(led, sk, tp, acked_bytes, now_ns);
 		end_stall(led, tp);
 	}
 	track_loss(led, tp);
