@@ -157,7 +157,14 @@ def judged(whylat, fault, congctl, variant, seed):
         "bytes_per_s": bytes_per_s(truth),
         "estimated": estimated(report, planted),
         "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
+        "stood_still": stood_still(truth),
     }
+
+
+def stood_still(truth):
+    """The part of the play in which the CPU that stood still longest did."""
+    machine = truth["machine"]
+    return max(cpu["paused_ns"] for cpu in machine["cpus"]) / (machine["end_ns"] - machine["start_ns"])
 
 
 def main():
@@ -168,17 +175,18 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="instances at a time")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=pathlib.Path)
-    parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged")
+    parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
     options = parser.parse_args()
     until = time.monotonic() + options.minutes * 60
-    todo = list(instances(options.whylat, options.seeds, options.only))
-    rows = []
+    rows = [json.loads(line) for line in options.json.open()] if options.json and options.json.exists() else []
+    played = {(row["fault"], row["congctl"], row["variant"], row["seed"]) for row in rows}
+    todo = [one for one in instances(options.whylat, options.seeds, options.only) if one not in played]
 
     def one(instance):
         if time.monotonic() < until:
             row = judged(options.whylat, *instance)
             rows.append(row)
-            tell(row, len(rows), len(todo), options.json)
+            tell(row, len(rows), len(todo) + len(played), options.json)
 
     for seed in range(1, options.seeds + 1):
         of_seed = [instance for instance in todo if instance[3] == seed]
@@ -218,7 +226,9 @@ def page(rows):
         said[row["fault"], row["variant"], row["congctl"]].update(what)
     seeds = max(row["seed"] for row in rows)
     times = "once" if seeds == 1 else f"up to {seeds} times"
-    lines = [HEAD.format(times=times, instances=len(rows), kernel=platform.release().split("-")[0])]
+    stood_still = statistics.median(row["stood_still"] for row in rows)
+    kernel = platform.release().split("-")[0]
+    lines = [HEAD.format(times=times, instances=len(rows), kernel=kernel, stood_still=stood_still)]
     lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
@@ -243,7 +253,8 @@ def page(rows):
     lines += [
         f"- `whylat lab fault {row['fault']} --variant {row['variant']} --congctl "
         f"{row['congctl']} --seed {row['seed']}`: missed {', '.join(row['missed']) or 'nothing'}, "
-        f"said beside it {', '.join(row['beside']) or 'nothing'}"
+        f"said beside it {', '.join(row['beside']) or 'nothing'}; "
+        f"a CPU stood still {row['stood_still']:.1%} of the time"
         for row in wrong
     ] or ["None."]
     return "\n".join(lines) + "\n"
@@ -298,7 +309,9 @@ problems, at any severity: healthy twins get them, too, so they have no precisio
 sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
 busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat, which
 the lab reads): then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
-instance counts once for each rule.
+instance counts once for each rule. That a CPU stood still (its hypervisor ran somebody else: a thread
+before all others on it was woken late) excuses nothing, but is told of each miss; the median of all
+instances is {stood_still:.2%} of the time.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.

@@ -39,22 +39,25 @@ pub(super) fn thin_connections(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// Large messages with pauses between them, over a queue that holds less than a window: without slow
-/// start after idle the whole window leaves at once.
+/// start after idle the whole window leaves at once. A message is less than what path and queue hold
+/// together, so that nothing else overflows the queue. A pause is two timeouts or more, each of which
+/// halves the window where slow start is on (tcp_cwnd_restart()); the path is long, because a timeout
+/// is 200 ms longer than it.
 pub(super) fn burst_after_idle(variant: Variant, dice: &mut Dice) -> Scene {
-    let rtt_ms = dice.between(50, 80);
-    let pause_us = dice.between(350_000, 450_000);
-    let rate_bps = 40_000_000;
+    let rtt_ms = dice.between(150, 200);
+    let pause_us = 450_000 + 3_000 * rtt_ms;
+    let rate_bps = 20_000_000;
     let bdp_bytes = rate_bps / 8 * rtt_ms / 1000;
     let link = DirectionConfig {
         rate_bps: Some(rate_bps),
-        queue_bytes: bdp_bytes / 5,
+        queue_bytes: bdp_bytes / 2,
         ..path(rtt_ms)
     };
-    let request = bdp_bytes * 3 / 2;
+    let request = bdp_bytes * 5 / 4;
     let mut scene = Scene::over(
         link,
         format!("reply-server --request {request}"),
-        format!("request-reply --request {request} --rounds 6 --pause-us {pause_us}"),
+        format!("request-reply --request {request} --rounds 7 --pause-us {pause_us}"),
     );
     let after_idle = if variant == Variant::Faulty { "0" } else { "1" };
     let name = "net.ipv4.tcp_slow_start_after_idle";
