@@ -33,7 +33,7 @@ impl Doctor {
         let host = Host::read()?;
         let mut probes = polling();
         probes.extend(hooks());
-        probes.push(probe::cpu::coverage());
+        probes.push(probe::cpu::Cpus::new().coverage());
         let works = probes
             .iter()
             .all(|probe| !matches!(probe.state, ProbeState::Off { .. }));

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use table::tables::TcpStage;
 use table::{Chosen, Role, TcpEventKind};
 
-use crate::case::{Case, Context, Subject};
+use crate::case::Case;
+use crate::context::Context;
 use crate::cpu::CpuSeen;
 use crate::gather::Evidence;
 use crate::gather::calls::CallSums;
@@ -19,6 +20,7 @@ use crate::snap::delayed_acks::estimated_share;
 use crate::snap::flags::FlagTimes;
 use crate::snap::table4::table4;
 use crate::stages;
+use crate::subject::Subject;
 
 /// Diagnoses a recording.
 pub fn diagnose(mut evidence: Evidence) -> Report {
@@ -40,6 +42,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             neighbours: &neighbours,
             earlier: Vec::new(),
             doubt: false,
+            loss_named: false,
         })
         .collect();
     let listening = listening(&evidence, &context);
@@ -51,6 +54,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         neighbours: &alone,
         earlier: Vec::new(),
         doubt: false,
+        loss_named: false,
     }));
     let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
     let (mut found, mut doubts) = (Vec::new(), Vec::new());
@@ -143,7 +147,10 @@ fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
         let verdict = rule.check(case);
         match &verdict {
             Verdict::Quiet => continue,
-            Verdict::Fires(found) => case.earlier.push((rule.name(), found.harm_ns)),
+            Verdict::Fires(found) => {
+                case.earlier.push((rule.name(), found.harm_ns));
+                case.loss_named |= rule.names_cause_of_loss();
+            }
             Verdict::CannotTell(_) => case.doubt = true,
         }
         verdicts.push((index, verdict));

@@ -1,177 +1,19 @@
-//! One connection as a rule sees it: its digests, its stages, its other end, and what the
+//! One connection as a rule sees it: what is known of it alone, its other end, and what the
 //! recording could see at all. Rules read; they keep nothing.
 
-use table::manifest::ProbeState;
-use table::tables::{Connection, TcpSample, TcpStage};
+use table::tables::TcpStage;
 use table::{Method, Stage};
 
-use crate::cpu::CpuSeen;
+use crate::context::Context;
 use crate::gather::calls::CallDigest;
-use crate::gather::threads::Behind;
-use crate::gather::{Evidence, Gathered};
 use crate::neighbours::Neighbours;
-use crate::report::{Direction, RuledOut};
-use crate::severity::{WARNING_SHARE, held_up};
-use crate::snap::delayed_acks::SnapSettings;
-use crate::stages::{Given, Judged};
-use crate::units::{count, duration, percent};
+use crate::report::Direction;
+use crate::severity::held_up;
+use crate::subject::Subject;
 
 /// Polls that must agree before they are believed: five of five happen by chance in 3 % of
 /// cases if each way is as likely, below the usual 5 %.
 pub const LEAST_POLLS: u64 = 5;
-
-/// What the recording as a whole could see.
-#[derive(Debug)]
-pub struct Context {
-    /// What stages need.
-    pub given: Given,
-    /// What SNAP's method needs.
-    pub snap: SnapSettings,
-    /// Detail level of the recording.
-    pub detail: String,
-    /// Whether the calls of the chosen sockets were logged.
-    pub calls: bool,
-    /// Whether events were recorded.
-    pub events: bool,
-    /// Whether the use of the CPUs was to be recorded, with or without success.
-    pub cpu: bool,
-    /// Records lost, by probe, where any were.
-    pub lost: Vec<(String, u64)>,
-    /// Hooks that were off, with what mends them.
-    pub off: Vec<(String, String)>,
-    /// What all who send hold.
-    pub send_buffers: SendBuffers,
-}
-
-/// Send buffers and congestion windows of all connections that sent, last seen.
-#[derive(Debug, Default)]
-pub struct SendBuffers {
-    /// How many they are.
-    pub connections: u64,
-    /// Σ of the limits of their buffers.
-    pub buffer_bytes: u64,
-    /// Σ of their congestion windows.
-    pub cwnd_bytes: u64,
-}
-
-impl SendBuffers {
-    fn of(evidence: &Evidence) -> Self {
-        let mut all = Self::default();
-        for conn in evidence.connections.conns() {
-            let gathered = evidence.connections.get(conn);
-            let last = gathered.and_then(|gathered| gathered.samples.last.as_ref());
-            let Some(last) = last.filter(|last| last.max_send_queue_bytes > 0) else {
-                continue;
-            };
-            let Some(buffer_bytes) = last.sndbuf_bytes else {
-                continue;
-            };
-            all.connections += 1;
-            all.buffer_bytes += u64::from(buffer_bytes);
-            all.cwnd_bytes += u64::from(last.cwnd) * u64::from(last.mss_bytes);
-        }
-        all
-    }
-}
-
-impl Context {
-    /// Reads it from the manifest and from what rows there are.
-    pub fn new(evidence: &Evidence) -> Self {
-        let on = |probe: &str| {
-            evidence.coverage.iter().any(|coverage| {
-                coverage.probe == probe && !matches!(coverage.state, ProbeState::Off { .. })
-            })
-        };
-        let lost = evidence.loss.iter().filter(|loss| loss.lost_total() > 0);
-        let off = evidence
-            .coverage
-            .iter()
-            .filter_map(|coverage| match &coverage.state {
-                ProbeState::Off { remedy, .. } => Some((coverage.probe.clone(), remedy.clone())),
-                _ => None,
-            });
-        let jiffy_ns = evidence
-            .header
-            .jiffy_ns
-            .unwrap_or(crate::stages::bound::LONGEST_JIFFY_NS);
-        Self {
-            given: Given {
-                jiffy_ns,
-                span: evidence.span,
-            },
-            snap: evidence.snap,
-            detail: evidence.header.detail.clone(),
-            calls: !evidence.calls.is_empty() || on("calls"),
-            events: evidence.any_events || on("tcp_events"),
-            cpu: evidence
-                .coverage
-                .iter()
-                .any(|coverage| coverage.probe == "cpu"),
-            lost: lost
-                .map(|loss| (loss.probe.clone(), loss.lost_total()))
-                .collect(),
-            off: off.collect(),
-            send_buffers: SendBuffers::of(evidence),
-        }
-    }
-}
-
-/// One connection, judged.
-#[derive(Debug)]
-pub struct Subject<'a> {
-    /// Socket cookie.
-    pub id: u64,
-    /// Digests.
-    pub gathered: &'a Gathered,
-    /// Calls; `None` when they were not logged.
-    pub calls: Option<CallDigest>,
-    /// What its data waited for: calls on other connections, in which its reader was blocked.
-    pub behind: &'a [Behind],
-    /// What its process and its CPUs did.
-    pub cpu: CpuSeen,
-    /// Stages.
-    pub judged: Judged,
-    /// Command name of the owner.
-    pub comm: Option<&'a str>,
-}
-
-impl Subject<'_> {
-    /// Row of table `connections`, folded.
-    pub fn identity(&self) -> Option<&Connection> {
-        self.gathered.identity.as_ref()
-    }
-
-    /// When it was opened, if within the recording, ns.
-    pub fn opened_ns(&self) -> Option<u64> {
-        self.identity().and_then(|identity| identity.opened_ns)
-    }
-
-    /// Since when it is judged, ns.
-    pub fn start_ns(&self) -> u64 {
-        let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
-        let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);
-        let sample = self
-            .gathered
-            .samples
-            .start(self.opened_ns())
-            .map(|(_, ns)| ns);
-        self.opened_ns()
-            .or(ledger)
-            .or(listener)
-            .or(sample)
-            .unwrap_or(0)
-    }
-
-    /// Growth of a counter of `tcp_info` over the judged time.
-    pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
-        self.gathered.samples.growth(self.opened_ns(), counter)
-    }
-
-    /// Last sample.
-    pub fn last_sample(&self) -> Option<&TcpSample> {
-        self.gathered.samples.last.as_ref()
-    }
-}
 
 /// A connection with its other end and the recording around it.
 #[derive(Debug)]
@@ -188,6 +30,9 @@ pub struct Case<'a> {
     pub earlier: Vec<(&'static str, u64)>,
     /// Whether an earlier rule could not tell.
     pub doubt: bool,
+    /// Whether an earlier rule has named what caused its losses: then those that speak of loss in
+    /// general have nothing to add.
+    pub loss_named: bool,
 }
 
 impl Case<'_> {
@@ -331,13 +176,6 @@ impl Case<'_> {
         self.earlier.iter().any(held)
     }
 
-    /// Whether an earlier rule has named what caused its losses: then those that speak of loss in
-    /// general have nothing to add.
-    pub fn is_loss_named(&self) -> bool {
-        const BY_CAUSE: [&str; 3] = ["incast", "burst_after_idle", "thin_stream_timeouts"];
-        self.earlier.iter().any(|(rule, _)| BY_CAUSE.contains(rule))
-    }
-
     /// Whether the receiver already had half or more of what was sent again: that had not been lost.
     pub fn is_mostly_spurious(&self) -> bool {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from));
@@ -390,85 +228,5 @@ impl Case<'_> {
         } else {
             Direction::Sending
         }
-    }
-
-    /// Rules out a stage by its share of the life; one that takes a part of it worth a
-    /// warning is not ruled out.
-    pub fn not_stage(&self, cause: &'static str, stage: Stage) -> Option<RuledOut> {
-        let share = self.own.judged.stages.get(stage)?;
-        if share.share > WARNING_SHARE {
-            return None;
-        }
-        let because = match share.ns {
-            0 => "none of its life".to_owned(),
-            ns => format!("{} of its life ({})", percent(share.share), duration(ns)),
-        };
-        Some(RuledOut { cause, because })
-    }
-
-    /// Rules out loss by its counters.
-    pub fn not_loss(&self) -> Option<RuledOut> {
-        let retransmits = self.retransmits()?;
-        let because = match self
-            .own
-            .growth(|sample| sample.data_segs_out.map(u64::from))
-        {
-            Some(segments) => format!(
-                "{} of {} segments were sent again",
-                count(retransmits),
-                count(segments.max(retransmits))
-            ),
-            None => format!("{} segments were sent again", count(retransmits)),
-        };
-        Some(RuledOut {
-            cause: "packet loss",
-            because,
-        })
-    }
-
-    /// Rules out a slow reader at the other end.
-    pub fn not_peer_reader(&self) -> Option<RuledOut> {
-        let late = self
-            .peer_reader_late()
-            .filter(|late| *late <= WARNING_SHARE)?;
-        let because = format!("bytes waited for it {} of the time", percent(late));
-        Some(RuledOut {
-            cause: "a slow reader",
-            because,
-        })
-    }
-
-    /// What holds for every finding: the far end unseen, records lost.
-    pub fn general_blind_spots(&self) -> Vec<String> {
-        let mut blind = Vec::new();
-        if self.peer.is_none() {
-            blind.push(
-                "The other end is not in this recording: its side is inferred from here."
-                    .to_owned(),
-            );
-        }
-        for (probe, lost) in &self.context.lost {
-            blind.push(format!("{} records of {probe} were lost.", count(*lost)));
-        }
-        blind
-    }
-
-    /// What would let an undecided rule decide.
-    pub fn more_detail(&self) -> Vec<String> {
-        let mut help = Vec::new();
-        if self.context.detail == "stats" {
-            help.push(
-                "Record as root with `--detail calls`: it keeps a ledger of every wait.".into(),
-            );
-        }
-        for (probe, remedy) in self
-            .context
-            .off
-            .iter()
-            .filter(|(_, remedy)| !remedy.is_empty())
-        {
-            help.push(format!("Turn on {probe}: {remedy}"));
-        }
-        help
     }
 }

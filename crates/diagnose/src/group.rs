@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::{Case, Subject as Judgment};
+use crate::case::Case;
 use crate::report::connection::Process;
 use crate::report::finding::Evidence;
 use crate::report::{Direction, Fact, Finding, Merge, Subject, Undecided, Value, Win};
 use crate::rules::{Doubt, Found, RULES, Rule, WinBasis};
 use crate::severity::severity;
+use crate::subject::Subject as Judgment;
 use table::Role;
 
 /// Most ids listed in a finding.

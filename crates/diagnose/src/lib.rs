@@ -15,7 +15,9 @@
 
 mod assemble;
 mod case;
+mod context;
 mod cpu;
+mod exclusion;
 mod gather;
 mod group;
 mod neighbours;
@@ -24,6 +26,7 @@ pub mod rules;
 mod severity;
 mod snap;
 mod stages;
+mod subject;
 pub mod units;
 
 pub use assemble::diagnose;

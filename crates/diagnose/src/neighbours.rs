@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::case::Subject;
+use crate::subject::Subject;
 
 /// Indices into all subjects, by what they have in common.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use probe::clock::monotonic_ns;
 use probe::cpu::{Cpus, Threads};
 use table::Columns;
+use table::manifest::Coverage;
 use table::tables::{CpuSamples, ProcessSamples};
 
 /// The processes that are read.
@@ -16,6 +17,11 @@ pub(crate) struct CpuUse {
 }
 
 impl CpuUse {
+    /// What can be read here.
+    pub(crate) fn coverage(&self) -> Coverage {
+        self.cpus.coverage()
+    }
+
     /// Reads a process, now and from now on.
     pub(crate) fn watch(&mut self, pid: u32, rows: &mut ProcessSamples) {
         if !self.processes.contains_key(&pid) {

@@ -8,6 +8,7 @@
 mod account;
 mod cpu;
 mod error;
+mod intake;
 mod launch;
 mod options;
 mod plan;

@@ -6,22 +6,18 @@ use std::process::{Child, ExitStatus};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use probe::clock::{Host, monotonic_ns, read_pairs};
+use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PoissonTimes;
 use table::manifest::{Cost, Coverage, Line};
-use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples,
-};
-use table::{Columns, TcpEventKind, WriteError, WriteOptions, Writer};
+use table::{WriteError, WriteOptions, Writer};
 
-use crate::account::{Added, losses};
-use crate::cpu::CpuUse;
+use crate::account::losses;
+use crate::intake::Intake;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
-use crate::sockets::Sockets;
 use crate::store::{Batch, Store};
 use crate::{Detail, Options, RecordError, Target, launch};
 
@@ -42,8 +38,6 @@ const COST_EVERY_NS: u64 = 10_000_000_000;
 /// share of one CPU: its pause is this many times what it took.
 const WALK_PAUSE_FACTOR: u64 = 200;
 const WALK_EVERY_NS: u64 = 1_000_000_000;
-/// Readings of each clock pair, of which the narrowest is kept.
-const CLOCK_ATTEMPTS: u32 = 5;
 
 /// A recording that was made.
 #[derive(Debug)]
@@ -83,13 +77,14 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         None => Some(Polls::open(&options.target)?),
     };
     coverage.extend(polls.as_ref().map(Polls::coverage));
-    coverage.push(probe::cpu::coverage());
     let seed = host.now_ns ^ u64::from(std::process::id());
     let write = WriteOptions {
         force: options.force,
         ..WriteOptions::default()
     };
     let writer = Writer::create(&options.output, &header(&host, options), write)?;
+    let intake = Intake::new(Store::start(writer));
+    coverage.push(intake.cpu.coverage());
     let session = Session {
         options,
         signals,
@@ -97,11 +92,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         drainer: drainer.as_ref(),
         polls,
         poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
-        sockets: Sockets::default(),
-        cpu: CpuUse::default(),
-        added: Added::default(),
+        intake,
         bpf_time: None,
-        store: Store::start(writer),
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
         busy: false,
@@ -128,11 +120,8 @@ struct Session<'a> {
     /// How sockets are read without hooks.
     polls: Option<Polls>,
     poll_times: PoissonTimes,
-    sockets: Sockets,
-    cpu: CpuUse,
-    added: Added,
+    intake: Intake,
     bpf_time: Option<BpfTimeSampler>,
-    store: Store,
     started_ns: u64,
     /// CPU time used before the recording began.
     start_cpu_ns: u64,
@@ -146,14 +135,14 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(mut self, coverage: &[Coverage]) -> Result<Outcome, RecordError> {
         for entry in coverage {
-            self.store.put(Batch::Line(Line::Coverage(entry.clone())));
+            self.intake.put_coverage(entry.clone());
         }
         self.bpf_time = self
             .hooks
             .and_then(|hooks| hooks.run_time(self.started_ns).ok());
         self.drain();
         self.poll()?;
-        self.read_cpu(false);
+        self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
                 Ok(child) => Some(child),
@@ -194,7 +183,7 @@ impl Session<'_> {
 
     /// A recording of nothing is not left behind.
     fn abandon(self) {
-        if let Some((writer, _)) = self.store.finish() {
+        if let Some((writer, _)) = self.intake.store.finish() {
             let path = writer.path().to_owned();
             drop(writer);
             // It was created a moment ago and holds nothing but its manifest's first lines.
@@ -242,9 +231,9 @@ impl Session<'_> {
         self.busy = self.drain() > BUSY_BATCHES;
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
-            self.read_cpu(false);
-            self.read_clocks();
-            self.sockets.forget_closed();
+            self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
+            self.intake.read_clocks();
+            self.intake.sockets.forget_closed();
         }
         self.read_draining_if_due(now_ns)?;
         self.walk_if_due(now_ns)?;
@@ -265,15 +254,7 @@ impl Session<'_> {
             return 0;
         };
         let taken = drainer.drain(DRAIN_MOST);
-        let drained = drainer.take();
-        self.added.undecoded += drained.undecoded;
-        self.draining |= drained.events.kind.contains(&TcpEventKind::State);
-        self.put_connections(&drained.connections, &drained.owners);
-        self.put_listeners(drained.listeners, &drained.owners);
-        self.store.put(Batch::Calls(drained.calls));
-        self.store.put(Batch::Events(drained.events));
-        self.store.put(Batch::Samples(Box::new(drained.samples)));
-        self.store.put(Batch::Stages(Box::new(drained.stages)));
+        self.draining |= self.intake.put(drainer.take());
         taken
     }
 
@@ -286,57 +267,6 @@ impl Session<'_> {
                 some => all += some,
             }
         }
-    }
-
-    fn put_connections(&mut self, seen: &Connections, owners: &[(u32, String)]) {
-        let mut rows = Connections::default();
-        for index in 0..seen.len() {
-            self.sockets.update(seen.row(index), &mut rows);
-        }
-        self.added.connections += (rows.len() - seen.len()) as u64;
-        self.put_described(rows, owners);
-    }
-
-    fn put_listeners(&mut self, listeners: Listeners, owners: &[(u32, String)]) {
-        let mut processes = Processes::default();
-        let pids = listeners.pid.iter().flatten();
-        self.sockets.describe_owners(pids, owners, &mut processes);
-        self.added.processes += processes.len() as u64;
-        self.store.put(Batch::Listeners(listeners));
-        self.store.put(Batch::Processes(processes));
-    }
-
-    fn put_described(&mut self, connections: Connections, owners: &[(u32, String)]) {
-        let mut processes = Processes::default();
-        self.sockets
-            .describe_owners(connections.pid.iter().flatten(), owners, &mut processes);
-        let mut samples = ProcessSamples::default();
-        for pid in &processes.pid {
-            self.cpu.watch(*pid, &mut samples);
-        }
-        self.added.processes += processes.len() as u64;
-        self.store.put(Batch::Connections(connections));
-        self.store.put(Batch::Processes(processes));
-        self.put_cpu(samples, CpuSamples::default());
-    }
-
-    fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {
-        self.added.process_samples += processes.len() as u64;
-        self.added.cpu_samples += cpus.len() as u64;
-        self.store.put(Batch::ProcessSamples(processes));
-        self.store.put(Batch::Cpus(cpus));
-    }
-
-    /// Reads who used the CPUs and who waited for one; at the end of the recording in any case.
-    fn read_cpu(&mut self, last: bool) {
-        let (mut processes, mut cpus) = Default::default();
-        if last {
-            self.cpu.read_all(&mut processes, &mut cpus);
-        } else {
-            self.cpu
-                .read_if_due(WALK_PAUSE_FACTOR, &mut processes, &mut cpus);
-        }
-        self.put_cpu(processes, cpus);
     }
 
     /// Reads the recorded sockets.
@@ -352,12 +282,7 @@ impl Session<'_> {
             }
         }
         if let Some(polls) = &mut self.polls {
-            let mut samples = TcpSamples::default();
-            let mut connections = Connections::default();
-            polls.poll(&mut self.sockets, &mut samples, &mut connections);
-            self.added.connections += connections.len() as u64;
-            self.put_described(connections, &[]);
-            self.store.put(Batch::Samples(Box::new(samples)));
+            self.intake.poll(polls);
         }
         Ok(())
     }
@@ -376,21 +301,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn read_clocks(&mut self) {
-        let mut rows = ClockPairs::default();
-        for pair in read_pairs(CLOCK_ATTEMPTS) {
-            rows.push(pair);
-        }
-        self.added.clock_pairs += rows.len() as u64;
-        self.store.put(Batch::ClockPairs(rows));
-    }
-
     /// Looks for owners and other ends once new sockets came without them.
     fn walk_if_due(&mut self, now_ns: u64) -> Result<(), RecordError> {
         let Some(hooks) = self.hooks else {
             return Ok(());
         };
-        if now_ns < self.next.walk_ns || self.sockets.take_unresolved() == 0 {
+        if now_ns < self.next.walk_ns || self.intake.sockets.take_unresolved() == 0 {
             return Ok(());
         }
         hooks.walk()?;
@@ -402,7 +318,7 @@ impl Session<'_> {
 
     fn put_cost(&mut self, now_ns: u64) {
         if let Some(cost) = self.cost(now_ns) {
-            self.store.put(Batch::Line(Line::Cost(cost)));
+            self.intake.store.put(Batch::Line(Line::Cost(cost)));
         }
     }
 
@@ -427,8 +343,8 @@ impl Session<'_> {
     fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.drain();
         self.poll()?;
-        self.read_cpu(true);
-        self.read_clocks();
+        self.intake.read_cpu();
+        self.intake.read_clocks();
         if let Some(hooks) = self.hooks {
             hooks.walk()?;
             hooks.detach();
@@ -437,8 +353,7 @@ impl Session<'_> {
         self.drain_all();
         let ended_ns = monotonic_ns();
         if let Some(polls) = &self.polls {
-            self.store
-                .put(Batch::Line(Line::Coverage(polls.coverage())));
+            self.intake.put_coverage(polls.coverage());
         }
         let cost = self.cost(ended_ns);
         let counts = self
@@ -447,7 +362,7 @@ impl Session<'_> {
             .transpose()?
             .unwrap_or_default();
         let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
-        let Some((mut writer, mut write_error)) = self.store.finish() else {
+        let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
             return Err(RecordError::Signals(std::io::Error::other(
                 "the storing thread died",
             )));
@@ -457,7 +372,7 @@ impl Session<'_> {
         let losses = losses(
             &counts,
             polled,
-            &self.added,
+            &self.intake.added,
             writer.stored(),
             writer.discarded(),
         );

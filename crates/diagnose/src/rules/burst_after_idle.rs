@@ -2,13 +2,12 @@
 //! bore, and a queue on the way overflows. The kernel's slow start after idle prevents it (RFC 2861,
 //! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
 
-use table::Stage;
-
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_bytes, measured, min_rtt,
     sum, whole,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided};
 use crate::units::{count, counted, duration};
 
@@ -24,11 +23,15 @@ impl Rule for BurstAfterIdle {
         "After a pause a whole old window is sent at once, and part of it is lost"
     }
 
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some(ledger) = case.ledger() else {
             return self.check_counters(case);
         };
-        if ledger.burst_losses == 0 || case.is_loss_named() {
+        if ledger.burst_losses == 0 || case.loss_named {
             return Verdict::Quiet;
         }
         let bursts = u64::from(ledger.bursts_after_idle);
@@ -71,13 +74,7 @@ impl Rule for BurstAfterIdle {
         let mut blind = case.general_blind_spots();
         blind.push("Which queue overflowed.".into());
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "See whether slow start after idle is off, and turn it on: \

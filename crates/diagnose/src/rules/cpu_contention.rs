@@ -9,8 +9,9 @@ use super::{
     total_ns,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::gather::cpu::ProcessUse;
-use crate::report::{Confidence, Fact, Finding, Level, RuledOut, Undecided, Unit};
+use crate::report::{Confidence, Direction, Fact, Finding, Level, RuledOut, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::{duration, percent};
 
@@ -42,15 +43,14 @@ impl Rule for CpuContention {
 
     fn explain(&self, case: &Case) -> Explanation {
         Explanation {
-            ruled_out: [
-                not_softirq(case),
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: not_softirq(case)
+                .into_iter()
+                .chain(case.rule_out(&[
+                    Cause::CongestionWindow,
+                    Cause::ReceiverWindow,
+                    Cause::Loss,
+                ]))
+                .collect(),
             could_not_see: blind_spots(case),
             advice: advice([
                 "See who uses the CPUs (`top`, `pidstat -u`), and let it run elsewhere: another \
@@ -60,7 +60,7 @@ impl Rule for CpuContention {
                 "More CPUs, or fewer runnable threads of the program's own: more of them than CPUs \
                  only wait for each other.",
             ]),
-            win: WinBasis::HarmGone("the threads run as soon as they can"),
+            win: win(case),
             confidence: confidence(case),
         }
     }
@@ -198,6 +198,14 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
         cause: "softirqs",
         because: format!("ksoftirqd had its CPU {} of the time", percent(share)),
     })
+}
+
+/// What a late reader costs its sender depends on what the buffers between them hold.
+fn win(case: &Case) -> WinBasis {
+    match case.application_direction() {
+        Direction::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
+        Direction::Receiving => WinBasis::Unknown,
+    }
 }
 
 fn blind_spots(case: &Case) -> Vec<String> {

@@ -11,6 +11,7 @@ use super::{
     min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Fact, Finding, RuledOut, Undecided, Unit, Value};
 use crate::units::{count, duration, percent};
 
@@ -61,15 +62,10 @@ impl Rule for DelayedAck {
             because: format!("it held {} segments", count(holds.into())),
         };
         Explanation {
-            ruled_out: [
-                Some(nagle),
-                case.not_peer_reader(),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: [nagle]
+                .into_iter()
+                .chain(case.rule_out(&[Cause::SlowReader, Cause::ReceiverWindow, Cause::Loss]))
+                .collect(),
             could_not_see: case.general_blind_spots(),
             advice: advice([
                 "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more than \

@@ -8,6 +8,7 @@ use super::{
     whole,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::units::{counted, duration};
 
@@ -37,7 +38,7 @@ impl Rule for DelayedAckAfterTimeout {
             return self.check_events(case);
         };
         let held = u64::from(ledger.timeout_acks_delayed);
-        if held == 0 || case.is_loss_named() {
+        if held == 0 || case.loss_named {
             return Verdict::Quiet;
         }
         let held_ns = ledger.timeout_ack_delayed_ns;
@@ -70,10 +71,7 @@ impl Rule for DelayedAckAfterTimeout {
 
     fn explain(&self, case: &Case) -> Explanation {
         Explanation {
-            ruled_out: case
-                .not_stage("the receiver's window", Stage::ReceiverWindow)
-                .into_iter()
-                .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow]),
             could_not_see: case.general_blind_spots(),
             advice: advice([
                 "Mend the timeouts first, by the finding beside this one: without them no ACK is held \

@@ -9,6 +9,7 @@ use super::{
     worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::gather::rates::Fall;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::{duration, percent};
@@ -51,7 +52,7 @@ impl Rule for FastRetransmits {
         }
         let retransmits = retransmits(case);
         let suspected_ns = suspected_ns(case);
-        if suspected_ns == 0 || retransmits == 0 || case.is_loss_named() {
+        if suspected_ns == 0 || retransmits == 0 || case.loss_named {
             return Verdict::Quiet;
         }
         let Some(fall) = fall(case) else {
@@ -89,14 +90,7 @@ impl Rule for FastRetransmits {
             },
         };
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the sending application", Stage::SenderApp),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \

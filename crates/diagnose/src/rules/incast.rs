@@ -8,9 +8,11 @@ use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
     min_rtt, sum, whole,
 };
-use crate::case::{Case, Subject};
+use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::severity::WARNING_SHARE;
+use crate::subject::Subject;
 use crate::units::{count, duration, percent};
 
 /// See the module.
@@ -30,6 +32,10 @@ impl Rule for Incast {
 
     fn summary(&self) -> &'static str {
         "Many senders answer one receiver at once, and the queue before it overflows"
+    }
+
+    fn names_cause_of_loss(&self) -> bool {
+        true
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -113,13 +119,7 @@ impl Rule for Incast {
         blind
             .push("The queue itself: the port of a switch, or the receiver's network card.".into());
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "In the receiver: ask fewer at a time, or a little apart; or ask for less from each.",

@@ -110,6 +110,10 @@ pub trait Rule: Sync {
     fn is_of_listeners(&self) -> bool {
         false
     }
+    /// Whether it names what caused losses, so that rules that speak of loss in general are quiet.
+    fn names_cause_of_loss(&self) -> bool {
+        false
+    }
     /// The stages in which its harm lies: they tell when. None if it lies in no stage.
     fn stages(&self) -> &'static [Stage] {
         &[]

@@ -10,6 +10,7 @@ use super::{
     measured, min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::report::{Advice, Direction, Fact, Finding, Undecided, Unit, Value};
 use crate::units::{count, duration, percent};
@@ -128,15 +129,12 @@ impl Rule for NagleDelayedAck {
             );
         }
         Explanation {
-            ruled_out: [
-                case.not_peer_reader(),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::SlowReader,
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::Loss,
+            ]),
             could_not_see: blind,
             advice: cures(case),
             win: WinBasis::HarmGone("each message leaves at once"),

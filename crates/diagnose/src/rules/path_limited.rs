@@ -8,6 +8,7 @@ use super::{
     real, worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::percent;
 
@@ -72,15 +73,12 @@ impl Rule for PathLimited {
             },
         };
         Explanation {
-            ruled_out: [
-                case.not_stage("the sending application", Stage::SenderApp),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::SenderApp,
+                Cause::ReceiverWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
             could_not_see: case.general_blind_spots(),
             advice: cures(case),
             win: WinBasis::Unknown,

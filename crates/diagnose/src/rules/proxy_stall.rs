@@ -7,8 +7,9 @@ use table::{Method, Stage};
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
 };
-use crate::case::{Case, LEAST_POLLS, Subject};
+use crate::case::{Case, LEAST_POLLS};
 use crate::report::{Advice, Direction, Finding, Undecided, Unit};
+use crate::subject::Subject;
 use crate::units::{duration, percent};
 
 /// See the module.

@@ -9,6 +9,7 @@ use super::{
     min_rtt, sum, whole,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
 use crate::units::{bytes, duration, percent};
 
@@ -62,15 +63,12 @@ impl Rule for ReceiveBufferLimited {
             },
         };
         Explanation {
-            ruled_out: [
-                case.not_peer_reader(),
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::SlowReader,
+                Cause::CongestionWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
             could_not_see: blind_spots(case),
             advice: cures(case),
             win: win(case),

@@ -8,6 +8,7 @@ use super::{
     spurious_retransmits, sum,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
 use crate::units::{count, duration, percent};
 
@@ -28,7 +29,7 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        if case.is_loss_named() || spurious_retransmits::may_be_late(case) {
+        if case.loss_named || spurious_retransmits::may_be_late(case) {
             return Verdict::Quiet;
         }
         let stalled_ns = case.stalled_ns();
@@ -57,14 +58,7 @@ impl Rule for RetransmitTimeouts {
             }
         };
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the sending application", Stage::SenderApp),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \

@@ -12,6 +12,7 @@ use super::{
     measured, min_rtt, sum, total_ns, worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::gather::polls::PollClass;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
@@ -58,15 +59,12 @@ impl Rule for SendBufferLimited {
             blind.push("What the path would take: no sample of the windows.".into());
         }
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_stage("a withheld ACK", Stage::DelayedAck),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::WithheldAck,
+                Cause::Loss,
+            ]),
             could_not_see: blind,
             advice: cures(case),
             win: win(case),

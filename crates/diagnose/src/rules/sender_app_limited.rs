@@ -11,6 +11,7 @@ use super::{
     worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
 use crate::units::percent;
 use table::{Chosen, Method};
@@ -66,16 +67,13 @@ impl Rule for SenderAppLimited {
             },
         };
         Explanation {
-            ruled_out: [
-                case.not_stage("a withheld ACK", Stage::DelayedAck),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::WithheldAck,
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
             could_not_see: case.general_blind_spots(),
             advice: cures(case),
             win: WinBasis::Unknown,

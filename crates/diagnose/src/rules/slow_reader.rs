@@ -11,6 +11,7 @@ use super::{
     receive_buffer_limited, sum, total_ns, worst,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, Unit, Value};
 use crate::units::{duration, percent};
 
@@ -72,14 +73,7 @@ impl Rule for SlowReader {
 
 fn explanation(case: &Case, confidence: Confidence) -> Explanation {
     Explanation {
-        ruled_out: [
-            case.not_stage("the congestion window", Stage::CongestionWindow),
-            case.not_stage("the send buffer", Stage::SendBuffer),
-            case.not_loss(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect(),
+        ruled_out: case.rule_out(&[Cause::CongestionWindow, Cause::SendBuffer, Cause::Loss]),
         could_not_see: case.general_blind_spots(),
         advice: advice([
             "Look at what the receiving program does between two reads: it is the slow part. Read in \

@@ -10,6 +10,7 @@ use super::{
     whole,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::units::{bytes, count, duration};
@@ -91,14 +92,7 @@ impl Rule for SmallWrites {
         let mut blind = case.general_blind_spots();
         blind.push("The CPU time that the extra segments cost.".into());
         Explanation {
-            ruled_out: [
-                case.not_stage("a withheld ACK", Stage::DelayedAck),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::WithheldAck, Cause::ReceiverWindow, Cause::Loss]),
             could_not_see: blind,
             advice: advice([
                 "Put what belongs together into one write: a buffer, writev(), or MSG_MORE on all \

@@ -2,13 +2,14 @@
 //! kernel decides: what lasts longer than 2 ms (`MAX_SOFTIRQ_TIME`) or comes again ten times
 //! (`MAX_SOFTIRQ_RESTART`, kernel/softirq.c) it hands to `ksoftirqd`, whose CPU time is exact.
 
-use table::{Chosen, Stage};
+use table::Chosen;
 
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
     total_ns,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Confidence, Fact, Finding, Level, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::{duration, percent};
@@ -40,14 +41,11 @@ impl Rule for SoftirqDelay {
 
     fn explain(&self, case: &Case) -> Explanation {
         Explanation {
-            ruled_out: [
-                case.not_stage("the congestion window", Stage::CongestionWindow),
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_loss(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[
+                Cause::CongestionWindow,
+                Cause::ReceiverWindow,
+                Cause::Loss,
+            ]),
             could_not_see: blind_spots(case),
             advice: advice([
                 "Move the application off this CPU (`taskset`, cpuset), or the packets: interrupt \
@@ -59,7 +57,8 @@ impl Rule for SoftirqDelay {
                  messages; or busy polling (SO_BUSY_POLL), which does this work when the \
                  application asks.",
             ]),
-            win: WinBasis::HarmGone("that work is done on another CPU"),
+            // What softirqs took in interrupts, before they were left to ksoftirqd, comes to it.
+            win: WinBasis::AtLeast(f64::INFINITY, "that work is done on another CPU"),
             confidence: confidence(case),
         }
     }

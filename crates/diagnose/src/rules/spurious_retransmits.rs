@@ -3,14 +3,13 @@
 //! finds that out afterwards and takes its reduction back (F-RTO, RFC 5682; Eifel, RFC 3522): what was
 //! lost is the time.
 
-use table::Stage;
-
 use super::fast_retransmits::slowed_ns;
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
     whole,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Fact, Finding, Undecided, Unit};
 use crate::units::{counted, duration};
 
@@ -48,13 +47,7 @@ impl Rule for SpuriousRetransmits {
         let mut blind = case.general_blind_spots();
         blind.push("Where the path, or the other host, stood still.".into());
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("lost data", Stage::RetransmitTimeout),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::LostData]),
             could_not_see: blind,
             advice: advice([
                 "Find what holds packets back for so long: virtual machines that are paused, radio, \

@@ -8,6 +8,7 @@ use super::{
     total_ns,
 };
 use crate::case::Case;
+use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::units::{duration, percent};
 
@@ -23,6 +24,10 @@ impl Rule for ThinStreamTimeouts {
         "Several connections to one host are each too thin to see a loss before a timer does"
     }
 
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
     fn stages(&self) -> &'static [Stage] {
         &[Stage::RetransmitTimeout, Stage::TailLoss]
     }
@@ -30,7 +35,7 @@ impl Rule for ThinStreamTimeouts {
     fn check(&self, case: &Case) -> Verdict {
         let stalled_ns = case.stalled_ns();
         let beside = beside(case);
-        if case.is_loss_named() || stalled_ns == 0 || beside == 0 {
+        if case.loss_named || stalled_ns == 0 || beside == 0 {
             return Verdict::Quiet;
         }
         let Some(ledger) = case.ledger() else {
@@ -71,13 +76,7 @@ impl Rule for ThinStreamTimeouts {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
         Explanation {
-            ruled_out: [
-                case.not_stage("the receiver's window", Stage::ReceiverWindow),
-                case.not_stage("the send buffer", Stage::SendBuffer),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "Send the requests over one connection, several at a time: what follows a lost \
@@ -116,7 +115,7 @@ impl Rule for ThinStreamTimeouts {
 /// Other connections of the same process to the same host.
 fn beside(case: &Case) -> u64 {
     let pid = case.own.identity().and_then(|identity| identity.pid);
-    let of_process = |other: &&crate::case::Subject| {
+    let of_process = |other: &&crate::subject::Subject| {
         pid.is_some() && other.identity().and_then(|identity| identity.pid) == pid
     };
     case.neighbours

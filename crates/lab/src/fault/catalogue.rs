@@ -85,7 +85,7 @@ pub const FAULTS: &[Fault] = &[
                 of: Of::LateToConnect,
             })
         },
-        mendable: false,
+        mendable: true,
         scene: losses::syn_loss,
     },
     Fault {
@@ -93,7 +93,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the path stands still now and then, and what is late is taken for lost",
         source: "RFC 5682: spurious timeouts",
         claim: |_| sending("spurious_retransmits"),
-        mendable: false,
+        mendable: true,
         scene: losses::delay_spikes,
     },
     Fault {
@@ -145,7 +145,7 @@ pub const FAULTS: &[Fault] = &[
                 of: Of::Listener,
             })
         },
-        mendable: false,
+        mendable: true,
         scene: programs::listen_overflow,
     },
     Fault {
@@ -197,7 +197,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "one connection stalls as write_write_read does, another as tiny_receive_buffer",
         source: "SNAP 6",
         claim: |_| sending("nagle_delayed_ack"),
-        mendable: false,
+        mendable: true,
         scene: messages::two_faults,
     },
     Fault {
@@ -205,7 +205,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "short records wait for the ACK timer of a receiver that answers a few of them",
         source: "SNAP 6.2: the logging application",
         claim: |_| sending("nagle_delayed_ack"),
-        mendable: false,
+        mendable: true,
         scene: messages::logging_client,
     },
     Fault {
@@ -221,7 +221,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "a send buffer many times the window that the receiver can announce",
         source: "SNAP 5.3",
         claim: |_| sending("send_buffer_exceeds_window"),
-        mendable: false,
+        mendable: true,
         scene: buffers::buffer_beyond_window,
     },
     Fault {
@@ -245,7 +245,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "busy loops of others share the CPU of a server that computes",
         source: "run-queue delay: Documentation/scheduler/sched-stats.rst",
         claim: |_| serving("cpu_contention"),
-        mendable: false,
+        mendable: true,
         scene: cpus::starved_server,
     },
     Fault {
@@ -253,7 +253,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "busy loops of others share the CPU of a reader, which then is too slow",
         source: "SNAP 6.3; run-queue delay: Documentation/scheduler/sched-stats.rst",
         claim: |_| sending("slow_reader"),
-        mendable: false,
+        mendable: true,
         scene: cpus::starved_reader,
     },
     Fault {
@@ -261,7 +261,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "packets for others keep the kernel busy on the CPU of a server that computes",
         source: "MAX_SOFTIRQ_TIME of kernel/softirq.c; Documentation/networking/scaling.rst: RPS",
         claim: |_| serving("softirq_delay"),
-        mendable: false,
+        mendable: true,
         scene: cpus::softirq_flood,
     },
     Fault {
@@ -269,7 +269,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the server computes before it answers",
         source: "SNAP 3.2: the sender's application",
         claim: |_| serving("sender_app_limited"),
-        mendable: false,
+        mendable: true,
         scene: messages::server_computes,
     },
     Fault {
@@ -277,7 +277,7 @@ pub const FAULTS: &[Fault] = &[
         summary: "the client computes between its requests",
         source: "SNAP 3.2: the sender's application",
         claim: |_| sending("sender_app_limited"),
-        mendable: false,
+        mendable: true,
         scene: messages::client_thinks,
     },
 ];

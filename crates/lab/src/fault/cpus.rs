@@ -41,8 +41,11 @@ pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
 
 pub(super) fn softirq_flood(variant: Variant, dice: &mut Dice) -> Scene {
     let mut scene = computing_server(dice);
-    if variant == Variant::Faulty {
-        scene.beside = vec!["flood --cpu 0 --at-cpu 1".to_owned()];
-    }
+    let at_cpu = match variant {
+        Variant::Faulty => 1,
+        Variant::Mended => 0,
+        Variant::Healthy => return scene,
+    };
+    scene.beside = vec![format!("flood --cpu 0 --at-cpu {at_cpu}")];
     scene
 }

@@ -116,9 +116,11 @@ pub(super) fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// The same jitter in both; in the twin a packet waits for the one before it.
+/// The queue holds all that congestion control gets to send in this time: nothing is lost.
 pub(super) fn reordering(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    scene.forward.queue_bytes = 4 << 20;
     scene.forward.jitter_us = rtt_ms * 1_000;
     scene.forward.jitter_reorders = variant == Variant::Faulty;
     scene

@@ -23,11 +23,12 @@ pub(super) fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(3_000, 6_000);
     let seed = dice.between(1, 1_000);
-    let faulty = variant == Variant::Faulty;
+    let answered = word(variant != Variant::Healthy, "--answer-every 50");
+    let nodelay = word(variant == Variant::Mended, "--nodelay");
     Scene::over(
         path(rtt_ms),
-        format!("log-server {}", word(faulty, "--answer-every 50")),
-        format!("log-client --records 700 --seed {seed} --pause-us {pause_us}"),
+        format!("log-server {answered}"),
+        format!("log-client --records 700 --seed {seed} --pause-us {pause_us} {nodelay}"),
     )
 }
 

@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::Context;
 use super::cpu::burn_us;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
-use super::reply::{gather, serve_each, start};
+use super::reply::serve_each;
+use super::threads::{gather, start};
 use crate::error::LabError;
 use crate::now_ns;
 

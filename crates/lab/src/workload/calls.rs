@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, port_of};
-use super::reply::{gather, start};
+use super::threads::{gather, start};
 use crate::error::LabError;
 use crate::now_ns;
 

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::Context;
-use super::reply::{gather, start};
+use super::threads::{gather, start};
 use crate::error::LabError;
 
 const HINT_AFFINITY: &str = "report this";

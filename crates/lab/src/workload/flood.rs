@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::Context;
 use super::cpu::{ThreadCpu, wait_for_end};
-use super::reply::{gather, start};
+use super::threads::{gather, start};
 use crate::Netns;
 use crate::error::{HINT_ROOT, LabError};
 use crate::now_ns;

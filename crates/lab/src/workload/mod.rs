@@ -18,6 +18,7 @@ mod peer;
 mod relay;
 mod reply;
 mod rounds;
+mod threads;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};

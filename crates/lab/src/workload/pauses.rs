@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::Context;
 use super::cpu::{pin, wait_for_end};
-use super::reply::{gather, start};
+use super::threads::{gather, start};
 use crate::error::LabError;
 use crate::now_ns;
 
 /// How long a watching thread sleeps.
 const SLEEP_NS: u64 = 2_000_000;
-/// Later than this is a pause: well above what waking costs.
-const LATE_NS: u64 = 1_000_000;
+/// Later than this is a pause: a jiffy at HZ=250, by which the kernel's own timers may be late.
+const LATE_NS: u64 = 4_000_000;
 
 /// Options of `pauses`.
 #[derive(Debug, Args)]

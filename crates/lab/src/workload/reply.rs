@@ -10,6 +10,7 @@ use super::cpu::burn_us;
 use super::peer::{
     ConnectionTruth, ListenerTruth, Peer, SocketOptions, accept, listen, pause_us, port_of,
 };
+use super::threads::{gather, start};
 use super::{Context, ROUNDS_KEPT};
 use crate::error::LabError;
 use crate::now_ns;
@@ -145,25 +146,4 @@ pub(crate) fn serve_each_paced<T: Send>(
         }
         gather(threads)
     })
-}
-
-/// Starts a thread of a scope.
-pub(crate) fn start<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<thread::ScopedJoinHandle<'scope, T>, LabError> {
-    let started = thread::Builder::new().spawn_scoped(scope, work);
-    started.map_err(|why| LabError::os("start", "a thread", why, "ask for fewer connections"))
-}
-
-/// Waits for all threads; the first error wins.
-pub(crate) fn gather<T>(
-    threads: Vec<thread::ScopedJoinHandle<'_, Result<T, LabError>>>,
-) -> Result<Vec<T>, LabError> {
-    let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    };
-    threads.into_iter().map(join).collect()
 }

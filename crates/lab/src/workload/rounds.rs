@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
-use super::reply::{gather, start};
+use super::threads::{gather, start};
 use super::{Context, ROUNDS_KEPT};
 use crate::error::LabError;
 use crate::now_ns;

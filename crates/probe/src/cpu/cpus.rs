@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 
+use table::manifest::{Coverage, ProbeState};
 use table::tables::CpuSample;
 
 use super::Schedstat;
 use crate::clock::monotonic_ns;
-use crate::processes::all_pids;
-
-/// `/proc/stat` counts in `USER_HZ`, which is 100 per second on every architecture that the
-/// kernel's BPF supports (`include/uapi/asm-generic/param.h`).
-const TICK_NS: u64 = 10_000_000;
+use crate::processes::{USER_TICK_NS, all_pids};
 
 /// The CPUs of this host.
 #[derive(Debug)]
@@ -45,9 +42,25 @@ impl Cpus {
         }
     }
 
-    /// Whether any was found.
-    pub fn has_ksoftirqd(&self) -> bool {
-        !self.ksoftirqd.is_empty()
+    /// What of the CPUs' use, and of who waits for them, can be read here.
+    pub fn coverage(&self) -> Coverage {
+        let state = if Schedstat::read("/proc/thread-self/schedstat").is_none() {
+            ProbeState::Off {
+                why: "the kernel does not tell how long threads wait for a CPU".to_owned(),
+                remedy: "use a kernel with CONFIG_SCHED_INFO".to_owned(),
+            }
+        } else if self.ksoftirqd.is_empty() {
+            ProbeState::Fallback {
+                which: "no time of ksoftirqd".to_owned(),
+                why: "kernel threads are hidden here, as in a container".to_owned(),
+            }
+        } else {
+            ProbeState::On
+        };
+        Coverage {
+            probe: "cpu".to_owned(),
+            state,
+        }
     }
 
     /// Reads all CPUs that are online; none when `/proc/stat` is not readable.
@@ -80,11 +93,11 @@ fn parse(line: &str, time_ns: u64) -> Option<CpuSample> {
     Some(CpuSample {
         cpu,
         time_ns,
-        busy_ns: (user + nice + system) * TICK_NS,
-        irq_ns: irq * TICK_NS,
-        softirq_ns: softirq * TICK_NS,
-        steal_ns: steal * TICK_NS,
-        idle_ns: (idle + iowait) * TICK_NS,
+        busy_ns: (user + nice + system) * USER_TICK_NS,
+        irq_ns: irq * USER_TICK_NS,
+        softirq_ns: softirq * USER_TICK_NS,
+        steal_ns: steal * USER_TICK_NS,
+        idle_ns: (idle + iowait) * USER_TICK_NS,
         ksoftirqd_ns: None,
     })
 }
@@ -96,9 +109,18 @@ mod tests {
     #[test]
     fn a_line_is_a_cpu() {
         let row = parse("cpu3 1 2 3 40 5 6 7 8 0 0", 9).unwrap();
-        assert_eq!((row.cpu, row.time_ns, row.busy_ns), (3, 9, 6 * TICK_NS));
-        assert_eq!((row.irq_ns, row.softirq_ns), (6 * TICK_NS, 7 * TICK_NS));
-        assert_eq!((row.steal_ns, row.idle_ns), (8 * TICK_NS, 45 * TICK_NS));
+        assert_eq!(
+            (row.cpu, row.time_ns, row.busy_ns),
+            (3, 9, 6 * USER_TICK_NS)
+        );
+        assert_eq!(
+            (row.irq_ns, row.softirq_ns),
+            (6 * USER_TICK_NS, 7 * USER_TICK_NS)
+        );
+        assert_eq!(
+            (row.steal_ns, row.idle_ns),
+            (8 * USER_TICK_NS, 45 * USER_TICK_NS)
+        );
     }
 
     #[test]

@@ -7,8 +7,6 @@ mod threads;
 pub use cpus::Cpus;
 pub use threads::Threads;
 
-use table::manifest::{Coverage, ProbeState};
-
 /// A file `schedstat` of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Schedstat {
@@ -31,27 +29,6 @@ impl Schedstat {
             runq_ns: next()?,
             runs: next()?,
         })
-    }
-}
-
-/// What of this can be read here.
-pub fn coverage() -> Coverage {
-    let state = if Schedstat::read("/proc/thread-self/schedstat").is_none() {
-        ProbeState::Off {
-            why: "the kernel does not tell how long threads wait for a CPU".to_owned(),
-            remedy: "use a kernel with CONFIG_SCHED_INFO".to_owned(),
-        }
-    } else if !Cpus::new().has_ksoftirqd() {
-        ProbeState::Fallback {
-            which: "no time of ksoftirqd".to_owned(),
-            why: "kernel threads are hidden here, as in a container".to_owned(),
-        }
-    } else {
-        ProbeState::On
-    };
-    Coverage {
-        probe: "cpu".to_owned(),
-        state,
     }
 }
 

@@ -104,12 +104,14 @@ impl Drained {
             wire::record_kind::RECORD_SOCKET_SEEN => {
                 let seen = read(body)?;
                 self.connections.push(inventory::seen::row(&seen));
-                self.owners.extend(inventory::seen::owner(&seen));
+                self.owners
+                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
             }
             wire::record_kind::RECORD_LISTENER_SEEN => {
                 let seen = read(body)?;
                 self.listeners.push(inventory::listener::row(&seen));
-                self.owners.extend(inventory::listener::owner(&seen));
+                self.owners
+                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);

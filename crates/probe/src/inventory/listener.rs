@@ -3,8 +3,8 @@
 use table::tables::Listener;
 
 use super::seen::address;
+use crate::wire::Wire;
 use crate::wire::types::listener_seen;
-use crate::wire::{self, Wire};
 
 // SAFETY: `listener_seen` is `repr(C)` and made of integers and arrays of them.
 unsafe impl Wire for listener_seen {}
@@ -39,10 +39,4 @@ pub(crate) fn row(seen: &listener_seen) -> Listener {
         waiting_max,
         drops,
     }
-}
-
-/// The owner's pid and command name, as they were when it was seen.
-pub(crate) fn owner(seen: &listener_seen) -> Option<(u32, String)> {
-    let comm = wire::text(&seen.comm);
-    (seen.pid != 0 && !comm.is_empty()).then_some((seen.pid, comm))
 }

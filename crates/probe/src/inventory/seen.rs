@@ -25,9 +25,9 @@ pub(super) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
 
 /// The owner's pid and command name, as they were when it was seen to own the socket. The process
 /// may be gone by the time anyone looks it up.
-pub(crate) fn owner(seen: &socket_seen) -> Option<(u32, String)> {
-    let comm = wire::text(&seen.comm);
-    (seen.pid != 0 && !comm.is_empty()).then_some((seen.pid, comm))
+pub(crate) fn owner(pid: u32, comm: &[i8]) -> Option<(u32, String)> {
+    let comm = wire::text(comm);
+    (pid != 0 && !comm.is_empty()).then_some((pid, comm))
 }
 
 /// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.

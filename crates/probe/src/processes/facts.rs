@@ -8,9 +8,9 @@ use crate::clock::{Clock, monotonic_ns, read_pair};
 /// more than this: the difference only grows while the host is suspended.
 const SAME_OFFSET_NS: i64 = 1_000_000;
 
-/// `/proc/PID/stat` counts in `USER_HZ`, which is 100 per second on every architecture that
-/// the kernel's BPF supports (`include/uapi/asm-generic/param.h`).
-const TICK_NS: u64 = 10_000_000;
+/// `/proc` counts in `USER_HZ`, which is 100 per second on every architecture that the kernel's
+/// BPF supports (`include/uapi/asm-generic/param.h`).
+pub(crate) const USER_TICK_NS: u64 = 10_000_000;
 
 /// Attempts of the clock reading; it is made once per reader and refresh.
 const ATTEMPTS: u32 = 8;
@@ -73,7 +73,7 @@ impl ProcessReader {
             .parse()
             .ok()?;
         // Field 22 is `start_boottime`, which goes on while the host is suspended.
-        let boot_ns = i64::try_from(ticks.checked_mul(TICK_NS)?).ok()?;
+        let boot_ns = i64::try_from(ticks.checked_mul(USER_TICK_NS)?).ok()?;
         Some((boot_ns - self.suspended_ns).max(0) as u64)
     }
 }
@@ -139,7 +139,7 @@ mod tests {
         let reader = ProcessReader::new();
         let started_ns = reader.read(pid).unwrap().started_ns.unwrap();
         assert!(
-            started_ns + TICK_NS >= before_ns && started_ns <= after_ns,
+            started_ns + USER_TICK_NS >= before_ns && started_ns <= after_ns,
             "{started_ns}"
         );
         assert_eq!(

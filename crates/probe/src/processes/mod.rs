@@ -13,6 +13,7 @@ mod target;
 
 pub use cgroup::{Cgroup, CgroupError};
 pub use facts::ProcessReader;
+pub(crate) use facts::USER_TICK_NS;
 pub use owners::{Owners, SocketOwners};
 pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
 

@@ -1,0 +1,26 @@
+//! Threads of a role.
+
+use std::thread;
+
+use crate::error::LabError;
+
+/// Starts a thread of a scope.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, LabError> {
+    let started = thread::Builder::new().spawn_scoped(scope, work);
+    started.map_err(|why| LabError::os("start", "a thread", why, "ask for fewer connections"))
+}
+
+/// Waits for all threads; the first error wins.
+pub(crate) fn gather<T>(
+    threads: Vec<thread::ScopedJoinHandle<'_, Result<T, LabError>>>,
+) -> Result<Vec<T>, LabError> {
+    let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    };
+    threads.into_iter().map(join).collect()
+}

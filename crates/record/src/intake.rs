@@ -1,0 +1,128 @@
+//! What probes give → the store, completed by what only user space knows: the other end of a
+//! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds.
+
+use probe::clock::read_pairs;
+use probe::hooks::Drained;
+use table::manifest::{Coverage, Line};
+use table::tables::{
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples,
+};
+use table::{Columns, TcpEventKind};
+
+use crate::account::Added;
+use crate::cpu::CpuUse;
+use crate::poll::Polls;
+use crate::sockets::Sockets;
+use crate::store::{Batch, Store};
+
+/// Readings of each clock pair, of which the narrowest is kept.
+const CLOCK_ATTEMPTS: u32 = 5;
+
+/// Pids with the command names that the kernel side saw.
+type Owners = [(u32, String)];
+
+/// See the module.
+pub(crate) struct Intake {
+    pub(crate) sockets: Sockets,
+    pub(crate) cpu: CpuUse,
+    pub(crate) added: Added,
+    pub(crate) store: Store,
+}
+
+impl Intake {
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            sockets: Sockets::default(),
+            cpu: CpuUse::default(),
+            added: Added::default(),
+            store,
+        }
+    }
+
+    /// Stores what the hooks gave. Whether the state of a socket changed.
+    pub(crate) fn put(&mut self, drained: Drained) -> bool {
+        let changed = drained.events.kind.contains(&TcpEventKind::State);
+        self.added.undecoded += drained.undecoded;
+        self.put_connections(&drained.connections, &drained.owners);
+        self.put_listeners(drained.listeners, &drained.owners);
+        self.store.put(Batch::Calls(drained.calls));
+        self.store.put(Batch::Events(drained.events));
+        self.store.put(Batch::Samples(Box::new(drained.samples)));
+        self.store.put(Batch::Stages(Box::new(drained.stages)));
+        changed
+    }
+
+    fn put_connections(&mut self, seen: &Connections, owners: &Owners) {
+        let mut rows = Connections::default();
+        for index in 0..seen.len() {
+            self.sockets.update(seen.row(index), &mut rows);
+        }
+        self.added.connections += (rows.len() - seen.len()) as u64;
+        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.store.put(Batch::Connections(rows));
+    }
+
+    fn put_listeners(&mut self, rows: Listeners, owners: &Owners) {
+        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.store.put(Batch::Listeners(rows));
+    }
+
+    /// Processes that were not met before, with their use of the CPUs from now on.
+    fn put_owners<'a>(&mut self, pids: impl Iterator<Item = &'a u32>, owners: &Owners) {
+        let (mut processes, mut samples) = <(Processes, ProcessSamples)>::default();
+        self.sockets.describe_owners(pids, owners, &mut processes);
+        for pid in &processes.pid {
+            self.cpu.watch(*pid, &mut samples);
+        }
+        self.added.processes += processes.len() as u64;
+        self.store.put(Batch::Processes(processes));
+        self.put_cpu(samples, CpuSamples::default());
+    }
+
+    fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {
+        self.added.process_samples += processes.len() as u64;
+        self.added.cpu_samples += cpus.len() as u64;
+        self.store.put(Batch::ProcessSamples(processes));
+        self.store.put(Batch::Cpus(cpus));
+    }
+
+    /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
+    /// it took: see [`CpuUse::read_if_due`].
+    pub(crate) fn read_cpu_if_due(&mut self, pause_factor: u64) {
+        let (mut processes, mut cpus) = Default::default();
+        self.cpu
+            .read_if_due(pause_factor, &mut processes, &mut cpus);
+        self.put_cpu(processes, cpus);
+    }
+
+    /// The same in any case.
+    pub(crate) fn read_cpu(&mut self) {
+        let (mut processes, mut cpus) = Default::default();
+        self.cpu.read_all(&mut processes, &mut cpus);
+        self.put_cpu(processes, cpus);
+    }
+
+    /// Reads sockets without hooks.
+    pub(crate) fn poll(&mut self, polls: &mut Polls) {
+        let (mut samples, mut connections) = <(TcpSamples, Connections)>::default();
+        polls.poll(&mut self.sockets, &mut samples, &mut connections);
+        self.added.connections += connections.len() as u64;
+        self.put_owners(connections.pid.iter().flatten(), &[]);
+        self.store.put(Batch::Connections(connections));
+        self.store.put(Batch::Samples(Box::new(samples)));
+    }
+
+    /// Reads how far the clocks are apart.
+    pub(crate) fn read_clocks(&mut self) {
+        let mut rows = ClockPairs::default();
+        for pair in read_pairs(CLOCK_ATTEMPTS) {
+            rows.push(pair);
+        }
+        self.added.clock_pairs += rows.len() as u64;
+        self.store.put(Batch::ClockPairs(rows));
+    }
+
+    pub(crate) fn put_coverage(&mut self, coverage: Coverage) {
+        self.store.put(Batch::Line(Line::Coverage(coverage)));
+    }
+}
