@@ -23,6 +23,8 @@ OF_CPUS = ("starved_server", "starved_reader", "softirq_flood")
 ABOVE_INFO = ("warning", "critical")
 # Answers, not problems: never above info.
 ANSWERS = ("path_limited", "send_buffer_exceeds_window", "sender_app_limited")
+# Exit status of a report on a recording that is not whole.
+EVENTS_LOST = 3
 # From this share of a life on harm is above info (crates/diagnose/src/severity.rs).
 WARNING_SHARE = 0.05
 
@@ -39,14 +41,14 @@ def play(whylat, fault, variant, congctl, seed):
         words = ["lab", "fault", fault, "--variant", variant, "--congctl", congctl]
         truth = f"{scratch}/truth.json"
         run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
-        report = run(whylat, "report", recording, "--format", "json")
+        report = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
         return json.loads(pathlib.Path(truth).read_text()), json.loads(report)
 
 
-def run(*words):
+def run(*words, also=()):
     """What the command said; ends everything if it failed."""
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    if ran.returncode != 0:
+    if ran.returncode not in (0, *also):
         raise SystemExit(f"error: `{' '.join(words)}` ended with {ran.returncode}:\n{ran.stderr}")
     return ran.stdout
 
@@ -146,7 +148,7 @@ def instances(whylat, seeds, only):
                     yield fault["name"], congctl, variant, seed
 
 
-def judged(whylat, fault, congctl, variant, seed):
+def judged(whylat, build, fault, congctl, variant, seed):
     """One instance, played and scored."""
     truth, report = play(whylat, fault, variant, congctl, seed)
     planted, found, beside = score(truth, report)
@@ -155,6 +157,7 @@ def judged(whylat, fault, congctl, variant, seed):
         "congctl": congctl,
         "variant": variant,
         "seed": seed,
+        "build": build,
         "planted": sorted({rule for rule, _ in planted}),
         "found": sorted({rule for rule, _ in found}),
         "missed": sorted({rule for rule, _ in planted - found}),
@@ -162,6 +165,7 @@ def judged(whylat, fault, congctl, variant, seed):
         "bytes_per_s": bytes_per_s(truth),
         "estimated": estimated(truth, report, planted),
         "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
+        "lost": sum(loss["lost_total"] for loss in report["loss"]),
         "stood_still": stood_still(truth),
     }
 
@@ -181,6 +185,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
+    parser.add_argument("--build", default=commit(), help="what the whylat was built from")
     options = parser.parse_args()
     until = time.monotonic() + options.minutes * 60
     rows = [json.loads(line) for line in options.json.open()] if options.json and options.json.exists() else []
@@ -189,7 +194,7 @@ def main():
 
     def one(instance):
         if time.monotonic() < until:
-            row = judged(options.whylat, *instance)
+            row = judged(options.whylat, options.build, *instance)
             rows.append(row)
             tell(row, len(rows), len(todo) + len(played), options.json)
 
@@ -205,6 +210,11 @@ def main():
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
+
+
+def commit():
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return said.stdout.strip() or "unknown"
 
 
 def tell(row, at, of, path):
@@ -231,9 +241,10 @@ def page(rows):
         said[row["fault"], row["variant"], row["congctl"]].update(what)
     seeds = max(row["seed"] for row in rows)
     times = "once" if seeds == 1 else f"up to {seeds} times"
-    stood_still = statistics.median(row["stood_still"] for row in rows)
+    stood_still = statistics.median(row["stood_still"] for row in rows if row["stood_still"] is not None)
     kernel = platform.release().split("-")[0]
-    lines = [HEAD.format(times=times, instances=len(rows), kernel=kernel, stood_still=stood_still)]
+    builds = ", ".join(f"{build} ({n})" for build, n in Counter(row["build"] for row in rows).most_common())
+    lines = [HEAD.format(times=times, instances=len(rows), kernel=kernel, stood_still=stood_still, builds=builds)]
     lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
@@ -261,10 +272,12 @@ def page(rows):
 
 def wrong_row(row):
     played = f"{row['fault']} --variant {row['variant']} --congctl {row['congctl']} --seed {row['seed']}"
+    stood_still = row["stood_still"]
+    beside = "" if stood_still is None else f"; a CPU stood still {stood_still:.1%} of the time"
     reason = REASONS.get((row["fault"], row["congctl"], row["variant"], row["seed"]))
     return (
         f"`whylat lab fault {played}`: missed {', '.join(row['missed']) or 'nothing'}, said beside it "
-        f"{', '.join(row['beside']) or 'nothing'}; a CPU stood still {row['stood_still']:.1%} of the time. "
+        f"{', '.join(row['beside']) or 'nothing'}{beside}. "
         f"{reason or 'Not looked into yet.'}"
     )
 
@@ -313,7 +326,7 @@ HEAD = """# Accuracy
 How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {times}
 under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
 healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs, whose
-neighbours were busy. `make accuracy` writes this page.
+neighbours were busy. Built from (instances): {builds}. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the socket on which it was planted,
 while it lasted (the finding's interval covers half of the planted one or more);

@@ -347,8 +347,9 @@ this page. SNAP polls, so below 40 ms, the time of the timer itself, nothing is 
 
 EXACT = """The largest error of any connection, of {segments} segments in all. The count does not depend on
 the polls, which only read it. Of {delayed} segments that the timer acknowledged it missed {missed}, and
-it counted {beside} too many. On a busy machine an ACK now and then does not reach its place in the hook; why is
-not known.
+it counted {beside} too many. Some kernels run no program while a
+protected process is on the CPU, as this machine's does: an ACK whose softirq interrupts it passes no hook
+([what the hooks cannot see](principles.md#what-the-hooks-cannot-see)).
 
 What it costs: of every segment that meets a quiet socket, whether it carries data, by two numbers that
 TCP has just written beside it; of a bare ACK, also whether the peer has said nothing for 20 ms, by

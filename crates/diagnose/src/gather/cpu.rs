@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use table::tables::{CpuSample, ProcessSample};
 
-/// What a thread waits for a CPU at each wake-up without anybody's fault: the default timer slack
-/// (`timer_slack_ns` of `init_task`), by which the kernel lets every ordinary thread be late.
+/// What a thread may wait for a CPU each time without anybody's fault: as late as the kernel itself
+/// lets every ordinary thread be when it sleeps (`timer_slack_ns` of `init_task`).
 pub const WAKE_NS: u64 = 50_000;
 
 /// Counters over time, in its order.

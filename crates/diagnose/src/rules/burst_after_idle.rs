@@ -31,7 +31,9 @@ impl Rule for BurstAfterIdle {
         let Some(ledger) = case.ledger() else {
             return self.check_counters(case);
         };
-        if ledger.burst_losses == 0 || case.loss_named {
+        // Where most losses are others, this is not what they come from.
+        let is_cause = ledger.burst_losses > 0 && ledger.burst_losses * 2 >= ledger.loss_episodes;
+        if !is_cause || case.loss_named {
             return Verdict::Quiet;
         }
         let bursts = u64::from(ledger.bursts_after_idle);

@@ -47,8 +47,11 @@ impl Rule for Incast {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
         let losses = &case.own.gathered.events.losses_ns;
+        if losses.is_empty() {
+            return Verdict::Quiet;
+        }
+        let others = case.neighbours.to_same_host(case.own);
         let together = together(losses, &others);
         if together * 2 <= losses.len() {
             return Verdict::Quiet;
@@ -157,7 +160,7 @@ impl Rule for Incast {
 
 /// Whether most of its losses came together with those of others to the same host.
 pub(super) fn loses_together(case: &Case) -> bool {
-    let others: Vec<&Subject> = case.neighbours.to_same_host(case.own).collect();
+    let others = case.neighbours.to_same_host(case.own);
     let losses = &case.own.gathered.events.losses_ns;
     together(losses, &others) * 2 > losses.len()
 }

@@ -14,6 +14,9 @@ pub struct ListenOverflow;
 /// The least that a client waits for an attempt that was dropped: its SYN's first timeout is 1 s
 /// (RFC 6298); where the last ACK of the handshake was dropped, its first data waits for TCP_RTO_MIN.
 const LEAST_WAIT_NS: u64 = 200_000_000;
+/// The most that one packet's refusal counts: a last ACK of a handshake twice (tcp_listendrop(), then
+/// `discard_and_relse` in tcp_v4_rcv()), and data right behind it once.
+const DROPS_EACH: u64 = 3;
 
 impl Rule for ListenOverflow {
     fn name(&self) -> &'static str {
@@ -45,7 +48,7 @@ impl Rule for ListenOverflow {
         if listener.drops == 0 {
             return Verdict::Quiet;
         }
-        let waited_ns = listener.drops * LEAST_WAIT_NS;
+        let waited_ns = listener.drops.div_ceil(DROPS_EACH) * LEAST_WAIT_NS;
         Verdict::Fires(Found {
             direction: Direction::Receiving,
             concerned_ns: waited_ns.min(case.life_ns()),
@@ -73,8 +76,8 @@ impl Rule for ListenOverflow {
             ruled_out: Vec::new(),
             could_not_see: vec![
                 "Which clients were refused, and how long each waited.".into(),
-                "Whether an attempt was dropped for want of memory, or by a BPF program: the kernel \
-                 counts them together."
+                "Which of the drops were of attempts that found the queue full: the kernel counts \
+                 scans, deferred accepts and a want of memory with them."
                     .into(),
             ],
             advice: advised,

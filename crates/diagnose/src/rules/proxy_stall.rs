@@ -28,10 +28,6 @@ impl Rule for ProxyStall {
         let Some((other, blocked_ns, times)) = blocker(case) else {
             return Verdict::Quiet;
         };
-        // Then the path is the limit, and the data waits at one end of it or at the other.
-        if is_path_limited(other) {
-            return Verdict::Quiet;
-        }
         let waited = case
             .own
             .judged
@@ -97,7 +93,8 @@ impl Rule for ProxyStall {
                 "Waits of the thread outside socket calls (locks, files, sleep).".into(),
             ],
             advice: advised,
-            win: WinBasis::HarmGone("no thread waits for one connection while another has data"),
+            // What a late reader costs its sender depends on what the buffers between them hold.
+            win: WinBasis::Unknown,
             confidence: measured(case, "calls and waiting bytes were timed in the kernel"),
         }
     }
@@ -120,16 +117,18 @@ impl Rule for ProxyStall {
     }
 }
 
-/// The connection behind which most was waited, how long it blocked the thread, and how often.
+/// The connection behind which most was waited, how long it blocked the thread, and how often. Where
+/// the path is the other's limit, the data waits at one end of it or at the other.
 fn blocker<'a>(case: &Case<'a>) -> Option<(&'a Subject<'a>, u64, u64)> {
-    let most = case
-        .own
-        .behind
-        .iter()
-        .max_by_key(|behind| behind.blocked_ns)?;
-    let mut beside = case.neighbours.of_same_process(case.own);
-    let other = beside.find(|other| other.id == most.conn)?;
-    Some((other, most.blocked_ns, most.times))
+    if case.own.behind.is_empty() {
+        return None;
+    }
+    let beside = case.neighbours.of_same_process(case.own);
+    let blockers = case.own.behind.iter().filter_map(|behind| {
+        let other = *beside.iter().find(|other| other.id == behind.conn)?;
+        (!is_path_limited(other)).then_some((other, behind.blocked_ns, behind.times))
+    });
+    blockers.max_by_key(|(_, blocked_ns, _)| *blocked_ns)
 }
 
 /// Whether congestion control held it up for most of its life.

@@ -1,6 +1,7 @@
-//! Softirq work on the application's CPU took it from the application. How much is too much, the
-//! kernel decides: what lasts longer than 2 ms (`MAX_SOFTIRQ_TIME`) or comes again ten times
-//! (`MAX_SOFTIRQ_RESTART`, kernel/softirq.c) it hands to `ksoftirqd`, whose CPU time is exact.
+//! Softirq work on the application's CPU took it from the application. What comes again while it is
+//! done, and lasts longer than 2 ms (`MAX_SOFTIRQ_TIME`, in jiffies), comes ten times
+//! (`MAX_SOFTIRQ_RESTART`), or keeps a thread waiting (`need_resched()`), the kernel hands to
+//! `ksoftirqd` (`handle_softirqs()`, kernel/softirq.c), whose CPU time is exact.
 
 use table::Chosen;
 

@@ -34,8 +34,11 @@ impl Rule for ThinStreamTimeouts {
 
     fn check(&self, case: &Case) -> Verdict {
         let stalled_ns = case.stalled_ns();
+        if case.loss_named || stalled_ns == 0 {
+            return Verdict::Quiet;
+        }
         let beside = beside(case);
-        if case.loss_named || stalled_ns == 0 || beside == 0 {
+        if beside == 0 {
             return Verdict::Quiet;
         }
         let Some(ledger) = case.ledger() else {
@@ -120,6 +123,7 @@ fn beside(case: &Case) -> u64 {
     };
     case.neighbours
         .to_same_host(case.own)
+        .into_iter()
         .filter(of_process)
         .count() as u64
 }
