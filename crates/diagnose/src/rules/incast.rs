@@ -131,7 +131,8 @@ impl Rule for Incast {
                  … rto_min 20ms`.",
                 "On the switch: a deeper or shared buffer for the receiver's port, with ECN marking.",
             ]),
-            win: WinBasis::HarmGone("the answers no longer overflow the queue"),
+            // What comes to it: the window that each loss made smaller.
+            win: WinBasis::AtLeast(f64::INFINITY, "the answers no longer overflow the queue"),
             confidence: measured(
                 case,
                 "each loss was timed in the kernel, on every connection",
