@@ -325,6 +325,7 @@ REASONS = {
     "flow sent a window at once and lost 429 segments. Two of three further plays did the same.",
     ("incast", "bbr", "healthy", 9): AGAIN,
     ("burst_after_idle", "bbr", "faulty", 10): AGAIN,
+    ("burst_after_idle", "cubic", "faulty", 14): AGAIN,
 }
 
 ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
