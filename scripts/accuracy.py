@@ -311,18 +311,19 @@ def agrees(win, measured):
 
 
 AGAIN = "Three further plays were right."
-BESIDE_A_FLOOD = "A flood of packets of another test ran on the machine. " + AGAIN
+WITHIN_SECONDS = "Three instances within seconds of one another; why is not known. "
 # Why an instance was judged wrongly, found by looking at it again.
 REASONS = {
     ("tiny_send_buffer", "bbr", "healthy", 4): AGAIN,
-    ("incast", "bbr", "faulty", 5): BESIDE_A_FLOOD,
-    ("incast", "bbr", "healthy", 5): BESIDE_A_FLOOD,
-    ("incast", "cubic", "mended", 5): BESIDE_A_FLOOD,
+    ("incast", "bbr", "faulty", 5): WITHIN_SECONDS + AGAIN,
+    ("incast", "bbr", "healthy", 5): WITHIN_SECONDS
+    + "Of three further plays two were right, one had cpu_contention beside it.",
+    ("incast", "cubic", "mended", 5): WITHIN_SECONDS + AGAIN,
     ("two_faults", "cubic", "mended", 6): AGAIN,
     ("syn_loss", "cubic", "faulty", 7): AGAIN,
     ("buffer_beyond_window", "cubic", "mended", 8): AGAIN,
     ("tiny_send_buffer", "cubic", "faulty", 8): "True, though not planted: after a pause of its writer the "
-    "flow sent a window at once and lost 429 segments. Two of three further plays did the same.",
+    "flow sends a window at once and loses much of it. Two of three further plays did the same.",
     ("incast", "bbr", "healthy", 9): AGAIN,
     ("burst_after_idle", "bbr", "faulty", 10): AGAIN,
     ("burst_after_idle", "cubic", "faulty", 14): AGAIN,
@@ -350,9 +351,9 @@ problems, at any severity: healthy twins get them, too, so they have no precisio
 sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
 busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat, which
 the lab reads): then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
-instance counts once for each rule. That a CPU stood still (its hypervisor ran somebody else: a thread
-before all others on it was woken late) excuses nothing, but is told of each miss; the median of all
-instances is {stood_still:.2%} of the time.
+instance counts once for each rule. That a CPU stood still (a thread before all others
+on it was woken late by a jiffy or more) excuses nothing, but is told of each miss; the median of the
+instances of which it is known is {stood_still:.2%} of the time.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.

@@ -56,7 +56,7 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 /// Plants a situation until it has come about; `plant` says what was wrong otherwise, by another
 /// truth than the profiler's. A busy machine may spoil one; and the kernels of some sandboxes run no
 /// BPF program while their own agent (process 1) is the current task, so that a timer or a packet
-/// whose softirq interrupts it passes no hook (here 17 of 940 timer softirqs in a minute).
+/// whose softirq interrupts it passes no hook (here 17 of 927 timer softirqs in a minute).
 #[track_caller]
 pub fn planted<T>(mut plant: impl FnMut() -> Result<T, String>) -> T {
     const ATTEMPTS: usize = 5;
