@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import pathlib
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -34,15 +35,18 @@ def faults(whylat):
     return [json.loads(line) for line in said.stdout.splitlines()]
 
 
-def play(whylat, fault, variant, congctl, seed):
-    """The ground truth and the report of one instance."""
+def play(whylat, fault, variant, congctl, seed, is_wrong, keep):
+    """The ground truth and the report of one instance; one that is wrong is copied to `keep`."""
     with tempfile.TemporaryDirectory() as scratch:
         recording = f"{scratch}/r.whylat"
         words = ["lab", "fault", fault, "--variant", variant, "--congctl", congctl]
         truth = f"{scratch}/truth.json"
         run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
         report = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
-        return json.loads(pathlib.Path(truth).read_text()), json.loads(report)
+        played = json.loads(pathlib.Path(truth).read_text()), json.loads(report)
+        if keep and is_wrong(*played):
+            shutil.copytree(scratch, keep / f"{fault}.{variant}.{congctl}.{seed}", dirs_exist_ok=True)
+        return played
 
 
 def run(*words, also=()):
@@ -148,9 +152,25 @@ def instances(whylat, seeds, only):
                     yield fault["name"], congctl, variant, seed
 
 
-def judged(whylat, build, fault, congctl, variant, seed):
+def is_wrong(truth, report):
+    planted, found, beside = score(truth, report)
+    return planted != found or beside
+
+
+def wire_lost(truth):
+    """Packets that did not arrive, by the wire's own account: direction and cause."""
+    lost = {}
+    for way in ("a_to_b", "b_to_a"):
+        of_way = truth["wire"][way]
+        by_cause = {cause: dropped["packets"] for cause, dropped in of_way["dropped"].items()}
+        by_cause["before_wire"] = of_way["dropped_before_wire"]
+        lost[way] = {cause: packets for cause, packets in by_cause.items() if packets}
+    return lost
+
+
+def judged(whylat, build, keep, fault, congctl, variant, seed):
     """One instance, played and scored."""
-    truth, report = play(whylat, fault, variant, congctl, seed)
+    truth, report = play(whylat, fault, variant, congctl, seed, is_wrong, keep)
     planted, found, beside = score(truth, report)
     return {
         "fault": fault,
@@ -167,6 +187,7 @@ def judged(whylat, build, fault, congctl, variant, seed):
         "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
         "lost": sum(loss["lost_total"] for loss in report["loss"]),
         "stood_still": stood_still(truth),
+        "wire_lost": wire_lost(truth),
     }
 
 
@@ -185,6 +206,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
+    parser.add_argument("--keep", type=pathlib.Path, help="copy the recordings of wrong instances into this folder")
     parser.add_argument("--build", default=commit(), help="what the whylat was built from")
     options = parser.parse_args()
     until = time.monotonic() + options.minutes * 60
@@ -194,7 +216,7 @@ def main():
 
     def one(instance):
         if time.monotonic() < until:
-            row = judged(options.whylat, options.build, *instance)
+            row = judged(options.whylat, options.build, options.keep, *instance)
             rows.append(row)
             tell(row, len(rows), len(todo) + len(played), options.json)
 
@@ -274,6 +296,9 @@ def wrong_row(row):
     played = f"{row['fault']} --variant {row['variant']} --congctl {row['congctl']} --seed {row['seed']}"
     stood_still = row["stood_still"]
     beside = "" if stood_still is None else f"; a CPU stood still {stood_still:.1%} of the time"
+    lost = row.get("wire_lost", {}).items()
+    lost = [f"{n} {way} ({cause})" for way, causes in lost for cause, n in causes.items()]
+    beside += f"; the wire lost {', '.join(lost)}" if lost else ""
     reason = REASONS.get((row["fault"], row["congctl"], row["variant"], row["seed"]))
     return (
         f"`whylat lab fault {played}`: missed {', '.join(row['missed']) or 'nothing'}, said beside it "
@@ -310,24 +335,8 @@ def agrees(win, measured):
     return measured >= times / 2 and (at_least or measured <= times * 2)
 
 
-AGAIN = "Three further plays were right."
-WITHIN_SECONDS = "Three instances within seconds of one another; why is not known. "
-# Why an instance was judged wrongly, found by looking at it again.
-REASONS = {
-    ("tiny_send_buffer", "bbr", "healthy", 4): AGAIN,
-    ("incast", "bbr", "faulty", 5): WITHIN_SECONDS + AGAIN,
-    ("incast", "bbr", "healthy", 5): WITHIN_SECONDS
-    + "Of three further plays two were right, one had cpu_contention beside it.",
-    ("incast", "cubic", "mended", 5): WITHIN_SECONDS + AGAIN,
-    ("two_faults", "cubic", "mended", 6): AGAIN,
-    ("syn_loss", "cubic", "faulty", 7): AGAIN,
-    ("buffer_beyond_window", "cubic", "mended", 8): AGAIN,
-    ("tiny_send_buffer", "cubic", "faulty", 8): "True, though not planted: after a pause of its writer the "
-    "flow sends a window at once and loses much of it. Two of three further plays did the same.",
-    ("incast", "bbr", "healthy", 9): AGAIN,
-    ("burst_after_idle", "bbr", "faulty", 10): AGAIN,
-    ("burst_after_idle", "cubic", "faulty", 14): AGAIN,
-}
+# Why an instance was judged wrongly, found by looking at its recording.
+REASONS = {}
 
 ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
 client's bytes went, beside the win that the finding had estimated. They agree within a factor of

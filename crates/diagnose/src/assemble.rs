@@ -24,7 +24,7 @@ use crate::subject::Subject;
 
 /// Diagnoses a recording.
 pub fn diagnose(mut evidence: Evidence) -> Report {
-    evidence.identify();
+    evidence.finish();
     let context = Context::new(&evidence);
     let subjects = subjects(&evidence, &context);
     let by_id: HashMap<u64, usize> = subjects
@@ -115,7 +115,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> 
             id: *id,
             gathered,
             calls: None,
-            behind: &[],
+            behind: None,
             cpu: CpuSeen::default(),
             judged: stages::Judged {
                 life_ns: until_ns.saturating_sub(since_ns),

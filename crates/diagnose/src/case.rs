@@ -145,8 +145,8 @@ impl Case<'_> {
 
     /// Mean of all round-trip samples, where the ledger has them.
     pub fn mean_rtt_us(&self) -> Option<u64> {
-        let ledger = self.ledger()?;
-        ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())
+        self.ledger()?;
+        self.own.mean_rtt_us()
     }
 
     /// Whether the receiver's window, when it stops the sender, only keeps a queue on the path

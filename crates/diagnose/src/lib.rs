@@ -15,6 +15,7 @@
 
 mod assemble;
 mod case;
+mod coincidence;
 mod context;
 mod cpu;
 mod exclusion;

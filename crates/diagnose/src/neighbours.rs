@@ -5,63 +5,91 @@ use std::collections::HashMap;
 
 use table::tables::Connection;
 
+use crate::coincidence::Coincidence;
 use crate::subject::Subject;
 
-/// Indices into all subjects, by what they have in common.
+/// Namespace and address of a host: addresses mean something within a namespace only.
+type Host<'a> = (u32, &'a str);
+
+/// What subjects have in common with others.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
+    /// In the order of their ids.
     all: &'a [Subject<'a>],
-    /// Senders, by the host that they send to: addresses mean something within a namespace only.
-    by_remote: HashMap<(u32, &'a str), Vec<usize>>,
-    by_pid: HashMap<u32, Vec<usize>>,
+    /// Senders, by the host that they send to.
+    to_host: HashMap<Host<'a>, Senders>,
+    /// How many of these are of one process.
+    of_process: HashMap<(u32, Host<'a>), usize>,
+}
+
+/// Who sends to one host.
+#[derive(Debug)]
+struct Senders {
+    number: usize,
+    coincidence: Option<Coincidence>,
 }
 
 impl<'a> Neighbours<'a> {
-    /// Of all connections.
+    /// Of all connections, in the order of their ids.
     pub fn of(all: &'a [Subject<'a>]) -> Self {
-        let mut by_remote: HashMap<_, Vec<usize>> = HashMap::new();
-        let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::new();
-        for (index, subject) in all.iter().enumerate() {
+        let mut to_host: HashMap<Host, Vec<&Subject>> = HashMap::new();
+        let mut of_process: HashMap<_, usize> = HashMap::new();
+        for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
             let Some(identity) = subject.identity() else {
                 continue;
             };
-            if !subject.judged.sent_nothing {
-                by_remote.entry(remote(identity)).or_default().push(index);
-            }
+            let host = remote(identity);
+            to_host.entry(host).or_default().push(subject);
             if let Some(pid) = identity.pid {
-                by_pid.entry(pid).or_default().push(index);
+                *of_process.entry((pid, host)).or_default() += 1;
             }
         }
+        let senders = |subjects: Vec<&Subject>| Senders {
+            number: subjects.len(),
+            coincidence: Coincidence::of(&subjects),
+        };
         Neighbours {
             all,
-            by_remote,
-            by_pid,
+            to_host: to_host
+                .into_iter()
+                .map(|(host, subjects)| (host, senders(subjects)))
+                .collect(),
+            of_process,
         }
     }
 
-    /// The others that send to the same host.
-    pub fn to_same_host(&self, own: &Subject) -> Vec<&'a Subject<'a>> {
-        let remote = own.identity().map(remote);
-        let indices = remote.and_then(|remote| self.by_remote.get(&remote));
-        self.others(indices, own.id)
+    /// The connection of this id.
+    pub fn get(&self, id: u64) -> Option<&'a Subject<'a>> {
+        let at = self.all.binary_search_by_key(&id, |subject| subject.id);
+        at.ok().and_then(|at| self.all.get(at))
     }
 
-    /// The others of the same process.
-    pub fn of_same_process(&self, own: &Subject) -> Vec<&'a Subject<'a>> {
-        let pid = own.identity().and_then(|identity| identity.pid);
-        let indices = pid.and_then(|pid| self.by_pid.get(&pid));
-        self.others(indices, own.id)
+    /// How many send to the same host, this one with them.
+    pub fn to_same_host(&self, own: &Subject) -> usize {
+        self.senders(own).map_or(0, |senders| senders.number)
     }
 
-    fn others(&self, indices: Option<&Vec<usize>>, id: u64) -> Vec<&'a Subject<'a>> {
-        let subjects = indices.into_iter().flatten();
-        let subjects = subjects.filter_map(|index| self.all.get(*index));
-        subjects.filter(|other| other.id != id).collect()
+    /// Whether those that send to the same host lose segments together; `None` where too few lose any.
+    pub fn coincidence<'s>(&'s self, own: &'s Subject) -> Option<&'s Coincidence> {
+        self.senders(own)?.coincidence.as_ref()
+    }
+
+    /// How many others of the same process send to the same host.
+    pub fn beside_in_process(&self, own: &Subject) -> usize {
+        let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
+            return 0;
+        };
+        let key = identity.pid.map(|pid| (pid, remote(identity)));
+        let all = key.and_then(|key| self.of_process.get(&key));
+        all.map_or(0, |all| all - 1)
+    }
+
+    fn senders<'s>(&'s self, own: &'s Subject) -> Option<&'s Senders> {
+        self.to_host.get(&remote(own.identity()?))
     }
 }
 
-/// Namespace and address of the host at the other end.
-fn remote(identity: &Connection) -> (u32, &str) {
+fn remote(identity: &Connection) -> Host<'_> {
     (identity.netns, host(&identity.remote))
 }
 

@@ -18,7 +18,7 @@ pub struct Subject<'a> {
     /// Calls; `None` when they were not logged.
     pub calls: Option<CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
-    pub behind: &'a [Behind],
+    pub behind: Option<&'a Behind>,
     /// What its process and its CPUs did.
     pub cpu: CpuSeen,
     /// Stages.
@@ -57,6 +57,18 @@ impl Subject<'_> {
     /// Growth of a counter of `tcp_info` over the judged time.
     pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
         self.gathered.samples.growth(self.opened_ns(), counter)
+    }
+
+    /// Mean of all round-trip samples, where there is a ledger.
+    pub fn mean_rtt_us(&self) -> Option<u64> {
+        let ledger = self.judged.ledger.as_ref()?;
+        ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())
+    }
+
+    /// The same, or without a ledger the last smoothed one.
+    pub fn round_trip_us(&self) -> Option<u64> {
+        let smoothed = || self.last_sample().map(|last| last.srtt_us.into());
+        self.mean_rtt_us().or_else(smoothed)
     }
 
     /// Last sample.

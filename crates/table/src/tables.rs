@@ -244,6 +244,8 @@ table! {
         blocked_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// Time the thread was runnable and waited for a CPU within the call.
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
+        /// How long the first byte received had been ready, with no thread in a call for it.
+        unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received";
         /// Send (true) or receive (false).
         is_send: bool, "-";
         /// Bytes that the caller offered or had room for.

@@ -25,6 +25,7 @@ fn call(number: u64) -> Call {
         start_ns: number.is_multiple_of(3).then_some(number),
         blocked_ns: Some(number % 11),
         runq_ns: None,
+        unread_ns: Some(number % 13),
         is_send: number.is_multiple_of(2),
         asked_bytes: Some(number * number),
         result: number as i32,

@@ -151,8 +151,9 @@ impl Evidence {
         }
     }
 
-    /// Gives each connection what is known of it in the end. To be called after the last row.
-    pub(crate) fn identify(&mut self) {
+    /// Puts together what could not be before the last row: to be called after it.
+    pub(crate) fn finish(&mut self) {
+        self.threads.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.identities));
         for index in 0..folded.len() {
             self.gathered(folded.conn[index]).identity = Some(folded.row(index));

@@ -1,102 +1,224 @@
-//! Threads that serve several connections: what one waited for while another had data. A thread that
-//! was blocked in a call on one connection, and then receives from another without blocking, has let
-//! that one wait, for as long as it was blocked at most.
+//! Threads that serve several connections: what one waited for while another had data. A receive call
+//! says how long its bytes had been ready; what of that time its thread was blocked in calls on other
+//! connections, it waited behind them.
+
+use std::collections::VecDeque;
 
 use table::tables::Calls;
 
 use super::hash::Digests;
 
-/// What a connection's data waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Behind {
+/// Blocked calls that are remembered of a thread: what it received waited behind these, at least.
+const BLOCKS_KEPT: usize = 16;
+/// Blockers that are told apart for a connection; the time of those that blocked it least is summed.
+const BLOCKERS_KEPT: usize = 8;
+/// Rows that wait to be put in order: far more than come between two drains of the kernel's buffers.
+const ROWS_KEPT: usize = 1 << 16;
+
+/// Waits behind one other connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Blocker {
     /// The connection on which the thread was blocked.
     pub conn: u64,
-    /// It was blocked for so long, ns.
-    pub blocked_ns: u64,
-    /// How often.
+    /// Data waited here meanwhile, ns.
+    pub waited_ns: u64,
+    /// Calls on it behind which data waited.
     pub times: u64,
-    /// End of the last of these, ns.
-    until_ns: u64,
 }
 
-/// The last call in which a thread was blocked, and those right before it on the same connection.
-#[derive(Debug, Default)]
-struct Thread {
-    conn: u64,
-    blocked_ns: u64,
-    until_ns: u64,
-    counted: bool,
+/// What a connection's data waited for.
+#[derive(Debug, Clone, Default)]
+pub struct Behind {
+    /// By the connection on which the thread was blocked, in no order.
+    pub blockers: Vec<Blocker>,
+    /// Waited behind connections that are not among them, ns.
+    pub others_ns: u64,
+    /// Time that the thread was blocked elsewhere right before it received bytes of which it is not
+    /// known how long they had been ready, ns.
+    pub unknown_ns: u64,
+    /// Waiting until then is counted, ns.
+    counted_ns: u64,
 }
+
+/// A call in which a thread was blocked.
+#[derive(Debug)]
+struct Block {
+    conn: u64,
+    start_ns: u64,
+    end_ns: u64,
+    blocked_ns: u64,
+}
+
+/// The last blocked calls of a thread, in the order of time.
+#[derive(Debug, Default)]
+struct Thread(VecDeque<Block>);
+
+/// A call that blocked, or received what may have waited.
+#[derive(Debug)]
+struct Told {
+    end_ns: u64,
+    conn: u64,
+    tid: u32,
+    start_ns: u64,
+    blocked_ns: u64,
+    received: Option<Unread>,
+}
+
+/// How long what a call received had been ready, ns, where that is known.
+#[derive(Debug, Clone, Copy)]
+struct Unread(Option<u64>);
 
 /// Of all threads and connections.
 #[derive(Debug, Default)]
 pub struct ThreadTable {
     threads: Digests<Thread>,
-    behind: Digests<Vec<Behind>>,
+    behind: Digests<Behind>,
+    /// Not yet counted: rows of sends and of receives come in batches of their own, some
+    /// milliseconds apart, and have to be put in the order of time.
+    waiting: Vec<Told>,
 }
 
 impl ThreadTable {
-    /// Adds a batch of calls whose end lies within `span` (ns, both ends included), each thread's
-    /// in the order of time.
+    /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
     pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
         for index in 0..calls.conn.len() {
             let end_ns = calls.end_ns[index];
             let blocked_ns = calls.blocked_ns[index].unwrap_or(0);
-            let took = !calls.is_send[index] && calls.result[index] > 0;
-            if (blocked_ns == 0 && !took) || end_ns < span.0 || end_ns > span.1 {
+            let received = !calls.is_send[index] && calls.result[index] > 0;
+            let unread_ns = calls.unread_ns[index];
+            // Most calls neither block nor let anything wait.
+            let waited = received && unread_ns != Some(0);
+            if (blocked_ns == 0 && !waited) || end_ns < span.0 || end_ns > span.1 {
                 continue;
             }
-            let position = self.threads.position(calls.tid[index].into());
-            let thread = self.threads.at(position);
-            let conn = calls.conn[index];
-            if blocked_ns > 0 {
-                thread.block(conn, blocked_ns, end_ns);
-            } else if thread.let_wait(conn, end_ns) {
-                thread.counted = true;
-                let position = self.behind.position(conn);
-                count(self.behind.at(position), thread);
+            if self.waiting.len() == ROWS_KEPT {
+                self.count_first(ROWS_KEPT / 2);
             }
+            self.waiting.push(Told {
+                end_ns,
+                conn: calls.conn[index],
+                tid: calls.tid[index],
+                start_ns: calls.start_ns[index].unwrap_or(end_ns - blocked_ns.min(end_ns)),
+                blocked_ns,
+                received: waited.then_some(Unread(unread_ns)),
+            });
+        }
+    }
+
+    /// Counts what is left: no more calls come.
+    pub fn finish(&mut self) {
+        self.count_first(self.waiting.len());
+    }
+
+    fn count_first(&mut self, number: usize) {
+        self.waiting.sort_by_key(|told| told.end_ns);
+        let first: Vec<Told> = self.waiting.drain(..number).collect();
+        first.into_iter().for_each(|told| self.count(told));
+    }
+
+    fn count(&mut self, told: Told) {
+        let Told {
+            end_ns,
+            conn,
+            tid,
+            start_ns,
+            blocked_ns,
+            received,
+        } = told;
+        let position = self.threads.position(tid.into());
+        let thread = self.threads.at(position);
+        if let Some(Unread(unread_ns)) = received.filter(|_| thread.was_elsewhere(conn)) {
+            let position = self.behind.position(conn);
+            let behind = self.behind.at(position);
+            match unread_ns {
+                Some(ns) => behind.add(conn, (end_ns - ns.min(end_ns), end_ns), thread),
+                // A call that blocked itself let nothing wait.
+                None if blocked_ns == 0 => behind.add_unknown(conn, end_ns, thread),
+                None => {}
+            }
+        }
+        if blocked_ns > 0 {
+            thread.block(Block {
+                conn,
+                start_ns,
+                end_ns,
+                blocked_ns,
+            });
         }
     }
 
     /// What this connection's data waited for.
-    pub fn get(&self, conn: u64) -> &[Behind] {
-        self.behind.get(conn).map_or(&[], Vec::as_slice)
+    pub fn get(&self, conn: u64) -> Option<&Behind> {
+        self.behind.get(conn)
     }
 }
 
 impl Thread {
-    fn block(&mut self, conn: u64, blocked_ns: u64, end_ns: u64) {
-        let goes_on = self.conn == conn && !self.counted;
-        self.blocked_ns = blocked_ns + if goes_on { self.blocked_ns } else { 0 };
-        self.conn = conn;
-        self.until_ns = end_ns;
-        self.counted = false;
+    fn block(&mut self, block: Block) {
+        if self.0.len() == BLOCKS_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(block);
     }
 
-    /// Whether bytes received on another connection may have come while it was blocked: it has not
-    /// waited elsewhere for longer since.
-    fn let_wait(&self, conn: u64, end_ns: u64) -> bool {
-        self.conn != 0
-            && self.conn != conn
-            && end_ns.saturating_sub(self.until_ns) <= self.blocked_ns
+    fn was_elsewhere(&self, conn: u64) -> bool {
+        self.0.iter().any(|block| block.conn != conn)
     }
 }
 
-fn count(waits: &mut Vec<Behind>, thread: &Thread) {
-    match waits.iter_mut().find(|behind| behind.conn == thread.conn) {
-        Some(behind) if behind.until_ns == thread.until_ns => {}
-        Some(behind) => {
-            behind.blocked_ns += thread.blocked_ns;
-            behind.times += 1;
-            behind.until_ns = thread.until_ns;
+impl Behind {
+    /// Bytes were ready from `ready.0` to `ready.1`, when this thread took them.
+    fn add(&mut self, conn: u64, ready: (u64, u64), thread: &Thread) {
+        let since_ns = ready.0.max(self.counted_ns);
+        self.counted_ns = ready.1;
+        for block in thread.0.iter().filter(|block| block.conn != conn) {
+            let both_ns = ready
+                .1
+                .min(block.end_ns)
+                .saturating_sub(since_ns.max(block.start_ns));
+            if both_ns > 0 {
+                self.count(block.conn, both_ns.min(block.blocked_ns));
+            }
         }
-        None => waits.push(Behind {
-            conn: thread.conn,
-            blocked_ns: thread.blocked_ns,
-            times: 1,
-            until_ns: thread.until_ns,
-        }),
+    }
+
+    /// Bytes that this thread took at `end_ns` may have been ready since it last took some.
+    fn add_unknown(&mut self, conn: u64, end_ns: u64, thread: &Thread) {
+        let since_ns = self.counted_ns;
+        self.counted_ns = end_ns;
+        let elsewhere = thread
+            .0
+            .iter()
+            .filter(|block| block.conn != conn && block.end_ns > since_ns);
+        self.unknown_ns += elsewhere.map(|block| block.blocked_ns).sum::<u64>();
+    }
+
+    fn count(&mut self, conn: u64, waited_ns: u64) {
+        let known = self
+            .blockers
+            .iter()
+            .position(|blocker| blocker.conn == conn);
+        let position = known.unwrap_or_else(|| self.begin(conn));
+        let blocker = &mut self.blockers[position];
+        blocker.waited_ns += waited_ns;
+        blocker.times += 1;
+    }
+
+    /// Makes room for another blocker, and says where.
+    fn begin(&mut self, conn: u64) -> usize {
+        let blocker = Blocker {
+            conn,
+            ..Blocker::default()
+        };
+        if self.blockers.len() < BLOCKERS_KEPT {
+            self.blockers.push(blocker);
+            return self.blockers.len() - 1;
+        }
+        let least = (0..BLOCKERS_KEPT).min_by_key(|at| self.blockers[*at].waited_ns);
+        let position = least.unwrap_or(0);
+        self.others_ns += self.blockers[position].waited_ns;
+        self.blockers[position] = blocker;
+        position
     }
 }
 
@@ -104,41 +226,73 @@ fn count(waits: &mut Vec<Behind>, thread: &Thread) {
 mod tests {
     use super::*;
 
-    /// Calls of one thread: connection, end, receive or send, time blocked.
-    fn rows(calls: &[(u64, u64, bool, u64)]) -> Calls {
+    /// Calls of one thread: connection, end, time blocked until then, time that what it received had
+    /// been ready (`None`: it sent).
+    fn rows(calls: &[(u64, u64, u64, Option<u64>)]) -> Calls {
         let mut columns = Calls::default();
-        for (conn, end_ns, is_send, blocked_ns) in calls {
+        for (conn, end_ns, blocked_ns, unread_ns) in calls {
             columns.conn.push(*conn);
             columns.end_ns.push(*end_ns);
-            columns.is_send.push(*is_send);
+            columns
+                .start_ns
+                .push((*blocked_ns > 0).then(|| end_ns - blocked_ns));
+            columns.is_send.push(unread_ns.is_none());
             columns.result.push(10);
             columns.blocked_ns.push(Some(*blocked_ns));
+            columns.unread_ns.push(*unread_ns);
             columns.tid.push(71);
         }
         columns
     }
 
+    fn of(table: &ThreadTable, conn: u64) -> Vec<(u64, u64, u64)> {
+        let blockers = table.get(conn).map_or(&[][..], |behind| &behind.blockers);
+        let told = |it: &Blocker| (it.conn, it.waited_ns, it.times);
+        blockers.iter().map(told).collect()
+    }
+
     #[test]
-    fn what_is_read_right_after_a_blocked_call_has_waited() {
+    fn data_waits_behind_calls_that_were_blocked_while_it_was_ready() {
         let mut table = ThreadTable::default();
-        let calls = rows(&[
-            (1, 100, false, 0),
-            (2, 1_000, true, 500),
-            (2, 1_400, true, 300),
-            (1, 1_410, false, 0),
-            (1, 1_420, false, 0),
-            (3, 1_430, false, 0),
-            (1, 9_000, false, 0),
-            (2, 9_900, true, 70),
-            (2, 9_910, false, 0),
-        ]);
-        table.add(&calls, (0, 10_000));
-        let of = |conn| -> Vec<(u64, u64, u64)> {
-            let waits = table.get(conn).iter();
-            waits.map(|it| (it.conn, it.blocked_ns, it.times)).collect()
-        };
-        assert_eq!(of(1), [(2, 800, 1)]);
-        assert_eq!(of(3), [(2, 800, 1)]);
-        assert_eq!(of(2), []);
+        let calls = [
+            (1, 100, 0, Some(0)),
+            (2, 1_000, 500, None),
+            (3, 1_400, 300, Some(0)),
+            // Ready since 600: 400 of the first, 300 of the second.
+            (1, 1_410, 0, Some(810)),
+            // What was left lay there as long, and is not counted again.
+            (1, 1_420, 0, Some(820)),
+            // Ready since 1,300.
+            (4, 1_430, 0, Some(130)),
+            // Ready long after.
+            (1, 9_000, 0, Some(700)),
+            (2, 9_900, 70, None),
+            (2, 9_910, 0, Some(100)),
+        ];
+        // Sends and receives come in batches of their own.
+        let (sends, receives): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.3.is_none());
+        table.add(&rows(&receives), (0, 10_000));
+        table.add(&rows(&sends), (0, 10_000));
+        table.finish();
+        assert_eq!(of(&table, 1), [(2, 400, 1), (3, 300, 1)]);
+        assert_eq!(of(&table, 4), [(3, 100, 1)]);
+        assert_eq!(of(&table, 2), []);
+    }
+
+    #[test]
+    fn of_many_blockers_the_worst_are_told_apart() {
+        let mut table = ThreadTable::default();
+        for other in 1..=20_u64 {
+            let at = other * 10_000;
+            let blocked_ns = if other == 3 { 900 } else { other };
+            let calls = [(100 + other, at, blocked_ns, None), (7, at, 0, Some(5_000))];
+            table.add(&rows(&calls), (0, 1_000_000));
+        }
+        table.finish();
+        let behind = table.get(7).unwrap();
+        let told: u64 = behind.blockers.iter().map(|it| it.waited_ns).sum();
+        assert_eq!(told + behind.others_ns, (1..=20).sum::<u64>() - 3 + 900);
+        assert_eq!(behind.blockers.len(), BLOCKERS_KEPT);
+        assert!(behind.blockers.iter().any(|it| it.conn == 103));
     }
 }

@@ -38,7 +38,7 @@ impl Rule for DelayedAckAfterTimeout {
             return self.check_events(case);
         };
         let held = u64::from(ledger.timeout_acks_delayed);
-        if held == 0 || case.loss_named {
+        if held == 0 {
             return Verdict::Quiet;
         }
         let held_ns = ledger.timeout_ack_delayed_ns;

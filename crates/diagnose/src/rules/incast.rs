@@ -9,21 +9,14 @@ use super::{
     min_rtt, sum, whole,
 };
 use crate::case::Case;
+use crate::coincidence::Coincidence;
 use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::severity::WARNING_SHARE;
-use crate::subject::Subject;
 use crate::units::{count, duration, percent};
 
 /// See the module.
 pub struct Incast;
-
-/// Losses no further apart belong to one overflow: they are found within the least timeout
-/// (TCP_RTO_MIN), by a probe or by the timer itself.
-const TOGETHER_NS: u64 = 200_000_000;
-/// Two flows that meet in a queue are what congestion control is made for (a fair share each);
-/// incast needs more.
-const LEAST_OTHERS: usize = 2;
 
 impl Rule for Incast {
     fn name(&self) -> &'static str {
@@ -47,18 +40,14 @@ impl Rule for Incast {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let losses = &case.own.gathered.events.losses_ns;
-        if losses.is_empty() {
+        let Some(coincidence) = loses_together(case) else {
             return Verdict::Quiet;
-        }
-        let others = case.neighbours.to_same_host(case.own);
-        let together = together(losses, &others);
-        if together * 2 <= losses.len() {
-            return Verdict::Quiet;
-        }
-        let Some(ledger) = case.ledger() else {
-            return self.cannot_tell(case, others.len());
         };
+        let senders = case.neighbours.to_same_host(case.own);
+        let Some(ledger) = case.ledger() else {
+            return self.cannot_tell(case, senders);
+        };
+        let (losses, together) = coincidence.beside(case.own);
         // Flows that never pause, and mend their losses without a timer, share a full path.
         if case.stalled_ns() < ledger.fast_retransmit_ns
             && case.share(Stage::SenderApp) <= WARNING_SHARE
@@ -75,19 +64,21 @@ impl Rule for Incast {
             return Verdict::Quiet;
         }
         let facts = [
-            Some(sum(
-                "losses",
-                losses.len() as u64,
-                "times that segments were sent again",
-            )),
+            Some(sum("losses", losses, "times that segments were lost")),
             Some(sum(
                 "together",
-                together as u64,
-                "of them while others to that host lost, too",
+                together,
+                "of them while two others or more to that host lost, too",
             )),
+            known_real(
+                "clustering",
+                Some(coincidence.clustering),
+                Unit::Ratio,
+                "times as clustered as losses of their own would be",
+            ),
             known(
                 "senders",
-                Some(others.len() as u64 + 1),
+                Some(senders as u64),
                 Unit::Count,
                 "connections to that host",
             ),
@@ -159,29 +150,11 @@ impl Rule for Incast {
     }
 }
 
-/// Whether most of its losses came together with those of others to the same host.
-pub(super) fn loses_together(case: &Case) -> bool {
-    let others = case.neighbours.to_same_host(case.own);
-    let losses = &case.own.gathered.events.losses_ns;
-    together(losses, &others) * 2 > losses.len()
-}
-
-/// How many of these losses came while enough of the others lost, too.
-fn together(losses: &[u64], others: &[&Subject]) -> usize {
-    let with_others = |at: &&u64| losing_near(others, **at) >= LEAST_OTHERS;
-    losses.iter().filter(with_others).count()
-}
-
-/// How many of the others lost segments near this time.
-fn losing_near(others: &[&Subject], at_ns: u64) -> usize {
-    let near = |other: &&&Subject| {
-        let losses = &other.gathered.events.losses_ns;
-        let next = losses.partition_point(|ns| *ns + TOGETHER_NS < at_ns);
-        losses
-            .get(next)
-            .is_some_and(|ns| *ns <= at_ns + TOGETHER_NS)
-    };
-    others.iter().filter(near).count()
+/// Losses of all to its host, if they come together, and most of its own with them.
+pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
+    let coincidence = case.neighbours.coincidence(case.own)?;
+    let (losses, together) = coincidence.beside(case.own);
+    (coincidence.is_proved() && together * 2 > losses).then_some(coincidence)
 }
 
 /// Mean round trip over the least.
@@ -191,14 +164,14 @@ fn queueing(case: &Case) -> Option<f64> {
 }
 
 impl Incast {
-    fn cannot_tell(&self, case: &Case, others: usize) -> Verdict {
+    fn cannot_tell(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name(), "thin_stream_timeouts"],
             concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
             facts: known(
                 "connections_beside",
-                Some(others as u64),
+                Some(senders as u64 - 1),
                 Unit::Count,
                 label,
             )

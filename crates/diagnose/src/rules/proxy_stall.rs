@@ -2,12 +2,15 @@
 //! data for it: a proxy that waits until the far side has taken what it passes on (SNAP, figure 7), or
 //! a server whose one slow client holds up the others.
 
+use std::cmp::Reverse;
+
 use table::{Method, Stage};
 
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
 };
 use crate::case::{Case, LEAST_POLLS};
+use crate::gather::threads::{Behind, Blocker};
 use crate::report::{Advice, Direction, Finding, Undecided, Unit};
 use crate::subject::Subject;
 use crate::units::{duration, percent};
@@ -25,47 +28,35 @@ impl Rule for ProxyStall {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let Some((other, blocked_ns, times)) = blocker(case) else {
+        let Some(behind) = case.own.behind else {
             return Verdict::Quiet;
         };
-        let waited = case
-            .own
-            .judged
-            .receive
-            .as_ref()
-            .map(|receive| receive.reader_slow);
-        let Some(waited) = waited.filter(|waited| waited.method == Method::Ledger) else {
-            let never_seen = waited.is_some_and(|waited| waited.ns == 0);
-            if never_seen && case.own.gathered.samples.polls >= LEAST_POLLS {
-                return Verdict::Quiet;
-            }
-            return self.cannot_tell(blocked_ns, times);
+        let blockers = blockers(case, behind);
+        let harm_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
+        let Some((worst, _)) = blockers.first() else {
+            return self.check_unknown(case, behind.unknown_ns);
         };
-        let harm_ns = blocked_ns.min(waited.ns);
-        if harm_ns == 0 {
-            return Verdict::Quiet;
-        }
+        let times = blockers.iter().map(|(_, blocker)| blocker.times).sum();
+        let receive = case.own.judged.receive.as_ref();
+        let late = receive.map(|receive| receive.reader_slow);
+        let late = late.filter(|late| late.method == Method::Ledger);
         let facts = [
             Some(sum(
                 "blocked_before",
                 times,
-                "time(s) that its thread was blocked in a call on the other",
+                "call(s) on others in which its thread was blocked while data waited here",
             )),
-            Some(total_ns(
-                "blocked_ns",
-                blocked_ns,
-                "it was blocked there in all",
-            )),
-            Some(total_ns(
-                "reader_slow_ns",
-                waited.ns,
-                "bytes waited here to be read",
-            )),
+            Some(total_ns("waited_ns", harm_ns, "it waited behind them")),
+            late.map(|late| total_ns("reader_slow_ns", late.ns, "it waited in all")),
+            (behind.others_ns > 0).then(|| {
+                let label = "and behind connections that are not told apart";
+                total_ns("others_ns", behind.others_ns, label)
+            }),
             known(
                 "other_connection",
-                Some(other.id),
+                Some(worst.id),
                 Unit::Id,
-                "id of the other connection",
+                "id of the connection behind which it waited longest",
             ),
         ];
         Verdict::Fires(Found {
@@ -77,8 +68,10 @@ impl Rule for ProxyStall {
     }
 
     fn explain(&self, case: &Case) -> Explanation {
-        let mut advised: Vec<Advice> = blocker(case)
-            .and_then(|(other, _, _)| mend_first(other))
+        let blockers = case.own.behind.map(|behind| blockers(case, behind));
+        let worst = blockers.as_ref().and_then(|blockers| blockers.first());
+        let mut advised: Vec<Advice> = worst
+            .and_then(|(other, _)| mend_first(other))
             .into_iter()
             .collect();
         advised.extend(advice([
@@ -117,18 +110,16 @@ impl Rule for ProxyStall {
     }
 }
 
-/// The connection behind which most was waited, how long it blocked the thread, and how often. Where
-/// the path is the other's limit, the data waits at one end of it or at the other.
-fn blocker<'a>(case: &Case<'a>) -> Option<(&'a Subject<'a>, u64, u64)> {
-    if case.own.behind.is_empty() {
-        return None;
-    }
-    let beside = case.neighbours.of_same_process(case.own);
-    let blockers = case.own.behind.iter().filter_map(|behind| {
-        let other = *beside.iter().find(|other| other.id == behind.conn)?;
-        (!is_path_limited(other)).then_some((other, behind.blocked_ns, behind.times))
+/// The connections behind which data waited, worst first. Where the path is the other's limit, the
+/// data waits at one end of it or at the other.
+fn blockers<'a>(case: &Case<'a>, behind: &'a Behind) -> Vec<(&'a Subject<'a>, &'a Blocker)> {
+    let known = behind.blockers.iter().filter_map(|blocker| {
+        let other = case.neighbours.get(blocker.conn)?;
+        (!is_path_limited(other)).then_some((other, blocker))
     });
-    blockers.max_by_key(|(_, blocked_ns, _)| *blocked_ns)
+    let mut known: Vec<_> = known.collect();
+    known.sort_by_key(|(other, blocker)| (Reverse(blocker.waited_ns), other.id));
+    known
 }
 
 /// Whether congestion control held it up for most of its life.
@@ -148,11 +139,11 @@ fn is_path_limited(other: &Subject) -> bool {
 /// The other connection's own problem, which comes first.
 fn mend_first(other: &Subject) -> Option<Advice> {
     let identity = other.identity()?;
-    let (stage, share) = other
-        .judged
-        .stages
-        .iter()
-        .max_by_key(|(_, share)| share.ns)?;
+    let stages = other.judged.stages.iter();
+    let told = stages.filter(|(stage, share)| {
+        share.ns > 0 && !matches!(stage, Stage::InFlight | Stage::Unknown)
+    });
+    let (stage, share) = told.max_by_key(|(_, share)| share.ns)?;
     let (local, remote) = (&identity.local, &identity.remote);
     // TCP holds nothing up there: the thread waits for what the other end sends.
     let line = if stage == Stage::SenderApp {
@@ -169,12 +160,19 @@ fn mend_first(other: &Subject) -> Option<Advice> {
 }
 
 impl ProxyStall {
-    fn cannot_tell(&self, blocked_ns: u64, times: u64) -> Verdict {
-        let label = "time(s) that its thread was blocked in a call on another connection";
+    /// Without the ledger it is not known how long bytes had been ready.
+    fn check_unknown(&self, case: &Case, blocked_ns: u64) -> Verdict {
+        let receive = case.own.judged.receive.as_ref();
+        let never_late = receive.is_some_and(|receive| receive.reader_slow.ns == 0);
+        let polled = case.own.gathered.samples.polls >= LEAST_POLLS;
+        if blocked_ns == 0 || (never_late && polled) {
+            return Verdict::Quiet;
+        }
+        let label = "it was blocked in calls on others before";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.name()],
             concerned_ns: blocked_ns,
-            facts: vec![sum("blocked_before", times, label)],
+            facts: vec![total_ns("blocked_ns", blocked_ns, label)],
             why: "How long bytes waited to be read was not measured.",
             would_help: Some("Record with the ledger (`tcp_stages`) on."),
         })

@@ -37,13 +37,13 @@ impl Rule for ThinStreamTimeouts {
         if case.loss_named || stalled_ns == 0 {
             return Verdict::Quiet;
         }
-        let beside = beside(case);
+        let beside = case.neighbours.beside_in_process(case.own) as u64;
         if beside == 0 {
             return Verdict::Quiet;
         }
         let Some(ledger) = case.ledger() else {
             // Then `incast` has asked already, and names this as a candidate.
-            if incast::loses_together(case) {
+            if incast::loses_together(case).is_some() {
                 return Verdict::Quiet;
             }
             return self.cannot_tell(stalled_ns, beside);
@@ -113,19 +113,6 @@ impl Rule for ThinStreamTimeouts {
             duration(undecided.possible_harm_ns)
         )
     }
-}
-
-/// Other connections of the same process to the same host.
-fn beside(case: &Case) -> u64 {
-    let pid = case.own.identity().and_then(|identity| identity.pid);
-    let of_process = |other: &&crate::subject::Subject| {
-        pid.is_some() && other.identity().and_then(|identity| identity.pid) == pid
-    };
-    case.neighbours
-        .to_same_host(case.own)
-        .into_iter()
-        .filter(of_process)
-        .count() as u64
 }
 
 impl ThinStreamTimeouts {

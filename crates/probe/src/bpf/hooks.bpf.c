@@ -232,6 +232,7 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
+	struct call_end end;
 	u64 now_ns;
 	bool quiet;
 
@@ -247,7 +248,8 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
-	call_ended(sk, tp, st, true, result, flags, now_ns);
+	end = call_end_of(sk, true);
+	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
 }
 
@@ -256,8 +258,8 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
-	struct call_blocked blocked;
-	u64 now_ns;
+	struct call_end end;
+	u64 now_ns, unread_ns = 0;
 
 	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
 		return 0;
@@ -266,9 +268,10 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);
-	blocked = call_ended(sk, tp, st, false, result, flags, now_ns);
+	end = call_end_of(sk, false);
 	if (result > 0)
-		stages_on_receive(st, sk, tp, result, blocked, now_ns);
+		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
+	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
 	return 0;
 }
 

@@ -92,7 +92,9 @@ struct stage_ledger {
 	struct stall_facts stalls;
 	u64 timeout_ns;		 /* of the last retransmission timeout */
 	u64 unproven_ns;	 /* moved to retransmit_timeout since state Loss began */
+	u64 unproven_thin_ns;	 /* of it in thin_stall_ns */
 	u64 ack_held_ns;	 /* of timeout_ack_delayed_ns, since then */
+	u64 stall_held_ns;	 /* the same of the present stall */
 	u64 burst_loss_since_ns; /* the present recovery is from a burst after idle; 0: it is not */
 	u32 unproven_stalls;	 /* as unproven_ns */
 	u32 burst_end;		 /* sequence after the first window of the last flight after idle */

@@ -133,7 +133,7 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,
 					     const struct socket_state *st,
 					     const struct tcp_sock *tp, bool is_send, int result,
-					     int msg_flags, u64 now_ns)
+					     int msg_flags, u64 unread_ns, u64 now_ns)
 {
 	s64 asked = asked_bytes(task);
 
@@ -142,6 +142,8 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->start_ns = 0;
 	record->blocked_ns = 0;
 	record->runq_us = 0;
+	unread_ns /= 1000;
+	record->unread_us = unread_ns > (u32)-1 ? (u32)-1 : unread_ns;
 	record->offset_end = stream_offset(st, tp, is_send);
 	record->asked_bytes = asked < 0 ? 0 : asked;
 	record->result = result;
@@ -166,11 +168,18 @@ static __always_inline void call_record_wait(struct call_record *record, struct 
 	record->bits |= CALL_BLOCKED;
 }
 
-static __always_inline void call_log(struct call_batch *batch, struct call_wait *wait,
-				     const struct socket_state *st, const struct tcp_sock *tp,
-				     bool is_send, int result, int msg_flags, u64 now_ns)
+/* A call on its way out: where its record goes, and how it had blocked. */
+struct call_end {
+	struct call_batch *batch;
+	struct call_wait *wait; /* NULL: it did not block */
+};
+
+static __always_inline void call_log(const struct call_end *end, const struct socket_state *st,
+				     const struct tcp_sock *tp, bool is_send, int result,
+				     int msg_flags, u64 unread_ns, u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct call_batch *batch = end->batch;
 	u32 at;
 
 	*(volatile u32 *)&batch->busy = 1;
@@ -178,9 +187,9 @@ static __always_inline void call_log(struct call_batch *batch, struct call_wait 
 	at = batch->len;
 	if (at < CALL_BATCH_LEN) {
 		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
-				 now_ns);
-		if (wait)
-			call_record_wait(&batch->records[at], wait, task);
+				 unread_ns, now_ns);
+		if (end->wait)
+			call_record_wait(&batch->records[at], end->wait, task);
 		batch->produced++;
 		batch->len = at + 1;
 		if (at + 1 == CALL_BATCH_LEN)
@@ -190,31 +199,41 @@ static __always_inline void call_log(struct call_batch *batch, struct call_wait 
 	*(volatile u32 *)&batch->busy = 0;
 }
 
-/*
- * A call ended; returns when it had blocked. The calls of a peer's process are not what was asked
- * for: its sockets have a ledger, and no log.
- */
-static __always_inline struct call_blocked call_ended(struct sock *sk, const struct tcp_sock *tp,
-						      const struct socket_state *st, bool is_send,
-						      int result, int msg_flags, u64 now_ns)
+static __always_inline struct call_end call_end_of(struct sock *sk, bool is_send)
 {
-	struct call_blocked blocked = {};
-	struct call_batch *batch;
-	struct call_wait *wait;
+	struct call_end end = {};
 	u32 which = !is_send;
 
-	batch = bpf_map_lookup_elem(&call_batches, &which);
-	if (!batch)
-		return blocked;
-	wait = call_wait_of(batch, bpf_get_current_task_btf(), sk);
-	if (st->chosen == CHOSEN_TARGET)
-		call_log(batch, wait, st, tp, is_send, result, msg_flags, now_ns);
-	if (wait) {
-		blocked.since_ns = wait->start_ns;
-		blocked.until_ns = wait->back_ns;
-		wait->start_ns = 0;
+	end.batch = bpf_map_lookup_elem(&call_batches, &which);
+	if (end.batch)
+		end.wait = call_wait_of(end.batch, bpf_get_current_task_btf(), sk);
+	return end;
+}
+
+/* When the call was blocked. */
+static __always_inline struct call_blocked call_blocking(const struct call_end *end)
+{
+	struct call_blocked blocked = {};
+
+	if (end->wait) {
+		blocked.since_ns = end->wait->start_ns;
+		blocked.until_ns = end->wait->back_ns;
 	}
 	return blocked;
+}
+
+/*
+ * A call ended. The calls of a peer's process are not what was asked for: its sockets have a ledger,
+ * and no log.
+ */
+static __always_inline void call_ended(const struct call_end *end, const struct tcp_sock *tp,
+				       const struct socket_state *st, bool is_send, int result,
+				       int msg_flags, u64 unread_ns, u64 now_ns)
+{
+	if (end->batch && st->chosen == CHOSEN_TARGET)
+		call_log(end, st, tp, is_send, result, msg_flags, unread_ns, now_ns);
+	if (end->wait)
+		end->wait->start_ns = 0;
 }
 
 #endif

@@ -22,9 +22,10 @@ struct call_record {
 	__u32 msg_flags;
 	__u32 tid;
 	__u32 pid;
+	__u32 unread_us; /* what a receive call took had been ready for so long */
 	__u16 cpu;
 	__u8 bits;
-	__u8 pad[5];
+	__u8 pad;
 };
 
 /* Records of one program on one CPU, handed over together. A power of two. */

@@ -27,6 +27,7 @@ pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
         start_ns,
         blocked_ns,
         runq_ns,
+        unread_ns,
         is_send,
         asked_bytes,
         result,
@@ -42,6 +43,7 @@ pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
         start_ns.reserve(RESERVE_ROWS);
         blocked_ns.reserve(RESERVE_ROWS);
         runq_ns.reserve(RESERVE_ROWS);
+        unread_ns.reserve(RESERVE_ROWS);
         is_send.reserve(RESERVE_ROWS);
         asked_bytes.reserve(RESERVE_ROWS);
         result.reserve(RESERVE_ROWS);
@@ -65,6 +67,12 @@ pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
         records
             .iter()
             .map(|r| measured(r).then_some(u64::from(r.runq_us) * 1000)),
+    );
+    let received = |record: &call_record| !has(record, SEND) && record.result > 0;
+    unread_ns.extend(
+        records
+            .iter()
+            .map(|r| received(r).then_some(u64::from(r.unread_us) * 1000)),
     );
     is_send.extend(records.iter().map(|r| has(r, SEND)));
     asked_bytes.extend(
@@ -101,6 +109,8 @@ mod tests {
             start_ns: 7,
             blocked_ns: 11,
             runq_us: 13,
+            unread_us: 19,
+            result: 17,
             asked_bytes: 17,
             ..Default::default()
         };
@@ -116,6 +126,7 @@ mod tests {
             (None, Some(0), true)
         );
         assert_eq!((blocked.start_ns, blocked.blocked_ns), (Some(7), Some(11)));
+        assert_eq!((ran.unread_ns, blocked.unread_ns), (None, Some(19_000)));
         assert_eq!(
             (blocked.runq_ns, blocked.asked_bytes),
             (Some(13_000), Some(17))

@@ -120,12 +120,17 @@ static __always_inline void settle_loss_limited(struct stage_ledger *led)
 /* A stall was mended by a timer: what could be told of it besides. */
 static __always_inline void note_stall(struct stage_ledger *led, u32 stage, u64 moved_ns)
 {
+	u64 thin_ns = 0;
+
 	if (led->thin) {
 		led->stalls.thin_stalls++;
-		led->stalls.thin_stall_ns += moved_ns;
+		if (moved_ns > led->stall_held_ns)
+			thin_ns = moved_ns - led->stall_held_ns;
+		led->stalls.thin_stall_ns += thin_ns;
 	}
 	if (stage != STAGE_RETRANSMIT_TIMEOUT)
 		return;
+	led->unproven_thin_ns += thin_ns;
 	led->unproven_stalls++;
 	led->unproven_ns += moved_ns;
 	led->unproven_stage = led->probed_stage;
@@ -134,7 +139,7 @@ static __always_inline void note_stall(struct stage_ledger *led, u32 stage, u64 
 /*
  * The ACK of what a timeout sent again came so late that the receiver's timer must have sent it:
  * after a timeout one segment goes, and nothing follows it that would make the receiver answer.
- * That is part of the stall (SNAP, figure 6).
+ * That is part of the stall (SNAP, figure 6), but not for want of other segments.
  */
 static __always_inline void note_timeout_ack(struct stage_ledger *led, const struct tcp_sock *tp,
 					     u32 acked_bytes, bool bare, u64 now_ns)
@@ -144,9 +149,10 @@ static __always_inline void note_timeout_ack(struct stage_ledger *led, const str
 	if (led->stalled != STALL_TIMEOUT || !bare || acked_bytes > tp->mss_cache ||
 	    arrived_ns >= now_ns || now_ns - arrived_ns + jiffy_ns() < TCP_DELACK_MIN_NS)
 		return;
+	led->stall_held_ns = now_ns - arrived_ns;
 	led->stalls.timeout_acks_delayed++;
-	led->stalls.timeout_ack_delayed_ns += now_ns - arrived_ns;
-	led->ack_held_ns += now_ns - arrived_ns;
+	led->stalls.timeout_ack_delayed_ns += led->stall_held_ns;
+	led->ack_held_ns += led->stall_held_ns;
 	led->acks_held++;
 }
 
@@ -179,6 +185,7 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 		}
 	}
 	led->stalled = STALL_NONE;
+	led->stall_held_ns = 0;
 	led->due_ns = 0;
 	/* what follows is another wait */
 	led->interval_ns = led->accounted_ns;
@@ -190,6 +197,7 @@ static __always_inline void begin_timeout(struct stage_ledger *led, const struct
 {
 	if (tcp_ca_state(tp) != TCP_CA_Loss) {
 		led->unproven_ns = 0;
+		led->unproven_thin_ns = 0;
 		led->unproven_stalls = 0;
 		led->ack_held_ns = 0;
 		led->acks_held = 0;
@@ -232,7 +240,7 @@ static __always_inline void take_back_timeouts(struct stage_ledger *led, const s
 	led->stalls.timeout_acks_delayed -= led->acks_held;
 	if (led->thin) {
 		led->stalls.thin_stalls -= led->unproven_stalls;
-		led->stalls.thin_stall_ns -= back_ns;
+		led->stalls.thin_stall_ns -= led->unproven_thin_ns;
 	}
 	led->unproven_stalls = 0;
 }

@@ -323,15 +323,15 @@ static __always_inline void stages_on_late_receive(struct socket_state *st,
  * waited for it; a reader that was blocked in the call when they came did not let them wait. On a
  * healthy connection no lock is taken: the sums are the reader's alone, and of ready_ns the last
  * value wins. An atomic instruction would wait for all that the kernel has just written to the
- * socket.
+ * socket. Returns how long they waited, ns.
  */
-static __always_inline void stages_on_receive(struct socket_state *st, const struct sock *sk,
-					      const struct tcp_sock *tp, u32 received,
-					      struct call_blocked blocked, u64 now_ns)
+static __always_inline u64 stages_on_receive(struct socket_state *st, const struct sock *sk,
+					     const struct tcp_sock *tp, u32 received,
+					     struct call_blocked blocked, u64 now_ns)
 {
 	struct stage_ledger *led = &st->ledger;
+	u64 ready_ns, unread_ns = 0;
 	bool by_jiffy, late;
-	u64 ready_ns;
 
 	/* noted before a call that was not looked at, which took those bytes */
 	if (seq_diff(tp->copied_seq - received, led->ready_end) >= 0)
@@ -339,7 +339,8 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 	ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
 	if (ready_ns < now_ns &&
 	    !(blocked.since_ns && blocked.since_ns <= ready_ns && ready_ns <= blocked.until_ns)) {
-		led->reader_slow_ns += now_ns - ready_ns;
+		unread_ns = now_ns - ready_ns;
+		led->reader_slow_ns += unread_ns;
 		led->reader_slow_waits++;
 		led->reader_slow_by_jiffy += by_jiffy;
 	}
@@ -353,6 +354,7 @@ static __always_inline void stages_on_receive(struct socket_state *st, const str
 		stages_on_late_receive(st, tp, late, now_ns);
 		ledger_unlock(st);
 	}
+	return unread_ns;
 }
 
 /* tcp_cong_state_set: called before a timeout's first retransmission leaves. */
