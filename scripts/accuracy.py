@@ -118,18 +118,17 @@ def score(truth, report):
     return planted, found, beside
 
 
-def bytes_per_s(truth):
-    """How fast the first client's work was done, to the end of its server's part."""
-    pair = truth["roles"][0]
-    client = pair["clients"][0]
+def bytes_per_s(pair, client):
+    """How fast a client's work was done; what only goes to the server, to the end of the server's part."""
     sent = sum(connection["send"]["bytes"] for connection in client["connections"])
-    end_ns = max(role["end_ns"] for role in (client, pair["server"]))
+    received = sum(connection["recv"]["bytes"] for connection in client["connections"])
+    end_ns = client["end_ns"] if received else max(client["end_ns"], pair["server"]["end_ns"])
     return sent * 1e9 / (end_ns - client["start_ns"])
 
 
 def estimated(truth, report, planted):
-    """The win that the finding of what was planted on the first pair had estimated, and whether it is
-    the least."""
+    """The win that the finding of what was planted on the first pair had estimated, whether it is the
+    least, and whose of the pair's clients."""
     pair = truth["roles"][0]
     ends = pair["clients"] + [end for end in (pair["proxy"], pair["server"]) if end]
     of_pair = {connection["cookie"] for end in ends for connection in end["connections"]}
@@ -137,8 +136,17 @@ def estimated(truth, report, planted):
         ids = of_pair.intersection(finding["subject"]["ids"])
         if any(rule == finding["rule"] and cookie in ids for rule, cookie in planted):
             win = finding["estimated_win"]
-            return win and (win["times_faster"], win["at_least"])
+            return win and (win["times_faster"], win["at_least"], client_of(pair, ids))
     return None
+
+
+def client_of(pair, ids):
+    """Number of the client that has one of these connections, or the other end of one."""
+    served = {c["remote"] for c in pair["server"]["connections"] if c["cookie"] in ids}
+    for number, client in enumerate(pair["clients"]):
+        if any(c["cookie"] in ids or c["local"] in served for c in client["connections"]):
+            return number
+    return 0
 
 
 def instances(whylat, seeds, only):
@@ -182,7 +190,7 @@ def judged(whylat, build, keep, fault, congctl, variant, seed):
         "found": sorted({rule for rule, _ in found}),
         "missed": sorted({rule for rule, _ in planted - found}),
         "beside": sorted({rule for rule, _ in beside}),
-        "bytes_per_s": bytes_per_s(truth),
+        "bytes_per_s": [bytes_per_s(truth["roles"][0], client) for client in truth["roles"][0]["clients"]],
         "estimated": estimated(truth, report, planted),
         "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
         "lost": sum(loss["lost_total"] for loss in report["loss"]),
@@ -316,14 +324,15 @@ def wins(rows):
             faulty = by.get((fault, congctl, "faulty", seed))
             if not faulty:
                 continue
-            measured = row["bytes_per_s"] / faulty["bytes_per_s"]
+            client = faulty["estimated"][2] if faulty["estimated"] else 0
+            measured = row["bytes_per_s"][client] / faulty["bytes_per_s"][client]
             pairs[fault, congctl].append((faulty["estimated"], measured))
     for (fault, congctl), wins in sorted(pairs.items()):
         measured = statistics.median(measured for _, measured in wins)
         told = [win for win, _ in wins if win]
         if told:
-            least = "at least " if any(at_least for _, at_least in told) else ""
-            estimate = f"{least}{statistics.median(times for times, _ in told):.1f}×"
+            least = "at least " if any(at_least for _, at_least, _ in told) else ""
+            estimate = f"{least}{statistics.median(times for times, _, _ in told):.1f}×"
         else:
             estimate = "none"
         held = sum(agrees(win, measured) for win, measured in wins if win)
@@ -331,7 +340,7 @@ def wins(rows):
 
 
 def agrees(win, measured):
-    times, at_least = win
+    times, at_least, _ = win
     return measured >= times / 2 and (at_least or measured <= times * 2)
 
 
@@ -339,7 +348,7 @@ def agrees(win, measured):
 REASONS = {}
 
 ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
-client's bytes went, beside the win that the finding had estimated. They agree within a factor of
+client's bytes went (of several, that of the client whose connection it is), beside the win that the finding had estimated. They agree within a factor of
 two; an estimate that is only the least, if the measured one is not below half of it. "None": the
 finding says that it cannot estimate. In `path_limited` and `reordering` there is nothing to mend.
 

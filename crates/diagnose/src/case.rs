@@ -191,6 +191,15 @@ impl Case<'_> {
         stalls_ns.saturating_sub(ack_held_ns)
     }
 
+    /// The part of a harm without which the work would have been done earlier, ns. What a program that
+    /// only sends does between its calls, it does without the harm, too.
+    pub fn winnable_ns(&self, harm_ns: u64) -> u64 {
+        let only_sends = self.own.judged.bytes.1 == Some(0);
+        let calls = self.own.calls.as_ref().filter(|_| only_sends);
+        let program_ns = calls.and_then(CallDigest::program_ns).unwrap_or(0);
+        harm_ns.min(self.life_ns().saturating_sub(program_ns))
+    }
+
     /// Retransmitted segments.
     pub fn retransmits(&self) -> Option<u64> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))

@@ -106,6 +106,11 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
     let worst = group.first()?;
     let rule: &dyn Rule = *RULES.get(worst.rule)?;
     let explanation = rule.explain(worst.case);
+    let winnable = |member: &Member<Found>| match explanation.win {
+        WinBasis::HarmGone(_) => member.case.winnable_ns(member.said.harm_ns),
+        WinBasis::AtLeast(..) | WinBasis::Unknown => member.said.harm_ns,
+    };
+    let winnable_ns = group.iter().map(winnable).sum();
     let harms: Vec<(u64, u64)> = group
         .iter()
         .map(|member| (member.said.harm_ns, member.case.life_ns()))
@@ -133,7 +138,7 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
         advice: explanation.advice,
         estimated_win: win(
             explanation.win,
-            harm_ns,
+            winnable_ns,
             bound_ns(group),
             subject.lifetime_ns,
         ),

@@ -1,7 +1,7 @@
 //! Which connections stand beside one another: of one process, to one host. For rules that look
 //! beyond a single connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use table::tables::Connection;
 
@@ -20,6 +20,8 @@ pub struct Neighbours<'a> {
     to_host: HashMap<Host<'a>, Senders>,
     /// How many of these are of one process.
     of_process: HashMap<(u32, Host<'a>), usize>,
+    /// Behind which data of others has waited.
+    blocking: HashSet<u64>,
 }
 
 /// Who sends to one host.
@@ -55,6 +57,11 @@ impl<'a> Neighbours<'a> {
                 .map(|(host, subjects)| (host, senders(subjects)))
                 .collect(),
             of_process,
+            blocking: all
+                .iter()
+                .filter_map(|subject| subject.behind)
+                .flat_map(|behind| behind.blockers.iter().map(|blocker| blocker.conn))
+                .collect(),
         }
     }
 
@@ -72,6 +79,11 @@ impl<'a> Neighbours<'a> {
     /// Whether those that send to the same host lose segments together; `None` where too few lose any.
     pub fn coincidence<'s>(&'s self, own: &'s Subject) -> Option<&'s Coincidence> {
         self.senders(own)?.coincidence.as_ref()
+    }
+
+    /// Whether data of others waited while a thread was blocked on this one.
+    pub fn blocks_others(&self, own: &Subject) -> bool {
+        self.blocking.contains(&own.id)
     }
 
     /// How many others of the same process send to the same host.

@@ -74,6 +74,8 @@ pub struct CallDigest {
     pub receive: CallSums,
     /// Time between the ends of two sends, by the binary logarithm of its nanoseconds.
     send_gaps: [u32; GAP_CLASSES],
+    /// End of the first and of the last send, ns; 0: there was none.
+    first_send_ns: u64,
     last_send_ns: u64,
     /// On which CPUs calls ended, and how many.
     pub cpus: Vec<(u16, u64)>,
@@ -91,6 +93,8 @@ impl CallDigest {
             let gap_ns = end_ns.abs_diff(self.last_send_ns);
             let class = (gap_ns | 1).ilog2() as usize;
             self.send_gaps[class.min(GAP_CLASSES - 1)] += 1;
+        } else {
+            self.first_send_ns = end_ns;
         }
         self.last_send_ns = end_ns;
     }
@@ -99,6 +103,16 @@ impl CallDigest {
     pub fn sends_per_receive(&self) -> Option<f64> {
         let receives = self.receive.calls;
         (receives > 0).then(|| self.send.calls as f64 / receives as f64)
+    }
+
+    /// Time from the first send to the last in which no send was blocked, ns: what the program did
+    /// meanwhile. `None` where that is not known, or where it waits for room outside of its calls.
+    pub fn program_ns(&self) -> Option<u64> {
+        if self.send.unmeasured + self.send.would_block > 0 {
+            return None;
+        }
+        let span_ns = self.last_send_ns.saturating_sub(self.first_send_ns);
+        Some(span_ns.saturating_sub(self.send.blocked_ns))
     }
 
     /// Time that threads were blocked in calls of either direction, ns.
@@ -224,8 +238,10 @@ mod tests {
         assert_eq!(digest.send.mean_bytes(), Some(200.0));
         assert_eq!((digest.receive.calls, digest.receive.unmeasured), (1, 1));
         assert_eq!(digest.sends_within(1_024), 1);
+        assert_eq!(digest.program_ns(), Some(500 - 40));
         assert_eq!(digest.sends_within(256), 0);
         assert_eq!(table.get(9).map(|digest| digest.send.would_block), Some(1));
+        assert_eq!(table.get(9).and_then(CallDigest::program_ns), None);
         assert!(table.get(8).is_none());
     }
 }

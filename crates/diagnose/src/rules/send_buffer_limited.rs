@@ -123,12 +123,17 @@ fn path_bytes(case: &Case) -> Option<u64> {
     Some(case.cwnd_bytes()?.min(window_bytes))
 }
 
+/// Where others wait behind it, it sends on what comes from them: how fast they would bring it, if they
+/// did not wait, is not known.
 fn win(case: &Case) -> WinBasis {
+    if case.neighbours.blocks_others(case.own) {
+        return WinBasis::Unknown;
+    }
     let queue_bytes = u64::from(case.own.gathered.samples.max_send_queue_bytes);
     match path_bytes(case) {
         Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtLeast(
             path_bytes as f64 / queue_bytes as f64,
-            "both windows stay as they are; they may grow further",
+            "the program has more to send, and both windows stay as they are; they may grow further",
         ),
         _ => WinBasis::Unknown,
     }
