@@ -16,6 +16,8 @@ pub(crate) enum Detail {
     Stats,
     /// Also every send and receive call, and the exact stage ledger.
     Calls,
+    /// Also every interval in which a thread was blocked, and on what.
+    Waits,
 }
 
 impl From<Detail> for ::record::Detail {
@@ -23,6 +25,7 @@ impl From<Detail> for ::record::Detail {
         match detail {
             Detail::Stats => Self::Stats,
             Detail::Calls => Self::Calls,
+            Detail::Waits => Self::Waits,
         }
     }
 }

@@ -75,11 +75,12 @@ fn polling() -> Vec<Coverage> {
 /// Loads and attaches everything, as a recording would, and lets go again.
 fn hooks() -> Vec<Coverage> {
     let mut storage = Storage::uninit();
-    let attached = Hooks::load(&mut storage, &Selection::default(), true).and_then(|hooks| {
-        hooks.attach()?;
-        Ok(hooks.coverage().to_vec())
-    });
-    attached.unwrap_or_else(|error| record::without_hooks(&error, true))
+    let attached = Hooks::load(&mut storage, &Selection::default(), record::Detail::Waits)
+        .and_then(|hooks| {
+            hooks.attach()?;
+            Ok(hooks.coverage().to_vec())
+        });
+    attached.unwrap_or_else(|error| record::without_hooks(&error, record::Detail::Waits))
 }
 
 fn text(findings: &Findings) -> String {

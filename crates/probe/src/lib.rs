@@ -12,4 +12,5 @@ mod skel;
 mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;
+mod waits;
 mod wire;

@@ -109,6 +109,13 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.calls.lost_ring_full)
         .lost(REENTERED, counts.calls_reentered),
+        account(
+            "waits",
+            "waits",
+            counts.waits.produced + counts.waits_reentered,
+        )
+        .lost(RING, counts.waits.lost_ring_full)
+        .lost(REENTERED, counts.waits_reentered),
         account("processes", "processes", added.processes),
         account("clock", "clock_pairs", added.clock_pairs),
         account("cpu.processes", "process_samples", added.process_samples),

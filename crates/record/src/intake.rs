@@ -46,6 +46,7 @@ impl Intake {
         self.put_connections(&drained.connections, &drained.owners);
         self.put_listeners(drained.listeners, &drained.owners);
         self.store.put(Batch::Calls(drained.calls));
+        self.store.put(Batch::Waits(Box::new(drained.waits)));
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));

@@ -19,6 +19,7 @@ mod sockets;
 mod store;
 
 pub use error::RecordError;
-pub use options::{Command, Detail, Options, Target};
+pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
+pub use probe::hooks::Detail;
 pub use session::{Outcome, record};

@@ -4,24 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much is recorded. Each level includes the ones before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detail {
-    /// Polled statistics, events, last statistics of every connection.
-    Stats,
-    /// Also every send and receive call, and the exact stage ledger.
-    Calls,
-}
-
-impl Detail {
-    /// Name on the command line and in the recording.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stats => "stats",
-            Self::Calls => "calls",
-        }
-    }
-}
+use probe::hooks::Detail;
 
 /// A command to start and record.
 #[derive(Debug, Clone)]

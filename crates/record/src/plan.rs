@@ -2,7 +2,7 @@
 //! and attached, and what does not work becomes coverage.
 
 use probe::clock::Host;
-use probe::hooks::{Hooks, HooksError, Selection, Storage};
+use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage};
 use probe::processes::{Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
@@ -57,9 +57,9 @@ fn check_readable(pid: u32) -> Result<(), RecordError> {
 pub(crate) fn attach<'a>(
     storage: &'a mut Storage,
     plan: &Plan,
-    calls: bool,
+    detail: Detail,
 ) -> Result<Hooks<'a>, HooksError> {
-    let hooks = Hooks::load(storage, &plan.selection, calls)?;
+    let hooks = Hooks::load(storage, &plan.selection, detail)?;
     for pid in &plan.pids {
         hooks.record_process(*pid)?;
     }
@@ -71,15 +71,18 @@ pub(crate) fn attach<'a>(
 }
 
 /// Coverage without BPF: polling alone.
-pub fn without_hooks(error: &HooksError, calls: bool) -> Vec<Coverage> {
+pub fn without_hooks(error: &HooksError, detail: Detail) -> Vec<Coverage> {
     let remedy = if error.is_permission() {
         "run as root: sudo whylat …"
     } else {
         "see what is missing: whylat doctor"
     };
     let mut probes = vec!["inventory", "tcp_events"];
-    if calls {
+    if detail >= Detail::Calls {
         probes.extend(["calls", "tcp_stages"]);
+    }
+    if detail >= Detail::Waits {
+        probes.push("waits");
     }
     let off = |probe: &str| Coverage {
         probe: probe.to_owned(),

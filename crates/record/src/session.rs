@@ -19,7 +19,7 @@ use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
 use crate::store::{Batch, Store};
-use crate::{Detail, Options, RecordError, Target, launch};
+use crate::{Options, RecordError, Target, launch};
 
 /// How long the loop sleeps between looks at the rings: 8 MiB of ring hold what 500,000 calls/s of
 /// 72 bytes make in more than four times as long.
@@ -62,13 +62,12 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let plan = resolve(&options.target)?;
     let host = Host::read()?;
     let mut storage = Storage::uninit();
-    let calls = options.detail >= Detail::Calls;
-    let (hooks, mut coverage) = match attach(&mut storage, &plan, calls) {
+    let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
         Ok(hooks) => {
             let coverage = hooks.coverage().to_vec();
             (Some(hooks), coverage)
         }
-        Err(error) => (None, without_hooks(&error, calls)),
+        Err(error) => (None, without_hooks(&error, options.detail)),
     };
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);

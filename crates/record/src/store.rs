@@ -8,7 +8,7 @@ use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
     Calls, ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
-    TcpSamples, TcpStages,
+    TcpSamples, TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -18,6 +18,7 @@ const QUEUE_LEN: usize = 16;
 /// A batch for one table, or a line of the manifest.
 pub(crate) enum Batch {
     Calls(Calls),
+    Waits(Box<Waits>),
     ClockPairs(ClockPairs),
     Connections(Connections),
     Listeners(Listeners),
@@ -34,6 +35,7 @@ impl Batch {
     fn is_empty(&self) -> bool {
         match self {
             Self::Calls(rows) => rows.is_empty(),
+            Self::Waits(rows) => rows.is_empty(),
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
             Self::Listeners(rows) => rows.is_empty(),
@@ -99,6 +101,7 @@ fn store_all(mut writer: Writer, batches: &Receiver<Batch>) -> (Writer, Option<W
 fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
         Batch::Calls(rows) => writer.append(rows),
+        Batch::Waits(rows) => writer.append(*rows),
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
         Batch::Listeners(rows) => writer.append(rows),

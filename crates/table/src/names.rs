@@ -188,3 +188,58 @@ names! {
         Samples = "samples",
     }
 }
+
+names! {
+    /// What a thread waited for.
+    pub enum WaitObject {
+        /// A TCP connection: `conn` names it.
+        Connection = "connection",
+        /// A listening TCP socket.
+        Listener = "listener",
+        /// A UDP or raw socket.
+        Datagram = "datagram",
+        /// A UNIX socket.
+        Unix = "unix",
+        /// A socket of another family.
+        Socket = "socket",
+        /// An epoll set: any of its descriptors, or its timeout.
+        Epoll = "epoll",
+        /// Any descriptor of a poll() call, or its timeout.
+        Poll = "poll",
+        /// Any descriptor of a select() call, or its timeout.
+        Select = "select",
+        /// A futex: what mutexes, condition variables and joins of threads are made of.
+        Futex = "futex",
+        /// A pipe or FIFO.
+        Pipe = "pipe",
+        /// A regular file, directory or device.
+        File = "file",
+        /// An eventfd, timerfd, signalfd or another file without a place in a file system.
+        Event = "event",
+        /// Time: nanosleep() and its kin.
+        Sleep = "sleep",
+        /// The end of a child process.
+        Child = "child",
+        /// A signal.
+        Signal = "signal",
+        /// Completions of io_uring.
+        IoUring = "io_uring",
+        /// A page of memory.
+        PageFault = "page_fault",
+        /// Something that the thread's registers do not name: `syscall` says where it waited.
+        Other = "other",
+    }
+}
+
+names! {
+    /// Who ended a wait.
+    pub enum Waker {
+        /// The thread `waker_tid`.
+        Thread = "thread",
+        /// An interrupt or softirq: a packet, a timer, a disk. `waker_tid` is the thread that it
+        /// interrupted, or in whose call the softirq ran.
+        Interrupt = "interrupt",
+        /// Not seen.
+        Unseen = "unseen",
+    }
+}

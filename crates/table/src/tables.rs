@@ -1,7 +1,7 @@
 //! Every table of a recording. The doc lines here become `docs/tables.md`; units and the
 //! meaning of null are part of the declaration.
 
-use crate::names::{Chosen, Role, SampleKind, TcpEventKind};
+use crate::names::{Chosen, Role, SampleKind, TcpEventKind, WaitObject, Waker};
 use crate::{Stage, table};
 
 table! {
@@ -266,6 +266,45 @@ table! {
 }
 
 table! {
+    /// An interval in which a thread had given its CPU away because it could not go on.
+    row Wait, columns Waits, name "waits", time end_ns {
+        /// When it ran again.
+        end_ns: u64, "ns";
+        /// When it left the CPU.
+        start_ns: u64, "ns";
+        /// When it was woken: from then on it waited for a CPU.
+        woken_ns: Option<u64>, "ns", null = "the waking was not seen";
+        /// Thread that waited.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// What it waited for.
+        kind: WaitObject, "-";
+        /// Tells objects of a kind apart: the inode number of a socket, pipe or file
+        /// (`socket:[N]` of /proc/PID/fd), the address of a futex, or a number of no other meaning.
+        object: Option<u64>, "-", null = "no single object";
+        /// Socket cookie of the connection or listener.
+        conn: Option<u64>, "-", null = "not one of TCP, or not recorded";
+        /// Descriptor by which the thread knows it.
+        fd: Option<i32>, "-", null = "none";
+        /// Number of the system call.
+        syscall: Option<i32>, "-", null = "in none: a page fault";
+        /// Who ended it.
+        waker: Waker, "-";
+        /// Thread that ended it, or ran where the interrupt came.
+        waker_tid: Option<u32>, "-", null = "the waking was not seen";
+        /// Its process.
+        waker_pid: Option<u32>, "-", null = "the waking was not seen";
+        /// Socket cookie of the connection that was ready.
+        ended_by: Option<u64>, "-", null = "no wait for several, or not seen";
+        /// No signal could end it: it waited for a disk or a lock of the kernel.
+        uninterruptible: bool, "-";
+        /// CPU on which it ran again.
+        cpu: u16, "-";
+    }
+}
+
+table! {
     /// One reading of a connection's stage ledger: how long, since `since_ns`, each thing was
     /// what stopped the next byte. All times are cumulative; the stages add up to
     /// `time_ns - since_ns`.
@@ -490,6 +529,7 @@ macro_rules! for_each_table {
             $crate::tables::TcpSample,
             $crate::tables::TcpEvent,
             $crate::tables::Call,
+            $crate::tables::Wait,
             $crate::tables::TcpStage,
             $crate::tables::ClockPair,
             $crate::tables::ProcessSample,

@@ -6,6 +6,7 @@
  *
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
+ * detail `waits`:  also sched_waking
  */
 #include "kernel.h"
 #include "ring.h"
@@ -16,6 +17,7 @@
 #include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
 #include "../calls/calls.bpf.h"
+#include "../waits/waits.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -34,6 +36,11 @@ const struct record_header wire_record_header = {};
 const enum record_kind wire_record_kind = 0;
 const enum tcp_event_kind wire_tcp_event_kind = 0;
 const enum stage wire_stage = 0;
+const struct wait_record wire_wait_record = {};
+const struct wait_batch wire_wait_batch = {};
+const enum wait_object wire_wait_object = 0;
+const enum wait_waker wire_wait_waker = 0;
+const enum syscall_object wire_syscall_object = 0;
 
 /* ---- processes: who is recorded ---- */
 
@@ -275,14 +282,69 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 	return 0;
 }
 
+/* The thread gives its CPU away, because it cannot go on. */
+static __always_inline void thread_on_block(struct task_struct *task, unsigned int state)
+{
+	struct thread_state *thread;
+	struct syscall_args args;
+	struct sock *sk = NULL;
+
+	syscall_read(task, &args);
+	if ((!detail_waits && !is_socket_call(args.number)) || !is_recorded_task(task->tgid))
+		return;
+	if (is_socket_call(args.number))
+		sk = task_socket(task, args.fd);
+	if (!detail_waits && !sk)
+		return;
+	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread)
+		return;
+	thread->out_ns = bpf_ktime_get_ns();
+	thread->in_call = sk != NULL;
+	if (sk)
+		call_on_block(&thread->call, task, sk, thread->out_ns);
+	if (detail_waits)
+		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
+	__sync_fetch_and_add(&threads_blocked, 1);
+}
+
+static __always_inline void thread_on_resume(struct task_struct *task)
+{
+	struct thread_state *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	u64 now_ns;
+
+	if (!thread || !thread->out_ns)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	if (thread->in_call)
+		call_on_resume(&thread->call, now_ns - thread->out_ns, now_ns);
+	if (thread->wait.start_ns)
+		wait_end(&thread->wait, task, now_ns);
+	thread->out_ns = 0;
+	__sync_fetch_and_add(&threads_blocked, -1);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
 	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
-		call_on_block(prev);
-	if (calls_blocked && !(next->flags & PF_KTHREAD))
-		call_on_resume(next);
+		thread_on_block(prev, prev_state);
+	if (threads_blocked && !(next->flags & PF_KTHREAD))
+		thread_on_resume(next);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(handle_sched_waking, struct task_struct *task)
+{
+	struct thread_state *thread;
+
+	if (!threads_blocked || task->flags & PF_KTHREAD)
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (thread)
+		wait_woken(&thread->wait);
 	return 0;
 }
 
@@ -290,18 +352,21 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 
 /* Hands over the batches of the CPU on which it is run (BPF_F_TEST_RUN_ON_CPU). */
 SEC("raw_tp")
-int calls_flush(void *ctx)
+int flush_batches(void *ctx)
 {
-	struct call_batch *batch;
-	u32 which;
+	struct call_batch *calls;
+	struct wait_batch *waits;
 
-	for (which = 0; which < 2; which++) {
+	for (u32 which = 0; which < 2; which++) {
 		u32 key = which;
 
-		batch = bpf_map_lookup_elem(&call_batches, &key);
-		if (batch && !*(volatile u32 *)&batch->busy)
-			call_batch_flush(batch);
+		calls = bpf_map_lookup_elem(&call_batches, &key);
+		if (calls && !*(volatile u32 *)&calls->busy)
+			call_batch_flush(calls);
 	}
+	waits = wait_batch();
+	if (waits && !*(volatile u32 *)&waits->busy)
+		wait_batch_flush(waits);
 	return 0;
 }
 

@@ -104,6 +104,7 @@ struct sock {
 };
 
 struct inode {
+	unsigned long i_ino;
 	u16 i_mode;
 };
 
@@ -261,6 +262,7 @@ struct signal_struct {
 };
 
 struct task_struct {
+	void *stack;
 	unsigned int flags;
 	struct signal_struct *signal;
 	int pid;
@@ -336,11 +338,14 @@ enum tcp_ca_state {
 #define SOCK_SNDBUF_LOCK 1	 /* include/uapi/linux/socket.h: bits of sk_userlocks */
 #define SOCK_RCVBUF_LOCK 2
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define TASK_UNINTERRUPTIBLE 2
 #define IPPROTO_TCP 6
+#define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
+#define S_IFIFO 0010000
 
 /* a - b on the sequence number circle (include/net/tcp.h: before()) */
 static __always_inline s32 seq_diff(u32 a, u32 b)

@@ -92,12 +92,9 @@ static __always_inline bool is_vector_call(s64 number)
 	       number == SYS_recvmsg;
 }
 
-static __always_inline bool in_socket_call(struct task_struct *task)
+static __always_inline bool is_socket_call(s64 number)
 {
-	struct syscall_args args;
-
-	syscall_read(task, &args);
-	return is_plain_call(args.number) || is_vector_call(args.number);
+	return is_plain_call(number) || is_vector_call(number);
 }
 
 /* Bytes that the call offers or has room for; -1 if its registers do not say. */
@@ -109,20 +106,24 @@ static __always_inline s64 asked_bytes(struct task_struct *task)
 	return is_plain_call(args.number) ? (s64)(u32)args.len : -1;
 }
 
-/* The socket that the call's descriptor stands for, NULL if it is none. */
-static __always_inline struct sock *call_socket(struct task_struct *task)
+/* The file that a thread's descriptor stands for, NULL if it is none. */
+static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 {
-	struct syscall_args args;
 	struct file *file, **files;
-	struct socket *socket;
 
-	syscall_read(task, &args);
-	if (args.fd >= BPF_CORE_READ(task, files, fdt, max_fds))
+	if (fd >= BPF_CORE_READ(task, files, fdt, max_fds))
 		return NULL;
 	files = BPF_CORE_READ(task, files, fdt, fd);
-	if (bpf_probe_read_kernel(&file, sizeof(file), &files[args.fd]) || !file)
-		return NULL;
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	return bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ? NULL : file;
+}
+
+/* The socket that it stands for, NULL if it is none. */
+static __always_inline struct sock *task_socket(struct task_struct *task, u64 fd)
+{
+	struct file *file = task_file(task, fd);
+	struct socket *socket;
+
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
 		return NULL;
 	socket = BPF_CORE_READ(file, private_data);
 	return BPF_CORE_READ(socket, sk);

@@ -6,7 +6,7 @@
  *
  * Records go into a batch of their program and CPU. The kernel never runs a program inside itself
  * on one CPU (prog->active; the refused runs are counted in recursion_misses), so a batch needs
- * no lock; only `calls_flush` comes from outside, and leaves a busy batch alone.
+ * no lock; only `flush_batches` comes from outside, and leaves a busy batch alone.
  */
 #ifndef WHYLAT_CALLS_BPF_H
 #define WHYLAT_CALLS_BPF_H
@@ -14,6 +14,7 @@
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../bpf/syscall.h"
+#include "../bpf/thread.h"
 #include "calls.h"
 
 struct {
@@ -29,26 +30,6 @@ struct {
 	__type(value, struct call_batch);
 } call_batches SEC(".maps");
 
-/* A thread's blocking in its present socket call. */
-struct call_wait {
-	u64 sk;	       /* the socket it blocked on */
-	u64 start_ns;  /* when it first blocked */
-	u64 out_ns;    /* when it left the CPU; 0: it is back */
-	u64 back_ns;   /* when it was last back */
-	u64 waited_ns; /* off the CPU in this call so far */
-	u64 run_delay_ns;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct call_wait);
-} call_waits SEC(".maps");
-
-/* Threads that are blocked in a recorded call: while there is none, a switch costs no look-up. */
-s64 calls_blocked = 0;
-
 static __always_inline void call_batch_flush(struct call_batch *batch)
 {
 	u32 len = batch->len;
@@ -61,45 +42,28 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 	batch->len = 0;
 }
 
-/* The thread leaves the CPU: if it does so inside a socket call, note since when. */
-static __always_inline void call_on_block(struct task_struct *prev)
+/* The thread leaves the CPU inside a call on this socket. */
+static __always_inline void call_on_block(struct call_wait *wait, struct task_struct *task,
+					  struct sock *sk, u64 now_ns)
 {
-	struct call_wait *wait;
-	struct sock *sk;
-	u64 now_ns;
-
-	if (!in_socket_call(prev) || !is_recorded_task(prev->tgid))
-		return;
-	sk = call_socket(prev);
-	if (!sk)
-		return;
-	wait = bpf_task_storage_get(&call_waits, prev, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!wait)
-		return;
-	now_ns = bpf_ktime_get_ns();
 	if (wait->sk != (u64)sk) {
 		wait->sk = (u64)sk;
 		wait->start_ns = 0;
 	}
-	if (!wait->start_ns) {
-		wait->start_ns = now_ns;
-		wait->waited_ns = 0;
-		wait->run_delay_ns = prev->sched_info.run_delay;
-	}
-	wait->out_ns = now_ns;
-	__sync_fetch_and_add(&calls_blocked, 1);
+	if (wait->start_ns)
+		return;
+	wait->start_ns = now_ns;
+	wait->waited_ns = 0;
+	wait->run_delay_ns = task->sched_info.run_delay;
 }
 
-static __always_inline void call_on_resume(struct task_struct *next)
+/* It is back after so long. */
+static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, u64 now_ns)
 {
-	struct call_wait *wait = bpf_task_storage_get(&call_waits, next, NULL, 0);
-
-	if (!wait || !wait->out_ns)
+	if (!wait->start_ns)
 		return;
-	wait->back_ns = bpf_ktime_get_ns();
-	wait->waited_ns += wait->back_ns - wait->out_ns;
-	wait->out_ns = 0;
-	__sync_fetch_and_add(&calls_blocked, -1);
+	wait->back_ns = now_ns;
+	wait->waited_ns += away_ns;
 }
 
 /* Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. */
@@ -118,6 +82,7 @@ static __always_inline u64 stream_offset(const struct socket_state *st, const st
 static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 						      struct task_struct *task, struct sock *sk)
 {
+	struct thread_state *thread;
 	struct call_wait *wait;
 	u64 switches = task->nvcsw;
 	u32 tid = task->pid;
@@ -126,8 +91,11 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 		return NULL;
 	batch->last_tid = tid;
 	batch->last_switches = switches;
-	wait = bpf_task_storage_get(&call_waits, task, NULL, 0);
-	return wait && wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!thread)
+		return NULL;
+	wait = &thread->call;
+	return wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
 }
 
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,

@@ -14,6 +14,8 @@ use crate::wire::{Wire, read};
 unsafe impl Wire for wire::record_count {}
 // SAFETY: see above.
 unsafe impl Wire for wire::call_batch {}
+// SAFETY: see above.
+unsafe impl Wire for wire::wait_batch {}
 
 /// Records of one probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,6 +48,11 @@ pub struct Counts {
     pub close_stages: ProbeCount,
     /// Rows of `calls`.
     pub calls: ProbeCount,
+    /// Rows of `waits`.
+    pub waits: ProbeCount,
+    /// Switches between threads that were not looked at, because the kernel refused to run the program
+    /// inside itself.
+    pub waits_reentered: u64,
     /// Calls that no record was made of, because the kernel refused to run the program inside
     /// itself (`recursion_misses`).
     pub calls_reentered: u64,
@@ -61,7 +68,11 @@ pub struct Counts {
     pub ledgers: u64,
 }
 
-pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, HooksError> {
+pub(super) fn read_all(
+    skel: &HooksSkel<'_>,
+    has_calls: bool,
+    has_waits: bool,
+) -> Result<Counts, HooksError> {
     let mut counts = Counts::default();
     let kinds = [
         (
@@ -95,6 +106,12 @@ pub(super) fn read_all(skel: &HooksSkel<'_>, has_calls: bool) -> Result<Counts, 
         }
     }
     let p = &skel.progs;
+    if has_waits {
+        for batch in per_cpu::<wire::wait_batch>(&skel.maps.wait_batches, 0)? {
+            counts.waits.add(batch.produced, batch.lost_ring_full);
+        }
+        counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;
+    }
     let of_calls = [&p.handle_sock_send_length, &p.handle_sock_recv_length];
     let of_events = [
         &p.handle_inet_sock_set_state,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use table::Columns;
-use table::tables::{Calls, Connections, Listeners, TcpEvents, TcpSamples, TcpStages};
+use table::tables::{Calls, Connections, Listeners, TcpEvents, TcpSamples, TcpStages, Waits};
 
 use super::HooksError;
 use crate::inventory;
@@ -20,6 +20,8 @@ unsafe impl Wire for wire::record_header {}
 pub struct Drained {
     /// Call log.
     pub calls: Calls,
+    /// Blocked intervals of threads.
+    pub waits: Waits,
     /// Sockets chosen, established, owned, closed.
     pub connections: Connections,
     /// Listening sockets.
@@ -47,6 +49,7 @@ impl<'a> Drainer<'a> {
         records: &'a dyn MapCore,
         readings: &'a dyn MapCore,
         call_ring: &'a dyn MapCore,
+        wait_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
         let failed = |error| HooksError::Use {
             action: "map the ring buffers",
@@ -54,6 +57,7 @@ impl<'a> Drainer<'a> {
         };
         let rows = Rc::new(RefCell::new(Drained::default()));
         let of_calls = Rc::clone(&rows);
+        let of_waits = Rc::clone(&rows);
         let mut builder = RingBufferBuilder::new();
         for ring in [records, readings] {
             let of_records = Rc::clone(&rows);
@@ -69,13 +73,19 @@ impl<'a> Drainer<'a> {
                 0
             })
             .map_err(failed)?;
+        builder
+            .add(wait_ring, move |bytes| {
+                of_waits.borrow_mut().take_waits(bytes);
+                0
+            })
+            .map_err(failed)?;
         Ok(Self {
             rings: builder.build().map_err(failed)?,
             rows,
         })
     }
 
-    /// Takes at most `most` records or batches of calls; returns how many there were.
+    /// Takes at most `most` records or batches; returns how many there were.
     pub fn drain(&self, most: usize) -> usize {
         usize::try_from(self.rings.consume_raw_n(most)).unwrap_or(0)
     }
@@ -89,6 +99,10 @@ impl<'a> Drainer<'a> {
 impl Drained {
     fn take_calls(&mut self, bytes: &[u8]) {
         crate::calls::append(&read_all(bytes), &mut self.calls);
+    }
+
+    fn take_waits(&mut self, bytes: &[u8]) {
+        self.undecoded += crate::waits::append(&read_all(bytes), &mut self.waits);
     }
 
     fn take_record(&mut self, bytes: &[u8]) {

@@ -4,7 +4,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use table::manifest::{Coverage, ProbeState};
 
-use super::{HooksError, on};
+use super::{Detail, HooksError, on};
 use crate::skel::OpenHooksSkel;
 
 /// Tracepoints that some supported kernel lacks, as found in this one.
@@ -14,6 +14,7 @@ pub(super) struct Features {
     probe: bool,
     send_length: bool,
     recv_length: bool,
+    waking: bool,
 }
 
 impl Features {
@@ -29,6 +30,7 @@ impl Features {
             probe: has("tcp_probe"),
             send_length: has("sock_send_length"),
             recv_length: has("sock_recv_length"),
+            waking: has("sched_waking"),
         })
     }
 
@@ -38,7 +40,7 @@ impl Features {
         self.missing_for_calls().is_none()
     }
 
-    pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool) {
+    pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool, waits: bool) {
         let p = &mut open.progs;
         p.handle_tcp_cong_state_set
             .set_autoload(self.congestion_state);
@@ -47,11 +49,12 @@ impl Features {
         p.read_draining.set_autoload(calls);
         p.handle_sock_send_length.set_autoload(calls);
         p.handle_sock_recv_length.set_autoload(calls);
-        p.handle_sched_switch.set_autoload(calls);
-        p.calls_flush.set_autoload(calls);
+        p.handle_sched_switch.set_autoload(calls || waits);
+        p.handle_sched_waking.set_autoload(waits && self.waking);
+        p.flush_batches.set_autoload(calls || waits);
     }
 
-    pub(super) fn coverage(&self, calls: bool) -> Vec<Coverage> {
+    pub(super) fn coverage(&self, detail: Detail) -> Vec<Coverage> {
         let mut all = vec![
             on("inventory"),
             on("tcp_stats"),
@@ -66,12 +69,18 @@ impl Features {
                 polled("tcp_events.congestion_state", "tcp_cong_state_set")
             },
         ];
-        if calls {
+        if detail >= Detail::Calls {
             for probe in ["calls", "tcp_stages"] {
                 all.push(match self.missing_for_calls() {
                     None => on(probe),
                     Some(hook) => off(probe, hook, "6.3"),
                 });
+            }
+        }
+        if detail >= Detail::Waits {
+            all.push(on("waits"));
+            if !self.waking {
+                all.push(off("waits.wakers", "sched_waking", "4.3"));
             }
         }
         all

@@ -23,6 +23,28 @@ pub use drain::{Drained, Drainer};
 /// Where the loaded object lives; it must outlive [`Hooks`].
 pub type Storage = MaybeUninit<OpenObject>;
 
+/// How much is recorded. Each level includes the ones before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Polled statistics, events, last statistics of every connection.
+    Stats,
+    /// Also every send and receive call, and the exact stage ledger.
+    Calls,
+    /// Also every interval in which a thread was blocked, and on what.
+    Waits,
+}
+
+impl Detail {
+    /// Name on the command line and in the recording.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stats => "stats",
+            Self::Calls => "calls",
+            Self::Waits => "waits",
+        }
+    }
+}
+
 /// Which connections are recorded. Processes come on top, by [`Hooks::record_process`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -97,6 +119,7 @@ pub struct Hooks<'obj> {
     attached: RefCell<Attached>,
     cpus: usize,
     has_calls: bool,
+    has_waits: bool,
     coverage: Vec<Coverage>,
 }
 
@@ -110,28 +133,30 @@ struct Attached {
 }
 
 impl<'obj> Hooks<'obj> {
-    /// Loads the programs for `selection`; `calls` adds the ledger and the call log. Hooks that
-    /// this kernel lacks are left out and named in [`coverage`](Self::coverage).
+    /// Loads the programs for `selection`. Hooks that this kernel lacks are left out and named in
+    /// [`coverage`](Self::coverage).
     pub fn load(
         storage: &'obj mut Storage,
         selection: &Selection,
-        calls: bool,
+        detail: Detail,
     ) -> Result<Self, HooksError> {
         silence_libbpf();
         let features = features::Features::probe()?;
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
-        let has_calls = calls && features.has_calls();
-        configure(&mut open, selection, has_calls);
-        features.disable_missing(&mut open, has_calls);
+        let has_calls = detail >= Detail::Calls && features.has_calls();
+        let has_waits = detail >= Detail::Waits;
+        configure(&mut open, selection, has_calls, has_waits);
+        features.disable_missing(&mut open, has_calls, has_waits);
         let skel = open.load().map_err(HooksError::Load)?;
         Ok(Self {
             skel,
             attached: RefCell::default(),
             cpus: libbpf_rs::num_possible_cpus().unwrap_or(1),
             has_calls,
-            coverage: features.coverage(calls),
+            has_waits,
+            coverage: features.coverage(detail),
         })
     }
 
@@ -147,6 +172,7 @@ impl<'obj> Hooks<'obj> {
             (&p.handle_tcp_cong_state_set, "tcp_cong_state_set"),
             (&p.handle_tcp_retransmit_skb, "tcp_retransmit_skb"),
             (&p.handle_sched_switch, "sched_switch"),
+            (&p.handle_sched_waking, "sched_waking"),
             (&p.handle_tcp_probe, "tcp_probe"),
             (&p.handle_sock_send_length, "sock_send_length"),
             (&p.handle_sock_recv_length, "sock_recv_length"),
@@ -290,10 +316,10 @@ impl<'obj> Hooks<'obj> {
         Ok(read() - before)
     }
 
-    /// Hands the call batches of every CPU to the ring, full or not.
+    /// Hands the batches of every CPU to the rings, full or not.
     pub fn flush(&self) -> Result<(), HooksError> {
         const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
-        if !self.has_calls {
+        if !self.has_calls && !self.has_waits {
             return Ok(());
         }
         for cpu in 0..self.cpus {
@@ -302,13 +328,13 @@ impl<'obj> Hooks<'obj> {
                 flags: BPF_F_TEST_RUN_ON_CPU,
                 ..Default::default()
             };
-            match self.skel.progs.calls_flush.test_run(input) {
+            match self.skel.progs.flush_batches.test_run(input) {
                 Ok(_) => {}
                 // possible, but not online
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::Other => {}
                 Err(error) => {
                     return Err(HooksError::Use {
-                        action: "flush call batches",
+                        action: "flush batches",
                         error,
                     });
                 }
@@ -324,13 +350,18 @@ impl<'obj> Hooks<'obj> {
 
     /// Records produced and lost so far, by probe.
     pub fn counts(&self) -> Result<Counts, HooksError> {
-        count::read_all(&self.skel, self.has_calls)
+        count::read_all(&self.skel, self.has_calls, self.has_waits)
     }
 
     /// Reads what the programs wrote, at the caller's pace.
     pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
         let maps = &self.skel.maps;
-        Drainer::new(&maps.records, &maps.readings, &maps.call_ring)
+        Drainer::new(
+            &maps.records,
+            &maps.readings,
+            &maps.call_ring,
+            &maps.wait_ring,
+        )
     }
 
     /// A sampler of the programs' run time.
@@ -344,10 +375,11 @@ impl<'obj> Hooks<'obj> {
             &p.handle_tcp_cong_state_set,
             &p.handle_tcp_retransmit_skb,
             &p.handle_sched_switch,
+            &p.handle_sched_waking,
             &p.handle_tcp_probe,
             &p.handle_sock_send_length,
             &p.handle_sock_recv_length,
-            &p.calls_flush,
+            &p.flush_batches,
             &p.begin_poll,
             &p.walk_task_files,
             &p.read_sockets,
@@ -372,11 +404,19 @@ fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksErr
     Ok(())
 }
 
-fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, has_calls: bool) {
+fn configure(
+    open: &mut OpenHooksSkel<'_>,
+    selection: &Selection,
+    has_calls: bool,
+    has_waits: bool,
+) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
     };
     rodata.detail_calls = has_calls;
+    rodata.detail_waits = has_waits;
+    rodata.address_salt = crate::waits::salt();
+    crate::waits::name_syscalls(&mut rodata.syscall_objects);
     rodata.select_all = selection.all;
     rodata.select_port = selection.port.unwrap_or(0);
     if let Some(comm) = &selection.comm {

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What is kept of a thread that has been blocked: one storage for all probes, because finding it is
+ * what costs. */
+#ifndef WHYLAT_THREAD_H
+#define WHYLAT_THREAD_H
+
+#include "kernel.h"
+
+/* `calls`: its blocking in its present socket call. */
+struct call_wait {
+	u64 sk;	       /* the socket it blocked on */
+	u64 start_ns;  /* when it first blocked */
+	u64 back_ns;   /* when it was last back */
+	u64 waited_ns; /* off the CPU in this call so far */
+	u64 run_delay_ns;
+};
+
+/* `waits`: the interval in which it is blocked now. */
+struct thread_wait {
+	u64 start_ns; /* 0: it is not blocked */
+	u64 woken_ns;
+	u64 cookie;
+	u64 object;
+	s32 fd;
+	s32 syscall;
+	u32 waker_tid;
+	u32 waker_pid;
+	u8 kind;
+	u8 waker;
+	u8 uninterruptible;
+};
+
+struct thread_state {
+	u64 out_ns;   /* when it left the CPU, blocked; 0: it is back */
+	bool in_call; /* of `calls` */
+	struct call_wait call;
+	struct thread_wait wait;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+} threads SEC(".maps");
+
+/* Threads that are blocked and were noted: while there is none, a switch costs no look-up. */
+s64 threads_blocked = 0;
+
+/* No kernel stack of a thread is larger (THREAD_SIZE). */
+#define MOST_STACK_BYTES 32768
+
+/*
+ * Does an interrupt or a softirq run, and not the current thread? These have stacks of their own
+ * (irq_exit_rcu(), do_softirq_own_stack()), but for the softirqs of ksoftirqd, which is a thread. The
+ * count of preemptions would tell, too, but is not to be found where the kernel has no symbols of data.
+ */
+static __always_inline bool in_interrupt(const struct task_struct *current)
+{
+	u64 here = 0;
+
+	return (u64)&here - (u64)current->stack >= MOST_STACK_BYTES;
+}
+
+#endif

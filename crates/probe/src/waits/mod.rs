@@ -1,0 +1,223 @@
+//! `waits`: intervals in which threads were blocked. `waits.bpf.h` makes a record when a thread runs
+//! again; here batches of them become rows of table `waits`, and the kernel side is told what each
+//! system call waits for.
+
+use std::hash::{BuildHasher, RandomState};
+
+use table::tables::{Wait, Waits};
+use table::{Columns, WaitObject, Waker};
+
+use crate::wire::Wire;
+use crate::wire::types::{syscall_object, wait_object, wait_record, wait_waker};
+
+// SAFETY: `wait_record` is `repr(C)` and made of integers.
+unsafe impl Wire for wait_record {}
+
+/// System calls that can block, and what for. Those that take a descriptor as their first argument wait
+/// for what it stands for.
+const SYSCALLS: &[(syscall_object, &[libc::c_long])] = &[
+    (
+        syscall_object::SYSCALL_FILE,
+        &[
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_readv,
+            libc::SYS_writev,
+            libc::SYS_pread64,
+            libc::SYS_pwrite64,
+            libc::SYS_preadv,
+            libc::SYS_pwritev,
+            libc::SYS_preadv2,
+            libc::SYS_pwritev2,
+            libc::SYS_recvfrom,
+            libc::SYS_sendto,
+            libc::SYS_recvmsg,
+            libc::SYS_sendmsg,
+            libc::SYS_recvmmsg,
+            libc::SYS_sendmmsg,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+            libc::SYS_connect,
+            libc::SYS_sendfile,
+            libc::SYS_splice,
+            libc::SYS_tee,
+            libc::SYS_vmsplice,
+            libc::SYS_fsync,
+            libc::SYS_fdatasync,
+            libc::SYS_ftruncate,
+            libc::SYS_fallocate,
+            libc::SYS_flock,
+            libc::SYS_ioctl,
+            libc::SYS_fcntl,
+            libc::SYS_close,
+        ],
+    ),
+    (
+        syscall_object::SYSCALL_EPOLL,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait,
+            libc::SYS_epoll_pwait,
+            libc::SYS_epoll_pwait2,
+        ],
+    ),
+    (
+        syscall_object::SYSCALL_POLL,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll,
+            libc::SYS_ppoll,
+        ],
+    ),
+    (
+        syscall_object::SYSCALL_SELECT,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select,
+            libc::SYS_pselect6,
+        ],
+    ),
+    (syscall_object::SYSCALL_FUTEX, &[libc::SYS_futex]),
+    (
+        syscall_object::SYSCALL_SLEEP,
+        &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep],
+    ),
+    (
+        syscall_object::SYSCALL_CHILD,
+        &[libc::SYS_wait4, libc::SYS_waitid],
+    ),
+    (
+        syscall_object::SYSCALL_SIGNAL,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_pause,
+            libc::SYS_rt_sigsuspend,
+            libc::SYS_rt_sigtimedwait,
+        ],
+    ),
+    (
+        syscall_object::SYSCALL_IO_URING,
+        &[libc::SYS_io_uring_enter],
+    ),
+];
+
+/// A number that nobody outside of this process knows, to be mixed into addresses.
+pub(crate) fn salt() -> u64 {
+    RandomState::new().hash_one("address")
+}
+
+/// Writes into the kernel side's table, by number, what each system call waits for.
+pub(crate) fn name_syscalls(waits_for: &mut [u8]) {
+    for (what, numbers) in SYSCALLS {
+        for number in *numbers {
+            let place = usize::try_from(*number).ok();
+            if let Some(place) = place.and_then(|at| waits_for.get_mut(at)) {
+                *place = what.0 as u8;
+            }
+        }
+    }
+}
+
+fn kind(wire: u8) -> Option<WaitObject> {
+    Some(match wait_object(u32::from(wire)) {
+        wait_object::WAIT_CONNECTION => WaitObject::Connection,
+        wait_object::WAIT_LISTENER => WaitObject::Listener,
+        wait_object::WAIT_DATAGRAM => WaitObject::Datagram,
+        wait_object::WAIT_UNIX => WaitObject::Unix,
+        wait_object::WAIT_SOCKET => WaitObject::Socket,
+        wait_object::WAIT_EPOLL => WaitObject::Epoll,
+        wait_object::WAIT_POLL => WaitObject::Poll,
+        wait_object::WAIT_SELECT => WaitObject::Select,
+        wait_object::WAIT_FUTEX => WaitObject::Futex,
+        wait_object::WAIT_PIPE => WaitObject::Pipe,
+        wait_object::WAIT_FILE => WaitObject::File,
+        wait_object::WAIT_EVENT => WaitObject::Event,
+        wait_object::WAIT_SLEEP => WaitObject::Sleep,
+        wait_object::WAIT_CHILD => WaitObject::Child,
+        wait_object::WAIT_SIGNAL => WaitObject::Signal,
+        wait_object::WAIT_IO_URING => WaitObject::IoUring,
+        wait_object::WAIT_PAGE_FAULT => WaitObject::PageFault,
+        wait_object::WAIT_OTHER => WaitObject::Other,
+        _ => return None,
+    })
+}
+
+fn waker(wire: u8) -> Waker {
+    match wait_waker(u32::from(wire)) {
+        wait_waker::WAKER_THREAD => Waker::Thread,
+        wait_waker::WAKER_INTERRUPT => Waker::Interrupt,
+        _ => Waker::Unseen,
+    }
+}
+
+/// Appends the rows of a batch; returns how many records could not be decoded.
+pub(crate) fn append(records: &[wait_record], rows: &mut Waits) -> u64 {
+    let before = rows.len();
+    records
+        .iter()
+        .filter_map(row)
+        .for_each(|row| rows.push(row));
+    (before + records.len() - rows.len()) as u64
+}
+
+fn row(record: &wait_record) -> Option<Wait> {
+    let wait_record {
+        start_ns,
+        end_ns,
+        woken_ns,
+        cookie,
+        object,
+        ended_by,
+        fd,
+        syscall,
+        tid,
+        pid,
+        waker_tid,
+        waker_pid,
+        cpu,
+        kind: wire_kind,
+        waker: wire_waker,
+        uninterruptible,
+        pad: _,
+    } = *record;
+    let waker = waker(wire_waker);
+    let seen = waker != Waker::Unseen;
+    Some(Wait {
+        end_ns,
+        start_ns,
+        woken_ns: seen.then_some(woken_ns),
+        tid,
+        pid,
+        kind: kind(wire_kind)?,
+        object: (object != 0).then_some(object),
+        conn: (cookie != 0).then_some(cookie),
+        fd: (fd >= 0).then_some(fd),
+        syscall: (syscall >= 0).then_some(syscall),
+        waker,
+        waker_tid: seen.then_some(waker_tid),
+        waker_pid: seen.then_some(waker_pid),
+        ended_by: (ended_by != 0).then_some(ended_by),
+        uninterruptible: uninterruptible != 0,
+        cpu,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_declared_object_has_a_wire_kind() {
+        let mut known: Vec<WaitObject> = (0..=u8::MAX).filter_map(kind).collect();
+        known.sort_unstable();
+        assert_eq!(known, WaitObject::ALL);
+    }
+
+    #[test]
+    fn every_system_call_has_a_place_in_the_table() {
+        let mut table = [0; 512];
+        name_syscalls(&mut table);
+        let named: usize = SYSCALLS.iter().map(|(_, numbers)| numbers.len()).sum();
+        assert_eq!(table.iter().filter(|what| **what != 0).count(), named);
+    }
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Waits: each interval in which a recorded thread gave its CPU away because it could not go on, with
+ * what it waited for. Nothing is hooked where system calls begin: the saved registers of a thread that
+ * leaves the CPU say in which call it is, and the call's descriptor what it waits for. The record is
+ * made when it runs again.
+ */
+#ifndef WHYLAT_WAITS_BPF_H
+#define WHYLAT_WAITS_BPF_H
+
+#include "../bpf/select.h"
+#include "../bpf/syscall.h"
+#include "../bpf/thread.h"
+#include "waits.h"
+
+/* Every blocked interval is recorded: detail `waits` and above. */
+const volatile bool detail_waits = false;
+/* What is mixed into kernel addresses that tell objects apart, so that none leaves the kernel. */
+const volatile u64 address_salt = 0;
+
+#define SYSCALLS 512				  /* a power of two above every number */
+const volatile u8 syscall_objects[SYSCALLS] = {}; /* enum syscall_object, by number */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} wait_ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct wait_batch);
+} wait_batches SEC(".maps");
+
+static __always_inline struct wait_batch *wait_batch(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&wait_batches, &key);
+}
+
+static __always_inline void wait_batch_flush(struct wait_batch *batch)
+{
+	u32 len = batch->len;
+
+	if (len == 0 || len > WAIT_BATCH_LEN)
+		return;
+	if (bpf_ringbuf_output(&wait_ring, batch->records, len * sizeof(struct wait_record),
+			       BPF_RB_NO_WAKEUP))
+		batch->lost_ring_full += len;
+	batch->len = 0;
+}
+
+static __always_inline void wait_for_socket(struct thread_wait *wait, struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	u16 family;
+
+	wait->object = BPF_CORE_READ(file, f_inode, i_ino);
+	wait->kind = WAIT_SOCKET;
+	if (!sk)
+		return;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family == AF_UNIX) {
+		wait->kind = WAIT_UNIX;
+		return;
+	}
+	if (family != AF_INET && family != AF_INET6)
+		return;
+	if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP) {
+		wait->kind = WAIT_DATAGRAM;
+		return;
+	}
+	wait->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	wait->kind = BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN ? WAIT_LISTENER
+									    : WAIT_CONNECTION;
+}
+
+/* Files of one anonymous inode are told apart by their own address. */
+static __always_inline void wait_for_file(struct thread_wait *wait, struct file *file)
+{
+	u16 type = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
+
+	if (type == S_IFSOCK) {
+		wait_for_socket(wait, file);
+		return;
+	}
+	wait->kind = type == S_IFIFO ? WAIT_PIPE : type ? WAIT_FILE : WAIT_EVENT;
+	wait->object = type ? BPF_CORE_READ(file, f_inode, i_ino) : (u64)file ^ address_salt;
+}
+
+static __always_inline void wait_for_descriptor(struct thread_wait *wait, struct task_struct *task,
+						u32 fd)
+{
+	struct file *file = task_file(task, fd);
+
+	wait->fd = fd;
+	if (file)
+		wait_for_file(wait, file);
+}
+
+/* What a thread that leaves the CPU waits for. */
+static __always_inline void wait_for(struct thread_wait *wait, struct task_struct *task,
+				     const struct syscall_args *args)
+{
+	u8 what;
+
+	wait->kind = WAIT_OTHER;
+	wait->object = 0;
+	wait->cookie = 0;
+	wait->fd = -1;
+	wait->syscall = args->number;
+	if (args->number < 0) {
+		wait->kind = WAIT_PAGE_FAULT;
+		return;
+	}
+	what = syscall_objects[args->number & (SYSCALLS - 1)];
+	switch (what) {
+	case SYSCALL_FILE:
+		wait_for_descriptor(wait, task, args->fd);
+		return;
+	case SYSCALL_EPOLL:
+	case SYSCALL_IO_URING:
+		wait_for_descriptor(wait, task, args->fd);
+		wait->kind = what == SYSCALL_EPOLL ? WAIT_EPOLL : WAIT_IO_URING;
+		return;
+	case SYSCALL_POLL:
+		wait->kind = WAIT_POLL;
+		return;
+	case SYSCALL_SELECT:
+		wait->kind = WAIT_SELECT;
+		return;
+	case SYSCALL_FUTEX:
+		wait->kind = WAIT_FUTEX;
+		wait->object = args->fd;
+		return;
+	case SYSCALL_SLEEP:
+		wait->kind = WAIT_SLEEP;
+		return;
+	case SYSCALL_CHILD:
+		wait->kind = WAIT_CHILD;
+		return;
+	case SYSCALL_SIGNAL:
+		wait->kind = WAIT_SIGNAL;
+		return;
+	}
+}
+
+/* sched_switch: the thread leaves the CPU, and not because another is to run. */
+static __always_inline void wait_begin(struct thread_wait *wait, struct task_struct *task,
+				       const struct syscall_args *args, unsigned int state,
+				       u64 now_ns)
+{
+	wait_for(wait, task, args);
+	wait->start_ns = now_ns;
+	wait->woken_ns = 0;
+	wait->waker = WAKER_UNSEEN;
+	wait->uninterruptible = state & TASK_UNINTERRUPTIBLE;
+}
+
+/* sched_waking: who ends the wait. Of an interrupt, the thread that it interrupted, or in whose call
+ * the softirq runs. */
+static __always_inline void wait_woken(struct thread_wait *wait)
+{
+	struct task_struct *waker;
+
+	if (!wait->start_ns || wait->woken_ns)
+		return;
+	waker = bpf_get_current_task_btf();
+	wait->woken_ns = bpf_ktime_get_ns();
+	wait->waker = in_interrupt(waker) ? WAKER_INTERRUPT : WAKER_THREAD;
+	wait->waker_tid = waker->pid;
+	wait->waker_pid = waker->tgid;
+}
+
+static __always_inline void wait_fill(struct wait_record *record, const struct thread_wait *wait,
+				      const struct task_struct *task, u64 now_ns)
+{
+	bool seen = wait->waker != WAKER_UNSEEN;
+
+	record->start_ns = wait->start_ns;
+	record->end_ns = now_ns;
+	record->woken_ns = wait->woken_ns;
+	record->cookie = wait->cookie;
+	record->object = wait->object;
+	record->ended_by = 0;
+	record->fd = wait->fd;
+	record->syscall = wait->syscall;
+	record->tid = task->pid;
+	record->pid = task->tgid;
+	record->waker_tid = seen ? wait->waker_tid : 0;
+	record->waker_pid = seen ? wait->waker_pid : 0;
+	record->cpu = bpf_get_smp_processor_id();
+	record->kind = wait->kind;
+	record->waker = wait->waker;
+	record->uninterruptible = wait->uninterruptible;
+}
+
+/* sched_switch: the thread runs again. */
+static __always_inline void wait_end(struct thread_wait *wait, const struct task_struct *task,
+				     u64 now_ns)
+{
+	struct wait_batch *batch = wait_batch();
+	u32 at;
+
+	if (!batch)
+		return;
+	*(volatile u32 *)&batch->busy = 1;
+	barrier();
+	at = batch->len;
+	if (at < WAIT_BATCH_LEN) {
+		wait_fill(&batch->records[at], wait, task, now_ns);
+		batch->produced++;
+		batch->len = at + 1;
+		if (at + 1 == WAIT_BATCH_LEN)
+			wait_batch_flush(batch);
+	}
+	barrier();
+	*(volatile u32 *)&batch->busy = 0;
+	wait->start_ns = 0;
+}
+
+#endif
