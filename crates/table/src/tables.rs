@@ -72,8 +72,8 @@ table! {
 }
 
 table! {
-    /// One reading of a listening socket of a recorded process: at a walk over open files, and when
-    /// it closes. `conn` is its own cookie; connections accepted from it have others.
+    /// One reading of a listening socket of a recorded process: when it begins to listen, at a walk
+    /// over open files, and when it closes. `conn` is its own cookie; connections accepted from it have others.
     row Listener, columns Listeners, name "listeners", time time_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -93,9 +93,15 @@ table! {
         waiting: u32, "-";
         /// How many may wait (`sk_max_ack_backlog`); gauge.
         waiting_max: u32, "-";
-        /// SYNs and last ACKs of handshakes that were dropped (`tcp_listendrop`); counter over the
-        /// socket's life.
+        /// Drops of what was to become a connection (`sk_drops`), for any reason; a packet may count
+        /// twice; counter over the socket's life.
         drops: u32, "segments";
+        /// Packets that met a full accept queue, of any listening socket of the namespace
+        /// (`LINUX_MIB_LISTENOVERFLOWS`); counter over the namespace's life, read with `drops`.
+        netns_listen_overflows: Option<u64>, "segments", null = "not readable on this kernel";
+        /// Packets with a valid SYN cookie, of any listening socket of the namespace
+        /// (`LINUX_MIB_SYNCOOKIESRECV`); counter over the namespace's life, read with `drops`.
+        netns_syncookies_received: Option<u64>, "segments", null = "not readable on this kernel";
     }
 }
 

@@ -86,7 +86,9 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	u64 now_ns = bpf_ktime_get_ns();
 
 	if (old_state == TCP_LISTEN) {
-		listener_on_close(sk, tp);
+		/* else it is a copy on its way to an accepted socket (inet_csk_clone_lock()) */
+		if (new_state == TCP_CLOSE)
+			listener_on_change(sk, true);
 		return;
 	}
 	if (new_state == TCP_ESTABLISHED) {
@@ -121,6 +123,7 @@ int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new
 	}
 	if (new_state == TCP_LISTEN) {
 		socket_on_own_call(sk, ROLE_SERVER);
+		listener_on_change(sk, false);
 		return 0;
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
@@ -349,6 +352,14 @@ int BPF_PROG(handle_sched_waking, struct task_struct *task)
 }
 
 /* ---- run by the recorder, attached to nothing ---- */
+
+/* Learns where the CPU on which it is run keeps what is per CPU. */
+SEC("raw_tp")
+int learn_cpu(void *ctx)
+{
+	learn_cpu_distance();
+	return 0;
+}
 
 /* Hands over the batches of the CPU on which it is run (BPF_F_TEST_RUN_ON_CPU). */
 SEC("raw_tp")

@@ -40,8 +40,14 @@ struct ns_common {
 	u32 inum;
 };
 
+/* include/net/netns/mib.h: kept per CPU, as unsigned long by LINUX_MIB_* */
+struct netns_mib {
+	void *net_statistics;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_mib mib;
 };
 
 typedef struct {
@@ -289,6 +295,11 @@ struct bpf_iter__task_file {
 };
 
 struct bpf_map;
+
+/* include/linux/bpf.h: of a per-CPU array, where each value is kept */
+struct bpf_array {
+	void *pptrs[1];
+};
 
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;

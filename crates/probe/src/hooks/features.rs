@@ -4,6 +4,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use table::manifest::{Coverage, ProbeState};
 
+use super::mib::MibPlaces;
 use super::{Detail, HooksError, on};
 use crate::skel::OpenHooksSkel;
 
@@ -15,6 +16,7 @@ pub(super) struct Features {
     send_length: bool,
     recv_length: bool,
     waking: bool,
+    pub(super) mib: Option<MibPlaces>,
 }
 
 impl Features {
@@ -31,6 +33,7 @@ impl Features {
             send_length: has("sock_send_length"),
             recv_length: has("sock_recv_length"),
             waking: has("sched_waking"),
+            mib: MibPlaces::of(&btf),
         })
     }
 
@@ -54,7 +57,7 @@ impl Features {
         p.flush_batches.set_autoload(calls || waits);
     }
 
-    pub(super) fn coverage(&self, detail: Detail) -> Vec<Coverage> {
+    pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
         let mut all = vec![
             on("inventory"),
             on("tcp_stats"),
@@ -69,6 +72,9 @@ impl Features {
                 polled("tcp_events.congestion_state", "tcp_cong_state_set")
             },
         ];
+        if !has_mib {
+            all.push(no_mib());
+        }
         if detail >= Detail::Calls {
             for probe in ["calls", "tcp_stages"] {
                 all.push(match self.missing_for_calls() {
@@ -94,6 +100,17 @@ impl Features {
         ]
         .into_iter()
         .find_map(|(there, name)| (!there).then_some(name))
+    }
+}
+
+fn no_mib() -> Coverage {
+    Coverage {
+        probe: "inventory.listen_overflows".to_owned(),
+        state: ProbeState::Off {
+            why: "the kernel's BTF does not tell where it is, or there are too many CPUs"
+                .to_owned(),
+            remedy: "watch `nstat -az TcpExtListenOverflows`".to_owned(),
+        },
     }
 }
 

@@ -5,6 +5,7 @@
 mod count;
 mod drain;
 mod features;
+mod mib;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -19,6 +20,7 @@ use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
+use mib::MibPlaces;
 
 /// Where the loaded object lives; it must outlive [`Hooks`].
 pub type Storage = MaybeUninit<OpenObject>;
@@ -147,17 +149,24 @@ impl<'obj> Hooks<'obj> {
             .map_err(HooksError::Load)?;
         let has_calls = detail >= Detail::Calls && features.has_calls();
         let has_waits = detail >= Detail::Waits;
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, has_calls, has_waits);
+        let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.disable_missing(&mut open, has_calls, has_waits);
         let skel = open.load().map_err(HooksError::Load)?;
-        Ok(Self {
+        let hooks = Self {
             skel,
             attached: RefCell::default(),
-            cpus: libbpf_rs::num_possible_cpus().unwrap_or(1),
+            cpus,
             has_calls,
             has_waits,
-            coverage: features.coverage(detail),
-        })
+            coverage: features.coverage(detail, has_mib),
+        };
+        hooks.run_on_each_cpu(
+            &hooks.skel.progs.learn_cpu,
+            "learn where CPUs keep counters",
+        )?;
+        Ok(hooks)
     }
 
     /// Attaches every loaded program. Sockets that are open already are found by
@@ -318,26 +327,30 @@ impl<'obj> Hooks<'obj> {
 
     /// Hands the batches of every CPU to the rings, full or not.
     pub fn flush(&self) -> Result<(), HooksError> {
-        const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
         if !self.has_calls && !self.has_waits {
             return Ok(());
         }
+        self.run_on_each_cpu(&self.skel.progs.flush_batches, "flush batches")
+    }
+
+    /// Runs a program that is attached to nothing once on every CPU that is on.
+    fn run_on_each_cpu(
+        &self,
+        program: &ProgramMut<'_>,
+        action: &'static str,
+    ) -> Result<(), HooksError> {
+        const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
         for cpu in 0..self.cpus {
             let input = ProgramInput {
                 cpu: u32::try_from(cpu).unwrap_or(0),
                 flags: BPF_F_TEST_RUN_ON_CPU,
                 ..Default::default()
             };
-            match self.skel.progs.flush_batches.test_run(input) {
+            match program.test_run(input) {
                 Ok(_) => {}
                 // possible, but not online
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::Other => {}
-                Err(error) => {
-                    return Err(HooksError::Use {
-                        action: "flush batches",
-                        error,
-                    });
-                }
+                Err(error) => return Err(HooksError::Use { action, error }),
             }
         }
         Ok(())
@@ -380,6 +393,7 @@ impl<'obj> Hooks<'obj> {
             &p.handle_sock_send_length,
             &p.handle_sock_recv_length,
             &p.flush_batches,
+            &p.learn_cpu,
             &p.begin_poll,
             &p.walk_task_files,
             &p.read_sockets,
@@ -429,6 +443,23 @@ fn configure(
         rodata.select_cgroup_id = id;
         rodata.select_cgroup_level = level;
     }
+}
+
+/// Whether the counters are read: where the kernel tells their places, and the programs have room for
+/// all CPUs.
+fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: usize) -> bool {
+    let bss = open.maps.bss_data.as_deref();
+    let room = bss.map_or(0, |bss| bss.cpu_distances.len());
+    let Some(places) = places.filter(|_| cpus <= room) else {
+        return false;
+    };
+    let (Some(rodata), Ok(cpus)) = (open.maps.rodata_data.as_deref_mut(), cpus.try_into()) else {
+        return false;
+    };
+    rodata.mib_cpus = cpus;
+    rodata.mib_listen_overflows = places.listen_overflows;
+    rodata.mib_syncookies_received = places.syncookies_received;
+    true
 }
 
 /// libbpf's own messages go nowhere: what failed is said once, by our errors. With

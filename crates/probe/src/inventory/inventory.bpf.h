@@ -13,6 +13,7 @@
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
+#include "mib.bpf.h"
 
 struct socket_seen_record {
 	struct record_header header;
@@ -157,6 +158,7 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 {
 	struct listener_seen_record *record = record_reserve(RECORD_LISTENER_SEEN, sizeof(*record));
 	struct listener_seen *seen;
+	struct listener_mib mib;
 
 	if (!record)
 		return;
@@ -171,19 +173,23 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	seen->waiting = sk->sk_ack_backlog;
 	seen->waiting_max = sk->sk_max_ack_backlog;
 	seen->drops = sk->sk_drops.counter;
+	/* after the drops: of each, the namespace has counted the overflow before (tcp_conn_request()) */
+	mib_of(sk->__sk_common.skc_net.net, &mib);
+	seen->mib = mib;
 	seen->local_port = local_port(tp);
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
 	__builtin_memcpy(seen->comm, st->comm, sizeof(seen->comm));
 	record_submit(record);
 }
 
-/* A listening socket closes. */
-static __always_inline void listener_on_close(struct sock *sk, const struct tcp_sock *tp)
+/* A socket begins to listen, or a listening socket closes. */
+static __always_inline void listener_on_change(struct sock *sk, bool closes)
 {
 	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-	if (st && st->chosen == CHOSEN_TARGET)
-		listener_emit(st, sk, tp, bpf_ktime_get_ns());
+	if (st && tp && st->chosen == CHOSEN_TARGET)
+		listener_emit(st, sk, tp, closes ? bpf_ktime_get_ns() : 0);
 }
 
 /* Gives a socket its storage. A socket that has one keeps it. */

@@ -40,12 +40,23 @@ struct socket_seen {
 	__u8 pad[6];
 };
 
-/* A listening socket of a recorded process: written by the walk over open files, and when it closes. */
+/* What its network namespace has counted so far. */
+struct listener_mib {
+	__u64 listen_overflows;
+	__u64 syncookies_received;
+	__u64 known; /* 0: not readable */
+};
+
+/*
+ * A listening socket of a recorded process: written when it begins to listen, by the walk over open
+ * files, and when it closes.
+ */
 struct listener_seen {
 	__u64 cookie;
 	__u64 time_ns;
 	__u64 listen_ns; /* when listen() was called; 0: before the recording */
 	__u64 closed_ns; /* 0: open */
+	struct listener_mib mib;
 	__u8 local_addr[16];
 	__u32 netns;
 	__u32 pid;

@@ -4,9 +4,9 @@ use table::tables::Listener;
 
 use super::seen::address;
 use crate::wire::Wire;
-use crate::wire::types::listener_seen;
+use crate::wire::types::{listener_mib, listener_seen};
 
-// SAFETY: `listener_seen` is `repr(C)` and made of integers and arrays of them.
+// SAFETY: `listener_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for listener_seen {}
 
 /// The row of a record.
@@ -16,6 +16,7 @@ pub(crate) fn row(seen: &listener_seen) -> Listener {
         time_ns,
         listen_ns,
         closed_ns,
+        mib,
         local_addr,
         netns,
         pid,
@@ -26,6 +27,12 @@ pub(crate) fn row(seen: &listener_seen) -> Listener {
         pad: _,
         comm: _,
     } = *seen;
+    let listener_mib {
+        listen_overflows,
+        syncookies_received,
+        known,
+    } = mib;
+    let counted = |count: u64| (known != 0).then_some(count);
     let nonzero = |ns: u64| (ns != 0).then_some(ns);
     Listener {
         conn: cookie,
@@ -38,5 +45,7 @@ pub(crate) fn row(seen: &listener_seen) -> Listener {
         waiting,
         waiting_max,
         drops,
+        netns_listen_overflows: counted(listen_overflows),
+        netns_syncookies_received: counted(syncookies_received),
     }
 }
