@@ -158,6 +158,10 @@ impl Evidence {
         for index in 0..folded.len() {
             self.gathered(folded.conn[index]).identity = Some(folded.row(index));
         }
+        listeners::compare(self.listeners.values_mut().filter_map(|gathered| {
+            let netns = gathered.identity.as_ref()?.netns;
+            Some((netns, gathered.listener.as_mut()?))
+        }));
     }
 
     /// Adds rows of table `tcp_samples`, in the order of time for each connection.

@@ -1,22 +1,24 @@
-//! A listening socket dropped connection attempts: its queue of connections that wait for accept()
-//! was full (tcp_conn_request(), tcp_v4_syn_recv_sock()). Each client waits for a timer of its own
-//! and tries again.
+//! A listening socket dropped packets of connection attempts: its queue of connections that wait for
+//! accept() was full (tcp_conn_request(), tcp_v4_syn_recv_sock()). The socket counts what it drops, for
+//! whatever reason; the namespace counts full queues (ListenOverflows), of whatever socket.
 
 use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, sum, whole};
 use crate::case::Case;
 use crate::gather::listeners::ListenerDigest;
-use crate::report::{Advice, Direction, Fact, Finding, Undecided};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided};
 use crate::units::{count, counted, duration};
 
 /// See the module.
 pub struct ListenOverflow;
 
-/// The least that a client waits for an attempt that was dropped: its SYN's first timeout is 1 s
-/// (RFC 6298); where the last ACK of the handshake was dropped, its first data waits for TCP_RTO_MIN.
-const LEAST_WAIT_NS: u64 = 200_000_000;
-/// The most that one packet's refusal counts: a last ACK of a handshake twice (tcp_listendrop(), then
-/// `discard_and_relse` in tcp_v4_rcv()), and data right behind it once.
-const DROPS_EACH: u64 = 3;
+/// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
+const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
+/// After a refused last ACK the client's data waits for a timer of this or more; without data, for the
+/// server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
+const TCP_RTO_MIN_NS: u64 = 200_000_000;
+/// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
+/// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
+const PACKETS_EACH: u64 = 1 + 10 + 1;
 
 impl Rule for ListenOverflow {
     fn name(&self) -> &'static str {
@@ -35,26 +37,33 @@ impl Rule for ListenOverflow {
         let Some(listener) = case.own.gathered.listener.as_ref() else {
             return Verdict::Quiet;
         };
-        // One reading, and it listened already: when they were dropped is not known.
-        if case.life_ns() == 0 && listener.drops_before > 0 {
-            return Verdict::CannotTell(Doubt {
-                candidates: vec![self.name()],
-                concerned_ns: 0,
-                facts: facts(listener, listener.drops_before.into()),
-                why: "The socket was read only once, and has listened since before.",
-                would_help: Some("Record for longer."),
+        let drops = &listener.drops;
+        if drops.refused > 0 {
+            let waited_ns = waited_ns(listener);
+            return Verdict::Fires(Found {
+                direction: Direction::Receiving,
+                concerned_ns: waited_ns.min(case.life_ns()),
+                harm_ns: waited_ns,
+                facts: facts(listener),
             });
         }
-        if listener.drops == 0 {
-            return Verdict::Quiet;
+        if drops.untold > 0 {
+            return self.cannot_tell(
+                doubtful(listener, "drops", drops.untold),
+                "Full queues are counted for the network namespace (ListenOverflows), and that was not \
+                 read: the drops may be of scans, resets or deferred accepts.",
+                "Watch `nstat -az TcpExtListenOverflows` in that namespace while it drops.",
+            );
         }
-        let waited_ns = listener.drops.div_ceil(DROPS_EACH) * LEAST_WAIT_NS;
-        Verdict::Fires(Found {
-            direction: Direction::Receiving,
-            concerned_ns: waited_ns.min(case.life_ns()),
-            harm_ns: waited_ns,
-            facts: facts(listener, listener.drops),
-        })
+        // One reading, and it listened already: when they were dropped is not known.
+        if case.life_ns() == 0 && listener.drops_before > 0 && !listener.never_full {
+            return self.cannot_tell(
+                doubtful(listener, "drops_before", listener.drops_before.into()),
+                "The socket was read only once, and has listened since before.",
+                "Record for longer.",
+            );
+        }
+        Verdict::Quiet
     }
 
     fn explain(&self, case: &Case) -> Explanation {
@@ -74,52 +83,132 @@ impl Rule for ListenOverflow {
         ]));
         Explanation {
             ruled_out: Vec::new(),
-            could_not_see: vec![
-                "Which clients were refused, and how long each waited.".into(),
-                "Which of the drops were of attempts that found the queue full: the kernel counts \
-                 scans, deferred accepts and a want of memory with them."
-                    .into(),
-            ],
+            could_not_see: listener.map(unseen).unwrap_or_default(),
             advice: advised,
             win: WinBasis::Unknown,
-            confidence: measured(case, "counted by the kernel on the socket itself"),
+            confidence: confidence(case, listener.map_or(0, |listener| listener.beside)),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         let facts = &finding.evidence.0;
+        let refused = whole(facts, "refused").unwrap_or(0);
         format!(
-            "{} dropped {}: no more than {} may wait to be accepted. Clients waited {} or more.",
+            "{} refused {} of connection attempts: no more than {} may wait to be accepted. Clients \
+             waited {} or more.",
             finding.subject.local,
-            counted(whole(facts, "drops").unwrap_or(0), "connection attempt"),
+            counted(refused, "packet"),
             count(whole(facts, "waiting_max").unwrap_or(0)),
             duration(finding.harm_ns)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        let drops = whole(&undecided.evidence.0, "drops").unwrap_or(0);
-        format!(
-            "{} has dropped {}, some time since it listens.",
-            undecided.subject.local,
-            counted(drops, "connection attempt")
-        )
+        let facts = &undecided.evidence.0;
+        let local = &undecided.subject.local;
+        match (whole(facts, "drops"), whole(facts, "drops_before")) {
+            (Some(drops), _) => format!(
+                "{local} counted {}; whether its queue was full is not known.",
+                counted(drops, "drop")
+            ),
+            (None, before) => format!(
+                "{local} has counted {}, some time since it listens.",
+                counted(before.unwrap_or(0), "drop")
+            ),
+        }
     }
 }
 
-fn facts(listener: &ListenerDigest, drops: u64) -> Vec<Fact> {
-    let mut facts = vec![
-        sum("drops", drops, "connection attempt(s) dropped"),
-        sum(
-            "waiting_max",
-            listener.waiting_max.into(),
-            "connection(s) may wait to be accepted",
-        ),
-    ];
+impl ListenOverflow {
+    fn cannot_tell(
+        &self,
+        facts: Vec<Fact>,
+        why: &'static str,
+        would_help: &'static str,
+    ) -> Verdict {
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.name()],
+            concerned_ns: 0,
+            facts,
+            why,
+            would_help: Some(would_help),
+        })
+    }
+}
+
+/// The least that clients waited together.
+fn waited_ns(listener: &ListenerDigest) -> u64 {
+    let drops = &listener.drops;
+    let syns = drops.refused_syns;
+    let flights = (drops.refused - syns).div_ceil(PACKETS_EACH);
+    syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
+}
+
+fn facts(listener: &ListenerDigest) -> Vec<Fact> {
+    let drops = &listener.drops;
+    let label = "packet(s) of connection attempts that met a full queue";
+    let mut facts = vec![sum("refused", drops.refused, label)];
+    if drops.refused_syns > 0 {
+        let label = "SYN(s) among them, or more: each is sent again after 1 s";
+        facts.push(sum("refused_syns", drops.refused_syns, label));
+    }
+    facts.extend(waiting(listener));
+    // What the sockets share among them is no bound of its own.
+    if listener.beside == 0 && drops.others() > 0 {
+        let label = "drop(s) besides, or more: scans, resets, deferred accepts and the like";
+        facts.push(sum("other_drops", drops.others(), label));
+    }
+    facts
+}
+
+fn doubtful(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fact> {
+    let mut facts = vec![sum(name, drops, "drop(s) counted by the socket")];
+    facts.extend(waiting(listener));
+    facts
+}
+
+fn waiting(listener: &ListenerDigest) -> Vec<Fact> {
+    let label = "connection(s) may wait to be accepted";
+    let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
     // It is read now and then, and a queue fills and drains between.
     if listener.most_waiting > 0 {
         let label = "found waiting at most, when it was read";
         facts.push(sum("most_waiting", listener.most_waiting.into(), label));
     }
     facts
+}
+
+fn unseen(listener: &ListenerDigest) -> Vec<String> {
+    let mut unseen = vec!["Which clients were refused, and how long each waited.".to_owned()];
+    unseen.push(match listener.beside {
+        0 => "Whether listening sockets that are not recorded had part in it: full queues are counted \
+              for the whole network namespace."
+            .to_owned(),
+        beside => format!(
+            "Which socket's queue was full: {} of this network namespace dropped packets at the same \
+             time, and full queues are counted for all together.",
+            counted(beside as u64, "other listening socket")
+        ),
+    });
+    if listener.drops.untold > 0 {
+        unseen.push(format!(
+            "Whether {} met a full queue, too: the count of the namespace was not read at the time.",
+            counted(listener.drops.untold, "further drop")
+        ));
+    }
+    unseen
+}
+
+fn confidence(case: &Case, beside: usize) -> Confidence {
+    let counted = measured(
+        case,
+        "counted by the kernel, by the socket and by its network namespace",
+    );
+    if beside == 0 {
+        return counted;
+    }
+    Confidence {
+        level: Level::Medium,
+        because: format!("{}, but for several sockets together", counted.because),
+    }
 }
