@@ -149,6 +149,14 @@ pub const FAULTS: &[Fault] = &[
         scene: programs::listen_overflow,
     },
     Fault {
+        name: "deferred_accepts",
+        summary: "connections say nothing for a while, and the server asked for that: nothing is wrong",
+        source: "tcp_check_req(): TCP_DEFER_ACCEPT",
+        claim: |_| None,
+        mendable: false,
+        scene: programs::deferred_accepts,
+    },
+    Fault {
         name: "waiting_proxy",
         summary: "a proxy of one thread waits until the far side has acknowledged",
         source: "SNAP figure 7",

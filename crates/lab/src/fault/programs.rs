@@ -1,6 +1,6 @@
 //! Scenes in which a program, by how it uses its sockets, holds up others.
 
-use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path};
+use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path, word};
 use crate::DirectionConfig;
 
 fn claim(rule: &'static str, end: End, of: Of) -> Claim {
@@ -56,6 +56,19 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
         scene.pair.claims.push(late);
     }
     scene
+}
+
+/// The listening socket drops the last ACK of each handshake, because it asked for data behind it; all
+/// connect before the first sends.
+pub(super) fn deferred_accepts(variant: Variant, dice: &mut Dice) -> Scene {
+    let connections = dice.between(11, 23);
+    let rtt_ms = dice.between(1, 10);
+    let deferring = word(variant == Variant::Faulty, "--defer-accept-s 9");
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --connections {connections} {deferring}"),
+        format!("request-reply --concurrency {connections} --rounds 21 --pause-us 20000"),
+    )
 }
 
 /// A proxy of one thread, whose calls wait until the far side has acknowledged most of what it passes

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use clap::Args;
@@ -103,6 +104,9 @@ pub(crate) struct SocketOptions {
     /// How many connections may wait to be accepted.
     #[arg(long)]
     pub(crate) backlog: Option<i32>,
+    /// TCP_DEFER_ACCEPT of a listening socket: waits so long for data before a connection counts.
+    #[arg(long)]
+    pub(crate) defer_accept_s: Option<i32>,
     /// TCP_CONGESTION: cubic, bbr, reno.
     #[arg(long)]
     pub(crate) cc: Option<String>,
@@ -256,10 +260,24 @@ pub(crate) fn listen(
         .and_then(|socket| {
             socket.set_reuse_address(true)?;
             socket.bind(&address.into())?;
+            if let Some(seconds) = options.defer_accept_s {
+                defer_accept(&socket, seconds)?;
+            }
             socket.listen(options.backlog.unwrap_or(BACKLOG))?;
             Ok(socket.into())
         })
         .map_err(|why| LabError::os("listen on", address.to_string(), why, "use port 0"))
+}
+
+fn defer_accept(socket: &Socket, seconds: i32) -> io::Result<()> {
+    let length = size_of_val(&seconds) as libc::socklen_t;
+    let value = std::ptr::from_ref(&seconds).cast();
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+    // SAFETY: the kernel reads `length` bytes of `seconds`, which outlives the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A listening socket as the workload knows it.
