@@ -1,0 +1,219 @@
+//! Objects that a static part created before it knew of a collector.
+//!
+//! Create calls alone never load a collector, so programs often have all their counters by then.
+//! Their addresses stay valid as handles.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use crate::collector::abi::{CounterInfo, CounterMetadata, Domain, Histogram, Text};
+use crate::collector::calls::context;
+use crate::collector::handles::{Entry, Kind};
+use crate::collector::names::{Name, Names};
+use crate::collector::slots::StaticPart;
+use crate::collector::{Collector, calls::type_number};
+
+/// Lists longer than this are taken for damaged.
+const OBJECTS_MAX: usize = 1 << 20;
+
+/// Enters all objects of a static part.
+pub(crate) fn adopt(collector: &'static Collector, names: &mut Names, part: &StaticPart) {
+    let mut adoption = Adoption {
+        collector,
+        names,
+        is_lasting: part.is_in_main_program(),
+    };
+    // SAFETY: the static part holds its lock: nothing changes the lists. Each is read only if
+    // the struct has it, and its objects are the static part's own.
+    unsafe {
+        each(
+            part.domains(),
+            |domain: &Domain| domain.next,
+            |domain| {
+                adoption.domain(domain);
+            },
+        );
+        each(
+            part.texts(),
+            |text: &Text| text.next,
+            |text| {
+                adoption.text(text);
+            },
+        );
+        each(
+            part.counters(),
+            |counter: &CounterInfo| counter.next,
+            |counter| {
+                adoption.counter(counter);
+            },
+        );
+        each(
+            part.histograms(),
+            |histogram: &Histogram| histogram.next,
+            |histogram| {
+                adoption.histogram(histogram);
+            },
+        );
+        each(
+            part.counter_metadata(),
+            |metadata: &CounterMetadata| metadata.next,
+            |metadata| {
+                adoption.counter_metadata(metadata);
+            },
+        );
+    }
+    collector.flush_names(adoption.names);
+}
+
+struct Adoption<'a> {
+    collector: &'static Collector,
+    names: &'a mut Names,
+    /// The objects are there as long as the process: a plug-in may be unloaded and free its own,
+    /// so that its handles are given to nobody else.
+    is_lasting: bool,
+}
+
+impl Adoption<'_> {
+    /// # Safety
+    ///
+    /// The domain is of a static part.
+    unsafe fn domain(&mut self, domain: &Domain) {
+        // SAFETY: a static part's names are C strings.
+        if let Some(name) = unsafe { bytes(domain.name) } {
+            self.enter(domain, Name::Domain(name), Kind::Domain, [0; 2]);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The text is of a static part.
+    unsafe fn text(&mut self, text: &Text) {
+        // SAFETY: a static part's names are C strings.
+        if let Some(name) = unsafe { bytes(text.text) } {
+            self.enter(text, Name::Text(name), Kind::Text, [0; 2]);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The counter is of a static part.
+    unsafe fn counter(&mut self, counter: &CounterInfo) {
+        // SAFETY: a static part's names are C strings.
+        let (name, domain) = unsafe { (bytes(counter.name), bytes(counter.domain)) };
+        let Some(name) = name else {
+            return;
+        };
+        let value_type = type_number(counter.value_type);
+        let name = Name::Counter {
+            domain: domain.unwrap_or_default(),
+            name,
+            value_type,
+        };
+        self.enter(counter, name, Kind::Counter, [value_type, 0]);
+    }
+
+    /// # Safety
+    ///
+    /// The histogram is of a static part.
+    unsafe fn histogram(&mut self, histogram: &Histogram) {
+        let domain = self.collector.handles.find(histogram.domain.addr());
+        let domain = domain.filter(|domain| domain.kind == Kind::Domain);
+        // SAFETY: a static part's names are C strings.
+        let (Some(domain), Some(name)) = (domain, unsafe { bytes(histogram.name) }) else {
+            return;
+        };
+        let types = [type_number(histogram.y_type), type_number(histogram.x_type)];
+        let name = Name::Histogram {
+            domain: domain.id,
+            name,
+            types,
+        };
+        self.enter(histogram, name, Kind::Histogram, types);
+    }
+
+    /// # Safety
+    ///
+    /// The metadata is of a static part.
+    unsafe fn counter_metadata(&mut self, metadata: &CounterMetadata) {
+        let counter = self.collector.handles.find(metadata.counter.addr());
+        let Some(counter) = counter.filter(|counter| counter.kind == Kind::Counter) else {
+            return;
+        };
+        // SAFETY: a static part's texts are C strings.
+        let text = unsafe { bytes(metadata.text) };
+        let text = text.as_deref().unwrap_or_default();
+        let definition = context(counter.id, metadata.context_type, metadata.number, text);
+        self.names.tell(&self.collector.region, definition);
+    }
+
+    fn enter<T>(&mut self, object: &T, name: Name, kind: Kind, types: [u8; 2]) {
+        let address = std::ptr::from_ref(object).addr();
+        let known = self.names.intern(&self.collector.region, name);
+        if known.handle == 0 && self.is_lasting {
+            known.handle = address;
+        }
+        let entry = Entry {
+            kind,
+            types,
+            id: known.id,
+        };
+        self.collector.handles.enter(address, entry);
+    }
+}
+
+/// Does something with each object of a list.
+///
+/// # Safety
+///
+/// The list is of such objects, and nothing changes it.
+unsafe fn each<T>(mut object: *mut T, next: impl Fn(&T) -> *mut T, mut work: impl FnMut(&T)) {
+    for _ in 0..OBJECTS_MAX {
+        // SAFETY: the caller says so.
+        let Some(found) = (unsafe { object.as_ref() }) else {
+            return;
+        };
+        work(found);
+        object = next(found);
+    }
+}
+
+/// A C string's bytes; none for null.
+///
+/// # Safety
+///
+/// The pointer is null or of a C string.
+pub(crate) unsafe fn bytes(text: *const c_char) -> Option<Vec<u8>> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller says so.
+    Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
+}
+
+/// Whether an address lies in the program itself, not in a library.
+pub(crate) fn is_in_main_program<T>(address: *const T) -> bool {
+    let mut asked = (address.addr() as u64, false);
+    // SAFETY: the callback gets what we pass, and is done when the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(look_at_first), (&raw mut asked).cast()) };
+    asked.1
+}
+
+/// The program itself comes first (dl_iterate_phdr(3)); a return of 1 ends the iteration.
+unsafe extern "C" fn look_at_first(
+    object: *mut libc::dl_phdr_info,
+    _: usize,
+    asked: *mut c_void,
+) -> i32 {
+    // SAFETY: `asked` is what `is_in_main_program` passed.
+    let (address, found) = unsafe { &mut *asked.cast::<(u64, bool)>() };
+    // SAFETY: the C library passes a valid object, with that many headers.
+    let headers = unsafe {
+        let object = &*object;
+        std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into())
+            .iter()
+            .map(|header| (object.dlpi_addr + header.p_vaddr, header))
+    };
+    *found = headers
+        .filter(|(_, header)| header.p_type == libc::PT_LOAD)
+        .any(|(start, header)| (start..start + header.p_memsz).contains(address));
+    1
+}

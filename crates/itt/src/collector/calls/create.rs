@@ -1,0 +1,296 @@
+//! Calls that create objects. They work also while nobody records: macros in the program read a
+//! domain's `flags` through whatever pointer it got.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
+
+use crate::collector::abi::{ContextMetadata, CounterInfo, Domain, Histogram, Text};
+use crate::collector::adopt::bytes;
+use crate::collector::calls::type_number;
+use crate::collector::definition::Definition;
+use crate::collector::handles::{Entry, Kind};
+use crate::collector::names::{Name, half};
+use crate::collector::{Collector, collector};
+use crate::layout::TEXT_BYTES;
+use crate::wire::{Code, Head};
+
+/// `const char*`
+type Chars = *const c_char;
+/// `__itt_counter`
+pub(super) type Counter = *mut CounterInfo;
+
+/// `__itt_context_deviceA`, the second of the texts; the others are at odd numbers up to PCI.
+const CONTEXT_TEXTS: [c_int; 4] = [1, 3, 5, 7];
+/// `__itt_context_tid` and `__itt_context_cpu_cycles_flag`: those between have a 64-bit number.
+const CONTEXT_NUMBERS: std::ops::RangeInclusive<c_int> = 9..=17;
+
+pub(super) unsafe extern "C" fn domain_create(name: Chars) -> *mut Domain {
+    // SAFETY: the API demands a C string or null.
+    let Some(name) = (unsafe { bytes(name) }) else {
+        return null_mut();
+    };
+    let text = name.clone();
+    let made = create(Name::Domain(name), Kind::Domain, [0; 2], || Domain {
+        flags: 1,
+        name: lasting(text),
+        name_wide: null_mut(),
+        extra1: 0,
+        extra2: null_mut(),
+        next: null_mut(),
+    });
+    made.unwrap_or_else(disabled_domain)
+}
+
+pub(super) unsafe extern "C" fn string_handle_create(text: Chars) -> *mut Text {
+    // SAFETY: the API demands a C string or null.
+    let Some(name) = (unsafe { bytes(text) }) else {
+        return null_mut();
+    };
+    let text = name.clone();
+    let made = create(Name::Text(name), Kind::Text, [0; 2], || Text {
+        text: lasting(text),
+        text_wide: null_mut(),
+        extra1: 0,
+        extra2: null_mut(),
+        next: null_mut(),
+    });
+    made.unwrap_or(null_mut())
+}
+
+pub(super) unsafe extern "C" fn counter_create(name: Chars, domain: Chars) -> Counter {
+    // SAFETY: as of this function. The header says that such a counter has the type u64, 1.
+    unsafe { counter_create_typed(name, domain, 1) }
+}
+
+pub(super) unsafe extern "C" fn counter_create_typed(
+    name: Chars,
+    domain: Chars,
+    value_type: c_int,
+) -> Counter {
+    // SAFETY: the API demands C strings or null.
+    match unsafe { (bytes(name), bytes(domain)) } {
+        (Some(name), domain) => counter(name, domain.unwrap_or_default(), value_type),
+        (None, _) => null_mut(),
+    }
+}
+
+pub(super) unsafe extern "C" fn counter_create_v3(
+    domain: *const Domain,
+    name: Chars,
+    value_type: c_int,
+) -> Counter {
+    if domain.is_null() {
+        return null_mut();
+    }
+    // SAFETY: the API demands a domain that was created, and a C string.
+    match unsafe { (bytes(name), bytes((*domain).name)) } {
+        (Some(name), domain) => counter(name, domain.unwrap_or_default(), value_type),
+        (None, _) => null_mut(),
+    }
+}
+
+fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
+    let number = type_number(value_type);
+    let texts = (name.clone(), domain.clone());
+    let name = Name::Counter {
+        domain,
+        name,
+        value_type: number,
+    };
+    let made = create(name, Kind::Counter, [number, 0], || CounterInfo {
+        name: lasting(texts.0),
+        name_wide: null_mut(),
+        domain: lasting(texts.1),
+        domain_wide: null_mut(),
+        value_type,
+        index: 0,
+        extra1: 0,
+        extra2: null_mut(),
+        next: null_mut(),
+    });
+    made.unwrap_or(null_mut())
+}
+
+pub(super) unsafe extern "C" fn histogram_create(
+    domain: *const Domain,
+    name: Chars,
+    x_type: c_int,
+    y_type: c_int,
+) -> *mut Histogram {
+    let known = collector().and_then(|collector| collector.handles.find(domain.addr()));
+    let known = known.filter(|entry| entry.kind == Kind::Domain);
+    // SAFETY: the API demands a C string or null.
+    let (Some(known), Some(text)) = (known, unsafe { bytes(name) }) else {
+        return null_mut();
+    };
+    let types = [type_number(y_type), type_number(x_type)];
+    let name = Name::Histogram {
+        domain: known.id,
+        name: text.clone(),
+        types,
+    };
+    let made = create(name, Kind::Histogram, types, || Histogram {
+        domain,
+        name: lasting(text),
+        name_wide: null_mut(),
+        x_type,
+        y_type,
+        extra1: 0,
+        extra2: null_mut(),
+        next: null_mut(),
+    });
+    made.unwrap_or(null_mut())
+}
+
+pub(super) unsafe extern "C" fn event_create(name: Chars, length: c_int) -> c_int {
+    let Some(collector) = collector() else {
+        return 0;
+    };
+    if name.is_null() {
+        return 0;
+    }
+    let limit = usize::try_from(length).unwrap_or(0);
+    // SAFETY: the API demands a string of that length; one that ends earlier is read to its end.
+    let text = unsafe {
+        std::slice::from_raw_parts(name.cast::<u8>(), libc::strnlen(name, limit)).to_vec()
+    };
+    let known = collector.with_names(|names| names.intern(&collector.region, Name::Event(text)).id);
+    known.map_or(0, |id| id as c_int)
+}
+
+pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
+    counter: *const CounterInfo,
+    length: usize,
+    metadata: *const ContextMetadata,
+) {
+    let Some(collector) = collector() else {
+        return;
+    };
+    let known = collector.handles.find(counter.addr());
+    let Some(known) = known.filter(|entry| entry.kind == Kind::Counter) else {
+        return;
+    };
+    if metadata.is_null() {
+        return;
+    }
+    for index in 0..length {
+        // SAFETY: the API demands an array of that length.
+        let (context_type, value) = unsafe {
+            let entry = &*metadata.add(index);
+            (entry.context_type, entry.value)
+        };
+        // SAFETY: the API demands a value of that type.
+        if let Some((number, text)) = unsafe { context_value(context_type, value) } {
+            let definition = context(known.id, context_type, number, &text);
+            collector.with_names(|names| names.tell(&collector.region, definition));
+        }
+    }
+}
+
+/// # Safety
+///
+/// The pointer is null or of a value of that `__itt_context_type`.
+unsafe fn context_value(context_type: c_int, value: *const c_void) -> Option<(u64, Vec<u8>)> {
+    if value.is_null() {
+        return None;
+    }
+    if CONTEXT_TEXTS.contains(&context_type) {
+        // SAFETY: these types have C strings.
+        return Some((
+            0,
+            unsafe { CStr::from_ptr(value.cast()) }.to_bytes().to_vec(),
+        ));
+    }
+    if CONTEXT_NUMBERS.contains(&context_type) {
+        // SAFETY: these types have 64-bit numbers.
+        return Some((unsafe { value.cast::<u64>().read_unaligned() }, Vec::new()));
+    }
+    None
+}
+
+/// The definition of a counter's context.
+pub(crate) fn context(counter: u32, context_type: c_int, number: u64, text: &[u8]) -> Definition {
+    let detail = u8::try_from(context_type).unwrap_or(0);
+    let head = Head::with(Code::CounterContext, detail, counter);
+    Definition::new(head).word(number).text(text)
+}
+
+pub(super) unsafe extern "C" fn sync_create(
+    address: *mut c_void,
+    object_type: Chars,
+    name: Chars,
+    attribute: c_int,
+) {
+    // SAFETY: the API demands C strings or null.
+    let (object_type, name) = unsafe { (bytes(object_type), bytes(name)) };
+    let head = Head::new(Code::SyncObject, 0);
+    tell(|| {
+        Definition::new(head)
+            .word(address.addr() as u64)
+            .word(attribute as u32 as u64)
+            .text(half(&object_type.unwrap_or_default()))
+            .text(half(&name.unwrap_or_default()))
+    });
+}
+
+pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: Chars) {
+    // SAFETY: the API demands a C string or null.
+    let name = unsafe { bytes(name) }.unwrap_or_default();
+    let head = Head::new(Code::SyncRenamed, 0);
+    tell(|| {
+        Definition::new(head)
+            .word(address.addr() as u64)
+            .text(&name)
+    });
+}
+
+pub(super) unsafe extern "C" fn thread_set_name(name: Chars) {
+    // SAFETY: the API demands a C string or null.
+    if let Some(name) = unsafe { bytes(name) } {
+        tell(|| Definition::new(Head::new(Code::ThreadName, 0)).text(&name));
+    }
+}
+
+/// Writes a definition without an id, if somebody records.
+fn tell(make: impl FnOnce() -> Definition) {
+    if let Some(collector) = collector().filter(|collector| !collector.region.is_closed()) {
+        let definition = make();
+        collector.with_names(|names| names.tell(&collector.region, definition));
+    }
+}
+
+/// The handle of a name; made if there is none. None within another such call of this thread.
+fn create<T>(name: Name, kind: Kind, types: [u8; 2], make: impl FnOnce() -> T) -> Option<*mut T> {
+    let collector: &'static Collector = collector()?;
+    collector.with_names(|names| {
+        let known = names.intern(&collector.region, name);
+        if known.handle == 0 {
+            known.handle = Box::into_raw(Box::new(make())).expose_provenance();
+            let entry = Entry {
+                kind,
+                types,
+                id: known.id,
+            };
+            collector.handles.enter(known.handle, entry);
+        }
+        std::ptr::with_exposed_provenance_mut(known.handle)
+    })
+}
+
+/// A C string that is never freed, as handles are not.
+fn lasting(text: Vec<u8>) -> *const c_char {
+    let text = text.into_iter().take(TEXT_BYTES).collect::<Vec<u8>>();
+    CString::new(text).unwrap_or_default().into_raw()
+}
+
+/// A domain whose tasks the program skips.
+fn disabled_domain() -> *mut Domain {
+    Box::into_raw(Box::new(Domain {
+        flags: 0,
+        name: c"".as_ptr(),
+        name_wide: null_mut(),
+        extra1: 0,
+        extra2: null_mut(),
+        next: null_mut(),
+    }))
+}

@@ -1,0 +1,182 @@
+//! Address of a handle → what was defined. Read by every call, without a lock.
+//!
+//! The program's handles are addresses of structs: of ours, or of a static part that created
+//! them before it knew of a collector. They are never dereferenced here; a static part may have
+//! freed them, and older ones leave their reserved fields uninitialised.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// What a handle stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Domain = 1,
+    Text,
+    Counter,
+    Histogram,
+}
+
+/// What is known of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// What it stands for.
+    pub(crate) kind: Kind,
+    /// ITT numbers of its value types: of a counter, or y and x of a histogram.
+    pub(crate) types: [u8; 2],
+    /// Id of its definition.
+    pub(crate) id: u32,
+}
+
+impl Entry {
+    fn pack(self) -> u64 {
+        u64::from(self.id)
+            | (self.kind as u64) << 32
+            | u64::from(self.types[0]) << 40
+            | u64::from(self.types[1]) << 48
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Option<Self> {
+        let kind = match (word >> 32) as u8 {
+            1 => Kind::Domain,
+            2 => Kind::Text,
+            3 => Kind::Counter,
+            4 => Kind::Histogram,
+            _ => return None,
+        };
+        Some(Entry {
+            kind,
+            types: [(word >> 40) as u8, (word >> 48) as u8],
+            id: word as u32,
+        })
+    }
+}
+
+/// An open-addressed table; the number of slots is a power of two.
+struct Table {
+    slots: Box<[(AtomicU64, AtomicU64)]>,
+    taken: AtomicUsize,
+}
+
+/// All handles of the process.
+pub(crate) struct Handles {
+    /// A table that grew is replaced and left as it is: somebody may be reading it.
+    table: AtomicPtr<Table>,
+}
+
+const FIRST_SLOTS: usize = 1024;
+
+impl Handles {
+    /// No handles.
+    pub(crate) fn new() -> Self {
+        Handles {
+            table: AtomicPtr::new(Box::into_raw(Box::new(Table::new(FIRST_SLOTS)))),
+        }
+    }
+
+    /// What an address stands for.
+    #[inline]
+    pub(crate) fn find(&self, address: usize) -> Option<Entry> {
+        self.table().find(address as u64)
+    }
+
+    /// Enters a handle, or replaces what its address stood for. Callers hold the names' lock.
+    pub(crate) fn enter(&self, address: usize, entry: Entry) {
+        if self.table().is_full() {
+            let larger = self.table().grown();
+            let larger = Box::into_raw(Box::new(larger));
+            self.table.store(larger, Ordering::Release);
+        }
+        self.table().enter(address as u64, entry.pack());
+    }
+
+    #[inline]
+    fn table(&self) -> &Table {
+        // SAFETY: the pointer is of a table that is never freed.
+        unsafe { &*self.table.load(Ordering::Acquire) }
+    }
+}
+
+impl Table {
+    fn new(slots: usize) -> Self {
+        Table {
+            slots: (0..slots).map(|_| Default::default()).collect(),
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    /// Slots in the order in which an address is looked for.
+    #[inline]
+    fn places(&self, address: u64) -> impl Iterator<Item = &(AtomicU64, AtomicU64)> {
+        // Fibonacci hashing (Knuth, volume 3, 6.4): 2^64 over the golden ratio.
+        let hash = address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let mask = self.slots.len() - 1;
+        (0..self.slots.len()).map(move |step| &self.slots[(hash as usize + step) & mask])
+    }
+
+    #[inline]
+    fn find(&self, address: u64) -> Option<Entry> {
+        for (key, value) in self.places(address) {
+            match key.load(Ordering::Acquire) {
+                0 => return None,
+                found if found == address => return Entry::unpack(value.load(Ordering::Relaxed)),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn enter(&self, address: u64, word: u64) {
+        for (key, value) in self.places(address) {
+            let found = key.load(Ordering::Relaxed);
+            if found == 0 || found == address {
+                if found == 0 {
+                    self.taken.fetch_add(1, Ordering::Relaxed);
+                }
+                value.store(word, Ordering::Relaxed);
+                key.store(address, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    /// More than half of the slots are taken.
+    fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) * 2 > self.slots.len()
+    }
+
+    fn grown(&self) -> Self {
+        let larger = Table::new(self.slots.len() * 2);
+        for (key, value) in &self.slots {
+            let address = key.load(Ordering::Relaxed);
+            if address != 0 {
+                larger.enter(address, value.load(Ordering::Relaxed));
+            }
+        }
+        larger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_found_after_the_table_grew() {
+        let handles = Handles::new();
+        let entry = |id| Entry {
+            kind: Kind::Counter,
+            types: [4, 0],
+            id,
+        };
+        for id in 1..5000u32 {
+            handles.enter(id as usize * 48, entry(id));
+        }
+        for id in 1..5000u32 {
+            assert_eq!(handles.find(id as usize * 48), Some(entry(id)));
+        }
+        assert_eq!(handles.find(47), None);
+        handles.enter(48, entry(9));
+        assert_eq!(handles.find(48), Some(entry(9)));
+    }
+}

@@ -1,0 +1,120 @@
+//! The chunk into which one thread writes, and how it gets the next one.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::layout::{Control, WORD_BYTES, WORD_FREED};
+use crate::region::Region;
+
+/// A chunk that belongs to the thread.
+#[derive(Clone, Copy)]
+struct Chunk {
+    index: usize,
+    words: &'static [AtomicU64],
+    committed: &'static AtomicU64,
+}
+
+/// Where one writer writes.
+pub(crate) struct Lane {
+    chunk: Cell<Option<Chunk>>,
+    used_words: Cell<usize>,
+    /// How many chunks this writer has had.
+    sequence: Cell<u64>,
+    /// How often chunks had been freed when none was found. Until that changes, none is there.
+    full_at: Cell<Option<u64>>,
+}
+
+impl Lane {
+    /// A lane without a chunk.
+    pub(crate) const fn new() -> Self {
+        Lane {
+            chunk: Cell::new(None),
+            used_words: Cell::new(0),
+            sequence: Cell::new(0),
+            full_at: Cell::new(None),
+        }
+    }
+
+    /// Room for a record of so many words; none if no chunk is free.
+    #[inline]
+    pub(crate) fn reserve(
+        &self,
+        region: &'static Region,
+        pool: Range<usize>,
+        owner_word: u64,
+        words: usize,
+    ) -> Option<&'static [AtomicU64]> {
+        let used = self.used_words.get();
+        if let Some(chunk) = self.chunk.get()
+            && let Some(room) = chunk.words.get(used..used + words)
+        {
+            return Some(room);
+        }
+        self.take(region, pool, owner_word, words)
+    }
+
+    /// Makes what was written into the room just reserved visible, at once.
+    #[inline]
+    pub(crate) fn commit(&self, words: usize) {
+        if let Some(chunk) = self.chunk.get() {
+            let used = self.used_words.get() + words;
+            self.used_words.set(used);
+            let bytes = (used * WORD_BYTES) as u64;
+            chunk.committed.store(bytes, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn take(
+        &self,
+        region: &'static Region,
+        pool: Range<usize>,
+        owner_word: u64,
+        words: usize,
+    ) -> Option<&'static [AtomicU64]> {
+        self.retire(region);
+        // Looked at before the search, so that a chunk freed meanwhile is searched for again.
+        let freed = region.word(WORD_FREED).load(Ordering::Acquire);
+        if self.full_at.get() == Some(freed) {
+            return None;
+        }
+        let found = pool.into_iter().find(|chunk| {
+            let owner = region.control(*chunk, Control::Owner);
+            owner.load(Ordering::Relaxed) == 0
+                && owner
+                    .compare_exchange(0, owner_word, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+        });
+        let Some(index) = found else {
+            self.full_at.set(Some(freed));
+            return None;
+        };
+        self.sequence.set(self.sequence.get() + 1);
+        let sequence = region.control(index, Control::Sequence);
+        sequence.store(self.sequence.get(), Ordering::Release);
+        let chunk = Chunk {
+            index,
+            words: region.chunk(index),
+            committed: region.control(index, Control::Committed),
+        };
+        self.chunk.set(Some(chunk));
+        self.used_words.set(0);
+        chunk.words.get(..words)
+    }
+
+    /// Lets the reader free the chunk: nothing more is written into it.
+    pub(crate) fn retire(&self, region: &Region) {
+        if let Some(chunk) = self.chunk.take() {
+            let retired = region.control(chunk.index, Control::Retired);
+            retired.store(1, Ordering::Release);
+        }
+    }
+
+    /// Forgets the chunk: it belongs to the process that this one was forked from.
+    pub(crate) fn forget(&self) {
+        self.chunk.set(None);
+        self.sequence.set(0);
+        self.full_at.set(None);
+    }
+}

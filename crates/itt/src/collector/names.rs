@@ -1,0 +1,124 @@
+//! Names of the program, each defined once: by name, over all static parts of the process.
+
+use std::collections::BTreeMap;
+
+use crate::collector::definition::{Definition, Queue};
+use crate::region::Region;
+use crate::wire::{Code, Head};
+
+/// What makes two definitions the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    /// A domain's name.
+    Domain(Vec<u8>),
+    /// A string handle's text.
+    Text(Vec<u8>),
+    /// A counter: ITT keeps counters of one name apart by type.
+    Counter {
+        /// Name of its domain; empty if it has none.
+        domain: Vec<u8>,
+        /// Its name.
+        name: Vec<u8>,
+        /// ITT number of its type.
+        value_type: u8,
+    },
+    /// A histogram.
+    Histogram {
+        /// Id of its domain.
+        domain: u32,
+        /// Its name.
+        name: Vec<u8>,
+        /// ITT numbers of the types of y and x.
+        types: [u8; 2],
+    },
+    /// An event's name.
+    Event(Vec<u8>),
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// Id of its definition.
+    pub(crate) id: u32,
+    /// Address of the handle that is given out for it; 0 if none was.
+    pub(crate) handle: usize,
+}
+
+/// All names of a process.
+pub(crate) struct Names {
+    known: BTreeMap<Name, Known>,
+    /// Their way into the ring.
+    pub(crate) queue: Queue,
+    /// The process that defined them.
+    process: u32,
+}
+
+impl Names {
+    /// No names.
+    pub(crate) const fn new() -> Self {
+        Names {
+            known: BTreeMap::new(),
+            queue: Queue::new(),
+            process: 0,
+        }
+    }
+
+    /// What is known of a name; it is defined if nothing is.
+    pub(crate) fn intern(&mut self, region: &'static Region, name: Name) -> &mut Known {
+        self.check_process(region);
+        let queue = &mut self.queue;
+        self.known.entry(name).or_insert_with_key(|name| {
+            let next_id = region.word(crate::layout::WORD_NEXT_ID);
+            let id = next_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as u32;
+            queue.push(region, definition(name, id));
+            Known { id, handle: 0 }
+        })
+    }
+
+    /// Writes a definition that has no id of its own.
+    pub(crate) fn tell(&mut self, region: &'static Region, definition: Definition) {
+        self.check_process(region);
+        self.queue.push(region, definition);
+    }
+
+    /// A forked child writes into chunks of its own. The parent writes what still waits.
+    pub(crate) fn check_process(&mut self, region: &Region) {
+        let process = std::process::id();
+        if self.process != process {
+            self.process = process;
+            self.queue.start(region);
+        }
+    }
+}
+
+fn definition(name: &Name, id: u32) -> Definition {
+    match name {
+        Name::Domain(name) => Definition::new(Head::new(Code::Domain, id)).text(name),
+        Name::Text(text) => Definition::new(Head::new(Code::Text, id)).text(text),
+        Name::Event(name) => Definition::new(Head::new(Code::Event, id)).text(name),
+        Name::Counter {
+            domain,
+            name,
+            value_type,
+        } => {
+            let head = Head::with(Code::Counter, *value_type, id);
+            // Both fit into the longest record only if each is cut to half.
+            Definition::new(head).text(half(domain)).text(half(name))
+        }
+        Name::Histogram {
+            domain,
+            name,
+            types: [y_type, x_type],
+        } => {
+            let head = Head::with(Code::Histogram, *y_type, id);
+            let domain = u64::from(*domain);
+            let definition = Definition::new(head).word(domain).word(u64::from(*x_type));
+            definition.text(name)
+        }
+    }
+}
+
+/// A text that shares a record with another one.
+pub(crate) fn half(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(crate::layout::TEXT_BYTES / 2)]
+}

@@ -1,0 +1,241 @@
+//! How a call writes its record: who the thread is, whether anybody records, and the words.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+use crate::collector::abi::Id;
+use crate::collector::handles::{Entry, Kind};
+use crate::collector::lane::Lane;
+use crate::collector::{Collector, collector, is_same_namespace};
+use crate::layout::Cause;
+use crate::wire::{Head, Owner};
+
+/// What is kept of each thread.
+struct Thread {
+    /// The process for which the rest was set up; no pid is this large.
+    process: Cell<u64>,
+    owner_word: Cell<u64>,
+    tid: Cell<u32>,
+    /// The thread is in the middle of a record.
+    is_writing: Cell<bool>,
+    is_ignored: Cell<bool>,
+    lane: Lane,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            process: Cell::new(u64::MAX),
+            owner_word: Cell::new(0),
+            tid: Cell::new(0),
+            is_writing: Cell::new(false),
+            is_ignored: Cell::new(false),
+            lane: Lane::new(),
+        }
+    };
+}
+
+/// What a call writes with. It is there only while somebody records.
+pub(crate) struct Pen<'a> {
+    pub(crate) collector: &'static Collector,
+    thread: &'a Thread,
+}
+
+/// When a record is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stamp {
+    /// Of this moment.
+    Now,
+    /// Of this time, ns.
+    At(u64),
+    /// Of this moment; the program gave a timestamp of some other clock.
+    Given(u64),
+}
+
+/// Does something if somebody records this thread.
+#[inline]
+pub(crate) fn recording<R>(call: impl FnOnce(&Pen<'_>) -> R) -> Option<R> {
+    let collector = collector()?;
+    if collector.region.is_closed() {
+        return None;
+    }
+    THREAD.with(|thread| {
+        let is_known = thread.process.get() == collector.identity.word();
+        (is_known || enter(collector, thread)).then(|| call(&Pen { collector, thread }))
+    })
+}
+
+/// The first call of a thread, the first one after a fork, or one that is not to be recorded.
+#[cold]
+fn enter(collector: &'static Collector, thread: &Thread) -> bool {
+    if collector.is_silent() || thread.is_ignored.get() {
+        return false;
+    }
+    let pid = collector.identity.remember();
+    if thread.process.get() != pid {
+        let owner = Owner {
+            pid: pid as u32,
+            tid: thread_id(),
+            is_same_namespace: is_same_namespace(&collector.region),
+        };
+        thread.tid.set(owner.tid);
+        thread.owner_word.set(owner.pack());
+        thread.is_writing.set(false);
+        thread.lane.forget();
+        thread.process.set(pid);
+        collector.tell_when_thread_ends();
+    }
+    true
+}
+
+/// Gives the chunk of a thread that ends back.
+pub(crate) fn leave(collector: &'static Collector) {
+    THREAD.with(|thread| {
+        if thread.process.get() == u64::from(std::process::id()) {
+            thread.lane.retire(&collector.region);
+        }
+        // A call of another destructor sets the thread up again.
+        thread.process.set(u64::MAX);
+    });
+}
+
+impl Pen<'_> {
+    /// Writes a record with these words.
+    #[inline]
+    pub(crate) fn write<const N: usize>(&self, head: Head, stamp: Stamp, words: [u64; N]) {
+        self.put(head, stamp, N, |room| {
+            for (place, word) in room.iter().zip(words) {
+                place.store(word, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Writes a record whose words `fill` puts in place.
+    #[inline]
+    pub(crate) fn put(
+        &self,
+        head: Head,
+        stamp: Stamp,
+        words: usize,
+        fill: impl FnOnce(&[AtomicU64]),
+    ) {
+        if self.collector.has_waiting_names.load(Ordering::Relaxed) {
+            self.collector.retry_names();
+        }
+        if self.thread.is_writing.replace(true) {
+            return self.lost(Cause::Interrupted);
+        }
+        // A signal handler of this thread must not see half a record without the mark.
+        compiler_fence(Ordering::SeqCst);
+        self.put_marked(head, stamp, words, fill);
+        compiler_fence(Ordering::SeqCst);
+        self.thread.is_writing.set(false);
+    }
+
+    #[inline]
+    fn put_marked(&self, head: Head, stamp: Stamp, words: usize, fill: impl FnOnce(&[AtomicU64])) {
+        let has_ticks = matches!(stamp, Stamp::Given(_));
+        let before = 2 + usize::from(has_ticks);
+        let region = &self.collector.region;
+        let room = self.thread.lane.reserve(
+            region,
+            region.shape.value_pool(),
+            self.thread.owner_word.get(),
+            before + words,
+        );
+        let Some(room) = room else {
+            return self.lost(Cause::Full);
+        };
+        let (start, rest) = room.split_at(before);
+        start[0].store(head.pack(room.len(), has_ticks), Ordering::Relaxed);
+        let time_ns = match stamp {
+            Stamp::At(time_ns) => time_ns,
+            Stamp::Now | Stamp::Given(_) => now_ns(),
+        };
+        start[1].store(time_ns, Ordering::Relaxed);
+        if let Stamp::Given(ticks) = stamp {
+            start[2].store(ticks, Ordering::Relaxed);
+        }
+        fill(rest);
+        self.thread.lane.commit(room.len());
+    }
+
+    /// What a handle stands for. One that stands for nothing is counted.
+    #[inline]
+    pub(crate) fn known<T>(&self, handle: *const T, kind: Kind) -> Option<Entry> {
+        let entry = self.collector.handles.find(handle.addr());
+        let entry = entry.filter(|entry| entry.kind == kind);
+        if entry.is_none() {
+            self.lost(Cause::Invalid);
+        }
+        entry
+    }
+
+    /// Id of a text, as a word; 0 if there is none.
+    #[inline]
+    pub(crate) fn text<T>(&self, handle: *const T) -> u64 {
+        if handle.is_null() {
+            return 0;
+        }
+        let entry = self.collector.handles.find(handle.addr());
+        let entry = entry.filter(|entry| entry.kind == Kind::Text);
+        entry.map_or(0, |entry| entry.id.into())
+    }
+
+    /// Counts a record that is not written.
+    #[cold]
+    pub(crate) fn lost(&self, cause: Cause) {
+        self.collector
+            .region
+            .count_loss(self.thread.tid.get(), cause);
+    }
+
+    /// Records nothing more of this thread.
+    pub(crate) fn ignore_thread(&self) {
+        self.thread.is_ignored.set(true);
+        self.thread.lane.retire(&self.collector.region);
+        self.thread.process.set(u64::MAX);
+    }
+
+    /// The stamp of an `_ex` call. Without a clock domain the timestamp should have come from
+    /// `__itt_get_timestamp`, which is our clock; some programs give CPU ticks instead, which
+    /// are kept as they are.
+    pub(crate) fn stamp<T>(&self, clock: *const T, timestamp: u64) -> Stamp {
+        if clock.is_null() && (self.collector.started_ns..=now_ns()).contains(&timestamp) {
+            Stamp::At(timestamp)
+        } else {
+            Stamp::Given(timestamp)
+        }
+    }
+}
+
+/// An id behind a pointer; none for null.
+///
+/// # Safety
+///
+/// The pointer is null or of an `__itt_id`.
+pub(crate) unsafe fn id_at(id: *const Id) -> Id {
+    if id.is_null() {
+        return Id(0, 0, 0);
+    }
+    // SAFETY: the caller says so.
+    unsafe { id.read_unaligned() }
+}
+
+/// `CLOCK_MONOTONIC`, ns. The C library reads it without a system call (vDSO).
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call fills a struct on the stack.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Id of this thread, from the kernel.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}

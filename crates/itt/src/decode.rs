@@ -1,0 +1,311 @@
+//! Words of a record → [`Record`]. The program may have written anything over them: what makes no
+//! sense is refused, and nothing here can panic.
+
+use crate::record::{Body, Context, Identifier, Record, Scope, SyncAction};
+use crate::value::{Value, ValueType};
+use crate::wire::{Code, Head, Owner};
+
+/// The record at the start of some words, and how many of them it takes. None if there is none
+/// that makes sense.
+pub(crate) fn decode(owner: Owner, words: &[u64]) -> Option<(Record, usize)> {
+    let (head, length, has_ticks) = Head::unpack(*words.first()?)?;
+    let mut fields = Fields(words.get(1..length)?);
+    let time_ns = fields.word()?;
+    let given_ticks = match has_ticks {
+        true => Some(fields.word()?),
+        false => None,
+    };
+    let tid = match is_definition(head.code) {
+        true => u32::try_from(fields.word()?).ok()?,
+        false => owner.tid,
+    };
+    let body = match is_definition(head.code) {
+        true => definition(head, &mut fields)?,
+        false => value(head, &mut fields)?,
+    };
+    let record = Record {
+        time_ns,
+        pid: owner.pid,
+        tid,
+        given_ticks,
+        body,
+    };
+    Some((record, length))
+}
+
+fn is_definition(code: Code) -> bool {
+    code as u8 <= Code::CounterContext as u8
+}
+
+/// What is left of a record.
+struct Fields<'a>(&'a [u64]);
+
+impl Fields<'_> {
+    fn word(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// Id of a definition.
+    fn reference(&mut self) -> Option<u32> {
+        u32::try_from(self.word()?).ok()
+    }
+
+    /// Id of a definition, where 0 is none.
+    fn optional(&mut self) -> Option<Option<u32>> {
+        self.reference().map(|id| (id != 0).then_some(id))
+    }
+
+    fn identifier(&mut self) -> Option<Option<Identifier>> {
+        let words = [self.word()?, self.word()?, self.word()?];
+        Some((words != [0; 3]).then_some(Identifier(words)))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.word()?).ok()?;
+        let (words, rest) = self.0.split_at_checked(length.div_ceil(8))?;
+        self.0 = rest;
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.truncate(length);
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn values(&mut self, value_type: ValueType, count: usize) -> Option<Vec<Value>> {
+        let (words, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(words.iter().map(|bits| value_type.value(*bits)).collect())
+    }
+}
+
+fn definition(head: Head, fields: &mut Fields) -> Option<Body> {
+    let id = head.id;
+    Some(match head.code {
+        Code::Domain => Body::Domain {
+            id,
+            name: fields.text()?,
+        },
+        Code::Text => Body::Text {
+            id,
+            text: fields.text()?,
+        },
+        Code::Counter => Body::Counter {
+            id,
+            domain: Some(fields.text()?).filter(|domain| !domain.is_empty()),
+            name: fields.text()?,
+            value_type: ValueType::of(head.detail.into()),
+        },
+        Code::Histogram => Body::Histogram {
+            id,
+            domain: fields.reference()?,
+            x_type: ValueType::of(fields.word()?),
+            name: fields.text()?,
+            y_type: ValueType::of(head.detail.into()),
+        },
+        Code::Event => Body::Event {
+            id,
+            name: fields.text()?,
+        },
+        Code::ThreadName => Body::ThreadName {
+            name: fields.text()?,
+        },
+        Code::SyncObject => Body::SyncObject {
+            address: fields.word()?,
+            attribute: fields.word()? as u32,
+            object_type: fields.text()?,
+            name: fields.text()?,
+        },
+        Code::SyncRenamed => Body::SyncRenamed {
+            address: fields.word()?,
+            name: fields.text()?,
+        },
+        Code::CounterContext => counter_context(head, fields)?,
+        _ => return None,
+    })
+}
+
+fn counter_context(head: Head, fields: &mut Fields) -> Option<Body> {
+    let number = fields.word()?;
+    let text = fields.text()?;
+    Some(Body::CounterContext {
+        counter: head.id,
+        context_type: head.detail,
+        context: match text.is_empty() {
+            true => Context::Number(number),
+            false => Context::Text(text),
+        },
+    })
+}
+
+fn value(head: Head, fields: &mut Fields) -> Option<Body> {
+    match head.code {
+        Code::CounterValue
+        | Code::CounterDelta
+        | Code::NamedDelta
+        | Code::CounterDestroyed
+        | Code::HistogramBatch => counter(head, fields),
+        Code::TaskBegin
+        | Code::TaskEnd
+        | Code::TaskEndOverlapped
+        | Code::RegionBegin
+        | Code::RegionEnd => span(head, fields),
+        Code::FrameBegin | Code::FrameEnd | Code::FrameSubmitted => frame(head, fields),
+        Code::Marker | Code::EventStart | Code::EventEnd | Code::Sync => moment(head, fields),
+        Code::Metadata | Code::MetadataText | Code::Relation => attached(head, fields),
+        Code::Paused => Some(Body::Paused),
+        Code::Resumed => Some(Body::Resumed),
+        Code::Detached => Some(Body::Detached),
+        Code::ThreadIgnored => Some(Body::ThreadIgnored),
+        _ => None,
+    }
+}
+
+fn counter(head: Head, fields: &mut Fields) -> Option<Body> {
+    let is_decrement = head.detail != 0;
+    Some(match head.code {
+        Code::CounterValue => Body::CounterValue {
+            counter: head.id,
+            value: ValueType::of(head.detail.into())?.value(fields.word()?),
+        },
+        Code::CounterDelta => Body::CounterDelta {
+            counter: head.id,
+            delta: fields.word()?,
+            is_decrement,
+        },
+        Code::NamedDelta => Body::NamedDelta {
+            domain: head.id,
+            name: fields.reference()?,
+            delta: fields.word()?,
+            is_decrement,
+        },
+        Code::CounterDestroyed => Body::CounterDestroyed { counter: head.id },
+        Code::HistogramBatch => {
+            let y_type = ValueType::of(fields.word()?)?;
+            let first = fields.word()?;
+            let count = usize::try_from(fields.word()?).ok()?;
+            Body::HistogramBatch {
+                histogram: head.id,
+                first,
+                y: fields.values(y_type, count)?,
+                x: match ValueType::of(head.detail.into()) {
+                    Some(x_type) => fields.values(x_type, count)?,
+                    None => Vec::new(),
+                },
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn span(head: Head, fields: &mut Fields) -> Option<Body> {
+    let domain = head.id;
+    Some(match head.code {
+        Code::TaskBegin => Body::TaskBegin {
+            domain,
+            name: fields.optional()?,
+            id: fields.identifier()?,
+            parent: fields.identifier()?,
+            is_overlapped: head.detail != 0,
+        },
+        Code::TaskEnd => Body::TaskEnd { domain, id: None },
+        Code::TaskEndOverlapped => Body::TaskEnd {
+            domain,
+            id: fields.identifier()?,
+        },
+        Code::RegionBegin => Body::RegionBegin {
+            domain,
+            name: fields.optional()?,
+            id: fields.identifier()?,
+            parent: fields.identifier()?,
+        },
+        Code::RegionEnd => Body::RegionEnd {
+            domain,
+            id: fields.identifier()?,
+        },
+        _ => return None,
+    })
+}
+
+fn frame(head: Head, fields: &mut Fields) -> Option<Body> {
+    let domain = head.id;
+    let id = fields.identifier()?;
+    Some(match head.code {
+        Code::FrameBegin => Body::FrameBegin { domain, id },
+        Code::FrameEnd => Body::FrameEnd { domain, id },
+        Code::FrameSubmitted => Body::FrameSubmitted {
+            domain,
+            id,
+            begin_ns: fields.word()?,
+            end_ns: fields.word()?,
+        },
+        _ => return None,
+    })
+}
+
+fn moment(head: Head, fields: &mut Fields) -> Option<Body> {
+    Some(match head.code {
+        Code::Marker => Body::Marker {
+            domain: head.id,
+            name: fields.optional()?,
+            id: fields.identifier()?,
+            scope: scope(head.detail),
+        },
+        Code::EventStart => Body::EventStart { event: head.id },
+        Code::EventEnd => Body::EventEnd { event: head.id },
+        Code::Sync => Body::Sync {
+            action: sync_action(head.detail)?,
+            address: fields.word()?,
+        },
+        _ => return None,
+    })
+}
+
+fn attached(head: Head, fields: &mut Fields) -> Option<Body> {
+    let domain = head.id;
+    Some(match head.code {
+        Code::Metadata => Body::Metadata {
+            domain,
+            key: fields.optional()?,
+            id: fields.identifier()?,
+            count: fields.word()?,
+            values: fields.values(ValueType::of(head.detail.into())?, fields.0.len())?,
+        },
+        Code::MetadataText => Body::MetadataText {
+            domain,
+            key: fields.optional()?,
+            id: fields.identifier()?,
+            length_bytes: fields.word()?,
+            text: fields.text()?,
+        },
+        Code::Relation => Body::Relation {
+            domain,
+            head: fields.identifier()?,
+            relation: head.detail,
+            tail: fields.identifier()?,
+        },
+        _ => return None,
+    })
+}
+
+/// Numbers of `__itt_scope`; a track is a thread, a group of tracks a process.
+fn scope(number: u8) -> Scope {
+    match number {
+        1 => Scope::Global,
+        2 => Scope::Process,
+        3 => Scope::Thread,
+        4 => Scope::Task,
+        5 => Scope::Marker,
+        _ => Scope::Unknown,
+    }
+}
+
+fn sync_action(number: u8) -> Option<SyncAction> {
+    let actions = [
+        SyncAction::Prepare,
+        SyncAction::Cancel,
+        SyncAction::Acquired,
+        SyncAction::Releasing,
+        SyncAction::Destroyed,
+    ];
+    actions.into_iter().find(|action| *action as u8 == number)
+}

@@ -1,0 +1,182 @@
+//! Where things are in the ring file. This is the only description of it; all numbers are 64-bit
+//! words in the machine's own byte order.
+//!
+//! ```text
+//! byte 0      header     WORD_*: what the file is, whether anybody reads, what is missing
+//! 4096        losses     LOSS_CELLS cells of 64 bytes; a thread counts in the one of its tid
+//! 8192        controls   64 bytes a chunk: owner, committed, sequence, retired
+//! then        chunks     `chunk_bytes` each, the first `definition_chunks` for definitions
+//! ```
+//!
+//! A chunk belongs to one thread from the moment in which it puts itself into `owner` (compare
+//! and swap) until the reader puts 0 there. The owner alone writes: it fills words after those
+//! committed, then moves `committed` past them, so that a record is whole or not there, also when
+//! the program is killed in between. It takes another chunk when a record no longer fits, and
+//! marks the old one `retired`. The reader frees a chunk that is read to its end and retired, or
+//! whose owner is dead. Nothing is ever overwritten: without a free chunk, a record is counted as
+//! lost. Definitions (names) have a chunk a process, of a pool that values cannot fill.
+//!
+//! A record is a head word (code, detail, length in words, id), the time in ns, then what
+//! `wire::Code` says.
+
+use std::ops::Range;
+
+use crate::error::Error;
+
+/// First word of the file.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"whylatit");
+/// Version of this layout and of the records. A collector of another version does nothing.
+pub(crate) const VERSION: u64 = 1;
+/// Bytes of a word.
+pub(crate) const WORD_BYTES: usize = 8;
+/// Memory page: the unit in which files are mapped (4,096 bytes, or a multiple of it).
+const PAGE_BYTES: usize = 4096;
+/// Words of a cell or a control: a cache line, so that threads do not share any.
+const LINE_WORDS: usize = 8;
+
+/// `MAGIC`.
+pub(crate) const WORD_MAGIC: usize = 0;
+/// `VERSION`.
+pub(crate) const WORD_VERSION: usize = 1;
+/// How many chunks there are.
+pub(crate) const WORD_CHUNKS: usize = 2;
+/// Bytes of a chunk.
+pub(crate) const WORD_CHUNK_BYTES: usize = 3;
+/// How many of the chunks are for definitions.
+pub(crate) const WORD_DEFINITION_CHUNKS: usize = 4;
+/// 1 once nobody reads any more.
+pub(crate) const WORD_CLOSED: usize = 5;
+/// Inode of the recorder's pid namespace; 0 if it is not known.
+pub(crate) const WORD_PID_NAMESPACE: usize = 6;
+/// How often the reader has freed chunks. In a cache line of its own, as it changes.
+pub(crate) const WORD_FREED: usize = LINE_WORDS;
+/// Id of the next definition.
+pub(crate) const WORD_NEXT_ID: usize = 2 * LINE_WORDS;
+/// How many definitions are not in the ring: they wait for room, or were given up.
+pub(crate) const WORD_MISSING: usize = 3 * LINE_WORDS;
+
+const LOSSES_AT: usize = PAGE_BYTES / WORD_BYTES;
+const LOSS_CELLS: usize = 64;
+const CONTROLS_AT: usize = LOSSES_AT + LOSS_CELLS * LINE_WORDS;
+
+/// Longest text in a record. A longer one is cut: ittnotify itself keeps 4,096 bytes of a name.
+pub(crate) const TEXT_BYTES: usize = 4000;
+/// Smallest chunk: the longest record, a text with at most eight other words, fits.
+const CHUNK_BYTES_MIN: usize = 2 * PAGE_BYTES;
+const _: () = assert!(TEXT_BYTES + 8 * WORD_BYTES <= CHUNK_BYTES_MIN);
+/// Largest file that is believed.
+const FILE_BYTES_MAX: u64 = 1 << 36;
+
+/// A word of a chunk's control.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Control {
+    /// Who writes ([`crate::wire::Owner`]); 0 if nobody does.
+    Owner = 0,
+    /// How many bytes are written.
+    Committed = 1,
+    /// Which of its owner's chunks this is, from 1; 0 while it is being taken.
+    Sequence = 2,
+    /// 1 if the owner will write no more.
+    Retired = 3,
+}
+
+/// Why a record is not in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cause {
+    /// No chunk was free.
+    Full = 0,
+    /// The call came from a signal handler that had interrupted another one.
+    Interrupted = 1,
+    /// The call had a handle that nobody had created, or no value.
+    Invalid = 2,
+}
+
+/// How large a ring is. The file is allocated at once, in full, so that the program can never
+/// meet a full disk; on tmpfs it is memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Chunks for values. Each thread that makes ITT calls holds one; a busy thread takes more.
+    pub chunks: usize,
+    /// Chunks for definitions. Each process that makes ITT calls holds one.
+    pub definition_chunks: usize,
+    /// Bytes of a chunk, a multiple of 4,096 and at least 8,192.
+    pub chunk_bytes: usize,
+}
+
+impl Default for Shape {
+    /// 32 MiB for values: 1.3 million counter values between two readings, or 2,048 threads.
+    fn default() -> Self {
+        Shape {
+            chunks: 2048,
+            definition_chunks: 128,
+            chunk_bytes: 16 << 10,
+        }
+    }
+}
+
+impl Shape {
+    /// Bytes of the file, or why there cannot be such a ring.
+    pub(crate) fn file_bytes(&self) -> Result<u64, Error> {
+        let Shape {
+            chunks,
+            definition_chunks,
+            chunk_bytes,
+        } = *self;
+        let refused = |why| Error::Shape { shape: *self, why };
+        if chunks == 0 || definition_chunks == 0 {
+            return Err(refused("it needs chunks for values and for definitions"));
+        }
+        if chunk_bytes < CHUNK_BYTES_MIN || !chunk_bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(refused(
+                "a chunk has a multiple of 4096 bytes, at least 8192",
+            ));
+        }
+        let all = chunks as u128 + definition_chunks as u128;
+        let control_bytes = LINE_WORDS * WORD_BYTES;
+        let bytes = CONTROLS_AT as u128 * WORD_BYTES as u128
+            + (all * control_bytes as u128).next_multiple_of(PAGE_BYTES as u128)
+            + all * chunk_bytes as u128;
+        match u64::try_from(bytes) {
+            Ok(bytes) if bytes <= FILE_BYTES_MAX => Ok(bytes),
+            _ => Err(refused("it is larger than 64 GiB")),
+        }
+    }
+
+    /// All chunks; those for definitions come first.
+    pub(crate) fn all_chunks(&self) -> Range<usize> {
+        0..self.definition_chunks + self.chunks
+    }
+
+    /// The chunks for definitions.
+    pub(crate) fn definition_pool(&self) -> Range<usize> {
+        0..self.definition_chunks
+    }
+
+    /// The chunks for values.
+    pub(crate) fn value_pool(&self) -> Range<usize> {
+        self.definition_chunks..self.definition_chunks + self.chunks
+    }
+
+    /// Index of a word of a chunk's control.
+    pub(crate) fn control_at(chunk: usize, field: Control) -> usize {
+        CONTROLS_AT + chunk * LINE_WORDS + field as usize
+    }
+
+    /// Indices of a chunk's words.
+    pub(crate) fn chunk_at(&self, chunk: usize) -> Range<usize> {
+        let controls = self.all_chunks().len() * LINE_WORDS;
+        let first = CONTROLS_AT + controls.next_multiple_of(PAGE_BYTES / WORD_BYTES);
+        let words = self.chunk_bytes / WORD_BYTES;
+        first + chunk * words..first + (chunk + 1) * words
+    }
+
+    /// Index of the word in which this thread counts such losses.
+    pub(crate) fn loss_at(tid: u32, cause: Cause) -> usize {
+        LOSSES_AT + (tid as usize % LOSS_CELLS) * LINE_WORDS + cause as usize
+    }
+
+    /// Indices of all words that count such losses.
+    pub(crate) fn losses_at(cause: Cause) -> impl Iterator<Item = usize> {
+        (0..LOSS_CELLS).map(move |cell| LOSSES_AT + cell * LINE_WORDS + cause as usize)
+    }
+}

@@ -1,0 +1,199 @@
+//! The recorder's end of the ring: creates it, reads it, says when nobody reads any more.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use crate::decode::decode;
+use crate::error::Error;
+use crate::layout::{Cause, Control, Shape, WORD_BYTES, WORD_CLOSED, WORD_FREED, WORD_MISSING};
+use crate::losses::Losses;
+use crate::record::Record;
+use crate::region::Region;
+use crate::wire::Owner;
+
+/// A ring that programs write into and the recorder reads.
+#[derive(Debug)]
+pub struct Ring {
+    region: Region,
+    path: PathBuf,
+    /// For each chunk, how many of its words were read.
+    read_words: Vec<usize>,
+    damaged_chunks: u64,
+}
+
+/// A chunk that has an owner, as it was at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    chunk: usize,
+    owner_word: u64,
+    owner: Owner,
+    sequence: u64,
+    words: usize,
+    is_retired: bool,
+}
+
+impl Ring {
+    /// Creates the ring's file, which must not exist, readable by its owner only. The recorder
+    /// removes it; a directory in memory (`/dev/shm`) spares the disk.
+    pub fn create(path: &Path, shape: Shape) -> Result<Self, Error> {
+        let region = Region::create(path, shape)?;
+        Ok(Ring {
+            read_words: vec![0; shape.all_chunks().len()],
+            region,
+            path: path.to_owned(),
+            damaged_chunks: 0,
+        })
+    }
+
+    /// The file, for [`crate::RING_VARIABLE`].
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Hands out what was written since the last time, and how many records that was. Definitions
+    /// come first; the records of a thread come in its order. Call it often enough that chunks do
+    /// not run out, a few times a second.
+    pub fn drain(&mut self, mut take: impl FnMut(Record)) -> usize {
+        // Values are looked at before definitions, and handed out after them: whatever a value
+        // uses was defined before it was written.
+        let values = self.look(self.region.shape.value_pool());
+        let definitions = self.look(self.region.shape.definition_pool());
+        let mut records = 0;
+        for held in definitions.into_iter().chain(values) {
+            records += self.read(held, &mut take);
+            self.free_if_done(held);
+        }
+        records
+    }
+
+    /// What is missing, so far.
+    pub fn losses(&self) -> Losses {
+        let sum = |cause| {
+            Shape::losses_at(cause)
+                .map(|word| self.load(word))
+                .fold(0, u64::wrapping_add)
+        };
+        Losses {
+            full: sum(Cause::Full),
+            interrupted: sum(Cause::Interrupted),
+            invalid: sum(Cause::Invalid),
+            missing_definitions: self.load(WORD_MISSING),
+            damaged_chunks: self.damaged_chunks,
+        }
+    }
+
+    /// Tells all programs that nobody reads any more: their calls do nothing from now on. What
+    /// they have written can still be drained.
+    pub fn close(&self) {
+        self.region.word(WORD_CLOSED).store(1, Ordering::Release);
+    }
+
+    fn load(&self, word: usize) -> u64 {
+        self.region.word(word).load(Ordering::Relaxed)
+    }
+
+    /// The chunks in use, in the order in which to read them. A thread's newest is looked at
+    /// first: all that came before it is then in the older ones.
+    fn look(&self, pool: std::ops::Range<usize>) -> Vec<Held> {
+        let mut all: Vec<Held> = pool.filter_map(|chunk| self.held(chunk)).collect();
+        all.sort_unstable_by_key(|held| (held.owner_word, held.sequence, held.chunk));
+        for held in all.iter_mut().rev() {
+            let control = |field| self.region.control(held.chunk, field);
+            held.is_retired = control(Control::Retired).load(Ordering::Acquire) != 0;
+            // Without a sequence it is being taken; its records come next time.
+            if held.sequence != 0 {
+                held.words = self.committed_words(held.chunk);
+            }
+        }
+        all
+    }
+
+    fn held(&self, chunk: usize) -> Option<Held> {
+        let control = |field| self.region.control(chunk, field);
+        let owner_word = control(Control::Owner).load(Ordering::Acquire);
+        let owner = Owner::unpack(owner_word)?;
+        let sequence = control(Control::Sequence).load(Ordering::Acquire);
+        Some(Held {
+            chunk,
+            owner_word,
+            owner,
+            sequence,
+            words: 0,
+            is_retired: false,
+        })
+    }
+
+    fn committed_words(&self, chunk: usize) -> usize {
+        let committed = self.region.control(chunk, Control::Committed);
+        let words = committed.load(Ordering::Acquire) / WORD_BYTES as u64;
+        let limit = self.region.shape.chunk_bytes / WORD_BYTES;
+        usize::try_from(words).unwrap_or(limit).min(limit)
+    }
+
+    /// Reads the new records of a chunk.
+    fn read(&mut self, held: Held, take: &mut impl FnMut(Record)) -> usize {
+        let first = self.read_words[held.chunk];
+        let Some(fresh) = self.region.chunk(held.chunk).get(first..held.words) else {
+            return 0;
+        };
+        // A copy: the program may write over the chunk while it is decoded.
+        let words: Vec<u64> = fresh
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect();
+        self.read_words[held.chunk] = held.words;
+        let mut rest = words.as_slice();
+        let mut records = 0;
+        while !rest.is_empty() {
+            let Some((record, length)) = decode(held.owner, rest) else {
+                self.damaged_chunks += 1;
+                break;
+            };
+            take(record);
+            records += 1;
+            rest = &rest[length..];
+        }
+        records
+    }
+
+    /// Gives a chunk back if all of it was read and its owner will write no more.
+    fn free_if_done(&mut self, held: Held) {
+        let is_over = held.is_retired || is_dead(held.owner);
+        // What the owner wrote before it died is there now.
+        if !is_over || self.committed_words(held.chunk) != self.read_words[held.chunk] {
+            return;
+        }
+        self.read_words[held.chunk] = 0;
+        let control = |field| self.region.control(held.chunk, field);
+        for field in [Control::Committed, Control::Sequence, Control::Retired] {
+            control(field).store(0, Ordering::Relaxed);
+        }
+        control(Control::Owner).store(0, Ordering::Release);
+        let freed = self.region.word(WORD_FREED);
+        freed.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Whether an owner is certainly gone. One in another pid namespace cannot be asked for; its
+/// chunks come back only when its threads end.
+fn is_dead(owner: Owner) -> bool {
+    if !owner.is_same_namespace {
+        return false;
+    }
+    // SAFETY: signal 0 is never delivered; the call only looks whether the thread is there.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            owner.pid as libc::pid_t,
+            owner.tid as libc::pid_t,
+            0,
+        )
+    };
+    found != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
