@@ -75,7 +75,7 @@ impl ValueType {
     /// # Safety
     ///
     /// A value of this type is there. It need not be aligned.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn read(self, address: *const u8) -> u64 {
         // SAFETY: the caller says so.
         unsafe {

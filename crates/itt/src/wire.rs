@@ -104,7 +104,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// A head without detail.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(code: Code, id: u32) -> Self {
         Head {
             code,
@@ -114,13 +114,13 @@ impl Head {
     }
 
     /// A head with detail.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with(code: Code, detail: u8, id: u32) -> Self {
         Head { code, detail, id }
     }
 
     /// The word, for a record of so many words.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pack(self, words: usize, given_ticks: bool) -> u64 {
         let mark = if given_ticks { GIVEN_TICKS } else { 0 };
         u64::from(self.code as u8 | mark)
@@ -143,7 +143,7 @@ impl Head {
 }
 
 /// Words that a text takes.
-#[inline]
+#[inline(always)]
 pub(crate) fn text_words(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }

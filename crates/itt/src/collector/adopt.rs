@@ -116,14 +116,14 @@ impl Adoption<'_> {
     /// The histogram is of a static part.
     unsafe fn histogram(&mut self, histogram: &Histogram) {
         let domain = self.collector.handles.find(histogram.domain.addr());
-        let domain = domain.filter(|domain| domain.kind == Kind::Domain);
+        let domain = domain.filter(|domain| domain.is(Kind::Domain));
         // SAFETY: a static part's names are C strings.
         let (Some(domain), Some(name)) = (domain, unsafe { bytes(histogram.name) }) else {
             return;
         };
         let types = [type_number(histogram.y_type), type_number(histogram.x_type)];
         let name = Name::Histogram {
-            domain: domain.id,
+            domain: domain.id(),
             name,
             types,
         };
@@ -135,13 +135,13 @@ impl Adoption<'_> {
     /// The metadata is of a static part.
     unsafe fn counter_metadata(&mut self, metadata: &CounterMetadata) {
         let counter = self.collector.handles.find(metadata.counter.addr());
-        let Some(counter) = counter.filter(|counter| counter.kind == Kind::Counter) else {
+        let Some(counter) = counter.filter(|counter| counter.is(Kind::Counter)) else {
             return;
         };
         // SAFETY: a static part's texts are C strings.
         let text = unsafe { bytes(metadata.text) };
         let text = text.as_deref().unwrap_or_default();
-        let definition = context(counter.id, metadata.context_type, metadata.number, text);
+        let definition = context(counter.id(), metadata.context_type, metadata.number, text);
         self.names.tell(&self.collector.region, definition);
     }
 
@@ -151,11 +151,7 @@ impl Adoption<'_> {
         if known.handle == 0 && self.is_lasting {
             known.handle = address;
         }
-        let entry = Entry {
-            kind,
-            types,
-            id: known.id,
-        };
+        let entry = Entry::new(kind, known.id, types);
         self.collector.handles.enter(address, entry);
     }
 }

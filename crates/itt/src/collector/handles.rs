@@ -4,6 +4,7 @@
 //! them before it knew of a collector. They are never dereferenced here; a static part may have
 //! freed them, and older ones leave their reserved fields uninitialised.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// What a handle stands for.
@@ -16,39 +17,36 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// What is known of a handle.
+/// What is known of a handle, in one word, so that it is read and written at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// What it stands for.
-    pub(crate) kind: Kind,
-    /// ITT numbers of its value types: of a counter, or y and x of a histogram.
-    pub(crate) types: [u8; 2],
-    /// Id of its definition.
-    pub(crate) id: u32,
-}
+pub(crate) struct Entry(NonZeroU64);
 
 impl Entry {
-    fn pack(self) -> u64 {
-        u64::from(self.id)
-            | (self.kind as u64) << 32
-            | u64::from(self.types[0]) << 40
-            | u64::from(self.types[1]) << 48
+    /// A handle of this kind, whose definition has this id, with the ITT numbers of its value
+    /// types: of a counter, or y and x of a histogram.
+    pub(crate) fn new(kind: Kind, id: u32, types: [u8; 2]) -> Self {
+        let [first, second] = types.map(u64::from);
+        let word = (kind as u64) << 32 | first << 40 | second << 48 | u64::from(id);
+        // No kind is 0: the word is not either.
+        Entry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
-    #[inline]
-    fn unpack(word: u64) -> Option<Self> {
-        let kind = match (word >> 32) as u8 {
-            1 => Kind::Domain,
-            2 => Kind::Text,
-            3 => Kind::Counter,
-            4 => Kind::Histogram,
-            _ => return None,
-        };
-        Some(Entry {
-            kind,
-            types: [(word >> 40) as u8, (word >> 48) as u8],
-            id: word as u32,
-        })
+    /// What it stands for.
+    #[inline(always)]
+    pub(crate) fn is(self, kind: Kind) -> bool {
+        (self.0.get() >> 32) as u8 == kind as u8
+    }
+
+    /// Id of its definition.
+    #[inline(always)]
+    pub(crate) fn id(self) -> u32 {
+        self.0.get() as u32
+    }
+
+    /// ITT numbers of its value types.
+    #[inline(always)]
+    pub(crate) fn types(self) -> [u8; 2] {
+        [(self.0.get() >> 40) as u8, (self.0.get() >> 48) as u8]
     }
 }
 
@@ -75,7 +73,7 @@ impl Handles {
     }
 
     /// What an address stands for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, address: usize) -> Option<Entry> {
         self.table().find(address as u64)
     }
@@ -87,10 +85,10 @@ impl Handles {
             let larger = Box::into_raw(Box::new(larger));
             self.table.store(larger, Ordering::Release);
         }
-        self.table().enter(address as u64, entry.pack());
+        self.table().enter(address as u64, entry.0.get());
     }
 
-    #[inline]
+    #[inline(always)]
     fn table(&self) -> &Table {
         // SAFETY: the pointer is of a table that is never freed.
         unsafe { &*self.table.load(Ordering::Acquire) }
@@ -106,7 +104,7 @@ impl Table {
     }
 
     /// Slots in the order in which an address is looked for.
-    #[inline]
+    #[inline(always)]
     fn places(&self, address: u64) -> impl Iterator<Item = &(AtomicU64, AtomicU64)> {
         // Fibonacci hashing (Knuth, volume 3, 6.4): 2^64 over the golden ratio.
         let hash = address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -114,12 +112,14 @@ impl Table {
         (0..self.slots.len()).map(move |step| &self.slots[(hash as usize + step) & mask])
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, address: u64) -> Option<Entry> {
         for (key, value) in self.places(address) {
             match key.load(Ordering::Acquire) {
                 0 => return None,
-                found if found == address => return Entry::unpack(value.load(Ordering::Relaxed)),
+                found if found == address => {
+                    return NonZeroU64::new(value.load(Ordering::Relaxed)).map(Entry);
+                }
                 _ => {}
             }
         }
@@ -164,17 +164,16 @@ mod tests {
     #[test]
     fn handles_are_found_after_the_table_grew() {
         let handles = Handles::new();
-        let entry = |id| Entry {
-            kind: Kind::Counter,
-            types: [4, 0],
-            id,
-        };
+        let entry = |id| Entry::new(Kind::Counter, id, [4, 0]);
         for id in 1..5000u32 {
             handles.enter(id as usize * 48, entry(id));
         }
         for id in 1..5000u32 {
             assert_eq!(handles.find(id as usize * 48), Some(entry(id)));
         }
+        assert_eq!(entry(7).types(), [4, 0]);
+        assert_eq!(entry(7).id(), 7);
+        assert!(entry(7).is(Kind::Counter) && !entry(7).is(Kind::Text));
         assert_eq!(handles.find(47), None);
         handles.enter(48, entry(9));
         assert_eq!(handles.find(48), Some(entry(9)));

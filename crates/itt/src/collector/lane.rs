@@ -37,7 +37,7 @@ impl Lane {
     }
 
     /// Room for a record of so many words; none if no chunk is free.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(
         &self,
         region: &'static Region,
@@ -55,7 +55,7 @@ impl Lane {
     }
 
     /// Makes what was written into the room just reserved visible, at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(&self, words: usize) {
         if let Some(chunk) = self.chunk.get() {
             let used = self.used_words.get() + words;

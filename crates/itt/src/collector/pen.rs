@@ -35,10 +35,10 @@ thread_local! {
     };
 }
 
-/// What a call writes with. It is there only while somebody records.
-pub(crate) struct Pen<'a> {
+/// What a call writes with. It is there only while somebody records, and stays on its thread.
+pub(crate) struct Pen {
     pub(crate) collector: &'static Collector,
-    thread: &'a Thread,
+    thread: &'static Thread,
 }
 
 /// When a record is of.
@@ -52,17 +52,27 @@ pub(crate) enum Stamp {
     Given(u64),
 }
 
-/// Does something if somebody records this thread.
-#[inline]
-pub(crate) fn recording<R>(call: impl FnOnce(&Pen<'_>) -> R) -> Option<R> {
+/// The pen, if somebody records this thread.
+#[inline(always)]
+pub(crate) fn pen() -> Option<Pen> {
     let collector = collector()?;
     if collector.region.is_closed() {
         return None;
     }
-    THREAD.with(|thread| {
-        let is_known = thread.process.get() == collector.identity.word();
-        (is_known || enter(collector, thread)).then(|| call(&Pen { collector, thread }))
-    })
+    let thread = THREAD.with(std::ptr::from_ref);
+    // SAFETY: it has no destructor, so that it is there as long as its thread, which a pen does
+    // not leave: `Cell`s are not shared.
+    let thread = unsafe { &*thread };
+    let is_known = thread.process.get() == collector.identity.word();
+    (is_known || enter(collector, thread)).then_some(Pen { collector, thread })
+}
+
+/// Does something if somebody records this thread.
+#[inline]
+pub(crate) fn recording(call: impl FnOnce(&Pen)) {
+    if let Some(pen) = pen() {
+        call(&pen);
+    }
 }
 
 /// The first call of a thread, the first one after a fork, or one that is not to be recorded.
@@ -99,9 +109,9 @@ pub(crate) fn leave(collector: &'static Collector) {
     });
 }
 
-impl Pen<'_> {
+impl Pen {
     /// Writes a record with these words.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write<const N: usize>(&self, head: Head, stamp: Stamp, words: [u64; N]) {
         self.put(head, stamp, N, |room| {
             for (place, word) in room.iter().zip(words) {
@@ -111,7 +121,7 @@ impl Pen<'_> {
     }
 
     /// Writes a record whose words `fill` puts in place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(
         &self,
         head: Head,
@@ -132,7 +142,7 @@ impl Pen<'_> {
         self.thread.is_writing.set(false);
     }
 
-    #[inline]
+    #[inline(always)]
     fn put_marked(&self, head: Head, stamp: Stamp, words: usize, fill: impl FnOnce(&[AtomicU64])) {
         let has_ticks = matches!(stamp, Stamp::Given(_));
         let before = 2 + usize::from(has_ticks);
@@ -161,10 +171,10 @@ impl Pen<'_> {
     }
 
     /// What a handle stands for. One that stands for nothing is counted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn known<T>(&self, handle: *const T, kind: Kind) -> Option<Entry> {
         let entry = self.collector.handles.find(handle.addr());
-        let entry = entry.filter(|entry| entry.kind == kind);
+        let entry = entry.filter(|entry| entry.is(kind));
         if entry.is_none() {
             self.lost(Cause::Invalid);
         }
@@ -172,14 +182,14 @@ impl Pen<'_> {
     }
 
     /// Id of a text, as a word; 0 if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn text<T>(&self, handle: *const T) -> u64 {
         if handle.is_null() {
             return 0;
         }
         let entry = self.collector.handles.find(handle.addr());
-        let entry = entry.filter(|entry| entry.kind == Kind::Text);
-        entry.map_or(0, |entry| entry.id.into())
+        let entry = entry.filter(|entry| entry.is(Kind::Text));
+        entry.map_or(0, |entry| entry.id().into())
     }
 
     /// Counts a record that is not written.
@@ -223,7 +233,7 @@ pub(crate) unsafe fn id_at(id: *const Id) -> Id {
 }
 
 /// `CLOCK_MONOTONIC`, ns. The C library reads it without a system call (vDSO).
-#[inline]
+#[inline(always)]
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

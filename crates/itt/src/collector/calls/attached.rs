@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn metadata_add(
         let (Some(value_type), false) = (value_type, data.is_null()) else {
             return pen.lost(Cause::Invalid);
         };
-        let head = Head::with(Code::Metadata, value_type as u8, known.id);
+        let head = Head::with(Code::Metadata, value_type as u8, known.id());
         let kept = count.min(VALUES_MAX);
         let start = [pen.text(key), id.0, id.1, id.2, count as u64];
         pen.put(head, Stamp::Now, start.len() + kept, |room| {
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn metadata_str_add(
         let kept = length.min(TEXT_BYTES);
         // SAFETY: the API demands a text of that length.
         let text = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), kept) };
-        let head = Head::new(Code::MetadataText, known.id);
+        let head = Head::new(Code::MetadataText, known.id());
         let start = [pen.text(key), id.0, id.1, id.2, length as u64, kept as u64];
         let words = start.len() - 1 + text_words(kept);
         pen.put(head, Stamp::Now, words, |room| {
@@ -142,6 +142,6 @@ fn relate(
         let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
         let detail = u8::try_from(relation).unwrap_or(0);
         let words = [head.0, head.1, head.2, tail.0, tail.1, tail.2];
-        pen.write(Head::with(Code::Relation, detail, known.id), stamp, words);
+        pen.write(Head::with(Code::Relation, detail, known.id()), stamp, words);
     });
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::collector::abi::{Domain, Histogram, Text};
 use crate::collector::calls::create::Counter;
 use crate::collector::handles::{Entry, Kind};
-use crate::collector::pen::{Pen, Stamp, recording};
+use crate::collector::pen::{Pen, Stamp, pen, recording};
 use crate::layout::Cause;
 use crate::value::ValueType;
 use crate::wire::{Code, Head};
@@ -16,13 +16,17 @@ use crate::wire::{Code, Head};
 const POINTS_MAX: usize = 128;
 
 pub(super) unsafe extern "C" fn counter_set_value(counter: Counter, value: *const c_void) {
-    // SAFETY: as of this function.
-    recording(|pen| unsafe { set(pen, counter, Stamp::Now, value) });
+    if let Some(pen) = pen() {
+        // SAFETY: as of this function.
+        unsafe { set(&pen, counter, Stamp::Now, value) };
+    }
 }
 
 pub(super) unsafe extern "C" fn counter_set_value_v3(counter: Counter, value: *const c_void) {
-    // SAFETY: as of this function.
-    recording(|pen| unsafe { set(pen, counter, Stamp::Now, value) });
+    if let Some(pen) = pen() {
+        // SAFETY: as of this function.
+        unsafe { set(&pen, counter, Stamp::Now, value) };
+    }
 }
 
 pub(super) unsafe extern "C" fn counter_set_value_ex(
@@ -41,16 +45,16 @@ pub(super) unsafe extern "C" fn counter_set_value_ex(
 /// # Safety
 ///
 /// The pointer is null or of a value of the counter's type.
-#[inline]
+#[inline(always)]
 unsafe fn set(pen: &Pen, counter: Counter, stamp: Stamp, value: *const c_void) {
     let Some(known) = pen.known(counter, Kind::Counter) else {
         return;
     };
-    let value_type = ValueType::of(known.types[0].into());
+    let value_type = ValueType::of(known.types()[0].into());
     let (Some(value_type), false) = (value_type, value.is_null()) else {
         return pen.lost(Cause::Invalid);
     };
-    let head = Head::with(Code::CounterValue, value_type as u8, known.id);
+    let head = Head::with(Code::CounterValue, value_type as u8, known.id());
     // SAFETY: the API demands a value of the type with which the counter was created.
     pen.write(head, stamp, [unsafe { value_type.read(value.cast()) }]);
 }
@@ -71,14 +75,14 @@ pub(super) unsafe extern "C" fn counter_dec_delta(counter: Counter, delta: u64) 
     change(counter, delta, true);
 }
 
-#[inline]
+#[inline(always)]
 fn change(counter: Counter, delta: u64, is_decrement: bool) {
-    recording(|pen| {
-        if let Some(known) = pen.known(counter, Kind::Counter) {
-            let head = Head::with(Code::CounterDelta, is_decrement.into(), known.id);
-            pen.write(head, Stamp::Now, [delta]);
-        }
-    });
+    if let Some(pen) = pen()
+        && let Some(known) = pen.known(counter, Kind::Counter)
+    {
+        let head = Head::with(Code::CounterDelta, is_decrement.into(), known.id());
+        pen.write(head, Stamp::Now, [delta]);
+    }
 }
 
 pub(super) unsafe extern "C" fn counter_inc_v3(domain: *const Domain, name: *const Text) {
@@ -110,7 +114,7 @@ fn change_named(domain: *const Domain, name: *const Text, delta: u64, is_decreme
         let Some(known) = pen.known(domain, Kind::Domain) else {
             return;
         };
-        let head = Head::with(Code::NamedDelta, is_decrement.into(), known.id);
+        let head = Head::with(Code::NamedDelta, is_decrement.into(), known.id());
         pen.write(head, Stamp::Now, [pen.text(name), delta]);
     });
 }
@@ -118,7 +122,11 @@ fn change_named(domain: *const Domain, name: *const Text, delta: u64, is_decreme
 pub(super) unsafe extern "C" fn counter_destroy(counter: Counter) {
     recording(|pen| {
         if let Some(known) = pen.known(counter, Kind::Counter) {
-            pen.write(Head::new(Code::CounterDestroyed, known.id), Stamp::Now, []);
+            pen.write(
+                Head::new(Code::CounterDestroyed, known.id()),
+                Stamp::Now,
+                [],
+            );
         }
     });
 }
@@ -139,7 +147,7 @@ pub(super) unsafe extern "C" fn histogram_submit(
         };
         for first in (0..length).step_by(POINTS_MAX) {
             let count = POINTS_MAX.min(length - first);
-            points.write(pen, known.id, first, count);
+            points.write(pen, known.id(), first, count);
         }
     });
 }
@@ -155,7 +163,7 @@ impl Points {
     ///
     /// The arrays are null or of the histogram's types.
     unsafe fn of(histogram: Entry, x: *const c_void, y: *const c_void) -> Option<Self> {
-        let [y_type, x_type] = histogram.types.map(|number| ValueType::of(number.into()));
+        let [y_type, x_type] = histogram.types().map(|number| ValueType::of(number.into()));
         let x = x_type
             .filter(|_| !x.is_null())
             .map(|found| (found, x.cast()));

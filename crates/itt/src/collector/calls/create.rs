@@ -118,14 +118,14 @@ pub(super) unsafe extern "C" fn histogram_create(
     y_type: c_int,
 ) -> *mut Histogram {
     let known = collector().and_then(|collector| collector.handles.find(domain.addr()));
-    let known = known.filter(|entry| entry.kind == Kind::Domain);
+    let known = known.filter(|entry| entry.is(Kind::Domain));
     // SAFETY: the API demands a C string or null.
     let (Some(known), Some(text)) = (known, unsafe { bytes(name) }) else {
         return null_mut();
     };
     let types = [type_number(y_type), type_number(x_type)];
     let name = Name::Histogram {
-        domain: known.id,
+        domain: known.id(),
         name: text.clone(),
         types,
     };
@@ -167,7 +167,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         return;
     };
     let known = collector.handles.find(counter.addr());
-    let Some(known) = known.filter(|entry| entry.kind == Kind::Counter) else {
+    let Some(known) = known.filter(|entry| entry.is(Kind::Counter)) else {
         return;
     };
     if metadata.is_null() {
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         };
         // SAFETY: the API demands a value of that type.
         if let Some((number, text)) = unsafe { context_value(context_type, value) } {
-            let definition = context(known.id, context_type, number, &text);
+            let definition = context(known.id(), context_type, number, &text);
             collector.with_names(|names| names.tell(&collector.region, definition));
         }
     }
@@ -266,11 +266,7 @@ fn create<T>(name: Name, kind: Kind, types: [u8; 2], make: impl FnOnce() -> T) -
         let known = names.intern(&collector.region, name);
         if known.handle == 0 {
             known.handle = Box::into_raw(Box::new(make())).expose_provenance();
-            let entry = Entry {
-                kind,
-                types,
-                id: known.id,
-            };
+            let entry = Entry::new(kind, known.id, types);
             collector.handles.enter(known.handle, entry);
         }
         std::ptr::with_exposed_provenance_mut(known.handle)

@@ -41,7 +41,7 @@ fn mark(
             return;
         };
         let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
-        let head = Head::with(Code::Marker, u8::try_from(scope).unwrap_or(0), known.id);
+        let head = Head::with(Code::Marker, u8::try_from(scope).unwrap_or(0), known.id());
         pen.write(head, stamp, [pen.text(name), id.0, id.1, id.2]);
     });
 }

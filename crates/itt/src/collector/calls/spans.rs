@@ -83,7 +83,7 @@ fn begin(
             parent.1,
             parent.2,
         ];
-        pen.write(Head::with(code, detail, known.id), stamp, words);
+        pen.write(Head::with(code, detail, known.id()), stamp, words);
     });
 }
 
@@ -128,7 +128,7 @@ fn end<const N: usize>(
             return;
         };
         let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
-        pen.write(Head::new(code, known.id), stamp, words);
+        pen.write(Head::new(code, known.id()), stamp, words);
     });
 }
 
