@@ -193,6 +193,26 @@ fn many_threads_lose_exactly_what_does_not_fit() {
 }
 
 #[test]
+fn calls_of_signal_handlers_are_kept_or_counted() {
+    let mut session = Session::new(SMALL);
+    let mut command = session.command("program");
+    let command = command.args(["interrupts", "307"]).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut output = child.stdout.take().expect("a pipe");
+    assert!(session.follow(child).success());
+    let mut calls = String::new();
+    output.read_to_string(&mut calls).expect("read");
+    let calls: u64 = calls.trim().parse().expect("a number");
+    let read: u64 = totals(&session.records).values().sum();
+    let losses = session.ring.losses();
+    assert_eq!(read + losses.full + losses.interrupted, calls, "{losses:?}");
+    assert!(
+        losses.interrupted < 308 && losses.damaged_chunks == 0,
+        "{losses:?}"
+    );
+}
+
+#[test]
 fn records_of_a_thread_come_in_its_order() {
     let mut session = Session::new(Shape::default());
     let child = session

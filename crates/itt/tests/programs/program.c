@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -314,6 +316,34 @@ static int with_plugin(const char *path, int is_first)
 	return 0;
 }
 
+static __itt_counter interrupted;
+static volatile uint64_t signals;
+
+static void on_signal(int number)
+{
+	(void)number;
+	__itt_counter_inc(interrupted);
+	signals++;
+}
+
+/* Calls from a signal handler, some within another call of the same thread. Says how many calls
+ * it made in all. */
+static int interrupts(uint64_t wanted)
+{
+	struct itimerval often = {{0, 20}, {0, 20}}, never = {{0, 0}, {0, 0}};
+	uint64_t calls = 0;
+
+	interrupted = __itt_counter_create("interrupted", "d");
+	__itt_counter_inc(interrupted);
+	signal(SIGALRM, on_signal);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (; signals < wanted; calls++)
+		__itt_counter_inc(interrupted);
+	setitimer(ITIMER_REAL, &never, NULL);
+	printf("%llu\n", (unsigned long long)(1 + calls + signals));
+	return 0;
+}
+
 /* Names a counter, says so, and uses it again when it is told to. */
 static int named_later(void)
 {
@@ -349,6 +379,7 @@ int main(int argc, char **argv)
 	MODE("first_in_thread", first_in_thread((int)number));
 	MODE("fork", forks(0, number));
 	MODE("clone", forks(1, number));
+	MODE("interrupts", interrupts(number));
 	MODE("named_later", named_later());
 	MODE("plugin", with_plugin(argv[2], 0));
 	MODE("plugin_first", with_plugin(argv[2], 1));
