@@ -106,6 +106,14 @@ fn definition(head: Head, fields: &mut Fields) -> Option<Body> {
             id,
             name: fields.text()?,
         },
+        Code::CounterContext => counter_context(head, fields)?,
+        _ => unnumbered(head, fields)?,
+    })
+}
+
+/// Definitions without an id.
+fn unnumbered(head: Head, fields: &mut Fields) -> Option<Body> {
+    Some(match head.code {
         Code::ThreadName => Body::ThreadName {
             name: fields.text()?,
         },
@@ -119,7 +127,6 @@ fn definition(head: Head, fields: &mut Fields) -> Option<Body> {
             address: fields.word()?,
             name: fields.text()?,
         },
-        Code::CounterContext => counter_context(head, fields)?,
         _ => return None,
     })
 }

@@ -85,14 +85,7 @@ fn now_ns() -> u64 {
 #[test]
 fn deltas() {
     let records = record("deltas");
-    let names = names(&records);
-    let id = |wanted: &str| {
-        *names
-            .iter()
-            .find(|(_, name)| *name == wanted)
-            .expect("named")
-            .0
-    };
+    let id = |wanted| id_of(&records, wanted);
     let counter = id("level");
     let level = |delta, is_decrement| Body::CounterDelta {
         counter,
@@ -128,81 +121,76 @@ fn deltas() {
     assert_eq!(said(&records), expected.iter().collect::<Vec<_>>());
 }
 
+/// Id of a name that was defined once.
+fn id_of(records: &[Record], wanted: &str) -> u32 {
+    let names = names(records);
+    let found = names.iter().find(|(_, name)| *name == wanted);
+    *found.expect("named").0
+}
+
 #[test]
-fn spans() {
+fn tasks() {
     let records = record("spans");
-    let names = names(&records);
-    let id = |wanted: &str| {
-        *names
-            .iter()
-            .find(|(_, name)| *name == wanted)
-            .expect("named")
-            .0
-    };
-    let (domain, outer, event) = (id("spans"), Some(id("outer")), id("event"));
-    let task = |id, parent, is_overlapped| Body::TaskBegin {
+    let (domain, outer) = (id_of(&records, "spans"), id_of(&records, "outer"));
+    let task = |name, id, parent, is_overlapped| Body::TaskBegin {
         domain,
-        name: outer,
+        name: Some(name),
         id,
         parent,
         is_overlapped,
     };
     let end = |id| Body::TaskEnd { domain, id };
-    let inner = Body::TaskBegin {
-        domain,
-        name: Some(id("inner")),
-        id: None,
-        parent: ONE,
-        is_overlapped: false,
-    };
-    let said = said(&records);
-    let tasks = [
-        task(ONE, None, false),
-        inner,
+    let expected = [
+        task(outer, ONE, None, false),
+        task(id_of(&records, "inner"), None, ONE, false),
         end(None),
         end(None),
-        task(ONE, None, true),
-        task(TWO, ONE, true),
+        task(outer, ONE, None, true),
+        task(outer, TWO, ONE, true),
         end(ONE),
         end(TWO),
-        task(ONE, None, false),
+        task(outer, ONE, None, false),
         end(None),
+    ];
+    let is_task = |body: &&Body| matches!(body, Body::TaskBegin { .. } | Body::TaskEnd { .. });
+    let said: Vec<&Body> = said(&records).into_iter().filter(is_task).collect();
+    // After these the program switched the domain off.
+    assert_eq!(said, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn regions_frames_markers_and_events() {
+    let records = record("spans");
+    let (domain, name) = (id_of(&records, "spans"), Some(id_of(&records, "outer")));
+    let event = id_of(&records, "event");
+    let is_task = |body: &&Body| matches!(body, Body::TaskBegin { .. } | Body::TaskEnd { .. });
+    let said = said(&records).into_iter().filter(|body| !is_task(body));
+    let (frames, said): (Vec<&Body>, Vec<&Body>) =
+        said.partition(|body| matches!(body, Body::FrameSubmitted { .. }));
+    let expected = [
         Body::RegionBegin {
             domain,
-            name: outer,
+            name,
             id: ONE,
             parent: None,
         },
         Body::RegionEnd { domain, id: ONE },
         Body::FrameBegin { domain, id: None },
         Body::FrameEnd { domain, id: None },
-    ];
-    assert_eq!(said[..tasks.len()], tasks.iter().collect::<Vec<_>>());
-    let Body::FrameSubmitted {
-        id,
-        begin_ns,
-        end_ns,
-        ..
-    } = said[tasks.len()]
-    else {
-        panic!("{said:?}");
-    };
-    assert!(*id == TWO && begin_ns < end_ns);
-    let rest = [
         Body::Marker {
             domain,
-            name: outer,
+            name,
             id: None,
             scope: Scope::Thread,
         },
         Body::EventStart { event },
         Body::EventEnd { event },
     ];
-    let after = &said[tasks.len() + 1..];
-    assert_eq!(
-        after,
-        rest.iter().collect::<Vec<_>>(),
-        "a disabled domain is silent"
+    assert_eq!(said, expected.iter().collect::<Vec<_>>());
+    assert!(
+        matches!(frames[..], [Body::FrameSubmitted { id, begin_ns, end_ns, .. }]
+            if *id == TWO && begin_ns < end_ns),
+        "{frames:?}"
     );
 }
 

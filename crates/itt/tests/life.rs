@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use support::{SMALL, Session, collector, names, programs, said};
 use whylat_itt::{Body, Losses, RING_VARIABLE, Record, Shape, Value};
@@ -300,6 +300,49 @@ fn a_plugin_with_its_own_static_part_shares_names() {
             "{mode}: one domain, also after unloading"
         );
     }
+}
+
+#[test]
+fn older_static_parts_are_read_no_further_than_they_go() {
+    for (build, calls) in [("20101001", 0), ("20111111", 1), ("20151119", 2)] {
+        let mut session = Session::new(SMALL);
+        let status = session.command("old_part").arg(build).status();
+        assert!(status.expect("it runs").success(), "build {build}");
+        session.read();
+        assert_eq!(totals(&session.records).values().sum::<u64>(), calls);
+        assert_eq!(session.ring.losses(), Losses::default());
+    }
+}
+
+/// Pids of a container say nothing to the recorder: it must not take them for dead.
+#[test]
+fn another_pid_namespace_is_recorded_too() {
+    let mut session = Session::new(SMALL);
+    let program = session.command("program");
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--"])
+        .arg(program.get_program());
+    command.args(["first_in_thread", "503"]);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    // SAFETY: the call takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root can make a pid namespace");
+    }
+    let child = command.spawn().expect("it runs");
+    assert!(session.follow(child).success());
+    let read: u64 = totals(&session.records).values().sum();
+    let losses = session.ring.losses();
+    // Chunks of threads that end come back without asking for pids.
+    assert_eq!(read + losses.full, 503);
+    assert!(read > SMALL.chunks as u64 && losses.damaged_chunks == 0);
+    let pids: HashSet<u32> = session.records.iter().map(|record| record.pid).collect();
+    assert_eq!(pids, HashSet::from([1]));
 }
 
 #[test]

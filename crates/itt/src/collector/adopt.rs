@@ -25,41 +25,13 @@ pub(crate) fn adopt(collector: &'static Collector, names: &mut Names, part: &Sta
     // SAFETY: the static part holds its lock: nothing changes the lists. Each is read only if
     // the struct has it, and its objects are the static part's own.
     unsafe {
-        each(
-            part.domains(),
-            |domain: &Domain| domain.next,
-            |domain| {
-                adoption.domain(domain);
-            },
-        );
-        each(
-            part.texts(),
-            |text: &Text| text.next,
-            |text| {
-                adoption.text(text);
-            },
-        );
-        each(
-            part.counters(),
-            |counter: &CounterInfo| counter.next,
-            |counter| {
-                adoption.counter(counter);
-            },
-        );
-        each(
-            part.histograms(),
-            |histogram: &Histogram| histogram.next,
-            |histogram| {
-                adoption.histogram(histogram);
-            },
-        );
-        each(
-            part.counter_metadata(),
-            |metadata: &CounterMetadata| metadata.next,
-            |metadata| {
-                adoption.counter_metadata(metadata);
-            },
-        );
+        each(part.domains(), |object| adoption.domain(object));
+        each(part.texts(), |object| adoption.text(object));
+        each(part.counters(), |object| adoption.counter(object));
+        each(part.histograms(), |object| adoption.histogram(object));
+        each(part.counter_metadata(), |object| {
+            adoption.counter_metadata(object)
+        });
     }
     collector.flush_names(adoption.names);
 }
@@ -156,19 +128,37 @@ impl Adoption<'_> {
     }
 }
 
+/// An object of a static part's list.
+trait Linked {
+    /// The one after it; null for the last.
+    fn next(&self) -> *mut Self;
+}
+
+macro_rules! linked {
+    ($($object:ty),*) => {
+        $(impl Linked for $object {
+            fn next(&self) -> *mut Self {
+                self.next
+            }
+        })*
+    };
+}
+
+linked!(Domain, Text, CounterInfo, Histogram, CounterMetadata);
+
 /// Does something with each object of a list.
 ///
 /// # Safety
 ///
 /// The list is of such objects, and nothing changes it.
-unsafe fn each<T>(mut object: *mut T, next: impl Fn(&T) -> *mut T, mut work: impl FnMut(&T)) {
+unsafe fn each<T: Linked>(mut object: *mut T, mut work: impl FnMut(&T)) {
     for _ in 0..OBJECTS_MAX {
         // SAFETY: the caller says so.
         let Some(found) = (unsafe { object.as_ref() }) else {
             return;
         };
         work(found);
-        object = next(found);
+        object = found.next();
     }
 }
 

@@ -48,6 +48,9 @@ impl Programs {
         let link = [include.as_str(), part, "-ldl", "-lpthread"];
         let program = sources.join("program.c");
         compile("CC", "cc", &built.path("program"), &program, &link);
+        let old_part = sources.join("old_part.c");
+        let own = [include.as_str(), include_own.as_str(), "-ldl"];
+        compile("CC", "cc", &built.path("old_part"), &old_part, &own);
         let plugin = [include.as_str(), part, "-shared", "-ldl"];
         compile(
             "CC",

@@ -19,9 +19,9 @@ type Chars = *const c_char;
 /// `__itt_counter`
 pub(super) type Counter = *mut CounterInfo;
 
-/// `__itt_context_deviceA`, the second of the texts; the others are at odd numbers up to PCI.
+/// `__itt_context_nameA`, `deviceA`, `unitsA` and `pci_addrA`: C strings.
 const CONTEXT_TEXTS: [c_int; 4] = [1, 3, 5, 7];
-/// `__itt_context_tid` and `__itt_context_cpu_cycles_flag`: those between have a 64-bit number.
+/// `__itt_context_tid` to `__itt_context_cpu_cycles_flag`: 64-bit numbers.
 const CONTEXT_NUMBERS: std::ops::RangeInclusive<c_int> = 9..=17;
 
 pub(super) unsafe extern "C" fn domain_create(name: Chars) -> *mut Domain {
