@@ -21,3 +21,4 @@ mod shares;
 mod survive;
 mod truth;
 mod verdicts;
+mod waits;

@@ -27,6 +27,11 @@ impl Report {
         }
     }
 
+    /// A file that the recorded program wrote beside the recording.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
     /// The recording's tables.
     pub fn recording(&self) -> table::Recording {
         table::Recording::open(&self.path).expect("the recording opens")

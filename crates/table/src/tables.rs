@@ -301,8 +301,10 @@ table! {
         waker_tid: Option<u32>, "-", null = "the waking was not seen";
         /// Its process.
         waker_pid: Option<u32>, "-", null = "the waking was not seen";
-        /// Socket cookie of the connection that was ready.
-        ended_by: Option<u64>, "-", null = "no wait for several, or not seen";
+        /// Descriptor of an epoll set that was ready and so ended the wait.
+        ready_fd: Option<i32>, "-", null = "no wait for an epoll set, its timeout, or not seen";
+        /// Socket cookie of that descriptor's connection or listener.
+        ready_conn: Option<u64>, "-", null = "as `ready_fd`, or not one of TCP";
         /// No signal could end it: it waited for a disk or a lock of the kernel.
         uninterruptible: bool, "-";
         /// CPU on which it ran again.

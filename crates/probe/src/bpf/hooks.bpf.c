@@ -296,7 +296,7 @@ static __always_inline void thread_on_block(struct task_struct *task, unsigned i
 	if ((!detail_waits && !is_socket_call(args.number)) || !is_recorded_task(task->tgid))
 		return;
 	if (is_socket_call(args.number))
-		sk = task_socket(task, args.fd);
+		sk = file_socket(task_file(task, args.fd));
 	if (!detail_waits && !sk)
 		return;
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

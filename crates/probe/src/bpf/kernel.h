@@ -267,6 +267,21 @@ struct signal_struct {
 	} live;
 };
 
+struct epoll_filefd {
+	struct file *file;
+	int fd;
+};
+
+struct eventpoll {
+	struct list_head rdllist;
+};
+
+struct epitem {
+	struct list_head rdllink;
+	struct epoll_filefd ffd;
+	struct eventpoll *ep;
+};
+
 struct task_struct {
 	void *stack;
 	unsigned int flags;

@@ -117,10 +117,9 @@ static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 	return bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ? NULL : file;
 }
 
-/* The socket that it stands for, NULL if it is none. */
-static __always_inline struct sock *task_socket(struct task_struct *task, u64 fd)
+/* The socket that a file is, NULL if it is none. */
+static __always_inline struct sock *file_socket(struct file *file)
 {
-	struct file *file = task_file(task, fd);
 	struct socket *socket;
 
 	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)

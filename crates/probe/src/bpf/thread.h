@@ -21,7 +21,10 @@ struct thread_wait {
 	u64 woken_ns;
 	u64 cookie;
 	u64 object;
+	u64 epoll; /* the struct eventpoll that it waits for */
+	u64 ready_cookie;
 	s32 fd;
+	s32 ready_fd;
 	s32 syscall;
 	u32 waker_tid;
 	u32 waker_pid;

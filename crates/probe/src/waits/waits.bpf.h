@@ -52,24 +52,32 @@ static __always_inline void wait_batch_flush(struct wait_batch *batch)
 	batch->len = 0;
 }
 
+static __always_inline bool is_internet(struct sock *sk)
+{
+	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	return family == AF_INET || family == AF_INET6;
+}
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	return is_internet(sk) && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+}
+
 static __always_inline void wait_for_socket(struct thread_wait *wait, struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(socket, sk);
-	u16 family;
+	struct sock *sk = file_socket(file);
 
 	wait->object = BPF_CORE_READ(file, f_inode, i_ino);
 	wait->kind = WAIT_SOCKET;
 	if (!sk)
 		return;
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	if (family == AF_UNIX) {
-		wait->kind = WAIT_UNIX;
+	if (!is_internet(sk)) {
+		if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX)
+			wait->kind = WAIT_UNIX;
 		return;
 	}
-	if (family != AF_INET && family != AF_INET6)
-		return;
-	if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP) {
+	if (!is_tcp(sk)) {
 		wait->kind = WAIT_DATAGRAM;
 		return;
 	}
@@ -101,6 +109,19 @@ static __always_inline void wait_for_descriptor(struct thread_wait *wait, struct
 		wait_for_file(wait, file);
 }
 
+static __always_inline void wait_for_epoll(struct thread_wait *wait, struct task_struct *task,
+					   u32 fd)
+{
+	struct file *file = task_file(task, fd);
+
+	wait->kind = WAIT_EPOLL;
+	wait->fd = fd;
+	if (!file)
+		return;
+	wait->object = (u64)file ^ address_salt;
+	wait->epoll = (u64)BPF_CORE_READ(file, private_data);
+}
+
 /* What a thread that leaves the CPU waits for. */
 static __always_inline void wait_for(struct thread_wait *wait, struct task_struct *task,
 				     const struct syscall_args *args)
@@ -110,6 +131,7 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 	wait->kind = WAIT_OTHER;
 	wait->object = 0;
 	wait->cookie = 0;
+	wait->epoll = 0;
 	wait->fd = -1;
 	wait->syscall = args->number;
 	if (args->number < 0) {
@@ -122,9 +144,11 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 		wait_for_descriptor(wait, task, args->fd);
 		return;
 	case SYSCALL_EPOLL:
+		wait_for_epoll(wait, task, args->fd);
+		return;
 	case SYSCALL_IO_URING:
 		wait_for_descriptor(wait, task, args->fd);
-		wait->kind = what == SYSCALL_EPOLL ? WAIT_EPOLL : WAIT_IO_URING;
+		wait->kind = WAIT_IO_URING;
 		return;
 	case SYSCALL_POLL:
 		wait->kind = WAIT_POLL;
@@ -157,7 +181,34 @@ static __always_inline void wait_begin(struct thread_wait *wait, struct task_str
 	wait->start_ns = now_ns;
 	wait->woken_ns = 0;
 	wait->waker = WAKER_UNSEEN;
+	wait->ready_cookie = 0;
+	wait->ready_fd = -1;
 	wait->uninterruptible = state & TASK_UNINTERRUPTIBLE;
+}
+
+/*
+ * Which descriptor ends a wait for an epoll set: ep_poll_callback() puts it last in the list of those
+ * that are ready, and then wakes.
+ */
+static __always_inline void wait_ready(struct thread_wait *wait)
+{
+	struct eventpoll *ep = (struct eventpoll *)wait->epoll;
+	struct list_head *last = BPF_CORE_READ(ep, rdllist.prev);
+	struct epitem *item;
+	struct sock *sk;
+	struct file *file;
+
+	if (!last)
+		return;
+	item = (void *)last - bpf_core_field_offset(struct epitem, rdllink);
+	if ((void *)last == (void *)ep + bpf_core_field_offset(struct eventpoll, rdllist) ||
+	    BPF_CORE_READ(item, ep) != ep)
+		return;
+	wait->ready_fd = BPF_CORE_READ(item, ffd.fd);
+	file = BPF_CORE_READ(item, ffd.file);
+	sk = file_socket(file);
+	if (sk && is_tcp(sk))
+		wait->ready_cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 }
 
 /* sched_waking: who ends the wait. Of an interrupt, the thread that it interrupted, or in whose call
@@ -173,6 +224,8 @@ static __always_inline void wait_woken(struct thread_wait *wait)
 	wait->waker = in_interrupt(waker) ? WAKER_INTERRUPT : WAKER_THREAD;
 	wait->waker_tid = waker->pid;
 	wait->waker_pid = waker->tgid;
+	if (wait->epoll)
+		wait_ready(wait);
 }
 
 static __always_inline void wait_fill(struct wait_record *record, const struct thread_wait *wait,
@@ -185,8 +238,9 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->woken_ns = wait->woken_ns;
 	record->cookie = wait->cookie;
 	record->object = wait->object;
-	record->ended_by = 0;
+	record->ready_cookie = wait->ready_cookie;
 	record->fd = wait->fd;
+	record->ready_fd = wait->ready_fd;
 	record->syscall = wait->syscall;
 	record->tid = task->pid;
 	record->pid = task->tgid;
