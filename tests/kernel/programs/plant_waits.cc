@@ -31,6 +31,21 @@ static uint64_t now_ns()
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
+// Time that this thread was on a CPU, and that it waited for one (schedstat).
+static uint64_t run_ns()
+{
+	unsigned long long runq_ns = 0;
+	timespec on_cpu;
+	FILE *file = fopen("/proc/thread-self/schedstat", "r");
+
+	if (file && fscanf(file, "%*u %llu", &runq_ns) != 1)
+		runq_ns = 0;
+	if (file)
+		fclose(file);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &on_cpu);
+	return on_cpu.tv_sec * 1000000000ull + on_cpu.tv_nsec + runq_ns;
+}
+
 static void must(bool done, const char *what)
 {
 	if (done)
@@ -132,7 +147,7 @@ static bool is_wanted(const char *kind)
 static void plant(Ender &ender, const Object &what, uint64_t length_ns,
 		  std::function<void(uint64_t)> prepare = nullptr)
 {
-	uint64_t start_ns, end_ns;
+	uint64_t start_ns, end_ns, ran_ns;
 
 	if (!is_wanted(what.kind))
 		return;
@@ -140,14 +155,16 @@ static void plant(Ender &ender, const Object &what, uint64_t length_ns,
 		prepare(length_ns);
 	if (what.end)
 		ender.at(now_ns() + length_ns, what.end);
+	ran_ns = run_ns();
 	start_ns = now_ns();
 	what.wait();
 	end_ns = now_ns();
+	ran_ns = run_ns() - ran_ns;
 	printf("{\"kind\":\"%s\",\"object\":%llu,\"conn\":%llu,\"fd\":%d,\"tid\":%ld,\"asked_ns\":%llu,"
-	       "\"start_ns\":%llu,\"end_ns\":%llu}\n",
+	       "\"ran_ns\":%llu,\"start_ns\":%llu,\"end_ns\":%llu}\n",
 	       what.kind, (unsigned long long)what.object, (unsigned long long)what.conn, what.fd,
-	       syscall(SYS_gettid), (unsigned long long)length_ns, (unsigned long long)start_ns,
-	       (unsigned long long)end_ns);
+	       syscall(SYS_gettid), (unsigned long long)length_ns, (unsigned long long)ran_ns,
+	       (unsigned long long)start_ns, (unsigned long long)end_ns);
 }
 
 struct Pair {
@@ -199,12 +216,16 @@ static void take(int fd)
 	must(read(fd, &byte, 1) == 1, "read");
 }
 
-// Fills the near end's buffers; the far end then takes all until one more byte is through.
+// Fills the buffers of both ends: the kernel moves data on for a while.
 static void fill(int fd)
 {
 	char block[65536] = {};
-	while (send(fd, block, sizeof(block), MSG_DONTWAIT) > 0) {
-	}
+	pollfd writable = {fd, POLLOUT, 0};
+
+	do {
+		while (send(fd, block, sizeof(block), MSG_DONTWAIT) > 0) {
+		}
+	} while (poll(&writable, 1, 10) == 1);
 }
 
 static void drain(int fd)

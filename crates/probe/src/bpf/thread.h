@@ -5,6 +5,7 @@
 #define WHYLAT_THREAD_H
 
 #include "kernel.h"
+#include "syscall.h"
 
 /* `calls`: its blocking in its present socket call. */
 struct call_wait {
@@ -55,14 +56,19 @@ s64 threads_blocked = 0;
 
 /*
  * Does an interrupt or a softirq run, and not the current thread? These have stacks of their own
- * (irq_exit_rcu(), do_softirq_own_stack()), but for the softirqs of ksoftirqd, which is a thread. The
- * count of preemptions would tell, too, but is not to be found where the kernel has no symbols of data.
+ * (irq_exit_rcu(), do_softirq_own_stack()), unless they came while the thread was in user space: then
+ * it is in no system call. The softirqs of ksoftirqd are a thread's. The count of preemptions would
+ * tell, too, but is not to be found where the kernel has no symbols of data.
  */
-static __always_inline bool in_interrupt(const struct task_struct *current)
+static __always_inline bool in_interrupt(struct task_struct *current)
 {
+	struct syscall_args args;
 	u64 here = 0;
 
-	return (u64)&here - (u64)current->stack >= MOST_STACK_BYTES;
+	if ((u64)&here - (u64)current->stack >= MOST_STACK_BYTES)
+		return true;
+	syscall_read(current, &args);
+	return args.number < 0;
 }
 
 #endif
