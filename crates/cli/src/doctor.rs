@@ -34,6 +34,7 @@ impl Doctor {
         let mut probes = polling();
         probes.extend(hooks());
         probes.push(probe::cpu::Cpus::new().coverage());
+        probes.push(probe::itt::coverage(probe::itt::find()));
         let works = probes
             .iter()
             .all(|probe| !matches!(probe.state, ProbeState::Off { .. }));

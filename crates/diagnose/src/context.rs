@@ -60,6 +60,10 @@ impl SendBuffers {
     }
 }
 
+/// The probe of what programs say of themselves: no rule asks it, so that no finding is less sure
+/// without it.
+const PROGRAMS_WORDS: &str = "itt";
+
 impl Context {
     /// Reads it from the manifest and from what rows there are.
     pub fn new(evidence: &Evidence) -> Self {
@@ -68,10 +72,14 @@ impl Context {
                 coverage.probe == probe && !matches!(coverage.state, ProbeState::Off { .. })
             })
         };
-        let lost = evidence.loss.iter().filter(|loss| loss.lost_total() > 0);
+        let lost = evidence
+            .loss
+            .iter()
+            .filter(|loss| loss.lost_total() > 0 && loss.probe != PROGRAMS_WORDS);
         let off = evidence
             .coverage
             .iter()
+            .filter(|coverage| coverage.probe != PROGRAMS_WORDS)
             .filter_map(|coverage| match &coverage.state {
                 ProbeState::Off { remedy, .. } => Some((coverage.probe.clone(), remedy.clone())),
                 _ => None,

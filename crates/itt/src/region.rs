@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -56,6 +56,25 @@ impl Region {
                 Err(error)
             }
         }
+    }
+
+    /// Allocates a file without a name, in memory, and maps it. Nobody can change its length, so
+    /// that no mapping of it can fail later.
+    pub(crate) fn create_nameless(shape: Shape) -> Result<(Self, OwnedFd), Error> {
+        let bytes = shape.file_bytes()?;
+        let failed = |what| {
+            move |source| Error::Ring {
+                what,
+                path: "in memory".into(),
+                source,
+            }
+        };
+        let file = nameless().map_err(failed("create"))?;
+        allocate(&file, bytes).map_err(failed("allocate"))?;
+        seal(&file).map_err(failed("seal"))?;
+        let region = Self::map(&file, bytes, shape).map_err(failed("map"))?;
+        region.write_header();
+        Ok((region, file.into()))
     }
 
     /// Maps a file that a recorder has created.
@@ -186,6 +205,32 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// A file in memory, `memfd_create(2)`.
+fn nameless() -> io::Result<File> {
+    let create = |flags| {
+        // SAFETY: the name is a C string, and a descriptor that is returned is ours alone.
+        unsafe {
+            match libc::memfd_create(c"whylat-itt".as_ptr(), flags) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(File::from_raw_fd(fd)),
+            }
+        }
+    };
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // Linux 6.3 knows the flag, and may be set up to demand it (`vm.memfd_noexec`).
+    create(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| create(flags))
+}
+
+/// Makes the file's length final.
+fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call takes an open descriptor and a plain number.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The recorder's end of the ring: creates it, reads it, says when nobody reads any more.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -37,12 +38,26 @@ impl Ring {
     /// removes it; a directory in memory (`/dev/shm`) spares the disk.
     pub fn create(path: &Path, shape: Shape) -> Result<Self, Error> {
         let region = Region::create(path, shape)?;
-        Ok(Ring {
-            read_words: vec![0; shape.all_chunks().len()],
+        Ok(Ring::over(region, path.to_owned()))
+    }
+
+    /// Creates a ring in memory that has no name in any file system: it is gone with the last
+    /// process that has its descriptor or maps it. Programs find it as `/proc/PID/fd/N` of a
+    /// process that has the descriptor and that they may look into; [`Ring::path`] is that of this
+    /// process.
+    pub fn nameless(shape: Shape) -> Result<(Self, OwnedFd), Error> {
+        let (region, fd) = Region::create_nameless(shape)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
+        Ok((Ring::over(region, path.into()), fd))
+    }
+
+    fn over(region: Region, path: PathBuf) -> Self {
+        Ring {
+            read_words: vec![0; region.shape.all_chunks().len()],
             region,
-            path: path.to_owned(),
+            path,
             damaged_chunks: 0,
-        })
+        }
     }
 
     /// The file, for [`crate::RING_VARIABLE`].

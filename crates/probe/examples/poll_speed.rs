@@ -20,7 +20,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use table::Columns;
 use whylat_probe::clock::read_ns;
-use whylat_probe::hooks::{Drainer, Hooks, Selection, Storage};
+use whylat_probe::hooks::{Detail, Drainer, Hooks, Selection, Storage};
 use whylat_probe::tcp_stats::{Extensions, Poller, SampleFilter, Scope};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -262,7 +262,7 @@ fn children_cpu_us() -> Result<i64> {
 
 fn measure(sockets: u64) -> Result<()> {
     let mut storage = Storage::uninit();
-    let hooks = Hooks::load(&mut storage, &Selection::default(), false)?;
+    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats)?;
     hooks.record_children_of(std::process::id())?;
     hooks.attach()?;
     let mut subject = Subject {

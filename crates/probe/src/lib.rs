@@ -1,10 +1,11 @@
-//! Kernel to records: the probes of whylat.
+//! Kernel to records: the probes of whylat. `itt` alone has another source: what programs say.
 
 mod calls;
 pub mod clock;
 pub mod cpu;
 pub mod hooks;
 mod inventory;
+pub mod itt;
 pub mod netns;
 pub mod processes;
 pub mod self_cost;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use probe::hooks::Counts;
+use probe::itt;
 use probe::tcp_stats::SampleCounts;
 use table::manifest::Loss;
 
@@ -46,6 +47,12 @@ impl Account {
         Self { loss }.lost("disk", of_table(discarded))
     }
 
+    /// Of a probe with several tables: the rows of this one, too.
+    fn and_of(mut self, table: &str, stored: &Rows, discarded: &Rows) -> Self {
+        self.loss.stored += stored.get(table).copied().unwrap_or(0);
+        self.lost("disk", discarded.get(table).copied().unwrap_or(0))
+    }
+
     fn filtered(mut self, records: u64) -> Self {
         self.loss.filtered = records;
         self
@@ -53,13 +60,37 @@ impl Account {
 
     fn lost(mut self, cause: &str, records: u64) -> Self {
         if records > 0 {
-            self.loss.lost.insert(cause.to_owned(), records);
+            *self.loss.lost.entry(cause.to_owned()).or_default() += records;
         }
         self
     }
 }
 
-/// The accounts of all probes.
+/// The account of what the program said.
+pub(crate) fn itt_loss(counts: &itt::Counts, stored: &Rows, discarded: &Rows) -> Loss {
+    let itt::Counts {
+        produced,
+        filtered,
+        lost_no_begin,
+        lost_ring_full,
+        lost_interrupted,
+        lost_invalid,
+        lost_names,
+        lost_damaged,
+    } = *counts;
+    let account = Account::new("itt", "counters", produced, stored, discarded)
+        .and_of("tasks", stored, discarded)
+        .filtered(filtered)
+        .lost("no_begin", lost_no_begin)
+        .lost("ring_full", lost_ring_full)
+        .lost("interrupted", lost_interrupted)
+        .lost("invalid_handle", lost_invalid)
+        .lost("names", lost_names)
+        .lost("damaged", lost_damaged);
+    account.loss
+}
+
+/// The accounts of all probes that every recording has.
 pub(crate) fn losses(
     counts: &Counts,
     polled: SampleCounts,
@@ -164,5 +195,21 @@ mod tests {
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");
         }
+    }
+
+    #[test]
+    fn both_tables_of_the_programs_own_words_are_in_one_account() {
+        let counts = itt::Counts {
+            produced: 100,
+            filtered: 40,
+            lost_ring_full: 3,
+            lost_no_begin: 1,
+            ..itt::Counts::default()
+        };
+        let stored = Rows::from([("counters", 30), ("tasks", 20)]);
+        let discarded = Rows::from([("counters", 4), ("tasks", 2)]);
+        let loss = itt_loss(&counts, &stored, &discarded);
+        assert_eq!((loss.stored, loss.lost["disk"]), (50, 6));
+        assert_eq!(loss.residual(), 0, "{loss:?}");
     }
 }

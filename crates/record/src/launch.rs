@@ -1,7 +1,7 @@
 //! Starts the command to be recorded. Under sudo it runs as the user who called sudo: a profiler
 //! needs root, the program under it must not get it by the way.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as Process, Stdio};
@@ -11,8 +11,13 @@ use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 
 use crate::{Command, RecordError};
 
-/// Starts the command with the signal mask that whylat itself was started with.
-pub(crate) fn start(command: &Command, mask: SigSet) -> Result<Child, RecordError> {
+/// Starts the command with the signal mask that whylat itself was started with, and with these
+/// variables in its environment.
+pub(crate) fn start(
+    command: &Command,
+    mask: SigSet,
+    environment: &[(&str, &OsStr)],
+) -> Result<Child, RecordError> {
     let Some((program, arguments)) = command.argv.split_first() else {
         return Err(RecordError::Start {
             command: String::new(),
@@ -20,13 +25,9 @@ pub(crate) fn start(command: &Command, mask: SigSet) -> Result<Child, RecordErro
             hint: "name a command: whylat run -- COMMAND",
         });
     };
-    let user = if command.as_root {
-        None
-    } else {
-        invoking_user()?
-    };
+    let user = user_of(command)?;
     let mut process = Process::new(program);
-    process.args(arguments);
+    process.args(arguments).envs(environment.iter().copied());
     if command.silent {
         process.stdout(Stdio::null());
     }
@@ -54,6 +55,14 @@ pub(crate) fn start(command: &Command, mask: SigSet) -> Result<Child, RecordErro
         },
         source,
     })
+}
+
+/// As whom the command is started, if not as the user of whylat itself.
+pub(crate) fn user_of(command: &Command) -> Result<Option<User>, RecordError> {
+    if command.as_root {
+        return Ok(None);
+    }
+    invoking_user()
 }
 
 struct Identity {

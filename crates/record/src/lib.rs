@@ -10,6 +10,7 @@ mod cpu;
 mod error;
 mod intake;
 mod launch;
+mod listen;
 mod options;
 mod plan;
 mod poll;

@@ -13,8 +13,9 @@ use probe::tcp_stats::PoissonTimes;
 use table::manifest::{Cost, Coverage, Line};
 use table::{WriteError, WriteOptions, Writer};
 
-use crate::account::losses;
+use crate::account::{itt_loss, losses};
 use crate::intake::Intake;
+use crate::listen::Listening;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
@@ -60,6 +61,7 @@ pub struct Outcome {
 pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
     let plan = resolve(&options.target)?;
+    let (listening, itt_coverage) = Listening::begin(options)?;
     let host = Host::read()?;
     let mut storage = Storage::uninit();
     let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
@@ -76,6 +78,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         None => Some(Polls::open(&options.target)?),
     };
     coverage.extend(polls.as_ref().map(Polls::coverage));
+    coverage.extend(itt_coverage);
     let seed = host.now_ns ^ u64::from(std::process::id());
     let write = WriteOptions {
         force: options.force,
@@ -92,6 +95,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         polls,
         poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
         intake,
+        listening,
         bpf_time: None,
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
@@ -120,6 +124,8 @@ struct Session<'a> {
     polls: Option<Polls>,
     poll_times: PoissonTimes,
     intake: Intake,
+    /// What the command says of itself.
+    listening: Listening,
     bpf_time: Option<BpfTimeSampler>,
     started_ns: u64,
     /// CPU time used before the recording began.
@@ -170,7 +176,11 @@ impl Session<'_> {
         if let Some(hooks) = self.hooks {
             hooks.record_children_of(own_pid)?;
         }
-        let child = launch::start(command, self.signals.mask_before());
+        let child = launch::start(
+            command,
+            self.signals.mask_before(),
+            &self.listening.environment(),
+        );
         if let Some(hooks) = self.hooks {
             hooks.forget_process(own_pid)?;
         }
@@ -228,6 +238,7 @@ impl Session<'_> {
             self.next.flush_ns = now_ns + FLUSH_EVERY_NS;
         }
         self.busy = self.drain() > BUSY_BATCHES;
+        self.listening.drain(&self.intake.store);
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
             self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
@@ -350,6 +361,7 @@ impl Session<'_> {
             hooks.flush()?;
         }
         self.drain_all();
+        let said = self.listening.finish(&self.intake.store);
         let ended_ns = monotonic_ns();
         if let Some(polls) = &self.polls {
             self.intake.put_coverage(polls.coverage());
@@ -368,13 +380,9 @@ impl Session<'_> {
         };
         let path = writer.path().to_owned();
         let sealed = writer.seal();
-        let losses = losses(
-            &counts,
-            polled,
-            &self.intake.added,
-            writer.stored(),
-            writer.discarded(),
-        );
+        let (stored, discarded) = (writer.stored(), writer.discarded());
+        let mut losses = losses(&counts, polled, &self.intake.added, stored, discarded);
+        losses.extend(said.map(|counts| itt_loss(&counts, stored, discarded)));
         let lost = losses.iter().map(table::manifest::Loss::lost_total).sum();
         let lines = losses
             .into_iter()

@@ -7,8 +7,8 @@ use std::time::Duration;
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
-    Calls, ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
-    TcpSamples, TcpStages, Waits,
+    Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, ProcessSamples, Processes,
+    Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -28,6 +28,8 @@ pub(crate) enum Batch {
     ProcessSamples(ProcessSamples),
     Samples(Box<TcpSamples>),
     Stages(Box<TcpStages>),
+    Counters(Box<Counters>),
+    Tasks(Box<Tasks>),
     Line(Line),
 }
 
@@ -45,6 +47,8 @@ impl Batch {
             Self::ProcessSamples(rows) => rows.is_empty(),
             Self::Samples(rows) => rows.is_empty(),
             Self::Stages(rows) => rows.is_empty(),
+            Self::Counters(rows) => rows.is_empty(),
+            Self::Tasks(rows) => rows.is_empty(),
             Self::Line(_) => false,
         }
     }
@@ -111,6 +115,8 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::ProcessSamples(rows) => writer.append(rows),
         Batch::Samples(rows) => writer.append(*rows),
         Batch::Stages(rows) => writer.append(*rows),
+        Batch::Counters(rows) => writer.append(*rows),
+        Batch::Tasks(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),
     }
 }

@@ -28,7 +28,9 @@ pub use declare::{Columns, Field, ShapeError, Table};
 pub use error::{Problem, ReadError, WriteError};
 pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
-pub use names::{Chosen, Method, Role, SampleKind, Stage, TcpEventKind, WaitObject, Waker};
+pub use names::{
+    Chosen, CounterKind, Method, Role, SampleKind, Stage, TaskKind, TcpEventKind, WaitObject, Waker,
+};
 pub use read::Recording;
 pub use recover::{Recovered, recover};
 pub use reference::reference;

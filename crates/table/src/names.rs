@@ -243,3 +243,57 @@ names! {
         Unseen = "unseen",
     }
 }
+
+names! {
+    /// What a value does to a counter of the program.
+    pub enum CounterKind {
+        /// It is the counter's new value.
+        Set = "set",
+        /// The counter grew by it.
+        Increment = "increment",
+        /// The counter fell by it.
+        Decrement = "decrement",
+    }
+}
+
+names! {
+    /// What the program said. Spans have an end; of an event, it may be left out.
+    pub enum TaskKind {
+        /// A span of a thread; those of a thread and domain are nested.
+        Task = "task",
+        /// A span that ends by its id, maybe on another thread.
+        OverlappedTask = "overlapped_task",
+        /// A span of the process.
+        Region = "region",
+        /// A span of the domain, one after another.
+        Frame = "frame",
+        /// A span of a thread, or a moment if the program never says its end.
+        Event = "event",
+        /// A span: the thread waited for a synchronisation object, and got it.
+        SyncWait = "sync_wait",
+        /// A span: the thread waited for a synchronisation object, and gave up.
+        SyncGivenUp = "sync_given_up",
+        /// A moment: the thread got a synchronisation object without a wait.
+        SyncAcquired = "sync_acquired",
+        /// A moment: the thread gives a synchronisation object away.
+        SyncReleasing = "sync_releasing",
+        /// A moment.
+        Marker = "marker",
+        /// Metadata of something that is not open: not begun, or ended.
+        Metadata = "metadata",
+        /// `id` and `parent` belong together; `name` says how (`__itt_relation`).
+        Relation = "relation",
+        /// Points of a histogram, in `metadata`.
+        Histogram = "histogram",
+        /// The thread's name is `name`.
+        ThreadName = "thread_name",
+        /// The process is not recorded from here on.
+        Paused = "paused",
+        /// The process is recorded again.
+        Resumed = "resumed",
+        /// The process is never recorded again.
+        Detached = "detached",
+        /// The thread is never recorded again.
+        ThreadIgnored = "thread_ignored",
+    }
+}

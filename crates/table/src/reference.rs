@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::declare::Cell;
 use crate::manifest::FORMAT;
-use crate::names::{Chosen, Role, SampleKind, TcpEventKind};
+use crate::names::{Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind};
 use crate::{Columns, Field, Table, for_each_table};
 
 /// The Markdown text of the page.
@@ -50,6 +50,20 @@ pub fn reference() -> String {
         TcpEventKind::ALL,
         TcpEventKind::name,
         TcpEventKind::doc,
+        &mut page,
+    );
+    values(
+        "counters.kind",
+        CounterKind::ALL,
+        CounterKind::name,
+        CounterKind::doc,
+        &mut page,
+    );
+    values(
+        "tasks.kind",
+        TaskKind::ALL,
+        TaskKind::name,
+        TaskKind::doc,
         &mut page,
     );
     page

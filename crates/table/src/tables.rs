@@ -1,7 +1,9 @@
 //! Every table of a recording. The doc lines here become `docs/tables.md`; units and the
 //! meaning of null are part of the declaration.
 
-use crate::names::{Chosen, Role, SampleKind, TcpEventKind, WaitObject, Waker};
+use crate::names::{
+    Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, WaitObject, Waker,
+};
 use crate::{Stage, table};
 
 table! {
@@ -526,6 +528,75 @@ table! {
     }
 }
 
+table! {
+    /// One value of a counter that the recorded program keeps by the Intel ITT API. Exactly one of
+    /// the three values is there; those of 16 and 32 bits are kept in the wider column, exactly.
+    row Counter, columns Counters, name "counters", time time_ns {
+        /// When the program told it: when it made the call, or the time that it gave.
+        time_ns: u64, "ns";
+        /// Process, as it knows itself: in a pid namespace, not the host's.
+        pid: u32, "-";
+        /// Thread, as it knows itself.
+        tid: u32, "-";
+        /// Domain of the counter.
+        domain: Option<String>, "-", null = "the program gave none, or the name was lost";
+        /// Name of the counter.
+        name: Option<String>, "-", null = "the name was lost";
+        /// Tells counters apart whose names were lost, or are the same; of this recording.
+        counter: Option<u32>, "-", null = "the program has no handle for it, only domain and name";
+        /// What the value does.
+        kind: CounterKind, "-";
+        /// An unsigned value.
+        value_u64: Option<u64>, "-", null = "not unsigned";
+        /// A signed value.
+        value_s64: Option<i64>, "-", null = "not signed";
+        /// A floating-point value.
+        value_f64: Option<f64>, "-", null = "not floating point";
+        /// Unit of the value, in the program's words.
+        unit: Option<String>, "-", null = "the program gave none";
+        /// Timestamp that the program gave, of a clock that is not known here.
+        given_ticks: Option<u64>, "-", null = "none given, or it is `time_ns`";
+    }
+}
+
+table! {
+    /// A span or a moment that the recorded program tells by the Intel ITT API. A span's row is
+    /// written when it ends, or with the recording.
+    row Task, columns Tasks, name "tasks", time begin_ns {
+        /// When it began, or happened: when the program made the call, or the time that it gave.
+        begin_ns: u64, "ns";
+        /// When it ended.
+        end_ns: Option<u64>, "ns", null = "a moment; or its end is not in the recording, or more than 65,536 were open, or the end given was before the beginning";
+        /// What it is.
+        kind: TaskKind, "-";
+        /// Its domain; of a synchronisation object its type, in the program's words.
+        domain: Option<String>, "-", null = "it has none, or the name was lost";
+        /// Its name.
+        name: Option<String>, "-", null = "it has none, or the name was lost";
+        /// Process, as it knows itself: in a pid namespace, not the host's.
+        pid: u32, "-";
+        /// Thread in which it began, as it knows itself.
+        tid: u32, "-";
+        /// Thread in which it ended.
+        end_tid: Option<u32>, "-", null = "as end_ns";
+        /// Its `__itt_id`, unique in its domain: three hexadecimal numbers.
+        id: Option<String>, "-", null = "none given";
+        /// `id` of what it is part of.
+        parent: Option<String>, "-", null = "none given";
+        /// Address of the synchronisation object in the program.
+        object: Option<u64>, "-", null = "not of a synchronisation object";
+        /// For whom a marker matters.
+        scope: Option<String>, "-", null = "not a marker, or not said";
+        /// Timestamp that the program gave for the beginning, of a clock that is not known here.
+        given_begin_ticks: Option<u64>, "-", null = "none given, or it is `begin_ns`";
+        /// The same for the end.
+        given_end_ticks: Option<u64>, "-", null = "none given, or it is `end_ns`";
+        /// What was attached: a JSON list of `{"key", "values"}` or `{"key", "text"}`, with `count`
+        /// or `length_bytes` where some of it was cut; of a histogram `{"first", "x", "y"}`.
+        metadata: Option<String>, "-", null = "nothing";
+    }
+}
+
 /// Calls `$then!` with every table's row type: the one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
@@ -542,6 +613,8 @@ macro_rules! for_each_table {
             $crate::tables::ClockPair,
             $crate::tables::ProcessSample,
             $crate::tables::CpuSample,
+            $crate::tables::Counter,
+            $crate::tables::Task,
         }
     };
 }

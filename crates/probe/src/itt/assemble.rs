@@ -1,0 +1,510 @@
+//! Records of the ring → rows. A record is a row of its own, names something, or ends or
+//! completes the row of another: each is counted as one of these.
+
+use ::itt::{Body, Identifier, Losses, Record, Scope, SyncAction, Value};
+use serde_json::Value as Entry;
+use table::tables::{Counter, Task};
+use table::{Columns, CounterKind, TaskKind};
+
+use super::names::{CounterName, Names};
+use super::notes::{self, Notes};
+use super::open::{End, Key, Named, Open, Span};
+use super::{Counts, Rows};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    names: Names,
+    open: Open,
+    rows: Rows,
+    records: u64,
+    rows_taken: u64,
+}
+
+/// Who made a call, and when.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    time_ns: u64,
+    pid: u32,
+    tid: u32,
+    ticks: Option<u64>,
+}
+
+impl At {
+    fn of(record: &Record) -> Self {
+        At {
+            time_ns: record.time_ns,
+            pid: record.pid,
+            tid: record.tid,
+            ticks: record.given_ticks,
+        }
+    }
+
+    /// A row that begins here, of which nothing else is known.
+    fn row(self, kind: TaskKind) -> Task {
+        Task {
+            begin_ns: self.time_ns,
+            end_ns: None,
+            kind,
+            domain: None,
+            name: None,
+            pid: self.pid,
+            tid: self.tid,
+            end_tid: None,
+            id: None,
+            parent: None,
+            object: None,
+            scope: None,
+            given_begin_ticks: self.ticks,
+            given_end_ticks: None,
+            metadata: None,
+        }
+    }
+
+    fn end(self) -> End {
+        End {
+            time_ns: self.time_ns,
+            tid: self.tid,
+            ticks: self.ticks,
+        }
+    }
+}
+
+impl Assembler {
+    /// Takes a record.
+    pub(super) fn take(&mut self, record: Record) {
+        self.records += 1;
+        let at = At::of(&record);
+        match record.body {
+            Body::Domain { .. }
+            | Body::Text { .. }
+            | Body::Counter { .. }
+            | Body::Histogram { .. }
+            | Body::Event { .. }
+            | Body::SyncObject { .. }
+            | Body::SyncRenamed { .. }
+            | Body::CounterContext { .. } => self.names.define(record),
+            Body::CounterDestroyed { .. } => {}
+            Body::CounterValue { counter, value } => {
+                self.value(at, counter, CounterKind::Set, value);
+            }
+            Body::CounterDelta {
+                counter,
+                delta,
+                is_decrement,
+            } => self.value(at, counter, direction(is_decrement), Value::U64(delta)),
+            Body::NamedDelta {
+                domain,
+                name,
+                delta,
+                is_decrement,
+            } => {
+                let name = CounterName {
+                    domain: self.names.text(domain),
+                    name: self.names.text(name).unwrap_or_default(),
+                    unit: None,
+                };
+                let kind = direction(is_decrement);
+                self.put_value(at, None, Some(name), kind, Value::U64(delta));
+            }
+            Body::Sync { action, address } => self.sync(at, action, address),
+            body => self.span_or_moment(at, body),
+        }
+    }
+
+    fn span_or_moment(&mut self, at: At, body: Body) {
+        match body {
+            Body::TaskBegin { .. }
+            | Body::RegionBegin { .. }
+            | Body::FrameBegin { .. }
+            | Body::EventStart { .. } => {
+                if let Some(span) = self.span(at, &body) {
+                    self.open.begin(span, &mut self.rows.tasks);
+                }
+            }
+            Body::TaskEnd { .. }
+            | Body::RegionEnd { .. }
+            | Body::FrameEnd { .. }
+            | Body::EventEnd { .. } => self.end(at, &body),
+            Body::Metadata {
+                domain,
+                key,
+                id,
+                values,
+                count,
+            } => {
+                let key = key.and_then(|key| self.names.text(key));
+                self.note(at, domain, id, &notes::numbers(key, &values, count));
+            }
+            Body::MetadataText {
+                domain,
+                key,
+                id,
+                text,
+                length_bytes,
+            } => {
+                let key = key.and_then(|key| self.names.text(key));
+                self.note(at, domain, id, &notes::text(key, &text, length_bytes));
+            }
+            body => {
+                if let Some(row) = self.moment(at, body) {
+                    self.rows.tasks.push(row);
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, at: At, counter: u32, kind: CounterKind, value: Value) {
+        let name = self.names.counter(counter);
+        self.put_value(at, Some(counter), name, kind, value);
+    }
+
+    fn put_value(
+        &mut self,
+        at: At,
+        counter: Option<u32>,
+        name: Option<CounterName>,
+        kind: CounterKind,
+        value: Value,
+    ) {
+        let CounterName { domain, name, unit } = name.unwrap_or_default();
+        let (value_u64, value_s64, value_f64) = split(value);
+        self.rows.counters.push(Counter {
+            time_ns: at.time_ns,
+            pid: at.pid,
+            tid: at.tid,
+            domain,
+            name: Some(name).filter(|name| !name.is_empty()),
+            counter,
+            kind,
+            value_u64,
+            value_s64,
+            value_f64,
+            unit,
+            given_ticks: at.ticks,
+        });
+    }
+
+    /// What begins.
+    fn span(&self, at: At, body: &Body) -> Option<Span> {
+        let (kind, key) = begins(at, body)?;
+        let (domain, name, id, parent) = match *body {
+            Body::TaskBegin {
+                domain,
+                name,
+                id,
+                parent,
+                ..
+            }
+            | Body::RegionBegin {
+                domain,
+                name,
+                id,
+                parent,
+            } => (Some(domain), name, id, parent),
+            Body::FrameBegin { domain, id } => (Some(domain), None, id, None),
+            Body::EventStart { event } => (None, Some(event), None, None),
+            _ => return None,
+        };
+        let mut row = at.row(kind);
+        row.domain = domain.and_then(|domain| self.names.text(domain));
+        row.name = name.and_then(|name| self.names.text(name));
+        row.id = id.map(id_text);
+        row.parent = parent.map(id_text);
+        let named = domain.zip(id).map(|(domain, id)| (at.pid, domain, id));
+        Some(span_of(key, named, row))
+    }
+
+    fn end(&mut self, at: At, body: &Body) {
+        let At { pid, tid, .. } = at;
+        let key = match *body {
+            Body::TaskEnd { domain, id: None } => Key::Task { pid, tid, domain },
+            Body::TaskEnd { domain, id } => Key::Overlapped { pid, domain, id },
+            Body::RegionEnd { domain, id } => Key::Region { pid, domain, id },
+            Body::FrameEnd { domain, id } => Key::Frame { pid, domain, id },
+            Body::EventEnd { event } => Key::Event { pid, tid, event },
+            _ => return,
+        };
+        let rows = &mut self.rows.tasks;
+        if !self.open.end(key, at.end(), rows, |_| ()) {
+            self.open.end_early(key, at.end());
+        }
+    }
+
+    fn sync(&mut self, at: At, action: SyncAction, address: u64) {
+        let At { pid, tid, .. } = at;
+        let key = Key::Sync { pid, tid, address };
+        let rows = &mut self.rows.tasks;
+        let kind = match action {
+            SyncAction::Destroyed => return self.names.forget_object(pid, address, at.time_ns),
+            SyncAction::Prepare => TaskKind::SyncWait,
+            SyncAction::Releasing => TaskKind::SyncReleasing,
+            SyncAction::Acquired if self.open.end(key, at.end(), rows, |_| ()) => return,
+            SyncAction::Acquired => TaskKind::SyncAcquired,
+            SyncAction::Cancel => {
+                let give_up = |row: &mut Task| row.kind = TaskKind::SyncGivenUp;
+                if !self.open.end(key, at.end(), rows, give_up) {
+                    self.open.end_early(key, at.end());
+                }
+                return;
+            }
+        };
+        let mut row = at.row(kind);
+        row.object = Some(address);
+        if let Some(object) = self.names.object(pid, address, at.time_ns) {
+            row.domain.clone_from(&object.object_type);
+            row.name = Some(object.name.clone());
+        }
+        match action {
+            SyncAction::Prepare => self.open.begin(span_of(key, None, row), rows),
+            _ => rows.push(row),
+        }
+    }
+
+    /// Attaches an entry to the open span that it is for; without one, it has a row of its own.
+    fn note(&mut self, at: At, domain: u32, id: Option<Identifier>, entry: &Entry) {
+        match self.subject(at, domain, id) {
+            Some(span) if !span.notes.is_full() => span.notes.add(entry),
+            _ => {
+                let mut row = at.row(TaskKind::Metadata);
+                row.domain = self.names.text(domain);
+                row.id = id.map(id_text);
+                row.metadata = Notes::of(entry).text();
+                self.rows.tasks.push(row);
+            }
+        }
+    }
+
+    /// What an id means; without one, the current task of the thread.
+    fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut Span> {
+        let At { pid, tid, .. } = at;
+        match id {
+            Some(id) => self.open.named((pid, domain, id)),
+            None => self.open.innermost(Key::Task { pid, tid, domain }),
+        }
+    }
+
+    /// What has no end, or brings it along.
+    fn moment(&mut self, at: At, body: Body) -> Option<Task> {
+        Some(match body {
+            Body::FrameSubmitted {
+                domain,
+                id,
+                begin_ns,
+                end_ns,
+            } => self.frame(at, domain, id, (begin_ns, end_ns)),
+            Body::Marker {
+                domain,
+                name,
+                id,
+                scope,
+            } => Task {
+                domain: self.names.text(domain),
+                name: name.and_then(|name| self.names.text(name)),
+                id: id.map(id_text),
+                scope: scope_name(scope).map(str::to_owned),
+                ..at.row(TaskKind::Marker)
+            },
+            Body::Relation {
+                domain,
+                head,
+                relation,
+                tail,
+            } => {
+                let head = match head {
+                    Some(head) => Some(id_text(head)),
+                    None => self.current(at, domain),
+                };
+                Task {
+                    domain: self.names.text(domain),
+                    name: relation_name(relation).map(str::to_owned),
+                    id: head,
+                    parent: tail.map(id_text),
+                    ..at.row(TaskKind::Relation)
+                }
+            }
+            body => return self.bare_moment(at, body),
+        })
+    }
+
+    /// The id of the thread's current task.
+    fn current(&mut self, at: At, domain: u32) -> Option<String> {
+        let span = self.subject(at, domain, None)?;
+        span.row.id.clone()
+    }
+
+    /// What is of no domain, or tells it by its own name.
+    fn bare_moment(&self, at: At, body: Body) -> Option<Task> {
+        Some(match body {
+            Body::HistogramBatch {
+                histogram,
+                first,
+                y,
+                x,
+            } => {
+                let (domain, name) = self.names.histogram(histogram).unzip();
+                Task {
+                    domain: domain.flatten(),
+                    name,
+                    metadata: Notes::of(&notes::points(first, &x, &y)).text(),
+                    ..at.row(TaskKind::Histogram)
+                }
+            }
+            Body::ThreadName { name } => Task {
+                name: Some(name),
+                ..at.row(TaskKind::ThreadName)
+            },
+            Body::Paused => at.row(TaskKind::Paused),
+            Body::Resumed => at.row(TaskKind::Resumed),
+            Body::Detached => at.row(TaskKind::Detached),
+            Body::ThreadIgnored => at.row(TaskKind::ThreadIgnored),
+            _ => return None,
+        })
+    }
+
+    /// A frame that was told afterwards. Its times are the program's.
+    fn frame(
+        &self,
+        at: At,
+        domain: u32,
+        id: Option<Identifier>,
+        (begin_ns, end_ns): (u64, u64),
+    ) -> Task {
+        let is_possible = begin_ns <= end_ns;
+        Task {
+            begin_ns,
+            end_ns: is_possible.then_some(end_ns),
+            end_tid: is_possible.then_some(at.tid),
+            domain: self.names.text(domain),
+            id: id.map(id_text),
+            ..at.row(TaskKind::Frame)
+        }
+    }
+
+    /// Rows that wait to be taken.
+    pub(super) fn rows_len(&self) -> usize {
+        self.rows.counters.len() + self.rows.tasks.len()
+    }
+
+    /// Takes them.
+    pub(super) fn take_rows(&mut self) -> Rows {
+        self.rows_taken += self.rows_len() as u64;
+        std::mem::take(&mut self.rows)
+    }
+
+    /// The ring was read once.
+    pub(super) fn forget_early_ends(&mut self) {
+        self.open.forget_early_ends();
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        self.open.finish(&mut self.rows.tasks);
+    }
+
+    /// The account, once all rows were taken.
+    pub(super) fn counts(&self, losses: Losses) -> Counts {
+        let Losses {
+            full,
+            interrupted,
+            invalid,
+            missing_definitions,
+            damaged_chunks,
+        } = losses;
+        let lost = full + interrupted + invalid + missing_definitions + damaged_chunks;
+        Counts {
+            produced: self.records + lost,
+            filtered: self.records - self.rows_taken - self.open.unpaired,
+            lost_no_begin: self.open.unpaired,
+            lost_ring_full: full,
+            lost_interrupted: interrupted,
+            lost_invalid: invalid,
+            lost_names: missing_definitions,
+            lost_damaged: damaged_chunks,
+        }
+    }
+}
+
+/// What kind of span begins, and what its end will be known by.
+fn begins(at: At, body: &Body) -> Option<(TaskKind, Key)> {
+    let At { pid, tid, .. } = at;
+    Some(match *body {
+        Body::TaskBegin {
+            domain,
+            is_overlapped: false,
+            ..
+        } => (TaskKind::Task, Key::Task { pid, tid, domain }),
+        Body::TaskBegin { domain, id, .. } => {
+            let key = Key::Overlapped { pid, domain, id };
+            (TaskKind::OverlappedTask, key)
+        }
+        Body::RegionBegin { domain, id, .. } => (TaskKind::Region, Key::Region { pid, domain, id }),
+        Body::FrameBegin { domain, id } => (TaskKind::Frame, Key::Frame { pid, domain, id }),
+        Body::EventStart { event } => (TaskKind::Event, Key::Event { pid, tid, event }),
+        _ => return None,
+    })
+}
+
+fn span_of(key: Key, named: Option<Named>, row: Task) -> Span {
+    Span {
+        key,
+        named,
+        row,
+        notes: Notes::default(),
+    }
+}
+
+fn direction(is_decrement: bool) -> CounterKind {
+    if is_decrement {
+        CounterKind::Decrement
+    } else {
+        CounterKind::Increment
+    }
+}
+
+/// The value in the column that keeps it exactly.
+fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
+    match value {
+        Value::U64(value) => (Some(value), None, None),
+        Value::U32(value) => (Some(value.into()), None, None),
+        Value::U16(value) => (Some(value.into()), None, None),
+        Value::S64(value) => (None, Some(value), None),
+        Value::S32(value) => (None, Some(value.into()), None),
+        Value::S16(value) => (None, Some(value.into()), None),
+        Value::F32(value) => (None, None, Some(value.into())),
+        Value::F64(value) => (None, None, Some(value)),
+    }
+}
+
+fn id_text(Identifier([one, two, three]): Identifier) -> String {
+    format!("{one:x}:{two:x}:{three:x}")
+}
+
+fn scope_name(scope: Scope) -> Option<&'static str> {
+    Some(match scope {
+        Scope::Unknown => return None,
+        Scope::Global => "global",
+        Scope::Process => "process",
+        Scope::Thread => "thread",
+        Scope::Task => "task",
+        Scope::Marker => "marker",
+    })
+}
+
+/// `__itt_relation`.
+fn relation_name(relation: u8) -> Option<&'static str> {
+    const NAMES: [&str; 7] = [
+        "dependent_on",
+        "sibling_of",
+        "parent_of",
+        "continuation_of",
+        "child_of",
+        "continued_by",
+        "predecessor_to",
+    ];
+    NAMES.get(usize::from(relation).checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+#[path = "assemble_tests.rs"]
+mod tests;

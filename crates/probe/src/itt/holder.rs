@@ -1,0 +1,285 @@
+//! A process that has the ring's descriptor and does nothing: `/proc/PID/fd/N` of it is the path
+//! by which programs open the ring.
+//!
+//! The ring is memory without a name, so that nothing is left behind after a kill. `/proc` lets a
+//! program look into processes of its own user only, and only if it has all their capabilities.
+//! So the holder is of the program's user and has none. It lives as long as the recorder, at whose
+//! death a socket tells it to end. Programs that have mapped the ring go on; others find none, and
+//! say nothing.
+
+use std::ffi::{CStr, CString, c_int};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresuid};
+
+use super::Refusal;
+
+/// As whom a program is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    /// User id.
+    pub uid: Uid,
+    /// Group id.
+    pub gid: Gid,
+}
+
+/// What the holder tries before it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Become = 1,
+    OpenCollector,
+    OpenRing,
+    Done,
+}
+
+/// The holder; it ends with this value.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pid: Pid,
+    /// Closed, it tells the process to end.
+    line: Option<UnixStream>,
+    ring_path: PathBuf,
+}
+
+/// What the process works with; allocated before it is forked.
+struct Held {
+    ring: RawFd,
+    line: RawFd,
+    user: Option<User>,
+    collector: CString,
+    ring_path: CString,
+}
+
+impl Holder {
+    /// Starts the process, and has it look whether a program of this user can open the files.
+    pub(super) fn start(
+        ring: OwnedFd,
+        collector: &Path,
+        user: Option<User>,
+    ) -> Result<Self, Refusal> {
+        let failed = |error: io::Error| Refusal {
+            why: format!("no process can be started that holds the ITT ring: {error}"),
+            remedy: "see the limits of processes and files: ulimit -a".to_owned(),
+        };
+        let text = |path: &[u8]| CString::new(path).map_err(|error| failed(error.into()));
+        let (line, far_end) = UnixStream::pair().map_err(failed)?;
+        let held = Held {
+            ring: ring.as_raw_fd(),
+            line: far_end.as_raw_fd(),
+            user,
+            collector: text(collector.as_os_str().as_bytes())?,
+            ring_path: text(format!("/proc/self/fd/{}", ring.as_raw_fd()).as_bytes())?,
+        };
+        // SAFETY: the child only makes system calls, allocates nothing, and never returns.
+        let pid = match unsafe { fork() }.map_err(|error| failed(error.into()))? {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => hold(&held),
+        };
+        drop(far_end);
+        let ring_path = format!("/proc/{pid}/fd/{}", held.ring).into();
+        let mut holder = Holder {
+            pid,
+            line: Some(line),
+            ring_path,
+        };
+        holder.answer(collector, user).map(|()| holder)
+    }
+
+    /// The path of the ring.
+    pub(super) fn ring_path(&self) -> &Path {
+        &self.ring_path
+    }
+
+    /// Waits until the process has looked, and gives what is in the way.
+    fn answer(&mut self, collector: &Path, user: Option<User>) -> Result<(), Refusal> {
+        let mut said = [0; 5];
+        let read = self.line.as_mut().map(|line| line.read_exact(&mut said));
+        let [step, errno @ ..] = said;
+        let why = io::Error::from_raw_os_error(c_int::from_ne_bytes(errno));
+        let who = user.map_or_else(Uid::effective, |user| user.uid);
+        let (what, remedy) = match (read, step) {
+            (Some(Ok(())), step) if step == Step::Done as u8 => return Ok(()),
+            (Some(Ok(())), step) if step == Step::OpenCollector as u8 => (
+                format!(
+                    "user id {who} cannot read the collector {}",
+                    collector.display()
+                ),
+                "install whylat where that user may read it, or run the command with --as-root",
+            ),
+            (Some(Ok(())), step) if step == Step::OpenRing as u8 => (
+                format!("user id {who} cannot open the ITT ring"),
+                "run the command with --as-root, or whylat as that user",
+            ),
+            _ => (
+                format!("no process of user id {who} holds the ITT ring"),
+                "run the command with --as-root, or whylat as that user",
+            ),
+        };
+        Err(Refusal {
+            why: format!("{what}: {why}"),
+            remedy: remedy.to_owned(),
+        })
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.line = None;
+        // It ends at once, if it has not yet.
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+/// The life of the process. It must not allocate: other threads of the recorder may have held
+/// the allocator's lock.
+fn hold(held: &Held) -> ! {
+    let (step, errno) = match prepare(held) {
+        Ok(()) => (Step::Done, 0),
+        Err((step, error)) => (step, error.raw_os_error().unwrap_or(0)),
+    };
+    let mut said = [step as u8; 5];
+    said[1..].copy_from_slice(&errno.to_ne_bytes());
+    let mut byte = 0u8;
+    // SAFETY: the calls take an open descriptor and memory of this stack with its length.
+    // Interrupted reads are repeated; anything else is the recorder's end.
+    unsafe {
+        libc::write(held.line, said.as_ptr().cast(), said.len());
+        while libc::read(held.line, (&raw mut byte).cast(), 1) < 0
+            && *libc::__errno_location() == libc::EINTR
+        {}
+        libc::_exit(0)
+    }
+}
+
+fn prepare(held: &Held) -> Result<(), (Step, io::Error)> {
+    let own = assume(held.user).and_then(|()| {
+        close_all_but(held.ring, held.line);
+        make_visible()
+    });
+    own.map_err(|error| (Step::Become, error))?;
+    try_open(&held.collector, libc::O_RDONLY).map_err(|error| (Step::OpenCollector, error))?;
+    try_open(&held.ring_path, libc::O_RDWR).map_err(|error| (Step::OpenRing, error))
+}
+
+fn assume(user: Option<User>) -> io::Result<()> {
+    // SAFETY: plain numbers and a C string. The terminal's signals are for the recorder.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"whylat-itt".as_ptr());
+    }
+    if let Some(User { uid, gid }) = user {
+        setgroups(&[])?;
+        setresgid(gid, gid, gid)?;
+        setresuid(uid, uid, uid)?;
+    }
+    drop_capabilities()
+}
+
+/// `capset(2)`: no capability at all.
+fn drop_capabilities() -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3` (`uapi/linux/capability.h`).
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    let none = [0u32; 6];
+    // SAFETY: a header of version and own pid, and the two triples of words that it demands.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A process that changed its user is hidden from it until it says otherwise.
+fn make_visible() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What the recorder has open must not live longer than it. Linux before 5.9 has no
+/// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
+fn close_all_but(one: RawFd, other: RawFd) {
+    let (low, high) = (one.min(other), one.max(other));
+    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: nothing in this process uses the descriptors.
+        unsafe {
+            if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                (first..=last.min(1023)).for_each(|fd| {
+                    libc::close(fd);
+                });
+            }
+        }
+    }
+}
+
+fn try_open(path: &CStr, access: c_int) -> io::Result<()> {
+    // SAFETY: a C string and plain numbers; the descriptor is closed by nobody else.
+    unsafe {
+        match libc::open(path.as_ptr(), access | libc::O_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => {
+                libc::close(fd);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::itt::{Ring, Shape};
+
+    use super::*;
+
+    const NOBODY: User = User {
+        uid: Uid::from_raw(65534),
+        gid: Gid::from_raw(65534),
+    };
+
+    fn ring() -> OwnedFd {
+        let shape = Shape {
+            chunks: 2,
+            definition_chunks: 1,
+            chunk_bytes: 8192,
+        };
+        Ring::nameless(shape).unwrap().1
+    }
+
+    #[test]
+    fn the_ring_has_a_path_as_long_as_the_holder_lives() {
+        let holder = Holder::start(ring(), Path::new("/proc/self/exe"), None).unwrap();
+        let path = holder.ring_path().to_owned();
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path);
+        assert!(opened.unwrap().metadata().unwrap().len() > 3 * 8192);
+        drop(holder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_collector_that_the_user_may_not_read_is_refused() {
+        if !Uid::effective().is_root() {
+            eprintln!("skipped: another user's process needs root");
+            return;
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let refused = Holder::start(ring(), file.path(), Some(NOBODY)).unwrap_err();
+        assert!(
+            refused.why.contains("user id 65534 cannot read"),
+            "{refused:?}"
+        );
+        Holder::start(ring(), file.path(), None).unwrap();
+    }
+}

@@ -1,0 +1,152 @@
+//! `itt`: what a program says by the Intel ITT API. In: the ring that our collector
+//! (`crates/itt`), loaded into the program, writes. Out: rows of `counters` and `tasks`, and how
+//! many records did not become rows.
+//!
+//! [`collector`] finds the collector's file. [`holder`] is a process that gives the ring a path
+//! which the program may open and which ends with the recorder. [`assemble`] makes rows.
+
+mod assemble;
+mod collector;
+mod holder;
+mod names;
+mod notes;
+mod open;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use ::itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, Shape};
+use table::manifest::{Coverage, ProbeState};
+use table::tables::{Counters, Tasks};
+
+use assemble::Assembler;
+pub use collector::{COLLECTOR_OVERRIDE, find};
+use holder::Holder;
+pub use holder::User;
+
+/// Name of the probe in coverage and accounts.
+const PROBE: &str = "itt";
+
+/// Rows that are handed over together, at least.
+const BATCH_LEN: usize = 8192;
+
+/// Rows of both tables.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Values.
+    pub counters: Counters,
+    /// Spans and moments.
+    pub tasks: Tasks,
+}
+
+/// What became of the program's calls. Each record that was read is a row, filtered (it gave a
+/// name, or ended or completed a row), or lost for want of its beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records read and lost.
+    pub produced: u64,
+    /// Records that only added to other rows.
+    pub filtered: u64,
+    /// Ends of what was never seen to begin.
+    pub lost_no_begin: u64,
+    /// The ring was full.
+    pub lost_ring_full: u64,
+    /// Made in a signal handler, within another call.
+    pub lost_interrupted: u64,
+    /// Made with a handle that nobody had created, or without a value.
+    pub lost_invalid: u64,
+    /// Names for which there was no room.
+    pub lost_names: u64,
+    /// Stretches of the ring over which the program had written; each counts as one record.
+    pub lost_damaged: u64,
+}
+
+/// Why there is nothing from the program, and what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub why: String,
+    /// What helps.
+    pub remedy: String,
+}
+
+impl Refusal {
+    /// From an error that ends with a hint.
+    fn of(error: &impl ToString) -> Self {
+        let text = error.to_string();
+        let (why, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
+        Self {
+            why: why.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+/// The probe's line of coverage.
+pub fn coverage<T>(found: Result<T, Refusal>) -> Coverage {
+    Coverage {
+        probe: PROBE.to_owned(),
+        state: match found {
+            Ok(_) => ProbeState::On,
+            Err(Refusal { why, remedy }) => ProbeState::Off { why, remedy },
+        },
+    }
+}
+
+/// A ring, for a program that is not yet started and its children.
+#[derive(Debug)]
+pub struct Listener {
+    ring: Ring,
+    holder: Holder,
+    collector: PathBuf,
+    assembler: Assembler,
+}
+
+impl Listener {
+    /// Makes a ring for programs of a user; of this process's own when none is named. Called
+    /// early, as a process is forked.
+    ///
+    /// # Errors
+    /// When there is no collector, or such programs could not use it or the ring.
+    pub fn open(user: Option<User>) -> Result<Self, Refusal> {
+        let collector = find()?;
+        let (ring, fd) = Ring::nameless(Shape::default()).map_err(|error| Refusal::of(&error))?;
+        Ok(Self {
+            ring,
+            holder: Holder::start(fd, &collector, user)?,
+            collector,
+            assembler: Assembler::default(),
+        })
+    }
+
+    /// What the program finds in its environment.
+    pub fn environment(&self) -> [(&'static str, &OsStr); 2] {
+        let ring: &Path = self.holder.ring_path();
+        [
+            (COLLECTOR_VARIABLE, self.collector.as_os_str()),
+            (RING_VARIABLE, ring.as_os_str()),
+        ]
+    }
+
+    /// Hands out rows of what was said since the last time.
+    pub fn drain(&mut self, mut put: impl FnMut(Rows)) {
+        let assembler = &mut self.assembler;
+        self.ring.drain(|record| {
+            assembler.take(record);
+            if assembler.rows_len() >= BATCH_LEN {
+                put(assembler.take_rows());
+            }
+        });
+        assembler.forget_early_ends();
+        put(assembler.take_rows());
+    }
+
+    /// Tells the programs that nobody reads any more, and hands out the rest.
+    pub fn finish(&mut self, mut put: impl FnMut(Rows)) -> Counts {
+        self.ring.close();
+        self.drain(&mut put);
+        self.assembler.finish();
+        put(self.assembler.take_rows());
+        self.assembler.counts(self.ring.losses())
+    }
+}

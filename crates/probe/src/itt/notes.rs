@@ -1,0 +1,105 @@
+//! What is attached to a span, as JSON text.
+
+use ::itt::Value;
+use serde_json::{Number, json};
+
+/// More than this is not gathered in one row: a row of its own follows.
+const MOST_BYTES: usize = 64 << 10;
+
+/// A JSON list that grows.
+#[derive(Debug, Default)]
+pub(super) struct Notes(String);
+
+impl Notes {
+    /// With one entry.
+    pub(super) fn of(entry: &serde_json::Value) -> Self {
+        let mut notes = Self::default();
+        notes.add(entry);
+        notes
+    }
+
+    /// Whether another entry belongs elsewhere.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MOST_BYTES
+    }
+
+    /// Adds an entry.
+    pub(super) fn add(&mut self, entry: &serde_json::Value) {
+        self.0.push(if self.0.is_empty() { '[' } else { ',' });
+        self.0.push_str(&entry.to_string());
+    }
+
+    /// The text; none without entries.
+    pub(super) fn text(self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0 + "]")
+    }
+}
+
+/// Numbers under a key; `count` says how many there were if some are missing.
+pub(super) fn numbers(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
+    let mut entry = json!({ "key": key, "values": list(values) });
+    if count != values.len() as u64 {
+        entry["count"] = json!(count);
+    }
+    entry
+}
+
+/// Text under a key; `length_bytes` says how long it was if some is missing.
+pub(super) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_json::Value {
+    let mut entry = json!({ "key": key, "text": text });
+    if length_bytes != text.len() as u64 {
+        entry["length_bytes"] = json!(length_bytes);
+    }
+    entry
+}
+
+/// Points of a histogram.
+pub(super) fn points(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
+    let mut entry = json!({ "first": first, "y": list(y) });
+    if !x.is_empty() {
+        entry["x"] = list(x);
+    }
+    entry
+}
+
+fn list(values: &[Value]) -> serde_json::Value {
+    values.iter().map(|value| number(*value)).collect()
+}
+
+fn number(value: Value) -> serde_json::Value {
+    match value {
+        Value::U64(value) => value.into(),
+        Value::U32(value) => value.into(),
+        Value::U16(value) => value.into(),
+        Value::S64(value) => value.into(),
+        Value::S32(value) => value.into(),
+        Value::S16(value) => value.into(),
+        Value::F32(_) | Value::F64(_) => {
+            let value = value.as_f64();
+            // JSON has no word for what is not finite; it is kept as text.
+            Number::from_f64(value).map_or_else(|| value.to_string().into(), Into::into)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_kept_exactly() {
+        let values = [
+            Value::U64(u64::MAX),
+            Value::S64(i64::MIN),
+            Value::F64(0.1),
+            Value::F64(f64::NAN),
+        ];
+        let mut notes = Notes::of(&numbers(Some("k".to_owned()), &values, 4));
+        notes.add(&text(None, "a\"b", 9));
+        assert_eq!(
+            notes.text().unwrap(),
+            r#"[{"key":"k","values":[18446744073709551615,-9223372036854775808,0.1,"NaN"]},{"key":null,"length_bytes":9,"text":"a\"b"}]"#
+        );
+        assert_eq!(Notes::default().text(), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Listens to what the command says of itself by the Intel ITT API, if it is to be started and the
+//! detail asks for it. Rows go to the store; what is in the way becomes coverage.
+
+use std::ffi::OsStr;
+
+use probe::hooks::Detail;
+use probe::itt::{Counts, Listener, Refusal, Rows, User, coverage};
+use table::manifest::Coverage;
+
+use crate::store::{Batch, Store};
+use crate::{Options, RecordError, Target, launch};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Listening(Option<Listener>);
+
+impl Listening {
+    /// Begins before anything else is set up, as a process is forked. Gives the line of coverage,
+    /// if the user may expect one.
+    pub(crate) fn begin(options: &Options) -> Result<(Self, Option<Coverage>), RecordError> {
+        let refused = |why: &str, remedy: &str| {
+            let refusal = Refusal {
+                why: why.to_owned(),
+                remedy: remedy.to_owned(),
+            };
+            Ok((Self(None), Some(coverage::<()>(Err(refusal)))))
+        };
+        let is_asked = options.detail >= Detail::Waits;
+        match &options.target {
+            Target::Command(_) if !is_asked => refused(
+                &format!("detail {} leaves it out", options.detail.name()),
+                "--detail waits",
+            ),
+            Target::Command(command) => {
+                let user = launch::user_of(command)?.map(|user| User {
+                    uid: user.uid,
+                    gid: user.gid,
+                });
+                Ok(match Listener::open(user) {
+                    Ok(listener) => (Self(Some(listener)), Some(coverage(Ok(())))),
+                    Err(refusal) => (Self(None), Some(coverage::<()>(Err(refusal)))),
+                })
+            }
+            _ if is_asked => refused(
+                "a program looks for a collector at its first ITT call, never later",
+                "start it by whylat: whylat run -- COMMAND",
+            ),
+            _ => Ok((Self(None), None)),
+        }
+    }
+
+    /// What the command finds in its environment.
+    pub(crate) fn environment(&self) -> Vec<(&str, &OsStr)> {
+        self.0.iter().flat_map(Listener::environment).collect()
+    }
+
+    /// Stores what was said since the last time.
+    pub(crate) fn drain(&mut self, store: &Store) {
+        if let Some(listener) = &mut self.0 {
+            listener.drain(|rows| put(store, rows));
+        }
+    }
+
+    /// Stores the rest; gives the account, if there was anybody to listen to.
+    pub(crate) fn finish(&mut self, store: &Store) -> Option<Counts> {
+        let listener = self.0.as_mut()?;
+        Some(listener.finish(|rows| put(store, rows)))
+    }
+}
+
+fn put(store: &Store, Rows { counters, tasks }: Rows) {
+    store.put(Batch::Counters(Box::new(counters)));
+    store.put(Batch::Tasks(Box::new(tasks)));
+}
