@@ -98,6 +98,13 @@ impl Tied {
         Tied(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
+    /// The same, with its stdin and stdout in our hands.
+    pub fn start_talking(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = tie_to_parent(command).spawn();
+        Tied(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
+    }
+
     pub fn signal(&self, signal: Signal) {
         signal_process(self.0.id(), signal);
     }
@@ -138,7 +145,7 @@ pub fn finish(command: &mut Command) -> Said {
 }
 
 /// What a command said and how it ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Said {
     pub code: Option<i32>,
     pub signal: Option<i32>,

@@ -16,7 +16,8 @@ pub(crate) enum Detail {
     Stats,
     /// Also every send and receive call, and the exact stage ledger.
     Calls,
-    /// Also every interval in which a thread was blocked, and on what.
+    /// Also every interval in which a thread was blocked, and on what; and what a command that is
+    /// run says of itself by the ITT API.
     Waits,
 }
 

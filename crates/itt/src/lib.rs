@@ -2,8 +2,8 @@
 //!
 //! In: the program's calls. `INTEL_LIBITTNOTIFY64=/path/libwhylat_itt.so` makes the ittnotify
 //! part that is linked into the program load this library and call `__itt_api_init`
-//! ([`collector`]). Out: [`Record`]s, which the recorder reads from a file that both map, the
-//! [`Ring`]. What was written is there after a crash of the program.
+//! ([`collector`]). Out: [`Record`]s, which the recorder (`crates/probe/src/itt`) reads from a file
+//! that both map, the [`Ring`]. What was written is there after a crash of the program.
 //!
 //! The recorder creates the ring, checks the library with [`loadable`], and starts the program
 //! with [`COLLECTOR_VARIABLE`] and [`RING_VARIABLE`] set. See `README.md` beside this crate.

@@ -1,10 +1,11 @@
 //! Builds real instrumented programs, runs them with a ring, and collects what is recorded.
 //!
-//! The ittnotify sources are those that the crate `ittapi-sys` ships; `cargo metadata` says where
-//! they are. A C and a C++ compiler are all that is needed besides (`CC` and `CXX` name others).
+//! `sources` says where the ittnotify sources are, and compiles.
 
 // Each test binary uses a part of it.
 #![allow(dead_code)]
+
+mod sources;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
 
+use sources::{c_library, compile};
 use tempfile::TempDir;
 use whylat_itt::{Body, COLLECTOR_VARIABLE, Losses, RING_VARIABLE, Record, Ring, Shape};
 
@@ -68,36 +70,6 @@ impl Programs {
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
-}
-
-fn compile(variable: &str, compiler: &str, output: &Path, source: &Path, more: &[&str]) {
-    let compiler = std::env::var(variable).unwrap_or_else(|_| compiler.to_owned());
-    let mut command = Command::new(&compiler);
-    command
-        .args(["-O1", "-g", "-fPIC", "-o"])
-        .arg(output)
-        .arg(source)
-        .args(more);
-    let status = command.status();
-    let status = status.unwrap_or_else(|why| panic!("cannot run the compiler {compiler}: {why}"));
-    assert!(status.success(), "{command:?} failed");
-}
-
-/// Where the ittnotify sources are.
-fn c_library() -> PathBuf {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["metadata", "--format-version", "1", "--manifest-path"]);
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    let output = command.output().expect("cargo runs");
-    assert!(output.status.success(), "cargo metadata failed");
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("packages");
-    let found = packages
-        .iter()
-        .find(|package| package["name"] == "ittapi-sys");
-    let manifest = found.expect("ittapi-sys")["manifest_path"].as_str();
-    let manifest = Path::new(manifest.expect("a path"));
-    manifest.with_file_name("c-library")
 }
 
 /// The collector that was built with this test.

@@ -1,0 +1,545 @@
+//! What an instrumented program says of itself by the ITT API is in the recording, exactly. The
+//! program is C with Intel's own static part, and says on stdout what it told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command};
+use std::sync::OnceLock;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use table::manifest::{Loss, ProbeState};
+use table::tables::{Counter, Task};
+use table::{Columns, CounterKind, Recording, TaskKind};
+use tempfile::TempDir;
+
+use crate::harness::{Said, Tied, finish, program, root, until, wait};
+use crate::report::number;
+
+#[path = "../../crates/itt/tests/support/sources.rs"]
+mod sources;
+
+/// Names that `tells` defines before its values: three counters, and the unit of one.
+const DEFINITIONS: u64 = 4;
+const VALUES_A_ROUND: u64 = 3;
+/// Its threads in `values`.
+const THREADS: u64 = 2;
+const NOBODY: u32 = 65534;
+
+/// The instrumented program, where everybody may run it, and the collector beside it.
+struct Tools {
+    scratch: TempDir,
+}
+
+impl Tools {
+    fn get() -> &'static Self {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(Self::build)
+    }
+
+    fn build() -> Self {
+        let tools = Tools {
+            scratch: open_directory(),
+        };
+        let library = sources::c_library();
+        let include = format!("-I{}", library.join("include").display());
+        let include_own = format!("-I{}", library.join("src/ittnotify").display());
+        let part = library.join("src/ittnotify/ittnotify_static.c");
+        let part = part.to_str().expect("a path");
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/kernel/instrumented/tells.c");
+        let more = [&include, &include_own, part, "-ldl", "-lpthread"];
+        sources::compile("CC", "cc", &tools.tells(), &source, &more);
+        let built = Path::new(program()).with_file_name("libwhylat_itt.so");
+        fs::copy(&built, tools.collector())
+            .unwrap_or_else(|why| panic!("{}: {why}; make build", built.display()));
+        tools
+    }
+
+    fn tells(&self) -> PathBuf {
+        self.scratch.path().join("tells")
+    }
+
+    fn collector(&self) -> PathBuf {
+        self.scratch.path().join("libwhylat_itt.so")
+    }
+}
+
+fn open_directory() -> TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+    scratch
+}
+
+/// A run of `whylat run`, and where it records to.
+struct Run {
+    command: Command,
+    scratch: TempDir,
+}
+
+impl Run {
+    /// With these options, of a command.
+    fn new(whylat: impl AsRef<Path>, options: &str, argv: &[&str]) -> Self {
+        let scratch = open_directory();
+        let mut command = Command::new(whylat.as_ref());
+        command.arg("run").args(options.split_whitespace());
+        command.arg("-o").arg(scratch.path().join("r.whylat"));
+        command.arg("--").args(argv);
+        Run { command, scratch }
+    }
+
+    /// Of `tells`, at detail `waits`.
+    fn tells(arguments: &[&str]) -> Self {
+        let tells = Tools::get().tells();
+        let mut argv = vec![tells.to_str().expect("a path")];
+        argv.extend(arguments);
+        Self::new(program(), "--detail waits", &argv)
+    }
+
+    fn end(mut self) -> Told {
+        let said = finish(&mut self.command);
+        Told {
+            said,
+            scratch: self.scratch,
+        }
+    }
+
+    /// Starts it, to speak with the command.
+    fn start(mut self) -> Talk {
+        let stderr = fs::File::create(self.scratch.path().join("stderr")).expect("a file");
+        let mut process = Tied::start_talking(self.command.stderr(stderr));
+        let stdin = process.0.stdin.take().expect("stdin");
+        let stdout = process.0.stdout.take().expect("stdout");
+        Talk {
+            process,
+            stdin,
+            stdout: BufReader::new(stdout),
+            scratch: self.scratch,
+        }
+    }
+}
+
+/// A recording of a command under way, and the command's stdin and stdout.
+struct Talk {
+    process: Tied,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    scratch: TempDir,
+}
+
+impl Talk {
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"))
+    }
+
+    fn go(&mut self) {
+        self.stdin.write_all(b".").expect("it listens");
+    }
+}
+
+/// A run that ended.
+struct Told {
+    said: Said,
+    scratch: TempDir,
+}
+
+impl Told {
+    fn recording(&self) -> Recording {
+        Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
+    }
+
+    /// What the programs said on stdout.
+    fn truths(&self) -> Vec<Value> {
+        let lines = self.said.out.lines();
+        lines
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let rows = self.recording().read_all::<Counter>();
+        (0..rows.len()).map(|row| rows.row(row)).collect()
+    }
+
+    fn tasks(&self) -> Vec<Task> {
+        let rows = self.recording().read_all::<Task>();
+        (0..rows.len()).map(|row| rows.row(row)).collect()
+    }
+
+    fn coverage(&self) -> ProbeState {
+        let recording = self.recording();
+        let found = recording.coverage().iter().find(|line| line.probe == "itt");
+        found
+            .unwrap_or_else(|| panic!("no coverage of itt"))
+            .state
+            .clone()
+    }
+
+    /// The account, which adds up; all others do, too.
+    #[track_caller]
+    fn account(&self) -> Loss {
+        let recording = self.recording();
+        for loss in recording.loss() {
+            assert_eq!(loss.residual(), 0, "{loss:?}");
+        }
+        let found = recording.loss().iter().find(|loss| loss.probe == "itt");
+        let account = found.expect("an account of itt").clone();
+        let rows = recording.rows::<Counter>() + recording.rows::<Task>();
+        assert_eq!(account.stored, rows);
+        account
+    }
+
+    /// It is off, says why, and the command ran as it does without.
+    #[track_caller]
+    fn is_off(&self, expected: &str) {
+        match self.coverage() {
+            ProbeState::Off { why, remedy } => {
+                assert!(why.contains(expected), "{why}");
+                assert!(!remedy.is_empty(), "{why}");
+            }
+            state => panic!("{state:?}"),
+        }
+        self.said.ended(0);
+        assert_eq!((self.counters(), self.tasks()), (Vec::new(), Vec::new()));
+        let recording = self.recording();
+        assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));
+    }
+}
+
+/// The values of a thread's counter, by name.
+type Series<'a> = BTreeMap<(u32, &'a str), Vec<&'a Counter>>;
+
+fn series(rows: &[Counter]) -> Series<'_> {
+    let mut series = Series::new();
+    for row in rows {
+        let name = row.name.as_deref().expect("a name");
+        series.entry((row.tid, name)).or_default().push(row);
+    }
+    series
+}
+
+/// Every value of a thread of `tells`, in order, in the column of its type.
+#[track_caller]
+fn assert_series(name: &str, rows: &[&Counter], rounds: u64) {
+    assert_eq!(rows.len() as u64, rounds, "{name}");
+    for (round, row) in (1..).zip(rows) {
+        let (u64, s64, f64) = match name {
+            "sent" => (Some(u64::MAX - round), None, None),
+            "balance" => (None, Some(i64::MIN + round.cast_signed()), None),
+            _ => (None, None, Some(round as f64 / 7.0)),
+        };
+        assert_eq!(
+            (row.value_u64, row.value_s64, row.value_f64),
+            (u64, s64, f64)
+        );
+        assert_eq!(row.domain.as_deref(), Some("whylat.test"));
+        assert_eq!(row.unit.as_deref(), (name == "sent").then_some("bytes"));
+        assert_eq!((row.kind, row.given_ticks), (CounterKind::Set, None));
+    }
+    assert!(rows.is_sorted_by_key(|row| row.time_ns), "{name}");
+}
+
+/// All that a `tells values` made is there.
+#[track_caller]
+fn assert_values(truth: &Value, rows: &[Counter], rounds: u64) {
+    let pid = number(truth, "/pid");
+    let own: Vec<Counter> = rows
+        .iter()
+        .filter(|row| u64::from(row.pid) == pid)
+        .cloned()
+        .collect();
+    let span = number(truth, "/begin_ns")..=number(truth, "/end_ns");
+    assert!(own.iter().all(|row| span.contains(&row.time_ns)));
+    let series = series(&own);
+    let tids: BTreeSet<u64> = series.keys().map(|(tid, _)| u64::from(*tid)).collect();
+    assert_eq!(
+        tids,
+        [number(truth, "/tids/0"), number(truth, "/tids/1")].into()
+    );
+    assert_eq!(series.len() as u64, THREADS * VALUES_A_ROUND);
+    for ((_, name), rows) in &series {
+        assert_series(name, rows, rounds);
+    }
+}
+
+#[test]
+fn values_are_stored_exactly_with_thread_and_time() {
+    const ROUNDS: u64 = 4001;
+    if !root() {
+        return;
+    }
+    let told = Run::tells(&["values", "4001"]).end();
+    told.said.ended(0);
+    assert_eq!(told.coverage(), ProbeState::On);
+    assert_values(&told.truths()[0], &told.counters(), ROUNDS);
+    let account = told.account();
+    let values = ROUNDS * THREADS * VALUES_A_ROUND;
+    assert_eq!((account.stored, account.filtered), (values, DEFINITIONS));
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+}
+
+#[test]
+fn children_of_the_command_are_heard() {
+    if !root() {
+        return;
+    }
+    let tells = Tools::get().tells();
+    let script = format!(
+        "{0} values 11; {0} values 13; exec {0} values 17",
+        tells.display()
+    );
+    let told = Run::new(program(), "--detail waits", &["sh", "-c", &script]).end();
+    told.said.ended(0);
+    let (truths, rows) = (told.truths(), told.counters());
+    assert_eq!(truths.len(), 3);
+    for (truth, rounds) in truths.iter().zip([11, 13, 17]) {
+        assert_values(truth, &rows, rounds);
+    }
+    assert_eq!(
+        told.account().stored,
+        (11 + 13 + 17) * THREADS * VALUES_A_ROUND
+    );
+}
+
+#[test]
+fn spans_are_stored_with_their_ends() {
+    if !root() {
+        return;
+    }
+    let told = Run::tells(&["spans"]).end();
+    told.said.ended(0);
+    let (tasks, truths) = (told.tasks(), told.truths());
+    let of = |kind: TaskKind, name: Option<&str>| -> &Task {
+        let mut found = tasks.iter().filter(|task| task.kind == kind);
+        found
+            .find(|task| task.name.as_deref() == name)
+            .expect("a span")
+    };
+    let (times, who) = (&truths[0], &truths[1]);
+    let outer = of(TaskKind::Task, Some("outer"));
+    let end_ns = outer.end_ns.expect("an end");
+    assert!((number(times, "/0")..=number(times, "/1")).contains(&outer.begin_ns));
+    assert!((number(times, "/2")..=number(times, "/3")).contains(&end_ns));
+    assert_eq!(outer.domain.as_deref(), Some("whylat.test"));
+    assert_eq!(
+        (outer.id.as_deref(), outer.parent.as_deref()),
+        (Some("10:1:0"), None)
+    );
+    let metadata = format!(r#"[{{"key":"size","values":[{}]}}]"#, u64::MAX);
+    assert_eq!(outer.metadata, Some(metadata));
+    let inner = of(TaskKind::Task, Some("inner"));
+    assert_eq!(inner.parent.as_deref(), Some("10:1:0"));
+    assert!(inner.begin_ns >= outer.begin_ns && inner.end_ns <= outer.end_ns);
+    let far = of(TaskKind::OverlappedTask, Some("outer"));
+    assert_eq!(u64::from(far.tid), number(who, "/tids/0"));
+    assert_eq!(far.end_tid.map(u64::from), Some(number(who, "/tids/1")));
+    assert!(of(TaskKind::Region, Some("inner")).end_ns.is_some());
+    assert!(of(TaskKind::Frame, None).end_ns.is_some());
+    let marker = of(TaskKind::Marker, Some("inner"));
+    assert_eq!(
+        (marker.end_ns, marker.scope.as_deref()),
+        (None, Some("task"))
+    );
+    let never_ended = tasks
+        .iter()
+        .filter(|task| task.kind == TaskKind::Task && task.end_ns.is_none());
+    assert_eq!((never_ended.count(), tasks.len()), (1, 7));
+    // The domain and three texts, five ends, and what was attached.
+    let account = told.account();
+    assert_eq!(
+        (account.filtered, account.lost_total()),
+        (10, 0),
+        "{account:?}"
+    );
+}
+
+#[test]
+fn a_killed_program_keeps_its_values() {
+    const ROUNDS: u64 = 5003;
+    if !root() {
+        return;
+    }
+    let mut talk = Run::tells(&["killed", "5003"]).start();
+    talk.line();
+    talk.go();
+    let truth = talk.line();
+    assert_eq!(
+        wait(&mut talk.process.0, "whylat run").code(),
+        Some(128 + 9)
+    );
+    let told = Told {
+        said: Said::default(),
+        scratch: talk.scratch,
+    };
+    let rows = told.counters();
+    let tid = number(&truth, "/tids/0") as u32;
+    let begin_ns = number(&truth, "/begin_ns");
+    let after: Vec<Counter> = rows
+        .iter()
+        .filter(|row| row.time_ns >= begin_ns)
+        .cloned()
+        .collect();
+    for name in ["sent", "balance", "ratio"] {
+        assert_series(name, &series(&after)[&(tid, name)], ROUNDS);
+    }
+    let account = told.account();
+    assert_eq!(account.stored, (ROUNDS + 1) * VALUES_A_ROUND);
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+}
+
+/// More values than the ring holds, while nobody reads.
+#[test]
+fn what_finds_no_room_is_counted() {
+    const ROUNDS: u64 = 700_001;
+    if !root() {
+        return;
+    }
+    let mut talk = Run::tells(&["on_go", "700001"]).start();
+    talk.line();
+    talk.process.signal(Signal::SIGSTOP);
+    talk.go();
+    talk.line();
+    talk.process.signal(Signal::SIGCONT);
+    assert!(wait(&mut talk.process.0, "whylat run").success());
+    let told = Told {
+        said: Said::default(),
+        scratch: talk.scratch,
+    };
+    let account = told.account();
+    assert_eq!(
+        account.produced,
+        (ROUNDS + 1) * VALUES_A_ROUND + DEFINITIONS
+    );
+    let lost = account.lost.get("ring_full").copied().unwrap_or(0);
+    assert!(lost > 0 && account.stored > 1_000_000, "{account:?}");
+    assert_eq!(lost, account.lost_total(), "{account:?}");
+}
+
+/// Whatever the recorder left: its process that has the ring, by the program's own environment.
+fn holder_of(pid: u64) -> PathBuf {
+    let environment = fs::read(format!("/proc/{pid}/environ")).expect("its environment");
+    let mut variables = environment.split(|byte| *byte == 0);
+    let ring = variables.find_map(|variable| variable.strip_prefix(b"WHYLAT_ITT_RING="));
+    let ring = String::from_utf8(ring.expect("a ring").to_vec()).expect("a path");
+    Path::new(&ring)
+        .ancestors()
+        .nth(2)
+        .expect("a process")
+        .to_owned()
+}
+
+#[test]
+fn a_killed_recorder_does_no_harm_and_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let mut talk = Run::tells(&["on_go", "700001"]).start();
+    let pid = number(&talk.line(), "/pid");
+    let holder = holder_of(pid);
+    assert!(holder.exists());
+    talk.process.signal(Signal::SIGKILL);
+    wait(&mut talk.process.0, "whylat run");
+    until("the ring's path gone", || (!holder.exists()).then_some(()));
+    talk.go();
+    let truth = talk.line();
+    assert_eq!(
+        number(&truth, "/pid"),
+        pid,
+        "it goes on, with more than the ring holds"
+    );
+    let mut rest = String::new();
+    let read = std::io::Read::read_to_string(&mut talk.stdout, &mut rest);
+    assert_eq!((read.expect("its end"), rest.as_str()), (0, ""));
+}
+
+#[test]
+fn under_sudo_the_users_program_is_heard() {
+    const ROUNDS: u64 = 1009;
+    if !root() {
+        return;
+    }
+    let tools = Tools::get();
+    let mut run = Run::tells(&["values", "1009"]);
+    run.command.env("SUDO_UID", NOBODY.to_string());
+    run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
+    let told = run.end();
+    told.said.ended(0);
+    assert_eq!(told.coverage(), ProbeState::On);
+    assert_values(&told.truths()[0], &told.counters(), ROUNDS);
+    // A collector that the user may not read would fail to load, and take the program's handles
+    // with it.
+    let hidden = tempfile::tempdir().expect("a directory");
+    let collector = hidden.path().join("libwhylat_itt.so");
+    fs::copy(tools.collector(), &collector).expect("a copy");
+    fs::set_permissions(&collector, fs::Permissions::from_mode(0o600)).expect("chmod");
+    let mut run = Run::tells(&["values", "1009"]);
+    run.command.env("SUDO_UID", NOBODY.to_string());
+    run.command.env("WHYLAT_ITT_COLLECTOR", &collector);
+    let told = run.end();
+    told.is_off("user id 65534 cannot read");
+    assert_eq!(told.truths().len(), 1);
+}
+
+#[test]
+fn without_a_collector_the_program_runs_as_ever() {
+    if !root() {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let whylat = elsewhere.path().join("whylat");
+    fs::copy(program(), &whylat).expect("a copy");
+    let tells = Tools::get().tells();
+    let argv = [tells.to_str().expect("a path"), "values", "101"];
+    let told = Run::new(&whylat, "--detail waits", &argv).end();
+    told.is_off("there is no libwhylat_itt.so");
+    assert_eq!(told.truths().len(), 1);
+
+    let broken = elsewhere.path().join("libwhylat_itt.so");
+    fs::write(&broken, "no library").expect("a file");
+    let told = Run::new(&whylat, "--detail waits", &argv).end();
+    told.is_off("it is not an ELF file");
+
+    let doctor = finish(Command::new(&whylat).arg("doctor"));
+    let row = doctor.out.lines().find(|line| line.contains("itt:"));
+    assert!(row.is_some_and(|row| row.contains("no  ")), "{doctor:?}");
+    let doctor = finish(Command::new(program()).arg("doctor"));
+    assert!(doctor.out.contains("  ok         itt\n"), "{doctor:?}");
+}
+
+#[test]
+fn a_collector_of_the_users_own_is_left_alone() {
+    if !root() {
+        return;
+    }
+    let script = "echo \"$INTEL_LIBITTNOTIFY64|$WHYLAT_ITT_RING\"";
+    let mut run = Run::new(program(), "--detail waits", &["sh", "-c", script]);
+    run.command.env("INTEL_LIBITTNOTIFY64", "/opt/other.so");
+    let told = run.end();
+    told.is_off("/opt/other.so, which was left alone");
+    assert!(
+        told.said.out.starts_with("/opt/other.so|\n"),
+        "{:?}",
+        told.said
+    );
+}
+
+#[test]
+fn a_program_that_says_nothing_has_no_rows() {
+    if !root() {
+        return;
+    }
+    let told = Run::new(program(), "--detail waits", &["true"]).end();
+    told.said.ended(0);
+    assert_eq!(told.coverage(), ProbeState::On);
+    let account = told.account();
+    assert_eq!((account.produced, account.stored), (0, 0));
+    let tells = Tools::get().tells();
+    let argv = [tells.to_str().expect("a path"), "values", "7"];
+    let told = Run::new(program(), "--detail calls", &argv).end();
+    told.is_off("detail calls leaves it out");
+}
