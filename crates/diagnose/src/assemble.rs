@@ -329,11 +329,6 @@ fn report(
     doubts: Vec<Member<Doubt>>,
 ) -> Report {
     let header = &evidence.header;
-    let closed = match &evidence.closed {
-        Some(close) if close.in_order => Closed::InOrder,
-        Some(_) => Closed::Recovered,
-        None => Closed::NotClosed,
-    };
     let ended_ns = evidence
         .closed
         .as_ref()
@@ -344,20 +339,9 @@ fn report(
         .saturating_sub(header.started_ns.max(from_ns));
     Report {
         schema: SCHEMA,
-        host: Host {
-            name: header.host.clone(),
-            boot_id: header.boot_id.clone(),
-            kernel: header.kernel.clone(),
-            cpus: header.cpus,
-            clocksource: header.clocksource.clone(),
-            detail: header.detail.clone(),
-            whylat: header.whylat.clone(),
-            arguments: header.arguments.clone(),
-            started_realtime_ns: header.started_realtime_ns,
-            started_ns: header.started_ns,
-        },
+        host: Host::of(header),
         span_ns,
-        closed,
+        closed: Closed::of(evidence.closed.as_ref()),
         problems: evidence.problems.clone(),
         coverage: evidence.coverage.clone(),
         loss: evidence.loss.iter().cloned().map(Into::into).collect(),

@@ -11,6 +11,7 @@
 //! rules/    one file a rule: fires, quiet, or cannot tell
 //! group     findings of many connections of one program → one finding
 //! report/   the contract `whylat.report/1`
+//! waits/    rows of `waits` → groups by object, thread or waker: `whylat.waits/1`
 //! ```
 
 mod assemble;
@@ -29,6 +30,7 @@ mod snap;
 mod stages;
 mod subject;
 pub mod units;
+pub mod waits;
 
 pub use assemble::diagnose;
 pub use gather::Evidence;

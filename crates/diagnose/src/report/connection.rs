@@ -77,7 +77,7 @@ pub struct StageShare {
 }
 
 /// Prints a share to a nanosecond in a second: what lies below is the rounding of this machine.
-fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((share * 1e9).round() / 1e9)
 }
 

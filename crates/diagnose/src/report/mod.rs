@@ -7,7 +7,7 @@ pub mod finding;
 pub mod snap;
 
 use serde::Serialize;
-use table::manifest::{Cost, Coverage};
+use table::manifest::{Close, Cost, Coverage, Header};
 
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use finding::{
@@ -51,12 +51,16 @@ pub struct Report {
 impl Report {
     /// Whether the recording was closed in order, undamaged, and lost nothing.
     pub fn is_complete(&self) -> bool {
-        let lost = self
-            .loss
-            .iter()
-            .any(|loss| loss.lost_total != 0 || loss.residual != 0);
-        self.closed == Closed::InOrder && self.problems.is_empty() && !lost
+        is_complete(self.closed, &self.problems, &self.loss)
     }
+}
+
+/// Whether a recording was closed in order, undamaged, and lost nothing.
+pub(crate) fn is_complete(closed: Closed, problems: &[String], loss: &[Loss]) -> bool {
+    let lost = loss
+        .iter()
+        .any(|loss| loss.lost_total != 0 || loss.residual != 0);
+    closed == Closed::InOrder && problems.is_empty() && !lost
 }
 
 /// Where and how a recording was made.
@@ -84,6 +88,24 @@ pub struct Host {
     pub started_ns: u64,
 }
 
+impl Host {
+    /// What the manifest's first line says.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            name: header.host.clone(),
+            boot_id: header.boot_id.clone(),
+            kernel: header.kernel.clone(),
+            cpus: header.cpus,
+            clocksource: header.clocksource.clone(),
+            detail: header.detail.clone(),
+            whylat: header.whylat.clone(),
+            arguments: header.arguments.clone(),
+            started_realtime_ns: header.started_realtime_ns,
+            started_ns: header.started_ns,
+        }
+    }
+}
+
 /// How a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,6 +116,17 @@ pub enum Closed {
     Recovered,
     /// It was never closed: the end of the recording is missing.
     NotClosed,
+}
+
+impl Closed {
+    /// What the manifest's last line says; `None`: there is no such line.
+    pub(crate) fn of(close: Option<&Close>) -> Self {
+        match close {
+            Some(close) if close.in_order => Self::InOrder,
+            Some(_) => Self::Recovered,
+            None => Self::NotClosed,
+        }
+    }
 }
 
 /// Totals of one probe: `produced = stored + filtered + Σ lost + residual`.

@@ -1,0 +1,177 @@
+//! The sums of all groups as a report: names, percentiles and populations, worst group first.
+
+use std::cmp::Reverse;
+
+use table::manifest::{Close, Cost, Coverage, Loss};
+
+use super::filter::Grouping;
+use super::group::Sums;
+use super::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
+use super::populations::{BUCKETS_A_CELL, LONGEST_JIFFY_NS, boundary};
+use super::report::{
+    Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Total, WaitReport,
+};
+use super::top::{Element, Top};
+use super::WaitTable;
+use crate::report::{Closed, Host};
+
+/// Named of those that take part in a group.
+const PARTS: usize = 4;
+
+/// What the manifest says at the end of the recording, and the reader of its state.
+#[derive(Debug, Clone, Default)]
+pub struct Recorded {
+    /// State of each probe.
+    pub coverage: Vec<Coverage>,
+    /// Totals of each probe.
+    pub loss: Vec<Loss>,
+    /// What the profiler used.
+    pub cost: Option<Cost>,
+    /// How it was closed; `None`: it was not.
+    pub closed: Option<Close>,
+    /// What is damaged or missing, in the reader's words.
+    pub problems: Vec<String>,
+}
+
+impl WaitTable {
+    /// The report of all rows added, with at most `limit` groups.
+    pub fn report(self, recorded: Recorded, limit: usize) -> WaitReport {
+        let mut groups: Vec<(u32, &Sums)> = (0_u32..).zip(&self.groups).collect();
+        groups.retain(|(_, sums)| sums.histogram.count() > 0);
+        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns), *number));
+        let total = self.total(&groups);
+        let listed = groups.iter().take(limit);
+        let groups = listed.map(|(number, sums)| self.group(*number, sums, &total));
+        let ended_ns = recorded.closed.as_ref().map_or(self.latest_ns, |close| close.ended_ns);
+        let started_ns = self.header.started_ns;
+        let until_ns = ended_ns.min(self.span.1.saturating_add(1));
+        WaitReport {
+            schema: SCHEMA,
+            groups: groups.collect(),
+            host: Host::of(&self.header),
+            span_ns: until_ns.saturating_sub(started_ns.max(self.span.0)),
+            closed: Closed::of(recorded.closed.as_ref()),
+            problems: recorded.problems,
+            coverage: recorded.coverage,
+            loss: recorded.loss.into_iter().map(Into::into).collect(),
+            cost: recorded.cost,
+            by: self.grouping,
+            relative_error: RELATIVE_ERROR,
+            total,
+            filter: self.filter,
+        }
+    }
+
+    fn total(&self, groups: &[(u32, &Sums)]) -> Total {
+        let sum = |of: fn(&Sums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
+        let count = sum(|sums| sums.histogram.count());
+        let waking_unseen = sum(|sums| sums.unseen);
+        Total {
+            groups: groups.len() as u64,
+            count,
+            filtered: self.filtered,
+            blocked_ns: sum(|sums| sums.blocked_ns),
+            runq_ns: (waking_unseen < count).then(|| sum(|sums| sums.runq_ns)),
+            waking_unseen,
+        }
+    }
+
+    fn group(&self, number: u32, sums: &Sums, total: &Total) -> Group {
+        let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
+        let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
+        let share = match total.blocked_ns {
+            0 => 0.0,
+            all => sums.blocked_ns as f64 / all as f64,
+        };
+        Group {
+            identity: match self.grouping {
+                Grouping::Object => self.object(number),
+                Grouping::Thread => self.thread(number),
+                Grouping::Waker => self.waker(number),
+            },
+            count: sums.histogram.count(),
+            blocked_ns: sums.blocked_ns,
+            share,
+            runq_ns: sums.runq_ns(),
+            waking_unseen: sums.unseen,
+            first_ns: since_start(sums.first_ns),
+            last_ns: since_start(sums.last_ns),
+            durations: durations(&sums.histogram),
+            populations: populations(&sums.histogram, jiffy_ns),
+            histogram: cells(&sums.histogram),
+            threads: parts(&sums.threads, |number| self.thread(number)),
+            objects: parts(&sums.objects, |number| self.object(number)),
+            wakers: parts(&sums.wakers, |number| self.waker(number)),
+            ready: parts(&sums.ready, |number| self.object(number)),
+        }
+    }
+
+    fn object(&self, number: u32) -> Identity {
+        self.names.object(self.objects.key(number))
+    }
+
+    fn thread(&self, number: u32) -> Identity {
+        self.names.thread(self.threads.key(number))
+    }
+
+    fn waker(&self, number: u32) -> Identity {
+        self.names.waker(self.wakers.key(number))
+    }
+}
+
+fn parts(top: &Top, name: impl Fn(u32) -> Identity) -> Vec<Part> {
+    let part = |element: Element| Part {
+        identity: name(element.number),
+        count: element.count,
+        blocked_ns: element.blocked_ns(),
+        exact: element.is_exact(),
+    };
+    top.worst(PARTS).into_iter().map(part).collect()
+}
+
+fn durations(histogram: &Histogram) -> Durations {
+    let (min_ns, max_ns) = histogram.range_ns().unwrap_or_default();
+    let quantile = |share| histogram.quantile_ns(share).unwrap_or_default();
+    Durations {
+        min_ns,
+        p50_ns: quantile(0.5),
+        p90_ns: quantile(0.9),
+        p99_ns: quantile(0.99),
+        max_ns,
+    }
+}
+
+fn populations(histogram: &Histogram, jiffy_ns: u64) -> Option<Populations> {
+    let boundary = boundary(histogram, jiffy_ns)?;
+    let population = |buckets| {
+        let part = histogram.part(buckets);
+        Some(Population {
+            count: part.count(),
+            p50_ns: part.quantile_ns(0.5)?,
+            blocked_ns: part.sum_ns(),
+        })
+    };
+    Some(Populations {
+        boundary_ns: lower_edge(boundary),
+        fast: population(0..boundary)?,
+        slow: population(boundary..usize::MAX)?,
+    })
+}
+
+/// The histogram by quarters of a doubling.
+fn cells(histogram: &Histogram) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for (index, count) in histogram.buckets() {
+        let first = index / BUCKETS_A_CELL * BUCKETS_A_CELL;
+        let from_ns = lower_edge(first);
+        match cells.last_mut() {
+            Some(last) if last.from_ns == from_ns => last.count += count,
+            _ => cells.push(Cell {
+                from_ns,
+                to_ns: lower_edge(first + BUCKETS_A_CELL),
+                count,
+            }),
+        }
+    }
+    cells
+}

@@ -1,0 +1,56 @@
+//! Which waits are looked at, and how they are put together.
+
+use serde::Serialize;
+
+/// What a group of waits has in common. Stacks are to come with the column that holds them: a key in
+/// `keys.rs`, a name in `names.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grouping {
+    /// What was waited for.
+    Object,
+    /// Who waited.
+    Thread,
+    /// Who ended the wait.
+    Waker,
+}
+
+impl Grouping {
+    /// The word of the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Thread => "thread",
+            Self::Waker => "waker",
+        }
+    }
+}
+
+/// Conditions; a wait must meet all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WaitFilter {
+    /// It ended this long after the recording's start, or later, ns.
+    pub from_ns: Option<u64>,
+    /// It ended earlier than this long after the recording's start, ns. So a wait is in one of two
+    /// neighbouring spans, never in both.
+    pub to_ns: Option<u64>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its thread.
+    pub tid: Option<u32>,
+    /// Its object: a connection's id, either of its addresses, or the name of any object.
+    pub object: Option<String>,
+    /// It was blocked longer than this, ns.
+    pub longer_than_ns: Option<u64>,
+}
+
+impl WaitFilter {
+    /// First and last end of a wait, `CLOCK_MONOTONIC` ns.
+    pub fn span_ns(&self, started_ns: u64) -> (u64, u64) {
+        let from_ns = self.from_ns.map_or(0, |from| started_ns.saturating_add(from));
+        let to_ns = self.to_ns.map_or(u64::MAX, |to| {
+            started_ns.saturating_add(to).saturating_sub(1)
+        });
+        (from_ns, to_ns)
+    }
+}

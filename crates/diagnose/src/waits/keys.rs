@@ -1,0 +1,194 @@
+//! What tells objects, threads and wakers apart, as small numbers: each key gets the next one when it
+//! is first seen.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use table::WaitObject;
+use table::Waker;
+use table::tables::Waits;
+
+/// One object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectKey {
+    /// What it is; a listener's socket cookie is that of a connection here.
+    pub kind: WaitObject,
+    /// Process that alone knows it; 0 if it is not of one process.
+    pub pid: u32,
+    /// Descriptor of a set, or number of a system call; -1 without one.
+    pub fd: i32,
+    /// Socket cookie, inode, address or number; 0 without one.
+    pub id: u64,
+    /// Whether `id` is a socket cookie.
+    pub is_conn: bool,
+}
+
+impl ObjectKey {
+    /// A connection or listener by its cookie.
+    pub const fn conn(conn: u64) -> Self {
+        Self {
+            kind: WaitObject::Connection,
+            pid: 0,
+            fd: -1,
+            id: conn,
+            is_conn: true,
+        }
+    }
+
+    /// The object of a row.
+    pub fn of(rows: &Waits, index: usize) -> Self {
+        if let Some(conn) = rows.conn[index] {
+            return Self::conn(conn);
+        }
+        let (kind, pid) = (rows.kind[index], rows.pid[index]);
+        let id = rows.object[index].unwrap_or(0);
+        let (pid, fd, id) = match kind {
+            WaitObject::Connection
+            | WaitObject::Listener
+            | WaitObject::Datagram
+            | WaitObject::Unix
+            | WaitObject::Socket
+            | WaitObject::Pipe
+            | WaitObject::File
+            | WaitObject::Event => (0, -1, id),
+            WaitObject::Futex => (pid, -1, id),
+            WaitObject::Epoll | WaitObject::IoUring => (pid, rows.fd[index].unwrap_or(-1), id),
+            WaitObject::Other => (pid, rows.syscall[index].unwrap_or(-1), 0),
+            WaitObject::Poll
+            | WaitObject::Select
+            | WaitObject::Sleep
+            | WaitObject::Child
+            | WaitObject::Signal
+            | WaitObject::PageFault => (pid, -1, 0),
+        };
+        Self {
+            kind,
+            pid,
+            fd,
+            id,
+            is_conn: false,
+        }
+    }
+}
+
+impl Hash for ObjectKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self {
+            kind,
+            pid,
+            fd,
+            id,
+            is_conn,
+        } = *self;
+        let small = (kind as u64) << 1 | u64::from(is_conn);
+        state.write_u64(id);
+        state.write_u64(u64::from(pid) << 32 ^ u64::from(fd as u32) << 8 ^ small);
+    }
+}
+
+/// A thread: process and thread id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadKey {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+}
+
+impl Hash for ThreadKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.pid) << 32 | u64::from(self.tid));
+    }
+}
+
+/// Who ended a wait. What an interrupt interrupted has no part in it, and is not told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakerKey {
+    /// A thread.
+    Thread(ThreadKey),
+    /// An interrupt or softirq.
+    Interrupt,
+    /// Not seen.
+    Unseen,
+}
+
+impl WakerKey {
+    /// The waker of a row.
+    pub fn of(rows: &Waits, index: usize) -> Self {
+        match (rows.waker[index], rows.waker_pid[index], rows.waker_tid[index]) {
+            (Waker::Thread, Some(pid), Some(tid)) => Self::Thread(ThreadKey { pid, tid }),
+            (Waker::Interrupt, ..) => Self::Interrupt,
+            (Waker::Thread | Waker::Unseen, ..) => Self::Unseen,
+        }
+    }
+}
+
+impl Hash for WakerKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Thread(thread) => thread.hash(state),
+            Self::Interrupt => state.write_u64(u64::MAX),
+            Self::Unseen => state.write_u64(u64::MAX - 1),
+        }
+    }
+}
+
+/// Keys by number.
+#[derive(Debug)]
+pub struct Numbers<K> {
+    numbers: HashMap<K, u32, BuildHasherDefault<Folded>>,
+    keys: Vec<K>,
+}
+
+impl<K> Default for Numbers<K> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::default(),
+            keys: Vec::new(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Numbers<K> {
+    /// The number of a key.
+    pub fn number(&mut self, key: K) -> u32 {
+        let next = self.keys.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(next);
+        if number == next {
+            self.keys.push(key);
+        }
+        number
+    }
+
+    /// The key with this number.
+    pub fn key(&self, number: u32) -> K {
+        self.keys[number as usize]
+    }
+
+    /// All keys, in the order of their numbers.
+    pub fn keys(&self) -> &[K] {
+        &self.keys
+    }
+}
+
+/// Multiplies by 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4) and folds, a word at a time:
+/// the keys are numbers that the kernel gives, and SipHash would cost more than the rest of a row.
+#[derive(Debug, Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = (self.0.rotate_left(29) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ (product >> 32);
+    }
+}

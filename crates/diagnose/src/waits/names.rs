@@ -1,0 +1,160 @@
+//! Names for people: rows of `connections`, `listeners` and `processes` in, a name for every object,
+//! thread and waker out.
+
+use std::collections::HashMap;
+
+use table::tables::{Connection, Connections, Listeners, Processes};
+use table::{Columns, WaitObject, Waker};
+
+use super::keys::{ObjectKey, ThreadKey, WakerKey};
+use super::report::Identity;
+use crate::gather::{listeners, processes};
+use crate::report::connection::Process;
+
+/// What can be named.
+#[derive(Debug, Default)]
+pub struct Names {
+    rows: Connections,
+    sockets: HashMap<u64, Connection>,
+    listeners: HashMap<u64, Connection>,
+    processes: processes::Processes,
+}
+
+impl Names {
+    /// Adds rows of table `connections`.
+    pub fn add_connections(&mut self, rows: Connections) {
+        self.rows.append(rows);
+    }
+
+    /// Adds rows of table `listeners`.
+    pub fn add_listeners(&mut self, rows: &Listeners) {
+        for index in 0..rows.len() {
+            let row = rows.row(index);
+            self.listeners.insert(row.conn, listeners::identity(&row));
+        }
+    }
+
+    /// Adds rows of table `processes`.
+    pub fn add_processes(&mut self, rows: &Processes) {
+        (0..rows.len()).for_each(|index| self.processes.add(rows.row(index)));
+    }
+
+    /// Puts the rows of each connection together: to be called after the last.
+    pub(super) fn finish(&mut self) {
+        let folded = table::fold_connections(std::mem::take(&mut self.rows));
+        for index in 0..folded.len() {
+            self.sockets.insert(folded.conn[index], folded.row(index));
+        }
+    }
+
+    fn process(&self, pid: u32) -> Process {
+        let comm = self.processes.comm(pid, u64::MAX);
+        Process {
+            pid: Some(pid),
+            comm: comm.map(str::to_owned),
+        }
+    }
+
+    /// Names an object.
+    pub(super) fn object(&self, key: ObjectKey) -> Identity {
+        if key.is_conn {
+            return self.socket(key.id);
+        }
+        let (id, fd) = (key.id, key.fd);
+        let name = match key.kind {
+            WaitObject::Connection => format!("TCP socket {id}"),
+            WaitObject::Listener => format!("listening socket {id}"),
+            WaitObject::Datagram => format!("UDP or raw socket {id}"),
+            WaitObject::Unix => format!("UNIX socket {id}"),
+            WaitObject::Socket => format!("socket {id}"),
+            WaitObject::Pipe => format!("pipe {id}"),
+            WaitObject::File => format!("file {id}"),
+            WaitObject::Event => format!("event file {id}"),
+            WaitObject::Futex => format!("futex {id:#x}"),
+            WaitObject::Epoll => format!("epoll set {fd}"),
+            WaitObject::IoUring => format!("io_uring {fd}"),
+            WaitObject::Poll => "poll".to_owned(),
+            WaitObject::Select => "select".to_owned(),
+            WaitObject::Sleep => "sleep".to_owned(),
+            WaitObject::Child => "end of a child".to_owned(),
+            WaitObject::Signal => "signal".to_owned(),
+            WaitObject::PageFault => "page fault".to_owned(),
+            WaitObject::Other if fd < 0 => "unknown".to_owned(),
+            WaitObject::Other => format!("system call {fd}"),
+        };
+        let is_set = matches!(key.kind, WaitObject::Epoll | WaitObject::IoUring);
+        Identity {
+            name,
+            kind: Some(key.kind),
+            object: (id != 0).then_some(id),
+            fd: (is_set && fd >= 0).then_some(fd),
+            process: (key.pid != 0).then(|| self.process(key.pid)),
+            ..Identity::default()
+        }
+    }
+
+    /// Names a connection or listener by its cookie.
+    fn socket(&self, conn: u64) -> Identity {
+        let listener = self.listeners.get(&conn);
+        let known = listener.or_else(|| self.sockets.get(&conn));
+        let name = match known {
+            None => format!("connection {conn}"),
+            Some(known) if listener.is_some() => format!("listener {}", known.local),
+            Some(known) => format!("{} → {}", known.local, known.remote),
+        };
+        let kind = match listener {
+            Some(_) => WaitObject::Listener,
+            None => WaitObject::Connection,
+        };
+        Identity {
+            name,
+            kind: Some(kind),
+            conn: Some(conn),
+            process: known.and_then(|known| known.pid).map(|pid| self.process(pid)),
+            ..Identity::default()
+        }
+    }
+
+    /// Names a thread; the first of a process has the process's name.
+    pub(super) fn thread(&self, key: ThreadKey) -> Identity {
+        Identity {
+            name: format!("thread {}", key.tid),
+            process: Some(self.process(key.pid)),
+            tid: Some(key.tid),
+            ..Identity::default()
+        }
+    }
+
+    /// Names a waker.
+    pub(super) fn waker(&self, key: WakerKey) -> Identity {
+        let (name, waker) = match key {
+            WakerKey::Thread(thread) => {
+                return Identity {
+                    waker: Some(Waker::Thread),
+                    ..self.thread(thread)
+                };
+            }
+            WakerKey::Interrupt => ("interrupts", Waker::Interrupt),
+            WakerKey::Unseen => ("not seen", Waker::Unseen),
+        };
+        Identity {
+            name: name.to_owned(),
+            waker: Some(waker),
+            ..Identity::default()
+        }
+    }
+
+    /// Whether a user who writes `wanted` means this object.
+    pub(super) fn means(&self, wanted: &str, key: ObjectKey) -> bool {
+        let wanted = wanted.trim().replace("->", "→");
+        let identity = self.object(key);
+        if wanted == identity.name || wanted == identity.title() {
+            return true;
+        }
+        let known = identity.conn.and_then(|conn| {
+            self.listeners.get(&conn).or_else(|| self.sockets.get(&conn))
+        });
+        let has_address = known.is_some_and(|it| it.local == wanted || it.remote == wanted);
+        has_address || identity.conn.is_some_and(|conn| conn.to_string() == wanted)
+    }
+}

@@ -1,0 +1,205 @@
+//! The contract `whylat.waits/1`: what `whylat report --by …` says, as it is printed as JSON
+//! (`docs/waits.schema.json`) and drawn as text. A null means "not measured", never zero.
+
+use serde::Serialize;
+use table::manifest::{Cost, Coverage};
+use table::{WaitObject, Waker};
+
+use super::filter::{Grouping, WaitFilter};
+use crate::report::connection::{Process, nine_decimals};
+use crate::report::{Closed, Host, Loss, is_complete};
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "whylat.waits/1";
+
+/// Waits in groups.
+#[derive(Debug, Clone, Serialize)]
+pub struct WaitReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Where and how the recording was made.
+    pub host: Host,
+    /// Time looked at, ns.
+    pub span_ns: u64,
+    /// How the recording ended.
+    pub closed: Closed,
+    /// What the reader found damaged or missing, in its words.
+    pub problems: Vec<String>,
+    /// State of each probe.
+    pub coverage: Vec<Coverage>,
+    /// Totals of each probe.
+    pub loss: Vec<Loss>,
+    /// What the profiler itself used; `None` when the recording does not say.
+    pub cost: Option<Cost>,
+    /// What a group has in common.
+    pub by: Grouping,
+    /// Which waits are counted.
+    pub filter: WaitFilter,
+    /// Largest relative error of a median or other percentile, and of a population's time.
+    pub relative_error: f64,
+    /// All groups together.
+    pub total: Total,
+    /// The groups, most time first.
+    pub groups: Vec<Group>,
+}
+
+impl WaitReport {
+    /// Whether the recording was closed in order, undamaged, and lost nothing.
+    pub fn is_complete(&self) -> bool {
+        is_complete(self.closed, &self.problems, &self.loss)
+    }
+}
+
+/// All waits that pass the filter.
+#[derive(Debug, Clone, Serialize)]
+pub struct Total {
+    /// Groups, those not listed included.
+    pub groups: u64,
+    /// Waits.
+    pub count: u64,
+    /// Waits in the recording that do not pass the filter.
+    pub filtered: u64,
+    /// Time blocked: from leaving the CPU to being woken, or until running again where the waking was
+    /// not seen; ns.
+    pub blocked_ns: u64,
+    /// Time runnable, waiting for a CPU, ns; `None` when no waking was seen.
+    pub runq_ns: Option<u64>,
+    /// Waits whose waking was not seen.
+    pub waking_unseen: u64,
+}
+
+/// Waits that have something in common.
+#[derive(Debug, Clone, Serialize)]
+pub struct Group {
+    /// What they have in common.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// Waits.
+    pub count: u64,
+    /// Time blocked, as in [`Total::blocked_ns`].
+    pub blocked_ns: u64,
+    /// Share of the time blocked in all groups, 0–1.
+    #[serde(serialize_with = "nine_decimals")]
+    pub share: f64,
+    /// Time runnable, waiting for a CPU, ns; `None` when no waking was seen.
+    pub runq_ns: Option<u64>,
+    /// Waits whose waking was not seen.
+    pub waking_unseen: u64,
+    /// When the first of them began, ns from the recording's start; 0 if before it.
+    pub first_ns: u64,
+    /// When the last of them ended, ns from the recording's start.
+    pub last_ns: u64,
+    /// How long they were.
+    pub durations: Durations,
+    /// Fast and slow waits; `None`: one population, or too few waits to tell.
+    pub populations: Option<Populations>,
+    /// Waits by duration, the empty cells left out.
+    pub histogram: Vec<Cell>,
+    /// The threads that waited most; empty in a grouping by thread.
+    pub threads: Vec<Part>,
+    /// The objects that were waited for most; empty in a grouping by object.
+    pub objects: Vec<Part>,
+    /// Who ended most of the time; empty in a grouping by waker.
+    pub wakers: Vec<Part>,
+    /// Of waits for several connections: those that were ready.
+    pub ready: Vec<Part>,
+}
+
+/// Who or what something is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    /// Name, within its process if it has one; `--object` takes it.
+    pub name: String,
+    /// Kind of object; `None`: no object.
+    pub kind: Option<WaitObject>,
+    /// Socket cookie of a connection or listener.
+    pub conn: Option<u64>,
+    /// Inode of a socket, pipe or file, or address of a futex.
+    pub object: Option<u64>,
+    /// Descriptor of an epoll set.
+    pub fd: Option<i32>,
+    /// Process; `None`: not of one process, or not known.
+    pub process: Option<Process>,
+    /// Thread.
+    pub tid: Option<u32>,
+    /// Kind of waker; `None`: no waker.
+    pub waker: Option<Waker>,
+}
+
+impl Identity {
+    /// The name with its process, as it is printed.
+    pub fn title(&self) -> String {
+        let Some(process) = &self.process else {
+            return self.name.clone();
+        };
+        let comm = process.comm.as_deref().unwrap_or("?");
+        let pid = process.pid.map_or_else(String::new, |pid| format!("[{pid}]"));
+        if self.tid.is_some() && self.tid == process.pid {
+            return format!("{comm}{pid}");
+        }
+        format!("{comm}{pid} {}", self.name)
+    }
+}
+
+/// How long waits were, ns. Least and most are exact, the others within
+/// [`WaitReport::relative_error`], by the nearest rank.
+#[derive(Debug, Clone, Serialize)]
+pub struct Durations {
+    /// The shortest.
+    pub min_ns: u64,
+    /// Half were no longer.
+    pub p50_ns: u64,
+    /// 90 % were no longer.
+    pub p90_ns: u64,
+    /// 99 % were no longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Two populations.
+#[derive(Debug, Clone, Serialize)]
+pub struct Populations {
+    /// Waits this long or longer are slow, ns.
+    pub boundary_ns: u64,
+    /// Shorter waits.
+    pub fast: Population,
+    /// The others.
+    pub slow: Population,
+}
+
+/// One population.
+#[derive(Debug, Clone, Serialize)]
+pub struct Population {
+    /// Waits.
+    pub count: u64,
+    /// Median, ns; within [`WaitReport::relative_error`].
+    pub p50_ns: u64,
+    /// Time blocked, ns; within [`WaitReport::relative_error`].
+    pub blocked_ns: u64,
+}
+
+/// Waits of about one duration: a quarter of a doubling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// Least duration, ns.
+    pub from_ns: u64,
+    /// First duration beyond, ns.
+    pub to_ns: u64,
+    /// Waits.
+    pub count: u64,
+}
+
+/// Something that took part in a group's waits.
+#[derive(Debug, Clone, Serialize)]
+pub struct Part {
+    /// What it is.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// Waits, at least.
+    pub count: u64,
+    /// Time blocked, at least, ns.
+    pub blocked_ns: u64,
+    /// Whether count and time are exact; of many, only the worst are followed.
+    pub exact: bool,
+}
