@@ -2,13 +2,17 @@
 """What recording costs a server under saturating request-response load on loopback.
 
 In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
-(none, none again, `stats`, `calls`), and the cost that the budget is about: the recorder's CPU
-time during the load, and, from a run of its own, the run time of each BPF program.
+(none, none again, `stats`, `calls`, `waits`, and what other tools cost that are there: `perf trace
+-s`, `strace -c -f`), and the cost that the budget is about: the recorder's CPU time during the load,
+and, from a run of its own, the run time of each BPF program.
 """
 
+import contextlib
 import csv
 import json
 import os
+import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -21,9 +25,14 @@ import programs
 CONNECTIONS = 16
 # requests of the round that finds the rate, from which the others' number follows
 FIRST_REQUESTS = 50_000
-NONE, AGAIN, STATS, CALLS = "none", "none again", "stats", "calls"
+NONE, AGAIN, STATS, CALLS, WAITS = "none", "none again", "stats", "calls", "waits"
 # machine's CPU, %: what the project promises
-BUDGET = {STATS: 1.0, CALLS: 3.0}
+BUDGET = {STATS: 1.0, CALLS: 3.0, WAITS: 6.0}
+# other tools, each attached to the server's process
+PEERS = {
+    "perf trace -s": ["perf", "trace", "-s", "-o", "/dev/null", "-p"],
+    "strace -c -f": ["strace", "-c", "-f", "-o", "/dev/null", "-p"],
+}
 PERCENT = 100.0
 LATENCIES = ("p50_us", "p99_us")
 COST_COLUMNS = [
@@ -77,6 +86,10 @@ class Bench:
 
     def round(self, mode):
         """One round of load under `mode`."""
+        if mode in PEERS:
+            with peer(mode, self.pid):
+                # It takes many times as long.
+                return self.load.run(self.requests // 8)
         if mode not in BUDGET:
             return self.load.run(self.requests)
         path = self.where / f"{mode}.whylat"
@@ -116,6 +129,32 @@ class Bench:
         return account(bpf_time.difference(before, after), reading_ns, wall_ns)
 
 
+@contextlib.contextmanager
+def peer(mode, pid):
+    """Another tool at work on the process."""
+    tool = subprocess.Popen([*PEERS[mode], str(pid)], stderr=subprocess.DEVNULL)
+    try:
+        while tool.poll() is None and not is_attached(tool.pid, pid):
+            time.sleep(0.01)
+        yield
+    finally:
+        tool.send_signal(signal.SIGINT)
+        tool.wait()
+
+
+def is_attached(tool, pid):
+    """Whether it traces the process, or has opened its performance events."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    if f"TracerPid:\t{tool}\n" in status:
+        return True
+    for link in Path(f"/proc/{tool}/fd").iterdir():
+        # It may be closed by now.
+        with contextlib.suppress(OSError):
+            if "perf_event" in os.readlink(link):
+                return True
+    return False
+
+
 def account(runs_by_program, reading_ns, wall_ns):
     """Gross and net run time, for each program and together."""
     rows = []
@@ -138,7 +177,7 @@ def account(runs_by_program, reading_ns, wall_ns):
 def throughput(rounds):
     """Prints each mode beside `none`, and the pair of `none` that shows the noise."""
     rows, ratios = [], {}
-    for mode in (NONE, AGAIN, STATS, CALLS):
+    for mode in rounds[0]:
         ratios[mode] = machine.spread(
             one[mode]["rps"] / one[NONE]["rps"] for one in rounds
         )
@@ -153,7 +192,7 @@ def throughput(rounds):
             ]
         )
     machine.table(["recording", "requests/s", "ratio to none", "p50 µs", "p99 µs"], rows)
-    for mode in (STATS, CALLS):
+    for mode in BUDGET:
         noise, ratio = ratios[AGAIN], ratios[mode]["median"]
         where = "below" if ratio < noise["min"] else "inside"
         where = "above" if ratio > noise["max"] else where
@@ -252,7 +291,8 @@ def one_server(kind, options):
         programs.server(kind) as (pid, port),
     ):
         bench = Bench(Load(kind, port), pid, where, options.seconds)
-        modes, rounds = [NONE, STATS, AGAIN, CALLS], []
+        peers = [mode for mode, words in PEERS.items() if shutil.which(words[0])]
+        modes, rounds = [NONE, STATS, AGAIN, CALLS, *peers, WAITS], []
         for number in range(options.rounds):
             # another first each time, so that a drift is in no mode alone
             turn = number % len(modes)

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use table::manifest::{Close, Cost, Coverage, Loss};
 
+use super::WaitTable;
 use super::filter::Grouping;
 use super::group::Sums;
 use super::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
@@ -12,7 +13,6 @@ use super::report::{
     Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Total, WaitReport,
 };
 use super::top::{Element, Top};
-use super::WaitTable;
 use crate::report::{Closed, Host};
 
 /// Named of those that take part in a group.
@@ -42,7 +42,10 @@ impl WaitTable {
         let total = self.total(&groups);
         let listed = groups.iter().take(limit);
         let groups = listed.map(|(number, sums)| self.group(*number, sums, &total));
-        let ended_ns = recorded.closed.as_ref().map_or(self.latest_ns, |close| close.ended_ns);
+        let ended_ns = recorded
+            .closed
+            .as_ref()
+            .map_or(self.latest_ns, |close| close.ended_ns);
         let started_ns = self.header.started_ns;
         let until_ns = ended_ns.min(self.span.1.saturating_add(1));
         WaitReport {

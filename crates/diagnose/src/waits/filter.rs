@@ -47,7 +47,9 @@ pub struct WaitFilter {
 impl WaitFilter {
     /// First and last end of a wait, `CLOCK_MONOTONIC` ns.
     pub fn span_ns(&self, started_ns: u64) -> (u64, u64) {
-        let from_ns = self.from_ns.map_or(0, |from| started_ns.saturating_add(from));
+        let from_ns = self
+            .from_ns
+            .map_or(0, |from| started_ns.saturating_add(from));
         let to_ns = self.to_ns.map_or(u64::MAX, |to| {
             started_ns.saturating_add(to).saturating_sub(1)
         });

@@ -115,7 +115,11 @@ pub enum WakerKey {
 impl WakerKey {
     /// The waker of a row.
     pub fn of(rows: &Waits, index: usize) -> Self {
-        match (rows.waker[index], rows.waker_pid[index], rows.waker_tid[index]) {
+        match (
+            rows.waker[index],
+            rows.waker_pid[index],
+            rows.waker_tid[index],
+        ) {
             (Waker::Thread, Some(pid), Some(tid)) => Self::Thread(ThreadKey { pid, tid }),
             (Waker::Interrupt, ..) => Self::Interrupt,
             (Waker::Thread | Waker::Unseen, ..) => Self::Unseen,

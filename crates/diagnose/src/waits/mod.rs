@@ -103,7 +103,7 @@ impl WaitTable {
         if !(self.is_wanted(object) && passes) {
             return None;
         }
-        let ready = rows.ended_by[index].map(ObjectKey::conn);
+        let ready = rows.ready_conn[index].map(ObjectKey::conn);
         Some(Wait {
             blocked_ns,
             runq_ns: woken_ns.map(|woken_ns| end_ns.saturating_sub(woken_ns)),

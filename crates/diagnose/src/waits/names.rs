@@ -110,7 +110,9 @@ impl Names {
             name,
             kind: Some(kind),
             conn: Some(conn),
-            process: known.and_then(|known| known.pid).map(|pid| self.process(pid)),
+            process: known
+                .and_then(|known| known.pid)
+                .map(|pid| self.process(pid)),
             ..Identity::default()
         }
     }
@@ -152,7 +154,9 @@ impl Names {
             return true;
         }
         let known = identity.conn.and_then(|conn| {
-            self.listeners.get(&conn).or_else(|| self.sockets.get(&conn))
+            self.listeners
+                .get(&conn)
+                .or_else(|| self.sockets.get(&conn))
         });
         let has_address = known.is_some_and(|it| it.local == wanted || it.remote == wanted);
         has_address || identity.conn.is_some_and(|conn| conn.to_string() == wanted)

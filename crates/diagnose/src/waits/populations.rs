@@ -108,7 +108,11 @@ impl Cells {
         if high <= self.jiffy_ns {
             return Some(EDGES[cells.end] - EDGES[cells.start]);
         }
-        let low = if low < self.jiffy_ns { low } else { low + self.jiffy_ns };
+        let low = if low < self.jiffy_ns {
+            low
+        } else {
+            low + self.jiffy_ns
+        };
         let high = high - self.jiffy_ns;
         (high > low).then(|| (high as f64 / low as f64).ln())
     }
@@ -138,25 +142,27 @@ impl Cells {
         };
         let within = self.count(valley);
         let least = |modes: &mut dyn Iterator<Item = Range<usize>>| {
-            let tests = modes.map(|mode| {
-                log_tail(self.count(&mode), within, self.widened(&mode), width)
-            });
+            let tests =
+                modes.map(|mode| log_tail(self.count(&mode), within, self.widened(&mode), width));
             tests.fold(0.0, f64::min)
         };
-        let left = WIDTHS.iter().take_while(|wide| first + **wide <= valley.start);
+        let left = WIDTHS
+            .iter()
+            .take_while(|wide| first + **wide <= valley.start);
         let left = least(&mut left.map(|wide| valley.start - wide..valley.start));
         if left == 0.0 {
             return 0.0;
         }
-        let right = WIDTHS.iter().take_while(|wide| valley.end + **wide <= last + 1);
+        let right = WIDTHS
+            .iter()
+            .take_while(|wide| valley.end + **wide <= last + 1);
         left.max(least(&mut right.map(|wide| valley.end..valley.end + wide)))
     }
 
     /// The longest run of the least dense cells of a valley, as its first and last edge.
     fn emptiest(&self, valley: Range<usize>) -> (usize, usize) {
-        let density = |cell: usize| {
-            self.count(&(cell..cell + 1)) as f64 / (EDGES[cell + 1] - EDGES[cell])
-        };
+        let density =
+            |cell: usize| self.count(&(cell..cell + 1)) as f64 / (EDGES[cell + 1] - EDGES[cell]);
         let least = valley.clone().map(density).fold(f64::INFINITY, f64::min);
         let mut longest = (valley.start, valley.start);
         let mut begun = valley.start;

@@ -133,7 +133,9 @@ impl Identity {
             return self.name.clone();
         };
         let comm = process.comm.as_deref().unwrap_or("?");
-        let pid = process.pid.map_or_else(String::new, |pid| format!("[{pid}]"));
+        let pid = process
+            .pid
+            .map_or_else(String::new, |pid| format!("[{pid}]"));
         if self.tid.is_some() && self.tid == process.pid {
             return format!("{comm}{pid}");
         }

@@ -81,7 +81,10 @@ mod tests {
             top.add(1_000 + round, 30);
         }
         let worst = top.worst(1)[0];
-        assert_eq!((worst.number, worst.count, worst.blocked_ns()), (7, 1_001, 100_017));
+        assert_eq!(
+            (worst.number, worst.count, worst.blocked_ns()),
+            (7, 1_001, 100_017)
+        );
         assert_eq!(top.worst(usize::MAX).len(), KEPT);
     }
 }

@@ -204,7 +204,11 @@ fn few_waits_are_enough() {
             boundary(&histogram, 4_000_000).is_some()
         })
     };
-    let pairs = [(100_000, 1_000_000), (1_000_000, 40_000_000), (1_000_000, 200_000_000)];
+    let pairs = [
+        (100_000, 1_000_000),
+        (1_000_000, 40_000_000),
+        (1_000_000, 200_000_000),
+    ];
     let found = pairs.map(|(fast_ns, slow_ns)| least(fast_ns, slow_ns));
     assert_eq!(found, [Some(7), Some(6), Some(5)]);
 }
