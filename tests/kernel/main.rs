@@ -23,3 +23,4 @@ mod survive;
 mod truth;
 mod verdicts;
 mod waits;
+mod waits_view;

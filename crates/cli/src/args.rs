@@ -108,6 +108,31 @@ fn utc(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// A time such as `1.5s` or `200ms`, in ns.
+pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 7] = [
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("min", 60e9),
+        ("s", 1e9),
+        ("h", 3_600e9),
+    ];
+    let text = text.trim();
+    let split = |(unit, ns): &(&str, f64)| Some((text.strip_suffix(unit)?.trim_end(), *ns));
+    let value = UNITS.iter().find_map(split).and_then(|(number, unit_ns)| {
+        let number: f64 = number.parse().ok()?;
+        Some(number * unit_ns)
+    });
+    match value {
+        Some(ns) if (0.0..=u64::MAX as f64).contains(&ns) => Ok(ns.round() as u64),
+        _ => {
+            Err("not a time\nhint: a number with ns, us, ms, s, min or h, such as 1.5s".to_owned())
+        }
+    }
+}
+
 /// How text goes to stdout: colour for a terminal unless NO_COLOR is set; 80 columns.
 pub(crate) fn text_options() -> view::TextOptions {
     use std::io::IsTerminal;
@@ -120,7 +145,23 @@ pub(crate) fn text_options() -> view::TextOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{time_ns, utc};
+
+    #[test]
+    fn times_have_units() {
+        let known = [
+            ("1.5s", 1_500_000_000),
+            ("200ms", 200_000_000),
+            ("7 us", 7_000),
+        ];
+        for (text, ns) in known {
+            assert_eq!(time_ns(text), Ok(ns));
+        }
+        assert_eq!(time_ns("2min"), Ok(120_000_000_000));
+        for text in ["", "5", "ms", "-1s", "NaNs", "infs", "1e30h", "1 m"] {
+            assert!(time_ns(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn known_times() {

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
+use table::manifest::ProbeState;
 use table::tables::{
     Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
+    Wait,
 };
 
 /// The newest recording in the current directory.
@@ -52,4 +55,58 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
         evidence.add_problem(problem.to_string());
     }
     Ok(diagnose::diagnose(evidence))
+}
+
+/// Reads the waits of a recording and groups them; at most `limit` groups are named.
+pub(crate) fn waits(
+    path: &Path,
+    grouping: Grouping,
+    filter: WaitFilter,
+    limit: usize,
+) -> anyhow::Result<WaitReport> {
+    let recording = Recording::open(path)?;
+    require_waits(&recording)?;
+    let mut names = Names::default();
+    recording.scan::<Connection>(|rows| names.add_connections(rows));
+    recording.scan::<Listener>(|rows| names.add_listeners(&rows));
+    recording.scan::<Process>(|rows| names.add_processes(&rows));
+    let object = filter.object.clone().unwrap_or_default();
+    let mut waits = WaitTable::new(recording.header().clone(), names, grouping, filter);
+    recording.scan::<Wait>(|rows| waits.add(&rows));
+    if waits.object_is_missing() {
+        bail!(
+            "no thread in {} waited for {object}\n\
+             hint: `whylat report --by object --format json` names every object",
+            path.display()
+        );
+    }
+    let recorded = Recorded {
+        coverage: recording.coverage().to_vec(),
+        loss: recording.loss().to_vec(),
+        cost: recording.cost().cloned(),
+        closed: recording.closed().cloned(),
+        problems: recording
+            .problems()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    };
+    Ok(waits.report(recorded, limit))
+}
+
+/// Says why a recording holds no waits, if it holds none.
+fn require_waits(recording: &Recording) -> anyhow::Result<()> {
+    let (path, detail) = (recording.path().display(), &recording.header().detail);
+    let probe = recording.coverage().iter().find(|it| it.probe == "waits");
+    match probe.map(|probe| &probe.state) {
+        _ if recording.rows::<Wait>() > 0 => Ok(()),
+        Some(ProbeState::On | ProbeState::Fallback { .. }) => Ok(()),
+        Some(ProbeState::Off { why, remedy }) => {
+            bail!("{path} holds no waits: {why}\nhint: {remedy}")
+        }
+        None => bail!(
+            "{path} holds no waits: it was recorded at detail {detail}\n\
+             hint: record with --detail waits"
+        ),
+    }
 }

@@ -13,6 +13,7 @@ mod maintain;
 mod out;
 mod record;
 mod report;
+mod waits;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `whylat report`: the diagnosis again, from the recording alone.
+//! `whylat report`: the diagnosis again, or waits in groups, from the recording alone.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 
+use crate::waits::WaitArgs;
 use crate::{args, exit, load, out};
 
 /// Prints a diagnosis.
@@ -22,19 +23,24 @@ pub(crate) struct ReportArgs {
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
+    #[command(flatten)]
+    waits: WaitArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// For people: at most 80 columns.
     Text,
-    /// For programs: schema whylat.report/1.
+    /// For programs: schema whylat.report/1; with --by whylat.waits/1.
     Json,
 }
 
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
+        if let Some(code) = self.waits.execute(&path, self.format)? {
+            return Ok(code);
+        }
         let settings = SnapSettings {
             max_queuing_delay_us: self.max_queuing_delay_us,
             delayed_ack_timeout_us: self.delayed_ack_timeout_us,

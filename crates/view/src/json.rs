@@ -1,14 +1,25 @@
-//! The contract `whylat.report/1` as text. `docs/report.schema.json` describes it.
+//! The contracts `whylat.report/1` and `whylat.waits/1` as text. `docs/report.schema.json` and
+//! `docs/waits.schema.json` describe them.
 
 use diagnose::Report;
+use diagnose::waits::WaitReport;
 
 use crate::clean::is_unsafe;
 
 /// The report as indented JSON without a final newline. Characters that a terminal would act on,
 /// or that reorder text, are escaped: they occur only within strings.
 pub fn json(report: &Report) -> String {
-    let plain = serde_json::to_string_pretty(report)
-        .expect("a report is made of strings, finite numbers and maps with string keys");
+    escaped(serde_json::to_string_pretty(report))
+}
+
+/// The same of waits.
+pub fn waits_json(report: &WaitReport) -> String {
+    escaped(serde_json::to_string_pretty(report))
+}
+
+fn escaped(written: serde_json::Result<String>) -> String {
+    let plain =
+        written.expect("a report is made of strings, finite numbers and maps with string keys");
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         if is_unsafe(c) && c != '\n' {

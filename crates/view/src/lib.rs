@@ -8,8 +8,8 @@ mod page;
 mod text;
 
 pub use compare::{Side, side_by_side};
-pub use json::json;
-pub use text::text;
+pub use json::{json, waits_json};
+pub use text::{text, waits as waits_text};
 
 /// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,24 +9,23 @@
 //! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test golden
 //! ```
 
+mod fixture;
 mod schema;
 
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use diagnose::report::Severity;
 use diagnose::{Evidence, Report};
-use serde::de::DeserializeOwned;
+use table::Recording;
 use table::manifest::Close;
 use table::tables::{
     Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
 };
-use table::{Recording, Table};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use fixture::{Outcome, document, expect, rows};
 
 /// Directory of the golden recordings.
 fn root() -> PathBuf {
@@ -59,28 +58,6 @@ fn subdirectories(path: &Path) -> Outcome<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-/// A JSON file; `None` when it is absent.
-fn document<T: DeserializeOwned>(path: &Path) -> Outcome<Option<T>> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(path)?;
-    let value = serde_json::from_str(&text);
-    Ok(Some(
-        value.map_err(|error| format!("{}: {error}", path.display()))?,
-    ))
-}
-
-/// The rows of a table; none without its file.
-fn rows<T: Table + DeserializeOwned>(directory: &Path) -> Outcome<T::Columns> {
-    let path = directory.join(format!("{}.jsonl", T::NAME));
-    if !path.exists() {
-        return Ok(T::Columns::default());
-    }
-    let rows = table::rows_from_jsonl::<T>(&fs::read_to_string(&path)?);
-    Ok(rows.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn judge(directory: &Path) -> Outcome<Report> {
@@ -140,32 +117,6 @@ fn judge_recording(directory: &Path) -> Outcome<Report> {
     recording.scan::<ProcessSample>(|rows| evidence.add_process_samples(&rows));
     recording.scan::<CpuSample>(|rows| evidence.add_cpu_samples(&rows));
     Ok(diagnose::diagnose(evidence))
-}
-
-/// Compares with the committed answer, or rewrites it when asked to.
-fn expect(path: &Path, actual: &str) -> Outcome<Option<String>> {
-    if std::env::var_os("WHYLAT_GOLDEN_UPDATE").is_some() {
-        fs::write(path, actual)?;
-        return Ok(None);
-    }
-    let expected =
-        fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if expected == actual {
-        return Ok(None);
-    }
-    let differing = expected
-        .lines()
-        .zip(actual.lines())
-        .position(|(a, b)| a != b);
-    let line = differing.unwrap_or_else(|| expected.lines().count().min(actual.lines().count()));
-    let at = |text: &str| text.lines().nth(line).unwrap_or("(end)").to_owned();
-    Ok(Some(format!(
-        "{}:{}: expected {:?}, found {:?}",
-        path.display(),
-        line + 1,
-        at(&expected),
-        at(actual)
-    )))
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl WaitTable {
         groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns), *number));
         let total = self.total(&groups);
         let listed = groups.iter().take(limit);
-        let groups = listed.map(|(number, sums)| self.group(*number, sums, &total));
+        let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
         let ended_ns = recorded
             .closed
             .as_ref()
@@ -79,7 +79,7 @@ impl WaitTable {
         }
     }
 
-    fn group(&self, number: u32, sums: &Sums, total: &Total) -> Group {
+    fn named(&self, number: u32, sums: &Sums, total: &Total) -> Group {
         let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
         let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
         let share = match total.blocked_ns {
@@ -126,8 +126,8 @@ fn parts(top: &Top, name: impl Fn(u32) -> Identity) -> Vec<Part> {
     let part = |element: Element| Part {
         identity: name(element.number),
         count: element.count,
-        blocked_ns: element.blocked_ns(),
-        exact: element.is_exact(),
+        blocked_ns: element.blocked_ns,
+        exact: element.is_exact,
     };
     top.worst(PARTS).into_iter().map(part).collect()
 }

@@ -1,27 +1,50 @@
 //! The sums of one group, a wait at a time.
 
+use table::tables::Waits;
+
 use super::histogram::Histogram;
 use super::top::Top;
 
-/// One wait.
+/// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Wait {
-    /// Time blocked, ns.
-    pub blocked_ns: u64,
-    /// Time until it had a CPU again, ns; `None`: the waking was not seen.
-    pub runq_ns: Option<u64>,
-    /// Begin, `CLOCK_MONOTONIC` ns.
-    pub start_ns: u64,
-    /// End, `CLOCK_MONOTONIC` ns.
-    pub end_ns: u64,
-    /// Number of the object.
+pub struct Passed {
+    /// Row of its batch.
+    pub row: u32,
+    /// Object.
     pub object: u32,
-    /// Number of the thread.
+    /// Thread.
     pub thread: u32,
-    /// Number of the waker.
+    /// Waker.
     pub waker: u32,
-    /// Number of the connection that was ready, of several.
+    /// The connection that was ready, of several.
     pub ready: Option<u32>,
+}
+
+/// Times of one wait, ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Begin, `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// End, `CLOCK_MONOTONIC`.
+    pub end_ns: u64,
+    /// Time blocked.
+    pub blocked_ns: u64,
+    /// Time until it had a CPU again; `None`: the waking was not seen.
+    pub runq_ns: Option<u64>,
+}
+
+impl Times {
+    /// Of a row.
+    pub fn of(rows: &Waits, row: usize) -> Self {
+        let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
+        let woken_ns = rows.woken_ns[row];
+        Self {
+            start_ns,
+            end_ns,
+            blocked_ns: woken_ns.unwrap_or(end_ns).saturating_sub(start_ns),
+            runq_ns: woken_ns.map(|woken_ns| end_ns.saturating_sub(woken_ns)),
+        }
+    }
 }
 
 /// Sums.
@@ -68,7 +91,7 @@ impl Default for Sums {
 
 impl Sums {
     /// Adds a wait; those that take part are added by the caller, who knows which differ in a group.
-    pub fn add(&mut self, wait: &Wait) {
+    pub fn add(&mut self, wait: Times) {
         self.blocked_ns += wait.blocked_ns;
         match wait.runq_ns {
             Some(runq_ns) => self.runq_ns += runq_ns,
@@ -77,9 +100,6 @@ impl Sums {
         self.first_ns = self.first_ns.min(wait.start_ns);
         self.last_ns = self.last_ns.max(wait.end_ns);
         self.histogram.add(wait.blocked_ns);
-        if let Some(ready) = wait.ready {
-            self.ready.add(ready, wait.blocked_ns);
-        }
     }
 
     /// Time runnable, ns; `None` when no waking was seen.

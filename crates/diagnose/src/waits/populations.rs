@@ -18,11 +18,15 @@
 //! they lie below the first jiffy, where such a grid has nothing. The first jiffy itself may hold all
 //! that is shorter, down to [`SHORTEST_NS`].
 //!
+//! Of several valleys the one with the widest gap, in which nothing or least lies, gives the boundary:
+//! of waits of 1, 3 and 200 ms, those of 200 ms are the slow ones.
+//!
 //! Promised: a population of one mode over the logarithm of its durations (constant, uniform,
 //! exponential, lognormal, Pareto, …), of any size, as it is or rounded to jiffies, is split in at
 //! most one of 1,000 cases; in practice in none, as both bounds are generous. Two narrow populations
-//! ten times apart are separated from nine waits of the smaller one on; forty or more times apart,
-//! from seven. A population between one and two jiffies needs about a hundred waits.
+//! ten or more times apart are separated from twelve waits of the smaller one on; from six to nine, if
+//! these fall into one cell. A fast population of one to two jiffies needs
+//! about a hundred waits, as it may hold all that is shorter.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -62,8 +66,7 @@ const fn edge(cell: usize) -> u64 {
 /// or too few waits to tell. `jiffy_ns`: the kernel's.
 pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
     let cells = Cells::of(histogram, jiffy_ns);
-    let valley = cells.deepest_valley()?;
-    let (low, high) = cells.emptiest(valley);
+    let (low, high) = cells.widest_gap()?;
     let middle = ((EDGES[low] + EDGES[high]) / 2.0).exp();
     Some(bucket(middle as u64))
 }
@@ -117,22 +120,31 @@ impl Cells {
         (high > low).then(|| (high as f64 / low as f64).ln())
     }
 
-    /// The interval that most clearly is less dense than something on its left and on its right.
-    fn deepest_valley(&self) -> Option<Range<usize>> {
+    /// First and last edge of the gap between two modes; of several, the widest. `None`: there is no
+    /// interval that clearly is less dense than something on its left and something on its right.
+    fn widest_gap(&self) -> Option<(usize, usize)> {
         // The outermost cells hold also what lies beyond them: their width is not known.
         let first = (1..CELLS).find(|cell| self.below[*cell + 1] > self.below[1])?;
         let last = (first..CELLS - 1).rfind(|cell| self.count(&(*cell..*cell + 1)) > 0)?;
-        let mut clearest = (f64::INFINITY, 0..0);
+        let enough = (ERROR / COMPARISONS).ln();
+        let mut widest: Option<((usize, usize), f64)> = None;
         for start in first + 1..=last {
             for end in start + 1..=last {
-                let valley = start..end;
-                let error = self.log_error(&valley, (first, last));
-                if error < clearest.0 {
-                    clearest = (error, valley);
+                let error = self.log_error(&(start..end), (first, last));
+                if error > enough {
+                    continue;
+                }
+                let gap = self.emptiest(start..end);
+                let wider = widest.is_none_or(|(known, known_error)| {
+                    let (width, known) = (gap.1 - gap.0, known.1 - known.0);
+                    width > known || width == known && error < known_error
+                });
+                if wider {
+                    widest = Some((gap, error));
                 }
             }
         }
-        (clearest.0 <= (ERROR / COMPARISONS).ln()).then_some(clearest.1)
+        widest.map(|(gap, _)| gap)
     }
 
     /// Logarithm of a bound on the chance of these counts if there is one mode.

@@ -132,14 +132,15 @@ impl Identity {
         let Some(process) = &self.process else {
             return self.name.clone();
         };
-        let comm = process.comm.as_deref().unwrap_or("?");
-        let pid = process
-            .pid
-            .map_or_else(String::new, |pid| format!("[{pid}]"));
+        let owner = match (process.comm.as_deref(), process.pid) {
+            (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),
+            (Some(comm), None) => comm.to_owned(),
+            (None, pid) => format!("process {}", pid.unwrap_or_default()),
+        };
         if self.tid.is_some() && self.tid == process.pid {
-            return format!("{comm}{pid}");
+            return owner;
         }
-        format!("{comm}{pid} {}", self.name)
+        format!("{owner} {}", self.name)
     }
 }
 

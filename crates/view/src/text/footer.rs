@@ -1,33 +1,66 @@
 //! What the recording covers, what it lost, what it cost: always, also when all is well.
 
 use diagnose::Report;
-use diagnose::report::Closed;
+use diagnose::report::{Closed, Loss};
 use diagnose::units::{bytes, count, duration, percent};
-use table::manifest::ProbeState;
+use diagnose::waits::WaitReport;
+use table::manifest::{Cost, Coverage, ProbeState};
 
 use super::LABEL;
 use crate::page::{Page, Style};
 
+/// What every report says of its recording.
+pub struct Facts<'a> {
+    coverage: &'a [Coverage],
+    loss: &'a [Loss],
+    cost: Option<&'a Cost>,
+    closed: Closed,
+    problems: &'a [String],
+}
+
+impl<'a> From<&'a Report> for Facts<'a> {
+    fn from(report: &'a Report) -> Self {
+        Self {
+            coverage: &report.coverage,
+            loss: &report.loss,
+            cost: report.cost.as_ref(),
+            closed: report.closed,
+            problems: &report.problems,
+        }
+    }
+}
+
+impl<'a> From<&'a WaitReport> for Facts<'a> {
+    fn from(report: &'a WaitReport) -> Self {
+        Self {
+            coverage: &report.coverage,
+            loss: &report.loss,
+            cost: report.cost.as_ref(),
+            closed: report.closed,
+            problems: &report.problems,
+        }
+    }
+}
+
 /// Draws the section.
-pub fn draw(page: &mut Page, report: &Report) {
+pub fn draw(page: &mut Page, facts: &Facts) {
     page.title(&[(Style::Bold, "recording")]);
-    draw_coverage(page, report);
-    draw_loss(page, report);
-    draw_cost(page, report);
-    let closed = match report.closed {
+    draw_coverage(page, facts.coverage);
+    draw_loss(page, facts.loss);
+    draw_cost(page, facts.cost);
+    let closed = match facts.closed {
         Closed::InOrder => "in order",
         Closed::Recovered => "by `whylat recover`, after a crash: the end may be missing",
         Closed::NotClosed => "never: the end is missing. hint: whylat recover",
     };
     page.labelled(2, "closed", LABEL, closed);
-    for problem in &report.problems {
+    for problem in facts.problems {
         page.labelled(2, "problem", LABEL, problem);
     }
 }
 
-fn draw_coverage(page: &mut Page, report: &Report) {
-    let on: Vec<&str> = report
-        .coverage
+fn draw_coverage(page: &mut Page, all: &[Coverage]) {
+    let on: Vec<&str> = all
         .iter()
         .filter(|coverage| coverage.state == ProbeState::On)
         .map(|coverage| coverage.probe.as_str())
@@ -38,7 +71,7 @@ fn draw_coverage(page: &mut Page, report: &Report) {
         on.join(", ")
     };
     page.labelled(2, "coverage", LABEL, &format!("on: {on}"));
-    for coverage in &report.coverage {
+    for coverage in all {
         let text = match &coverage.state {
             ProbeState::On => continue,
             ProbeState::Fallback { which, why } => {
@@ -55,9 +88,9 @@ fn draw_coverage(page: &mut Page, report: &Report) {
     }
 }
 
-fn draw_loss(page: &mut Page, report: &Report) {
-    let sum = |of: fn(&diagnose::report::Loss) -> u64| report.loss.iter().map(of).sum::<u64>();
-    let residual: i64 = report.loss.iter().map(|loss| loss.residual).sum();
+fn draw_loss(page: &mut Page, all: &[Loss]) {
+    let sum = |of: fn(&Loss) -> u64| all.iter().map(of).sum::<u64>();
+    let residual: i64 = all.iter().map(|loss| loss.residual).sum();
     let text = format!(
         "{} of {} records lost, {} unaccounted for",
         count(sum(|loss| loss.lost_total)),
@@ -65,8 +98,7 @@ fn draw_loss(page: &mut Page, report: &Report) {
         residual
     );
     page.labelled(2, "loss", LABEL, &text);
-    for loss in report
-        .loss
+    for loss in all
         .iter()
         .filter(|loss| loss.lost_total > 0 || loss.residual != 0)
     {
@@ -88,8 +120,8 @@ fn draw_loss(page: &mut Page, report: &Report) {
     }
 }
 
-fn draw_cost(page: &mut Page, report: &Report) {
-    let Some(cost) = &report.cost else {
+fn draw_cost(page: &mut Page, cost: Option<&Cost>) {
+    let Some(cost) = cost else {
         page.labelled(2, "cost", LABEL, "not recorded");
         return;
     };

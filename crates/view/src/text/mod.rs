@@ -7,13 +7,16 @@ mod bar;
 mod connections;
 pub mod findings;
 mod footer;
+mod waits;
 
 use diagnose::Report;
-use diagnose::report::{Direction, Subject};
+use diagnose::report::{Direction, Host, Subject};
 use diagnose::units::{count, duration};
 
 use crate::TextOptions;
 use crate::page::{Page, Style};
+
+pub use waits::text as waits;
 
 /// Column in which labelled text begins, after the indent.
 const LABEL: usize = 12;
@@ -21,22 +24,21 @@ const LABEL: usize = 12;
 /// Draws the whole report.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut page = Page::new(options);
-    head(&mut page, report);
+    head(&mut page, &report.host, report.span_ns);
     answer::draw(&mut page, report);
     findings::draw(&mut page, report);
     connections::draw(&mut page, report);
-    footer::draw(&mut page, report);
+    footer::draw(&mut page, &report.into());
     page.finish()
 }
 
-fn head(page: &mut Page, report: &Report) {
-    let host = &report.host;
+fn head(page: &mut Page, host: &Host, span_ns: u64) {
     let text = format!(
         "whylat · {} · Linux {} · detail {} · {} recorded",
         host.name,
         host.kernel,
         host.detail,
-        duration(report.span_ns)
+        duration(span_ns)
     );
     page.paragraph(0, Style::Dim, &text);
     page.blank();

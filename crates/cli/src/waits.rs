@@ -1,0 +1,114 @@
+//! `whylat report --by …`: waits in groups, with filters.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use diagnose::waits::{Grouping, WaitFilter, WaitReport};
+
+use crate::report::Format;
+use crate::{args, exit, load, out};
+
+/// Groups that text shows; JSON has all.
+const SHOWN: usize = 10;
+
+/// Groups waits instead of diagnosing connections. Times are such as 1.5s, 200ms or 30us.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Waits")]
+pub(crate) struct WaitArgs {
+    /// Show what threads waited for, by what the waits have in common
+    #[arg(long, value_enum)]
+    by: Option<By>,
+    /// Only waits that ended this long after the recording's start, or later
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    from: Option<u64>,
+    /// Only waits that ended earlier than this after the recording's start
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    to: Option<u64>,
+    /// Only waits of this process
+    #[arg(long, value_name = "PID", requires = "by")]
+    pid: Option<u32>,
+    /// Only waits of this thread
+    #[arg(long, value_name = "TID", requires = "by")]
+    thread: Option<u32>,
+    /// Only waits for this: a connection's id, one of its addresses, or a name as printed
+    #[arg(long, value_name = "OBJECT", requires = "by")]
+    object: Option<String>,
+    /// Only waits that were blocked longer than this
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    longer_than: Option<u64>,
+    /// Show so many groups [default: 10 as text, all as JSON]
+    #[arg(long, value_name = "NUMBER", requires = "by")]
+    limit: Option<usize>,
+}
+
+/// What waits have in common.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum By {
+    /// What was waited for: a connection, a lock, time, …
+    Object,
+    /// Who waited
+    Thread,
+    /// Where in the program; not recorded yet
+    Stack,
+    /// Who ended the wait
+    Waker,
+}
+
+impl WaitArgs {
+    /// Prints the waits of a recording; `None` when it was not asked for.
+    pub(crate) fn execute(self, path: &Path, format: Format) -> anyhow::Result<Option<ExitCode>> {
+        let Some(by) = self.by else {
+            return Ok(None);
+        };
+        let grouping = match by {
+            By::Object => Grouping::Object,
+            By::Thread => Grouping::Thread,
+            By::Waker => Grouping::Waker,
+            By::Stack => bail!(
+                "cannot group the waits of {} by stack: recordings hold no stacks yet\n\
+                 hint: group them --by object, thread or waker",
+                path.display()
+            ),
+        };
+        let limit = self.limit.unwrap_or(match format {
+            Format::Text => SHOWN,
+            Format::Json => usize::MAX,
+        });
+        let report = load::waits(path, grouping, self.filter()?, limit)?;
+        print(&report, format)?;
+        let complete = report.is_complete();
+        let code = if complete { 0 } else { exit::INCOMPLETE };
+        Ok(Some(ExitCode::from(code)))
+    }
+
+    fn filter(self) -> anyhow::Result<WaitFilter> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from >= to
+        {
+            let words = diagnose::units::duration;
+            bail!(
+                "nothing lies between --from {} and --to {}: both count from the recording's start\n\
+                 hint: --to must be later than --from",
+                words(from),
+                words(to)
+            );
+        }
+        Ok(WaitFilter {
+            from_ns: self.from,
+            to_ns: self.to,
+            pid: self.pid,
+            tid: self.thread,
+            object: self.object,
+            longer_than_ns: self.longer_than,
+        })
+    }
+}
+
+fn print(report: &WaitReport, format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Text => out::print(&view::waits_text(report, &args::text_options())),
+        Format::Json => out::line(&view::waits_json(report)),
+    }
+}

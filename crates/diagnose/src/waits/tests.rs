@@ -1,0 +1,222 @@
+//! Groups, filters and names, from rows to the report.
+
+use serde_json::{Value, json};
+use table::row_of;
+use table::tables::{Connection, Connections, Process, Processes, Wait};
+
+use super::*;
+
+const START_NS: u64 = 5_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn header() -> Header {
+    let header = json!({
+        "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 2,
+        "clocksource": "", "detail": "waits", "arguments": [], "started_ns": START_NS,
+        "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
+    });
+    serde_json::from_value(header).unwrap()
+}
+
+/// Threads 71 and 72 of process 7, and 81 of process 8.
+fn names() -> Names {
+    let mut names = Names::default();
+    let mut connections = Connections::default();
+    let row = json!({"conn": 41, "pid": 7, "local": "10.0.0.1:5000", "remote": "10.0.0.2:80"});
+    connections.push(row_of::<Connection>(row).unwrap());
+    names.add_connections(connections);
+    let mut processes = Processes::default();
+    processes.push(row_of::<Process>(json!({"pid": 7, "comm": "client"})).unwrap());
+    names.add_processes(&processes);
+    names
+}
+
+/// A wait of `tid` (process: a tenth of it) that begins so many ms after the start.
+fn wait(tid: u64, at_ms: u64, blocked_ms: u64, more: Value) -> Wait {
+    let woken_ns = START_NS + (at_ms + blocked_ms) * MS;
+    let mut row = json!({
+        "tid": tid, "pid": tid / 10, "start_ns": START_NS + at_ms * MS, "woken_ns": woken_ns,
+        "end_ns": woken_ns + MS, "kind": "sleep", "waker": "interrupt", "waker_tid": 1,
+        "waker_pid": 1, "uninterruptible": false,
+    });
+    row.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    row_of(row).unwrap()
+}
+
+fn rows() -> Waits {
+    let on_conn = json!({"kind": "connection", "conn": 41});
+    let by_thread = json!({
+        "kind": "futex", "object": 0x1000, "waker": "thread", "waker_tid": 72, "waker_pid": 7,
+    });
+    let unseen = json!({
+        "kind": "pipe", "object": 99, "waker": "unseen", "woken_ns": null, "waker_tid": null,
+        "waker_pid": null,
+    });
+    let epoll = json!({"kind": "epoll", "fd": 3, "object": 5, "ready_conn": 41});
+    let mut rows = Waits::default();
+    for row in [
+        wait(71, 0, 10, on_conn.clone()),
+        wait(72, 5, 30, on_conn),
+        wait(71, 20, 7, by_thread.clone()),
+        wait(81, 20, 8, by_thread),
+        wait(81, 30, 20, unseen),
+        wait(72, 40, 5, epoll),
+        wait(72, 50, 2, json!({})),
+    ] {
+        rows.push(row);
+    }
+    rows
+}
+
+fn report(grouping: Grouping, filter: WaitFilter) -> WaitReport {
+    let mut table = WaitTable::new(header(), names(), grouping, filter);
+    table.add(&rows());
+    table.report(Recorded::default(), usize::MAX)
+}
+
+fn titles(report: &WaitReport) -> Vec<(String, u64, u64)> {
+    let told = |group: &report::Group| (group.identity.title(), group.count, group.blocked_ns / MS);
+    report.groups.iter().map(told).collect()
+}
+
+fn expected(groups: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+    let owned = |(title, count, ms): &(&str, u64, u64)| ((*title).to_owned(), *count, *ms);
+    groups.iter().map(owned).collect()
+}
+
+#[test]
+fn objects_are_named_and_a_futex_is_of_its_process() {
+    let report = report(Grouping::Object, WaitFilter::default());
+    let groups = [
+        ("client[7] 10.0.0.1:5000 → 10.0.0.2:80", 2, 40),
+        // The waking was not seen: the time until it ran again counts as blocked.
+        ("pipe 99", 1, 21),
+        ("process 8 futex 0x1000", 1, 8),
+        ("client[7] futex 0x1000", 1, 7),
+        ("client[7] epoll set 3", 1, 5),
+        ("client[7] sleep", 1, 2),
+    ];
+    assert_eq!(titles(&report), expected(&groups));
+    assert_eq!(report.groups[1].runq_ns, None);
+    assert_eq!(report.groups[0].runq_ns, Some(2 * MS));
+    assert_eq!(
+        (report.groups[0].first_ns, report.groups[0].last_ns),
+        (0, 36 * MS)
+    );
+    assert_eq!(report.groups[4].ready[0].identity.conn, Some(41));
+    assert_eq!(
+        (report.total.blocked_ns, report.total.waking_unseen),
+        (83 * MS, 1)
+    );
+    let shares: f64 = report.groups.iter().map(|group| group.share).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn threads_and_wakers_have_their_own_groups() {
+    let by_thread = report(Grouping::Thread, WaitFilter::default());
+    let groups = [
+        ("client[7] thread 72", 3, 37),
+        ("process 8 thread 81", 2, 29),
+        ("client[7] thread 71", 2, 17),
+    ];
+    assert_eq!(titles(&by_thread), expected(&groups));
+    let by_waker = report(Grouping::Waker, WaitFilter::default());
+    let groups = [
+        ("interrupts", 4, 47),
+        ("not seen", 1, 21),
+        ("client[7] thread 72", 2, 15),
+    ];
+    assert_eq!(titles(&by_waker), expected(&groups));
+}
+
+#[test]
+fn conditions_compose() {
+    let count = |filter: WaitFilter| report(Grouping::Object, filter).total.count;
+    let on = |object: &str| WaitFilter {
+        object: Some(object.to_owned()),
+        ..WaitFilter::default()
+    };
+    let connection = ["41", "10.0.0.2:80", "10.0.0.1:5000 -> 10.0.0.2:80"];
+    for object in connection {
+        assert_eq!(count(on(object)), 2, "{object}");
+    }
+    assert_eq!(count(on("futex 0x1000")), 2);
+    assert_eq!(count(on("client[7] futex 0x1000")), 1);
+    assert_eq!(
+        count(WaitFilter {
+            pid: Some(7),
+            ..on("futex 0x1000")
+        }),
+        1
+    );
+    assert_eq!(
+        count(WaitFilter {
+            tid: Some(72),
+            ..on("41")
+        }),
+        1
+    );
+    assert_eq!(
+        count(WaitFilter {
+            longer_than_ns: Some(10 * MS),
+            ..on("41")
+        }),
+        1
+    );
+    assert_eq!(
+        count(WaitFilter {
+            pid: Some(8),
+            ..on("41")
+        }),
+        0
+    );
+    let of_process_7 = WaitFilter {
+        pid: Some(7),
+        ..WaitFilter::default()
+    };
+    assert_eq!(count(of_process_7), 5);
+}
+
+#[test]
+fn a_wait_is_in_one_of_two_neighbouring_spans() {
+    for cut_ns in (0..60 * MS).step_by(MS as usize / 2) {
+        let before = WaitFilter {
+            to_ns: Some(cut_ns),
+            ..WaitFilter::default()
+        };
+        let after = WaitFilter {
+            from_ns: Some(cut_ns),
+            ..WaitFilter::default()
+        };
+        let count = |filter| report(Grouping::Object, filter).total.count;
+        assert_eq!(count(before) + count(after), 7, "{cut_ns}");
+    }
+}
+
+#[test]
+fn the_limit_is_of_groups_not_of_sums() {
+    let mut table = WaitTable::new(header(), names(), Grouping::Object, WaitFilter::default());
+    table.add(&rows());
+    let report = table.report(Recorded::default(), 2);
+    assert_eq!(
+        (report.groups.len(), report.total.groups, report.total.count),
+        (2, 6, 7)
+    );
+}
+
+#[test]
+fn an_object_that_nobody_waited_for_is_missed() {
+    let mut filter = WaitFilter {
+        object: Some("pipe 98".to_owned()),
+        ..WaitFilter::default()
+    };
+    for (name, missing) in [("pipe 98", true), ("pipe 99", false)] {
+        filter.object = Some(name.to_owned());
+        let mut table = WaitTable::new(header(), names(), Grouping::Object, filter.clone());
+        table.add(&rows());
+        assert_eq!(table.object_is_missing(), missing);
+    }
+}

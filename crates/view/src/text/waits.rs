@@ -1,0 +1,248 @@
+//! Waits in groups, worst first: how much, how long each, fast and slow ones apart, and who took part.
+
+use diagnose::units::{count, counted, duration, percent};
+use diagnose::waits::report::{Cell, Group, Part, Populations};
+use diagnose::waits::{Grouping, WaitFilter, WaitReport};
+
+use super::{footer, head};
+use crate::TextOptions;
+use crate::page::{Page, Style, columns};
+
+/// Column in which labelled text begins, after the indent.
+const LABEL: usize = 12;
+
+/// Most columns of a histogram.
+const COLUMNS: usize = 44;
+
+/// Fewer columns tell nothing.
+const LEAST_COLUMNS: usize = 10;
+
+/// Heights of a column that is not empty.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Draws the whole report.
+pub fn text(report: &WaitReport, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    head(&mut page, &report.host, report.span_ns);
+    answer(&mut page, report);
+    groups(&mut page, report);
+    footer::draw(&mut page, &report.into());
+    page.finish()
+}
+
+fn answer(page: &mut Page, report: &WaitReport) {
+    let total = &report.total;
+    let conditions = conditions(&report.filter);
+    if total.count == 0 && total.filtered == 0 {
+        page.paragraph(0, Style::Bold, "No thread waited.");
+    } else if total.count == 0 {
+        let all = counted(total.filtered, "wait");
+        page.paragraph(0, Style::Bold, &format!("None of {all} meets the filter."));
+    } else {
+        let relation = match report.by {
+            Grouping::Object => "on",
+            Grouping::Thread => "by",
+            Grouping::Waker => "ended by",
+        };
+        let mut text = format!(
+            "{} {relation} {}: {} blocked",
+            counted(total.count, "wait"),
+            counted(total.groups, report.by.name()),
+            duration(total.blocked_ns)
+        );
+        if let Some(runq_ns) = total.runq_ns {
+            text += &format!(", and {} more until a CPU was free", duration(runq_ns));
+        }
+        page.paragraph(0, Style::Bold, &format!("{text}."));
+    }
+    if !conditions.is_empty() {
+        let text = format!(
+            "Only waits {}; {} others are left out.",
+            conditions.join(", "),
+            count(total.filtered)
+        );
+        page.paragraph(0, Style::Yellow, &text);
+    }
+    page.blank();
+}
+
+/// The filter in words.
+fn conditions(filter: &WaitFilter) -> Vec<String> {
+    let ended = match (filter.from_ns, filter.to_ns) {
+        (None, None) => None,
+        (Some(from), None) => Some(format!("that ended {} or later", duration(from))),
+        (None, Some(to)) => Some(format!("that ended before {}", duration(to))),
+        (Some(from), Some(to)) => Some(format!(
+            "that ended between {} and {}",
+            duration(from),
+            duration(to)
+        )),
+    };
+    let conditions = [
+        ended,
+        filter.pid.map(|pid| format!("of process {pid}")),
+        filter.tid.map(|tid| format!("of thread {tid}")),
+        filter.object.as_ref().map(|object| format!("on {object}")),
+        filter
+            .longer_than_ns
+            .map(|least| format!("longer than {}", duration(least))),
+    ];
+    conditions.into_iter().flatten().collect()
+}
+
+fn groups(page: &mut Page, report: &WaitReport) {
+    let (shown, all) = (report.groups.len() as u64, report.total.groups);
+    if shown == 0 {
+        return;
+    }
+    let number = format!(", worst first: {} of {}", count(shown), count(all));
+    let title = format!("waits by {}", report.by.name());
+    page.title(&[(Style::Bold, &title), (Style::Dim, &number)]);
+    for group in &report.groups {
+        draw(page, group);
+    }
+    if all > shown {
+        let text = format!("{} more: --limit {all} shows them.", count(all - shown));
+        page.paragraph(2, Style::Dim, &text);
+    }
+    page.blank();
+}
+
+fn draw(page: &mut Page, group: &Group) {
+    page.paragraph(2, Style::Cyan, &group.identity.title());
+    let mut text = format!(
+        "{} ({}) in {}",
+        duration(group.blocked_ns),
+        percent(group.share),
+        counted(group.count, "wait")
+    );
+    if let Some(runq_ns) = group.runq_ns.filter(|runq_ns| *runq_ns > 0) {
+        text += &format!("; then {} until a CPU was free", duration(runq_ns));
+    }
+    if group.waking_unseen > 0 {
+        text += &format!(
+            "; of {} the waking was not seen",
+            count(group.waking_unseen)
+        );
+    }
+    page.labelled(4, "blocked", LABEL, &text);
+    page.labelled(4, "each", LABEL, &each(group));
+    if let Some(populations) = &group.populations {
+        draw_populations(page, group, populations);
+    }
+    let when = format!(
+        "{} to {}",
+        duration(group.first_ns),
+        duration(group.last_ns)
+    );
+    page.labelled(4, "when", LABEL, &when);
+    for (label, parts) in [
+        ("threads", &group.threads),
+        ("objects", &group.objects),
+        ("ready", &group.ready),
+        ("ended by", &group.wakers),
+    ] {
+        if !parts.is_empty() {
+            page.labelled(4, label, LABEL, &takers(parts, group));
+        }
+    }
+}
+
+fn each(group: &Group) -> String {
+    let durations = &group.durations;
+    if durations.min_ns == durations.max_ns {
+        return duration(durations.max_ns);
+    }
+    format!(
+        "{} to {}; half up to {}, 90 % up to {}, 99 % up to {}",
+        duration(durations.min_ns),
+        duration(durations.max_ns),
+        duration(durations.p50_ns),
+        duration(durations.p90_ns),
+        duration(durations.p99_ns)
+    )
+}
+
+fn draw_populations(page: &mut Page, group: &Group, populations: &Populations) {
+    let Populations {
+        boundary_ns,
+        fast,
+        slow,
+    } = populations;
+    let least = format!("{:LABEL$}{} [", "", duration(group.durations.min_ns));
+    let most = format!("] {}", duration(group.durations.max_ns));
+    let used = 4 + columns(&least) + columns(&most);
+    let room = page.width().saturating_sub(used).min(COLUMNS);
+    if room >= LEAST_COLUMNS {
+        let bar = bar(&group.histogram, *boundary_ns, room);
+        let pieces = [
+            (Style::Dim, least.as_str()),
+            (Style::Yellow, &bar),
+            (Style::Dim, &most),
+        ];
+        page.line(4, &pieces);
+    }
+    let share = slow.blocked_ns as f64 / (fast.blocked_ns + slow.blocked_ns).max(1) as f64;
+    let text = format!(
+        "{} of about {}, {} of about {} ({} of the time); boundary {}",
+        counted(fast.count, "wait"),
+        duration(fast.p50_ns),
+        count(slow.count),
+        duration(slow.p50_ns),
+        percent(share),
+        duration(*boundary_ns)
+    );
+    page.labelled(4, "fast, slow", LABEL, &text);
+}
+
+/// A histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few
+/// slow waits are seen beside many fast ones.
+fn bar(cells: &[Cell], boundary_ns: u64, room: usize) -> String {
+    let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
+        return String::new();
+    };
+    let first = quarter(first.from_ns);
+    let a_column = (quarter(last.from_ns) - first + 1).div_ceil(room);
+    let column = |ns: u64| (quarter(ns) - first) / a_column;
+    let mut counts = vec![0; column(last.from_ns) + 1];
+    for cell in cells {
+        counts[column(cell.from_ns)] += cell.count;
+    }
+    let most = counts.iter().copied().max().unwrap_or(1) as f64;
+    let boundary = column(boundary_ns);
+    let columns = counts
+        .iter()
+        .enumerate()
+        .map(|(column, count)| match count {
+            0 if column == boundary => '┊',
+            0 => ' ',
+            count => {
+                let height = (*count as f64).ln_1p() / most.ln_1p() * HEIGHTS.len() as f64;
+                HEIGHTS[(height.ceil() as usize).clamp(1, HEIGHTS.len()) - 1]
+            }
+        });
+    columns.collect()
+}
+
+/// Quarters of a doubling up to a duration.
+fn quarter(ns: u64) -> usize {
+    let doublings = ns.max(4).ilog2();
+    doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
+}
+
+/// Those who took part, with their share of the group's time.
+fn takers(parts: &[Part], group: &Group) -> String {
+    let words = parts.iter().map(|part| {
+        let identity = &part.identity;
+        let own = identity.process.is_some() && identity.process == group.identity.process;
+        let name = if own {
+            identity.name.clone()
+        } else {
+            identity.title()
+        };
+        let share = part.blocked_ns as f64 / group.blocked_ns.max(1) as f64;
+        let least = if part.exact { "" } else { "at least " };
+        format!("{name} {least}{}", percent(share))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,114 @@
+//! From recorded waits to the printed groups: `tests/golden_waits/recording/` is a small recording as
+//! text, the files beside it are what `whylat report --by …` answers, as text and as JSON.
+//!
+//! After a wanted change of the answers, rewrite them and read the difference:
+//!
+//! ```text
+//! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test waits
+//! ```
+
+mod fixture;
+mod schema;
+
+use std::path::{Path, PathBuf};
+
+use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
+use table::tables::{Connection, Process, Wait};
+use whylat_view as view;
+use whylat_view::TextOptions;
+
+use fixture::{Outcome, document, expect, rows};
+
+const MS: u64 = 1_000_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_waits")
+}
+
+/// Each case: the name of its files, what is asked, and how many groups are shown.
+fn cases() -> Vec<(&'static str, Grouping, WaitFilter, usize)> {
+    let slow_ones_of_the_connection = WaitFilter {
+        from_ns: Some(100 * MS),
+        to_ns: Some(900 * MS),
+        pid: Some(4242),
+        object: Some("127.0.0.1:9000".to_owned()),
+        longer_than_ns: Some(10 * MS),
+        ..WaitFilter::default()
+    };
+    let none = WaitFilter {
+        tid: Some(1),
+        ..WaitFilter::default()
+    };
+    let all = WaitFilter::default();
+    vec![
+        ("object", Grouping::Object, all.clone(), 10),
+        ("thread", Grouping::Thread, all.clone(), 10),
+        ("waker", Grouping::Waker, all, 2),
+        ("filter", Grouping::Object, slow_ones_of_the_connection, 10),
+        ("none", Grouping::Thread, none, 10),
+    ]
+}
+
+fn answer(grouping: Grouping, filter: WaitFilter, limit: usize) -> Outcome<WaitReport> {
+    let directory = root().join("recording");
+    let file = |name: &str| directory.join(name);
+    let mut names = Names::default();
+    names.add_connections(rows::<Connection>(&directory)?);
+    names.add_processes(&rows::<Process>(&directory)?);
+    let header = document(&file("header.json"))?.ok_or("header.json is missing")?;
+    let mut waits = WaitTable::new(header, names, grouping, filter);
+    waits.add(&rows::<Wait>(&directory)?);
+    let recorded = Recorded {
+        coverage: document(&file("coverage.json"))?.unwrap_or_default(),
+        loss: document(&file("loss.json"))?.unwrap_or_default(),
+        cost: document(&file("cost.json"))?,
+        closed: document(&file("close.json"))?,
+        problems: Vec::new(),
+    };
+    Ok(waits.report(recorded, limit))
+}
+
+#[test]
+fn answers_are_as_committed() -> Outcome {
+    let mut wrong = Vec::new();
+    for (name, grouping, filter, limit) in cases() {
+        let report = answer(grouping, filter, limit)?;
+        let text = view::waits_text(&report, &TextOptions::default());
+        wrong.extend(expect(&root().join(format!("{name}.txt")), &text)?);
+        let json = view::waits_json(&report);
+        wrong.extend(expect(&root().join(format!("{name}.json")), &json)?);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn json_keeps_the_published_schema() -> Outcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/waits.schema.json");
+    let schema = document(&path)?.ok_or("docs/waits.schema.json is missing")?;
+    for (name, grouping, filter, limit) in cases() {
+        let report = serde_json::from_str(&view::waits_json(&answer(grouping, filter, limit)?))?;
+        let faults = schema::validate(&schema, &report);
+        assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
+    }
+    Ok(())
+}
+
+#[test]
+fn lines_fit() -> Outcome {
+    for (name, grouping, filter, limit) in cases() {
+        let report = answer(grouping, filter, limit)?;
+        for width in [40, 64, 80, 200] {
+            let options = TextOptions {
+                colour: false,
+                width,
+            };
+            let text = view::waits_text(&report, &options);
+            let long = text
+                .lines()
+                .find(|line| line.chars().count() > width.min(80));
+            assert_eq!(long, None, "{name} at {width}");
+        }
+    }
+    Ok(())
+}

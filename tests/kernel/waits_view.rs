@@ -1,0 +1,174 @@
+//! `whylat report --by …`: a program whose waits are known, object by object, is recorded; each object
+//! is named and its waits are counted.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{finish, program, root, whylat};
+use crate::report::{number, text};
+
+/// The child waits for bytes from its parent, which sends each only when it sees the child blocked in
+/// the expected system call, so that every byte is exactly one wait. Then the child sleeps.
+const PROGRAM: &str = r#"
+import json, os, select, socket, sys, time
+
+READ, RECV, EPOLL = "0", "45", "232"
+pipe_r, pipe_w = os.pipe()
+done_r, done_w = os.pipe()
+unix_child, unix_parent = socket.socketpair()
+listener = socket.create_server(("127.0.0.1", 0))
+tcp_parent = socket.create_connection(listener.getsockname())
+tcp_child, _ = listener.accept()
+epoll = select.epoll()
+ready_r, ready_w = os.pipe()
+epoll.register(ready_r, select.EPOLLIN)
+
+ROUNDS = [
+    (31, READ, pipe_r, lambda: os.read(pipe_r, 1), lambda: os.write(pipe_w, b"x")),
+    (29, RECV, tcp_child.fileno(), lambda: tcp_child.recv(1), lambda: tcp_parent.send(b"x")),
+    (23, RECV, unix_child.fileno(), lambda: unix_child.recv(1), lambda: unix_parent.send(b"x")),
+    (19, EPOLL, epoll.fileno(), lambda: (epoll.poll(), os.read(ready_r, 1)),
+     lambda: os.write(ready_w, b"x")),
+]
+SHORT, LONG = 37, 13
+
+child = os.fork()
+if child == 0:
+    for count, _, _, wait, _ in ROUNDS:
+        for _ in range(count):
+            wait()
+            os.write(done_w, b"x")
+    for number in range(SHORT + LONG):
+        time.sleep(0.1 if number % 4 == 3 and number < 4 * LONG else 0.002)
+    os._exit(0)
+
+for count, call, fd, _, end in ROUNDS:
+    for _ in range(count):
+        while True:
+            with open(f"/proc/{child}/syscall") as file:
+                words = file.read().split()
+            if words[0] == call and int(words[1], 16) == fd:
+                break
+        end()
+        os.read(done_r, 1)
+os.waitpid(child, 0)
+inode = lambda fd: os.fstat(fd).st_ino
+cookie = int.from_bytes(tcp_child.getsockopt(socket.SOL_SOCKET, 57, 8), sys.byteorder)
+truth = {"child": child, "pipe": inode(pipe_r), "unix": inode(unix_child.fileno()),
+         "epoll": epoll.fileno(), "cookie": cookie,
+         "address": "%s:%d" % tcp_child.getpeername()}
+json.dump(truth, open(sys.argv[1], "w"))
+"#;
+
+/// A recording of the program, and what the program knows.
+struct Known {
+    truth: Value,
+    path: PathBuf,
+    _scratch: TempDir,
+}
+
+fn record(detail: &str) -> Known {
+    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let (path, truth) = (
+        scratch.path().join("r.whylat"),
+        scratch.path().join("truth"),
+    );
+    let mut command = Command::new(program());
+    command.args(["run", "--as-root", "--detail", detail, "--output"]);
+    command.arg(&path).args(["--", "python3", "-c", PROGRAM]);
+    finish(command.arg(&truth)).ended(0);
+    let truth = std::fs::read_to_string(truth).expect("the program's truth");
+    Known {
+        truth: serde_json::from_str(&truth).expect("JSON"),
+        path,
+        _scratch: scratch,
+    }
+}
+
+fn ask(path: &Path, question: &str) -> Value {
+    let said = finish(
+        whylat("report --format json")
+            .args(question.split(' '))
+            .arg(path),
+    );
+    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
+}
+
+fn groups(answer: &Value) -> &Vec<Value> {
+    answer["groups"].as_array().expect("groups")
+}
+
+/// The only group with this name.
+#[track_caller]
+fn named<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    let found: Vec<&Value> = groups(answer)
+        .iter()
+        .filter(|it| text(it, "name") == name)
+        .collect();
+    let [group] = found[..] else {
+        let names: Vec<&str> = groups(answer).iter().map(|it| text(it, "name")).collect();
+        panic!("{name}: {} of {names:?}", found.len())
+    };
+    group
+}
+
+#[test]
+fn known_waits_are_named_and_counted() {
+    if !root() {
+        return;
+    }
+    let known = record("waits");
+    let truth = &known.truth;
+    let child = number(truth, "/child");
+    let of_child = ask(&known.path, &format!("--by object --pid {child}"));
+    let pipe = format!("pipe {}", truth["pipe"]);
+    let unix = format!("UNIX socket {}", truth["unix"]);
+    let epoll = format!("epoll set {}", truth["epoll"]);
+    for (name, waits) in [(&pipe, 31), (&unix, 23), (&epoll, 19)] {
+        let group = named(&of_child, name);
+        assert_eq!(group["count"], waits, "{group}");
+        assert_eq!(group["threads"][0]["tid"], child);
+    }
+    let has_cookie = |it: &&Value| it["conn"] == truth["cookie"];
+    let connection = groups(&of_child)
+        .iter()
+        .find(has_cookie)
+        .expect("the connection");
+    assert_eq!(connection["count"], 29, "{connection}");
+    assert!(text(connection, "name").ends_with(text(truth, "address")));
+
+    let sleep = named(&of_child, "sleep");
+    assert_eq!(sleep["count"], 50, "{sleep}");
+    assert_eq!(sleep["populations"]["fast"]["count"], 37, "{sleep}");
+    assert_eq!(sleep["populations"]["slow"]["count"], 13, "{sleep}");
+
+    let filters = format!("--by object --pid {child} --longer-than 50ms");
+    let slow = ask(&known.path, &filters);
+    assert_eq!(named(&slow, "sleep")["count"], 13, "{slow}");
+    let filters = format!(
+        "--by thread --pid {child} --object {}",
+        text(truth, "address")
+    );
+    let threads = ask(&known.path, &filters);
+    assert_eq!(
+        (groups(&threads).len(), &threads["total"]["count"]),
+        (1, &29.into())
+    );
+    finish(whylat("report --by stack").arg(&known.path))
+        .ended(1)
+        .explains("stack");
+}
+
+#[test]
+fn a_recording_without_waits_says_so() {
+    if !root() {
+        return;
+    }
+    let known = record("calls");
+    let said = finish(whylat("report --by object").arg(&known.path));
+    said.ended(1).explains("--detail waits");
+}
