@@ -147,7 +147,12 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.waits.lost_ring_full)
         .lost(REENTERED, counts.waits_reentered),
-        account("processes", "processes", added.processes),
+        account(
+            "processes",
+            "processes",
+            added.processes + counts.programs.lost_ring_full,
+        )
+        .lost(RING, counts.programs.lost_ring_full),
         account("clock", "clock_pairs", added.clock_pairs),
         account("cpu.processes", "process_samples", added.process_samples),
         account("cpu.cpus", "cpu_samples", added.cpu_samples),

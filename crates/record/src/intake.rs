@@ -5,7 +5,7 @@ use probe::clock::read_pairs;
 use probe::hooks::Drained;
 use table::manifest::{Coverage, Line};
 use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples,
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples, Waits,
 };
 use table::{Columns, TcpEventKind};
 
@@ -43,14 +43,21 @@ impl Intake {
     pub(crate) fn put(&mut self, drained: Drained) -> bool {
         let changed = drained.events.kind.contains(&TcpEventKind::State);
         self.added.undecoded += drained.undecoded;
+        self.put_programs(&drained.programs);
         self.put_connections(&drained.connections, &drained.owners);
         self.put_listeners(drained.listeners, &drained.owners);
         self.store.put(Batch::Calls(drained.calls));
-        self.store.put(Batch::Waits(Box::new(drained.waits)));
+        self.put_waits(drained.waits);
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));
         changed
+    }
+
+    /// Processes that became other programs: what was known of them is not true any more.
+    fn put_programs(&mut self, programs: &Owners) {
+        self.sockets.forget_processes(programs);
+        self.put_processes(programs.iter().map(|(pid, _)| pid), programs);
     }
 
     fn put_connections(&mut self, seen: &Connections, owners: &Owners) {
@@ -68,16 +75,29 @@ impl Intake {
         self.store.put(Batch::Listeners(rows));
     }
 
-    /// Processes that were not met before, with their use of the CPUs from now on.
+    /// Owners of sockets: those that were not met before, with their use of the CPUs from now on.
     fn put_owners<'a>(&mut self, pids: impl Iterator<Item = &'a u32>, owners: &Owners) {
-        let (mut processes, mut samples) = <(Processes, ProcessSamples)>::default();
-        self.sockets.describe_owners(pids, owners, &mut processes);
-        for pid in &processes.pid {
+        let pids: Vec<u32> = pids.copied().collect();
+        let mut samples = ProcessSamples::default();
+        for pid in &pids {
             self.cpu.watch(*pid, &mut samples);
         }
+        self.put_processes(pids.iter(), owners);
+        self.put_cpu(samples, CpuSamples::default());
+    }
+
+    /// Processes that were not met before.
+    fn put_processes<'a>(&mut self, pids: impl Iterator<Item = &'a u32>, seen: &Owners) {
+        let mut processes = Processes::default();
+        self.sockets.describe_owners(pids, seen, &mut processes);
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Processes(processes));
-        self.put_cpu(samples, CpuSamples::default());
+    }
+
+    fn put_waits(&mut self, waits: Waits) {
+        let pids = waits.pid.chunk_by(|a, b| a == b);
+        self.put_processes(pids.filter_map(<[u32]>::first), &[]);
+        self.store.put(Batch::Waits(Box::new(waits)));
     }
 
     fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {

@@ -65,6 +65,13 @@ impl Sockets {
         self.peers.retain(|conn| open.contains_key(&conn));
     }
 
+    /// Forgets what these processes were.
+    pub(crate) fn forget_processes(&mut self, pids: &[(u32, String)]) {
+        for (pid, _) in pids {
+            self.known_pids.remove(pid);
+        }
+    }
+
     /// Adds rows for those processes that were not met before. Of a process that is gone by now,
     /// `owners` still tells the command name that the kernel saw.
     pub(crate) fn describe_owners<'a>(

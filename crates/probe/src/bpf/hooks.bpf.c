@@ -37,6 +37,7 @@ const enum record_kind wire_record_kind = 0;
 const enum tcp_event_kind wire_tcp_event_kind = 0;
 const enum stage wire_stage = 0;
 const struct wait_record wire_wait_record = {};
+const struct program_seen wire_program_seen = {};
 const struct wait_batch wire_wait_batch = {};
 const enum wait_object wire_wait_object = 0;
 const enum wait_waker wire_wait_waker = 0;
@@ -59,6 +60,8 @@ int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
 	bpf_get_current_comm(comm, sizeof(comm));
 	if (is_selected_comm(comm))
 		select_task(task->tgid, TASK_RECORDED);
+	if (detail_waits && is_recorded_task(task->tgid))
+		program_emit(task->tgid);
 	return 0;
 }
 

@@ -40,6 +40,8 @@ pub struct Counts {
     pub connections: ProbeCount,
     /// Rows of `listeners`.
     pub listeners: ProbeCount,
+    /// Processes that became other programs: each is a row of `processes`.
+    pub programs: ProbeCount,
     /// Rows of `tcp_events`.
     pub tcp_events: ProbeCount,
     /// Rows of `tcp_samples` made when a socket closes.
@@ -83,6 +85,7 @@ pub(super) fn read_all(
             wire::record_kind::RECORD_LISTENER_SEEN,
             &mut counts.listeners,
         ),
+        (wire::record_kind::RECORD_PROGRAM_SEEN, &mut counts.programs),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
         (
             wire::record_kind::RECORD_TCP_SAMPLE,

@@ -28,6 +28,8 @@ pub struct Drained {
     pub listeners: Listeners,
     /// Owners of these: pid and command name.
     pub owners: Vec<(u32, String)>,
+    /// Recorded processes that became other programs, with their names.
+    pub programs: Vec<(u32, String)>,
     /// Events.
     pub events: TcpEvents,
     /// Statistics of sockets.
@@ -126,6 +128,9 @@ impl Drained {
                 self.listeners.push(inventory::listener::row(&seen));
                 self.owners
                     .extend(inventory::seen::owner(seen.pid, &seen.comm));
+            }
+            wire::record_kind::RECORD_PROGRAM_SEEN => {
+                self.programs.push(crate::waits::program(&read(body)?));
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);

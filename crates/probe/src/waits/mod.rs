@@ -7,11 +7,13 @@ use std::hash::{BuildHasher, RandomState};
 use table::tables::{Wait, Waits};
 use table::{Columns, WaitObject, Waker};
 
-use crate::wire::Wire;
-use crate::wire::types::{syscall_object, wait_object, wait_record, wait_waker};
+use crate::wire::types::{program_seen, syscall_object, wait_object, wait_record, wait_waker};
+use crate::wire::{Wire, text};
 
 // SAFETY: `wait_record` is `repr(C)` and made of integers.
 unsafe impl Wire for wait_record {}
+// SAFETY: see above.
+unsafe impl Wire for program_seen {}
 
 /// System calls that can block, and what for. Those that take a descriptor as their first argument wait
 /// for what it stands for.
@@ -116,6 +118,11 @@ pub(crate) fn name_syscalls(waits_for: &mut [u8]) {
             }
         }
     }
+}
+
+/// A process and the name of the program that it became.
+pub(crate) fn program(seen: &program_seen) -> (u32, String) {
+    (seen.pid, text(&seen.comm))
 }
 
 fn kind(wire: u8) -> Option<WaitObject> {

@@ -8,6 +8,7 @@
 #ifndef WHYLAT_WAITS_BPF_H
 #define WHYLAT_WAITS_BPF_H
 
+#include "../bpf/ring.h"
 #include "../bpf/select.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
@@ -32,6 +33,23 @@ struct {
 	__type(key, u32);
 	__type(value, struct wait_batch);
 } wait_batches SEC(".maps");
+
+struct program_record {
+	struct record_header header;
+	struct program_seen seen;
+};
+
+/* sched_process_exec: threads that only wait are named by their process. */
+static __always_inline void program_emit(u32 pid)
+{
+	struct program_record *record = record_reserve(RECORD_PROGRAM_SEEN, sizeof(*record));
+
+	if (!record)
+		return;
+	record->seen.pid = pid;
+	bpf_get_current_comm(record->seen.comm, sizeof(record->seen.comm));
+	record_submit(record);
+}
 
 static __always_inline struct wait_batch *wait_batch(void)
 {
