@@ -37,7 +37,7 @@ fn batch(from: u64, objects: u64) -> Waits {
         let tid = 100 + (object + (mixed >> 20) % 4) as u32 % THREADS;
         let start_ns = number * 1_000;
         let blocked_ns = if mixed % 8 == 0 { 200_000_000 } else { 900_000 } + mixed % 100_000;
-        let is_futex = object % 2 == 0;
+        let is_futex = object.is_multiple_of(2);
         rows.push(Wait {
             end_ns: start_ns + blocked_ns + 10_000,
             start_ns,
