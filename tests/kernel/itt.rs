@@ -3,24 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command};
-use std::sync::OnceLock;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use table::manifest::{Loss, ProbeState};
+use table::manifest::ProbeState;
 use table::tables::{Counter, Task};
-use table::{Columns, CounterKind, Recording, TaskKind};
-use tempfile::TempDir;
+use table::{CounterKind, TaskKind};
 
-use crate::harness::{Said, Tied, finish, program, root, until, wait};
+use crate::harness::{Said, finish, program, root, until, wait};
+use crate::instrumented::{Run, Told, Tools};
 use crate::report::number;
-
-#[path = "../../crates/itt/tests/support/sources.rs"]
-mod sources;
 
 /// Names that `tells` defines before its values: three counters, and the unit of one.
 const DEFINITIONS: u64 = 4;
@@ -28,188 +24,6 @@ const VALUES_A_ROUND: u64 = 3;
 /// Its threads in `values`.
 const THREADS: u64 = 2;
 const NOBODY: u32 = 65534;
-
-/// The instrumented program, where everybody may run it, and the collector beside it.
-struct Tools {
-    scratch: TempDir,
-}
-
-impl Tools {
-    fn get() -> &'static Self {
-        static TOOLS: OnceLock<Tools> = OnceLock::new();
-        TOOLS.get_or_init(Self::build)
-    }
-
-    fn build() -> Self {
-        let tools = Tools {
-            scratch: open_directory(),
-        };
-        let library = sources::c_library();
-        let include = format!("-I{}", library.join("include").display());
-        let include_own = format!("-I{}", library.join("src/ittnotify").display());
-        let part = library.join("src/ittnotify/ittnotify_static.c");
-        let part = part.to_str().expect("a path");
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/kernel/instrumented/tells.c");
-        let more = [&include, &include_own, part, "-ldl", "-lpthread"];
-        sources::compile("CC", "cc", &tools.tells(), &source, &more);
-        let built = Path::new(program()).with_file_name("libwhylat_itt.so");
-        fs::copy(&built, tools.collector())
-            .unwrap_or_else(|why| panic!("{}: {why}; make build", built.display()));
-        tools
-    }
-
-    fn tells(&self) -> PathBuf {
-        self.scratch.path().join("tells")
-    }
-
-    fn collector(&self) -> PathBuf {
-        self.scratch.path().join("libwhylat_itt.so")
-    }
-}
-
-fn open_directory() -> TempDir {
-    let scratch = tempfile::tempdir().expect("a directory");
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
-    scratch
-}
-
-/// A run of `whylat run`, and where it records to.
-struct Run {
-    command: Command,
-    scratch: TempDir,
-}
-
-impl Run {
-    /// With these options, of a command.
-    fn new(whylat: impl AsRef<Path>, options: &str, argv: &[&str]) -> Self {
-        let scratch = open_directory();
-        let mut command = Command::new(whylat.as_ref());
-        command.arg("run").args(options.split_whitespace());
-        command.arg("-o").arg(scratch.path().join("r.whylat"));
-        command.arg("--").args(argv);
-        Run { command, scratch }
-    }
-
-    /// Of `tells`, at detail `waits`.
-    fn tells(arguments: &[&str]) -> Self {
-        let tells = Tools::get().tells();
-        let mut argv = vec![tells.to_str().expect("a path")];
-        argv.extend(arguments);
-        Self::new(program(), "--detail waits", &argv)
-    }
-
-    fn end(mut self) -> Told {
-        let said = finish(&mut self.command);
-        Told {
-            said,
-            scratch: self.scratch,
-        }
-    }
-
-    /// Starts it, to speak with the command.
-    fn start(mut self) -> Talk {
-        let stderr = fs::File::create(self.scratch.path().join("stderr")).expect("a file");
-        let mut process = Tied::start_talking(self.command.stderr(stderr));
-        let stdin = process.0.stdin.take().expect("stdin");
-        let stdout = process.0.stdout.take().expect("stdout");
-        Talk {
-            process,
-            stdin,
-            stdout: BufReader::new(stdout),
-            scratch: self.scratch,
-        }
-    }
-}
-
-/// A recording of a command under way, and the command's stdin and stdout.
-struct Talk {
-    process: Tied,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    scratch: TempDir,
-}
-
-impl Talk {
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("a line");
-        serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"))
-    }
-
-    fn go(&mut self) {
-        self.stdin.write_all(b".").expect("it listens");
-    }
-}
-
-/// A run that ended.
-struct Told {
-    said: Said,
-    scratch: TempDir,
-}
-
-impl Told {
-    fn recording(&self) -> Recording {
-        Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
-    }
-
-    /// What the programs said on stdout.
-    fn truths(&self) -> Vec<Value> {
-        let lines = self.said.out.lines();
-        lines
-            .map_while(|line| serde_json::from_str(line).ok())
-            .collect()
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        let rows = self.recording().read_all::<Counter>();
-        (0..rows.len()).map(|row| rows.row(row)).collect()
-    }
-
-    fn tasks(&self) -> Vec<Task> {
-        let rows = self.recording().read_all::<Task>();
-        (0..rows.len()).map(|row| rows.row(row)).collect()
-    }
-
-    fn coverage(&self) -> ProbeState {
-        let recording = self.recording();
-        let found = recording.coverage().iter().find(|line| line.probe == "itt");
-        found
-            .unwrap_or_else(|| panic!("no coverage of itt"))
-            .state
-            .clone()
-    }
-
-    /// The account, which adds up; all others do, too.
-    #[track_caller]
-    fn account(&self) -> Loss {
-        let recording = self.recording();
-        for loss in recording.loss() {
-            assert_eq!(loss.residual(), 0, "{loss:?}");
-        }
-        let found = recording.loss().iter().find(|loss| loss.probe == "itt");
-        let account = found.expect("an account of itt").clone();
-        let rows = recording.rows::<Counter>() + recording.rows::<Task>();
-        assert_eq!(account.stored, rows);
-        account
-    }
-
-    /// It is off, says why, and the command ran as it does without.
-    #[track_caller]
-    fn is_off(&self, expected: &str) {
-        match self.coverage() {
-            ProbeState::Off { why, remedy } => {
-                assert!(why.contains(expected), "{why}");
-                assert!(!remedy.is_empty(), "{why}");
-            }
-            state => panic!("{state:?}"),
-        }
-        self.said.ended(0);
-        assert_eq!((self.counters(), self.tasks()), (Vec::new(), Vec::new()));
-        let recording = self.recording();
-        assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));
-    }
-}
 
 /// The values of a thread's counter, by name.
 type Series<'a> = BTreeMap<(u32, &'a str), Vec<&'a Counter>>;
@@ -306,6 +120,14 @@ fn children_of_the_command_are_heard() {
     );
 }
 
+/// The first span of a kind and name.
+#[track_caller]
+fn span<'a>(tasks: &'a [Task], kind: TaskKind, name: Option<&str>) -> &'a Task {
+    let is = |task: &&Task| task.kind == kind && task.name.as_deref() == name;
+    let found = tasks.iter().find(is);
+    found.unwrap_or_else(|| panic!("no {kind} {name:?} in {tasks:?}"))
+}
+
 #[test]
 fn spans_are_stored_with_their_ends() {
     if !root() {
@@ -314,48 +136,40 @@ fn spans_are_stored_with_their_ends() {
     let told = Run::tells(&["spans"]).end();
     told.said.ended(0);
     let (tasks, truths) = (told.tasks(), told.truths());
-    let of = |kind: TaskKind, name: Option<&str>| -> &Task {
-        let mut found = tasks.iter().filter(|task| task.kind == kind);
-        found
-            .find(|task| task.name.as_deref() == name)
-            .expect("a span")
-    };
-    let (times, who) = (&truths[0], &truths[1]);
-    let outer = of(TaskKind::Task, Some("outer"));
+    assert_tasks(&tasks, &truths[0]);
+    let far = span(&tasks, TaskKind::OverlappedTask, Some("outer"));
+    let who = &truths[1];
+    assert_eq!(u64::from(far.tid), number(who, "/tids/0"));
+    assert_eq!(far.end_tid.map(u64::from), Some(number(who, "/tids/1")));
+    let region = span(&tasks, TaskKind::Region, Some("inner"));
+    let frame = span(&tasks, TaskKind::Frame, None);
+    assert!(region.end_ns.is_some() && frame.end_ns.is_some());
+    let marker = span(&tasks, TaskKind::Marker, Some("inner"));
+    assert_eq!(marker.end_ns, None);
+    assert_eq!(marker.scope.as_deref(), Some("task"));
+    let is_open = |task: &&Task| task.kind == TaskKind::Task && task.end_ns.is_none();
+    assert_eq!(tasks.iter().filter(is_open).count(), 1);
+    let account = told.account();
+    // The domain and three texts, five ends, and what was attached.
+    assert_eq!((account.stored, account.filtered), (7, 10), "{account:?}");
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+}
+
+/// The two tasks, one in the other, with the times around the outer one's calls.
+#[track_caller]
+fn assert_tasks(tasks: &[Task], times: &Value) {
+    let outer = span(tasks, TaskKind::Task, Some("outer"));
     let end_ns = outer.end_ns.expect("an end");
     assert!((number(times, "/0")..=number(times, "/1")).contains(&outer.begin_ns));
     assert!((number(times, "/2")..=number(times, "/3")).contains(&end_ns));
     assert_eq!(outer.domain.as_deref(), Some("whylat.test"));
-    assert_eq!(
-        (outer.id.as_deref(), outer.parent.as_deref()),
-        (Some("10:1:0"), None)
-    );
+    assert_eq!(outer.id.as_deref(), Some("10:1:0"));
+    assert_eq!(outer.parent, None);
     let metadata = format!(r#"[{{"key":"size","values":[{}]}}]"#, u64::MAX);
     assert_eq!(outer.metadata, Some(metadata));
-    let inner = of(TaskKind::Task, Some("inner"));
+    let inner = span(tasks, TaskKind::Task, Some("inner"));
     assert_eq!(inner.parent.as_deref(), Some("10:1:0"));
     assert!(inner.begin_ns >= outer.begin_ns && inner.end_ns <= outer.end_ns);
-    let far = of(TaskKind::OverlappedTask, Some("outer"));
-    assert_eq!(u64::from(far.tid), number(who, "/tids/0"));
-    assert_eq!(far.end_tid.map(u64::from), Some(number(who, "/tids/1")));
-    assert!(of(TaskKind::Region, Some("inner")).end_ns.is_some());
-    assert!(of(TaskKind::Frame, None).end_ns.is_some());
-    let marker = of(TaskKind::Marker, Some("inner"));
-    assert_eq!(
-        (marker.end_ns, marker.scope.as_deref()),
-        (None, Some("task"))
-    );
-    let never_ended = tasks
-        .iter()
-        .filter(|task| task.kind == TaskKind::Task && task.end_ns.is_none());
-    assert_eq!((never_ended.count(), tasks.len()), (1, 7));
-    // The domain and three texts, five ends, and what was attached.
-    let account = told.account();
-    assert_eq!(
-        (account.filtered, account.lost_total()),
-        (10, 0),
-        "{account:?}"
-    );
 }
 
 #[test]
@@ -453,7 +267,7 @@ fn a_killed_recorder_does_no_harm_and_leaves_nothing() {
         "it goes on, with more than the ring holds"
     );
     let mut rest = String::new();
-    let read = std::io::Read::read_to_string(&mut talk.stdout, &mut rest);
+    let read = talk.stdout.read_to_string(&mut rest);
     assert_eq!((read.expect("its end"), rest.as_str()), (0, ""));
 }
 

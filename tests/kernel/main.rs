@@ -12,6 +12,7 @@ mod demo;
 mod errors;
 mod faults;
 mod harness;
+mod instrumented;
 mod itt;
 mod listeners;
 mod loss;

@@ -1,7 +1,7 @@
 //! Records of the ring → rows. A record is a row of its own, names something, or ends or
 //! completes the row of another: each is counted as one of these.
 
-use ::itt::{Body, Identifier, Losses, Record, Scope, SyncAction, Value};
+use ::itt::{Body, Identifier, Losses, Record, SyncAction, Value};
 use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, TaskKind};
@@ -9,6 +9,7 @@ use table::{Columns, CounterKind, TaskKind};
 use super::names::{CounterName, Names};
 use super::notes::{self, Notes};
 use super::open::{End, Key, Named, Open, Span};
+use super::words::{direction, id_text, relation_name, scope_name, split};
 use super::{Counts, Rows};
 
 /// See the module.
@@ -126,26 +127,7 @@ impl Assembler {
             | Body::RegionEnd { .. }
             | Body::FrameEnd { .. }
             | Body::EventEnd { .. } => self.end(at, &body),
-            Body::Metadata {
-                domain,
-                key,
-                id,
-                values,
-                count,
-            } => {
-                let key = key.and_then(|key| self.names.text(key));
-                self.note(at, domain, id, &notes::numbers(key, &values, count));
-            }
-            Body::MetadataText {
-                domain,
-                key,
-                id,
-                text,
-                length_bytes,
-            } => {
-                let key = key.and_then(|key| self.names.text(key));
-                self.note(at, domain, id, &notes::text(key, &text, length_bytes));
-            }
+            Body::Metadata { .. } | Body::MetadataText { .. } => self.attach(at, body),
             body => {
                 if let Some(row) = self.moment(at, body) {
                     self.rows.tasks.push(row);
@@ -261,6 +243,32 @@ impl Assembler {
         }
     }
 
+    fn attach(&mut self, at: At, body: Body) {
+        match body {
+            Body::Metadata {
+                domain,
+                key,
+                id,
+                values,
+                count,
+            } => {
+                let key = key.and_then(|key| self.names.text(key));
+                self.note(at, domain, id, &notes::numbers(key, &values, count));
+            }
+            Body::MetadataText {
+                domain,
+                key,
+                id,
+                text,
+                length_bytes,
+            } => {
+                let key = key.and_then(|key| self.names.text(key));
+                self.note(at, domain, id, &notes::text(key, &text, length_bytes));
+            }
+            _ => {}
+        }
+    }
+
     /// Attaches an entry to the open span that it is for; without one, it has a row of its own.
     fn note(&mut self, at: At, domain: u32, id: Option<Identifier>, entry: &Entry) {
         match self.subject(at, domain, id) {
@@ -311,14 +319,11 @@ impl Assembler {
                 relation,
                 tail,
             } => {
-                let head = match head {
-                    Some(head) => Some(id_text(head)),
-                    None => self.current(at, domain),
-                };
+                let id = head.map(id_text).or_else(|| self.current(at, domain));
                 Task {
                     domain: self.names.text(domain),
                     name: relation_name(relation).map(str::to_owned),
-                    id: head,
+                    id,
                     parent: tail.map(id_text),
                     ..at.row(TaskKind::Relation)
                 }
@@ -452,57 +457,6 @@ fn span_of(key: Key, named: Option<Named>, row: Task) -> Span {
         row,
         notes: Notes::default(),
     }
-}
-
-fn direction(is_decrement: bool) -> CounterKind {
-    if is_decrement {
-        CounterKind::Decrement
-    } else {
-        CounterKind::Increment
-    }
-}
-
-/// The value in the column that keeps it exactly.
-fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
-    match value {
-        Value::U64(value) => (Some(value), None, None),
-        Value::U32(value) => (Some(value.into()), None, None),
-        Value::U16(value) => (Some(value.into()), None, None),
-        Value::S64(value) => (None, Some(value), None),
-        Value::S32(value) => (None, Some(value.into()), None),
-        Value::S16(value) => (None, Some(value.into()), None),
-        Value::F32(value) => (None, None, Some(value.into())),
-        Value::F64(value) => (None, None, Some(value)),
-    }
-}
-
-fn id_text(Identifier([one, two, three]): Identifier) -> String {
-    format!("{one:x}:{two:x}:{three:x}")
-}
-
-fn scope_name(scope: Scope) -> Option<&'static str> {
-    Some(match scope {
-        Scope::Unknown => return None,
-        Scope::Global => "global",
-        Scope::Process => "process",
-        Scope::Thread => "thread",
-        Scope::Task => "task",
-        Scope::Marker => "marker",
-    })
-}
-
-/// `__itt_relation`.
-fn relation_name(relation: u8) -> Option<&'static str> {
-    const NAMES: [&str; 7] = [
-        "dependent_on",
-        "sibling_of",
-        "parent_of",
-        "continuation_of",
-        "child_of",
-        "continued_by",
-        "predecessor_to",
-    ];
-    NAMES.get(usize::from(relation).checked_sub(1)?).copied()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod holder;
 mod names;
 mod notes;
 mod open;
+mod words;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

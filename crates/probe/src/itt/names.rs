@@ -62,6 +62,13 @@ impl Names {
             } => {
                 self.histograms.insert(id, (domain, name));
             }
+            body => self.describe(pid, time_ns, body),
+        }
+    }
+
+    /// What is said of a counter or an object.
+    fn describe(&mut self, pid: u32, time_ns: u64, body: Body) {
+        match body {
             Body::CounterContext {
                 counter,
                 context_type: CONTEXT_UNITS,

@@ -6,7 +6,10 @@ use arrow_schema::DataType;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
-use whylat_table::{Chosen, Columns, Role, SampleKind, Table, TcpEventKind};
+use whylat_table::{
+    Chosen, Columns, CounterKind, Role, SampleKind, Table, TaskKind, TcpEventKind, WaitObject,
+    Waker,
+};
 
 /// A header of this version.
 pub fn header() -> Header {
@@ -112,6 +115,10 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("connections", "chosen") => random.pick(Chosen::ALL).name().to_owned(),
         ("tcp_samples", "kind") => random.pick(SampleKind::ALL).name().to_owned(),
         ("tcp_events", "kind") => random.pick(TcpEventKind::ALL).name().to_owned(),
+        ("waits", "kind") => random.pick(WaitObject::ALL).name().to_owned(),
+        ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
+        ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
+        ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {
             let words = [
                 "",

@@ -1,0 +1,201 @@
+//! An instrumented program, with Intel's own static part in it, under `whylat run`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use table::manifest::{Loss, ProbeState};
+use table::tables::{Counter, Task};
+use table::{Columns, Recording};
+use tempfile::TempDir;
+
+use crate::harness::{Said, Tied, finish, program};
+
+#[path = "../../crates/itt/tests/support/sources.rs"]
+mod sources;
+
+/// The instrumented program, where everybody may run it, and the collector beside it.
+pub struct Tools {
+    pub scratch: TempDir,
+}
+
+impl Tools {
+    pub fn get() -> &'static Self {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(Self::build)
+    }
+
+    pub fn build() -> Self {
+        let tools = Tools {
+            scratch: open_directory(),
+        };
+        let library = sources::c_library();
+        let include = format!("-I{}", library.join("include").display());
+        let include_own = format!("-I{}", library.join("src/ittnotify").display());
+        let part = library.join("src/ittnotify/ittnotify_static.c");
+        let part = part.to_str().expect("a path");
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/kernel/programs/tells.c");
+        let more = [&include, &include_own, part, "-ldl", "-lpthread"];
+        sources::compile("CC", "cc", &tools.tells(), &source, &more);
+        let built = Path::new(program()).with_file_name("libwhylat_itt.so");
+        fs::copy(&built, tools.collector())
+            .unwrap_or_else(|why| panic!("{}: {why}; make build", built.display()));
+        tools
+    }
+
+    pub fn tells(&self) -> PathBuf {
+        self.scratch.path().join("tells")
+    }
+
+    pub fn collector(&self) -> PathBuf {
+        self.scratch.path().join("libwhylat_itt.so")
+    }
+}
+
+pub fn open_directory() -> TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+    scratch
+}
+
+/// A run of `whylat run`, and where it records to.
+pub struct Run {
+    pub command: Command,
+    pub scratch: TempDir,
+}
+
+impl Run {
+    /// With these options, of a command.
+    pub fn new(whylat: impl AsRef<Path>, options: &str, argv: &[&str]) -> Self {
+        let scratch = open_directory();
+        let mut command = Command::new(whylat.as_ref());
+        command.arg("run").args(options.split_whitespace());
+        command.arg("-o").arg(scratch.path().join("r.whylat"));
+        command.arg("--").args(argv);
+        Run { command, scratch }
+    }
+
+    /// Of `tells`, at detail `waits`.
+    pub fn tells(arguments: &[&str]) -> Self {
+        let tells = Tools::get().tells();
+        let mut argv = vec![tells.to_str().expect("a path")];
+        argv.extend(arguments);
+        Self::new(program(), "--detail waits", &argv)
+    }
+
+    pub fn end(mut self) -> Told {
+        let said = finish(&mut self.command);
+        Told {
+            said,
+            scratch: self.scratch,
+        }
+    }
+
+    /// Starts it, to speak with the command.
+    pub fn start(mut self) -> Talk {
+        let stderr = fs::File::create(self.scratch.path().join("stderr")).expect("a file");
+        let mut process = Tied::start_talking(self.command.stderr(stderr));
+        let stdin = process.0.stdin.take().expect("stdin");
+        let stdout = process.0.stdout.take().expect("stdout");
+        Talk {
+            process,
+            stdin,
+            stdout: BufReader::new(stdout),
+            scratch: self.scratch,
+        }
+    }
+}
+
+/// A recording of a command under way, and the command's stdin and stdout.
+pub struct Talk {
+    pub process: Tied,
+    stdin: ChildStdin,
+    pub stdout: BufReader<ChildStdout>,
+    pub scratch: TempDir,
+}
+
+impl Talk {
+    pub fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"))
+    }
+
+    pub fn go(&mut self) {
+        self.stdin.write_all(b".").expect("it listens");
+    }
+}
+
+/// A run that ended.
+pub struct Told {
+    pub said: Said,
+    pub scratch: TempDir,
+}
+
+impl Told {
+    pub fn recording(&self) -> Recording {
+        Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
+    }
+
+    /// What the programs said on stdout.
+    pub fn truths(&self) -> Vec<Value> {
+        let lines = self.said.out.lines();
+        lines
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    pub fn counters(&self) -> Vec<Counter> {
+        let rows = self.recording().read_all::<Counter>();
+        (0..rows.len()).map(|row| rows.row(row)).collect()
+    }
+
+    pub fn tasks(&self) -> Vec<Task> {
+        let rows = self.recording().read_all::<Task>();
+        (0..rows.len()).map(|row| rows.row(row)).collect()
+    }
+
+    pub fn coverage(&self) -> ProbeState {
+        let recording = self.recording();
+        let found = recording.coverage().iter().find(|line| line.probe == "itt");
+        found
+            .unwrap_or_else(|| panic!("no coverage of itt"))
+            .state
+            .clone()
+    }
+
+    /// The account, which adds up; all others do, too.
+    #[track_caller]
+    pub fn account(&self) -> Loss {
+        let recording = self.recording();
+        for loss in recording.loss() {
+            assert_eq!(loss.residual(), 0, "{loss:?}");
+        }
+        let found = recording.loss().iter().find(|loss| loss.probe == "itt");
+        let account = found.expect("an account of itt").clone();
+        let rows = recording.rows::<Counter>() + recording.rows::<Task>();
+        assert_eq!(account.stored, rows);
+        account
+    }
+
+    /// It is off, says why, and the command ran as it does without.
+    #[track_caller]
+    pub fn is_off(&self, expected: &str) {
+        match self.coverage() {
+            ProbeState::Off { why, remedy } => {
+                assert!(why.contains(expected), "{why}");
+                assert!(!remedy.is_empty(), "{why}");
+            }
+            state => panic!("{state:?}"),
+        }
+        self.said.ended(0);
+        assert_eq!((self.counters(), self.tasks()), (Vec::new(), Vec::new()));
+        let recording = self.recording();
+        assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));
+    }
+}
