@@ -1,6 +1,6 @@
-//! How fast waits become groups: 5 M rows in batches of 64 Ki over connections and futexes, each
-//! used by four of 64 threads, with all conditions of a filter but the object's, in memory. Prints nanoseconds of CPU
-//! time a row.
+//! How fast waits become groups: 5 M rows in batches of 64 Ki over connections and futexes, each used by
+//! four of 64 threads, with all conditions of a filter but the object's, in memory. Prints nanoseconds
+//! of CPU time a row.
 //!
 //! ```text
 //! cargo run --release -p whylat-diagnose --example waits_speed
@@ -36,7 +36,11 @@ fn batch(from: u64, objects: u64) -> Waits {
         let object = mixed % objects;
         let tid = 100 + (object + (mixed >> 20) % 4) as u32 % THREADS;
         let start_ns = number * 1_000;
-        let blocked_ns = if mixed % 8 == 0 { 200_000_000 } else { 900_000 } + mixed % 100_000;
+        let blocked_ns = if mixed.is_multiple_of(8) {
+            200_000_000
+        } else {
+            900_000
+        } + mixed % 100_000;
         let is_futex = object.is_multiple_of(2);
         rows.push(Wait {
             end_ns: start_ns + blocked_ns + 10_000,

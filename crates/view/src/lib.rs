@@ -1,5 +1,6 @@
-//! A diagnosis as text or JSON. Comes in: a [`diagnose::Report`]; goes out: a string. Computes
-//! nothing new: every number is in the report, here it only gets its unit and its place.
+//! A diagnosis, or waits in groups, as text or JSON. Comes in: a [`diagnose::Report`] or a
+//! [`diagnose::waits::WaitReport`]; goes out: a string. Computes nothing new: every number is in the
+//! report, here it only gets its unit and its place.
 
 mod clean;
 mod compare;

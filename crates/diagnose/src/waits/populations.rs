@@ -11,7 +11,11 @@
 //! JASA 58 (1963), Theorem 1), which is exact for an empty B. One mode is refused only where both
 //! comparisons refuse it (intersection-union: Berger, Technometrics 24 (1982)), and each is held to
 //! [`ERROR`] over the number of all comparisons that can be made (Bonferroni). So the error holds for
-//! every number of waits and for every population with one mode: no width, depth or least size is tuned.
+//! every number of waits and for every population with one mode: no width or least size is tuned.
+//!
+//! Among a million waits the test sees every dent. Two populations are reported only where they are
+//! resolved by the convention of mass spectrometry: the valley is no higher than a tenth of either peak
+//! (IUPAC Gold Book, "resolution (10 per cent valley definition)").
 //!
 //! Timers put waits on a grid of jiffies. What is seen at `k` jiffies was somewhere less than a jiffy
 //! from there; therefore A and C count as a jiffy wider at both ends, and B as a jiffy narrower, unless
@@ -23,10 +27,10 @@
 //!
 //! Promised: a population of one mode over the logarithm of its durations (constant, uniform,
 //! exponential, lognormal, Pareto, …), of any size, as it is or rounded to jiffies, is split in at
-//! most one of 1,000 cases; in practice in none, as both bounds are generous. Two narrow populations
-//! ten or more times apart are separated from twelve waits of the smaller one on; from six to nine, if
-//! these fall into one cell. A fast population of one to two jiffies needs
-//! about a hundred waits, as it may hold all that is shorter.
+//! most one of 1,000 cases; in practice in none, as both bounds are generous (none of 60,000 with 20 to
+//! 100,000 waits). Two narrow populations ten or more times apart are separated from twelve waits of
+//! the smaller one on; from six to nine, if these fall into one cell. A population of one to four
+//! jiffies may need about a hundred, as the first jiffy may hold all that is shorter.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -37,8 +41,11 @@ use super::histogram::{Histogram, bucket, lower_edge};
 /// on average.
 const ERROR: f64 = 0.001;
 
-/// Nothing that waits is back sooner: two context switches, 1 µs and more (Li, Ding and Shen,
-/// "Quantifying the cost of context switch", 2007).
+/// The 10 per cent valley definition.
+const VALLEY: f64 = 0.1;
+
+/// Who gives his CPU away is seldom back sooner: two context switches take 1 µs and more (Li, Ding and
+/// Shen, "Quantifying the cost of context switch", 2007). What is shorter is not told apart.
 const SHORTEST_NS: u64 = 1 << 10;
 /// No wait is longer: 19.5 hours.
 const LONGEST_NS: u64 = 1 << 46;
@@ -154,8 +161,13 @@ impl Cells {
         };
         let within = self.count(valley);
         let least = |modes: &mut dyn Iterator<Item = Range<usize>>| {
-            let tests =
-                modes.map(|mode| log_tail(self.count(&mode), within, self.widened(&mode), width));
+            let tests = modes.map(|mode| {
+                let (inside, mode_width) = (self.count(&mode), self.widened(&mode));
+                if within as f64 / width > VALLEY * inside as f64 / mode_width {
+                    return 0.0;
+                }
+                log_tail(inside, within, mode_width, width)
+            });
             tests.fold(0.0, f64::min)
         };
         let left = WIDTHS

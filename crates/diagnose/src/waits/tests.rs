@@ -132,52 +132,49 @@ fn threads_and_wakers_have_their_own_groups() {
     assert_eq!(titles(&by_waker), expected(&groups));
 }
 
-#[test]
-fn conditions_compose() {
-    let count = |filter: WaitFilter| report(Grouping::Object, filter).total.count;
-    let on = |object: &str| WaitFilter {
+fn count(filter: WaitFilter) -> u64 {
+    report(Grouping::Object, filter).total.count
+}
+
+fn on(object: &str) -> WaitFilter {
+    WaitFilter {
         object: Some(object.to_owned()),
         ..WaitFilter::default()
-    };
-    let connection = ["41", "10.0.0.2:80", "10.0.0.1:5000 -> 10.0.0.2:80"];
-    for object in connection {
+    }
+}
+
+#[test]
+fn an_object_has_several_names() {
+    for object in ["41", "10.0.0.2:80", "10.0.0.1:5000 -> 10.0.0.2:80"] {
         assert_eq!(count(on(object)), 2, "{object}");
     }
     assert_eq!(count(on("futex 0x1000")), 2);
     assert_eq!(count(on("client[7] futex 0x1000")), 1);
+}
+
+#[test]
+fn conditions_compose() {
+    let (pid, tid) = (Some(7), Some(72));
+    let longer_than_ns = Some(10 * MS);
+    let all = WaitFilter::default;
+    assert_eq!(count(WaitFilter { pid, ..all() }), 5);
+    assert_eq!(count(WaitFilter { tid, ..on("41") }), 1);
     assert_eq!(
         count(WaitFilter {
-            pid: Some(7),
+            pid,
             ..on("futex 0x1000")
         }),
         1
     );
-    assert_eq!(
-        count(WaitFilter {
-            tid: Some(72),
-            ..on("41")
-        }),
-        1
-    );
-    assert_eq!(
-        count(WaitFilter {
-            longer_than_ns: Some(10 * MS),
-            ..on("41")
-        }),
-        1
-    );
-    assert_eq!(
-        count(WaitFilter {
-            pid: Some(8),
-            ..on("41")
-        }),
-        0
-    );
-    let of_process_7 = WaitFilter {
-        pid: Some(7),
-        ..WaitFilter::default()
+    let pid = Some(8);
+    assert_eq!(count(WaitFilter { pid, ..on("41") }), 0);
+    let filter = WaitFilter {
+        longer_than_ns,
+        ..on("41")
     };
-    assert_eq!(count(of_process_7), 5);
+    assert_eq!(count(filter.clone()), 1);
+    let tid = Some(71);
+    assert_eq!(count(WaitFilter { tid, ..filter }), 0);
 }
 
 #[test]

@@ -150,13 +150,12 @@ fn draw(page: &mut Page, group: &Group) {
 
 fn each(group: &Group) -> String {
     let durations = &group.durations;
-    if durations.min_ns == durations.max_ns {
-        return duration(durations.max_ns);
+    let (min, max) = (duration(durations.min_ns), duration(durations.max_ns));
+    if min == max {
+        return max;
     }
     format!(
-        "{} to {}; half up to {}, 90 % up to {}, 99 % up to {}",
-        duration(durations.min_ns),
-        duration(durations.max_ns),
+        "{min} to {max}; half up to {}, 90 % up to {}, 99 % up to {}",
         duration(durations.p50_ns),
         duration(durations.p90_ns),
         duration(durations.p99_ns)
