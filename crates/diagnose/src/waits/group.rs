@@ -8,8 +8,8 @@ use super::top::Top;
 /// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Passed {
-    /// Row of its batch.
-    pub row: u32,
+    /// When and how long.
+    pub times: Times,
     /// Object.
     pub object: u32,
     /// Thread.

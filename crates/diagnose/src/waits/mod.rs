@@ -95,7 +95,7 @@ impl WaitTable {
         self.filtered += (rows.len() - passed.len()) as u64;
         self.sort(&passed);
         for index in 0..passed.len() {
-            self.count(&passed[self.order[index] as usize], rows);
+            self.count(&passed[self.order[index] as usize]);
         }
         self.passed = passed;
     }
@@ -152,7 +152,7 @@ impl WaitTable {
         }
         let ready = rows.ready_conn[row].map(ObjectKey::conn);
         Some(Passed {
-            row: row as u32,
+            times,
             object,
             thread: self.threads.number(ThreadKey { pid, tid }),
             waker: self.wakers.number(WakerKey::of(rows, row)),
@@ -172,12 +172,11 @@ impl WaitTable {
     }
 
     /// Adds a row to its group.
-    fn count(&mut self, it: &Passed, rows: &Waits) {
+    fn count(&mut self, it: &Passed) {
         let group = self.group(it);
         let sums = &mut self.groups[group];
-        let times = Times::of(rows, it.row as usize);
-        let blocked_ns = times.blocked_ns;
-        sums.add(times);
+        let blocked_ns = it.times.blocked_ns;
+        sums.add(it.times);
         if self.grouping != Grouping::Object {
             sums.objects.add(it.object, blocked_ns);
         }
