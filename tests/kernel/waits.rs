@@ -89,9 +89,11 @@ fn check_object(plant: &Value, found: &[&Wait]) -> Result<(), String> {
     } else {
         wait.conn
     };
+    // Which of their descriptors was ready, the kernel keeps where it is not looked for.
+    let is_many = matches!(wait.kind, WaitObject::Poll | WaitObject::Select);
     let is_same = wait.kind.name() == plant["kind"]
         && (object == 0 || wait.object == Some(object))
-        && (conn == 0 || connection.is_none_or(|seen| seen == conn))
+        && (conn == 0 || connection == Some(conn) || (is_many && connection.is_none()))
         && wait.fd.map(i64::from) == fd;
     if is_same {
         Ok(())
