@@ -345,7 +345,21 @@ def agrees(win, measured):
 
 
 # Why an instance was judged wrongly, found by looking at its recording.
-REASONS = {}
+REASONS = {
+    ("tiny_send_buffer", "cubic", "faulty", 1): "True of the path: bursts overflowed the wire's queue, by its own account.",
+    ("tiny_send_buffer", "cubic", "faulty", 7): "True of the path: the wire's queue overflowed, by its own account.",
+    ("burst_loss", "bbr", "faulty", 3): "True: a burst took what was sent again, too, and a timeout mended it.",
+    ("burst_loss", "cubic", "faulty", 4): "True: a burst took what was sent again, too, and a timeout mended it.",
+    ("listen_overflow", "cubic", "healthy", 4): "False, and mended since: only the ACK of the server's FIN was missing, "
+    "because the wire had been taken down; no one waits for that.",
+    ("incast", "cubic", "healthy", 5): "False, and mended since: the receiver reported each tail-loss probe as a duplicate, "
+    "but the report was noticed only with the next segment, when the stall counted already.",
+    ("starved_reader", "cubic", "faulty", 5): "It is among the undecided, with what would tell it.",
+    ("incast", "bbr", "faulty", 7): "Incast is named for 35 of 36 connections; the one that is left lost too often while no "
+    "other did.",
+    ("listen_overflow", "bbr", "healthy", 10): "True of the machine: a CPU stood still, and the threads of these short "
+    "connections waited for it.",
+}
 
 ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
 client's bytes went (of several, that of the client whose connection it is), beside the win that the finding had estimated. They agree within a factor of
