@@ -17,7 +17,8 @@ const MOST_LOSSES: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub struct EventDigest {
     counts: [u64; TcpEventKind::ALL.len()],
-    /// When segments were sent again, ns; at most [`MOST_LOSSES`].
+    /// When segments were sent again that the receiver did not report to have had already, ns; at most
+    /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
@@ -56,6 +57,7 @@ impl EventDigest {
         }
         match kind {
             TcpEventKind::CongestionState => self.congestion_state(time_ns, old, new),
+            TcpEventKind::Spurious => self.take_back(segments.unwrap_or(1)),
             TcpEventKind::ZeroWindowOpen => self.zero_window_since = Some(time_ns),
             TcpEventKind::ZeroWindowClose => {
                 if let Some(since) = self.zero_window_since.take() {
@@ -63,6 +65,14 @@ impl EventDigest {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The receiver had what was last sent again already.
+    fn take_back(&mut self, segments: u32) {
+        if self.losses_ns.len() < MOST_LOSSES {
+            let left = self.losses_ns.len().saturating_sub(segments as usize);
+            self.losses_ns.truncate(left);
         }
     }
 

@@ -56,12 +56,12 @@ struct stage_ledger {
 	u64 stage_ns[STAGE_COUNT]; /* a healthy connection writes the first two */
 
 	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
-	u64 probed_until_ns; /* until when the receiver may say so */
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
 	u64 asleep_ns; /* of a peer: accounted without a look, for nothing held it */
 	u64 unseen_ns; /* accounted while unseen, and the stage changed between two hooks */
 	u32 dsack_dups;
+	u32 probed_retrans; /* total_retrans when that stall ended */
 	u32 nagle_holds;
 	u32 delayed_acks;
 	u32 acks_by_timer;  /* segments, not ACKs */

@@ -251,6 +251,12 @@ static __always_inline bool is_fin_sent(u8 state)
 	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
+/* All that is not acknowledged is our FIN, and the other end has closed before us: no one waits. */
+static __always_inline bool is_only_fin_owed(const struct sock *sk, const struct tcp_sock *tp)
+{
+	return sk->__sk_common.skc_state == TCP_LAST_ACK && tp->write_seq - tp->snd_una == 1;
+}
+
 static __always_inline void ledger_init(struct socket_state *st, const struct tcp_sock *tp,
 					u8 state, u64 now_ns)
 {

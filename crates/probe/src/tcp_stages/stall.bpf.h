@@ -161,7 +161,7 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 {
 	u32 stage = STAGE_COUNT;
 
-	if (led->stalled != STALL_NONE || led->accounted_ns > led->probed_until_ns)
+	if (led->stalled != STALL_NONE || tp->total_retrans != led->probed_retrans)
 		led->probed_ns = 0;
 	if (led->loss_limited_late.ns)
 		settle_loss_limited(led);
@@ -180,8 +180,7 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 		if (stage == STAGE_TAIL_LOSS) {
 			led->probed_ns = moved_ns;
 			led->probed_thin = led->thin;
-			/* round trips may be as long now as the wait was */
-			led->probed_until_ns = led->accounted_ns + moved_ns + 2 * srtt_ns(tp);
+			led->probed_retrans = tp->total_retrans;
 		}
 	}
 	led->stalled = STALL_NONE;
@@ -245,8 +244,11 @@ static __always_inline void take_back_timeouts(struct stage_ledger *led, const s
 	led->unproven_stalls = 0;
 }
 
-/* The receiver reported a duplicate (DSACK) within two round trips of a stall that a tail-loss
- * probe seemed to end: nothing had been lost, the ACK was late. Its time goes back to where it was. */
+/*
+ * The receiver reported a duplicate (DSACK) after a stall that a tail-loss probe seemed to end, before
+ * anything else was sent again: nothing had been lost, the ACK was late. Its time goes back to where it
+ * was. The report may be noticed long after it came, as an ACK of nothing new passes no hook.
+ */
 static __always_inline void take_back_probe(struct stage_ledger *led)
 {
 	u32 stage = led->probed_stage;

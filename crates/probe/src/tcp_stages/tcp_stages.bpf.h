@@ -364,6 +364,8 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 {
 	struct stage_ledger *led = &st->ledger;
 
+	if (is_only_fin_owed(sk, tp))
+		return;
 	track_burst_loss(led, tp, state, now_ns);
 	if (state == TCP_CA_Recovery || state == TCP_CA_Loss)
 		led->had_loss = loss_of_state(state);
@@ -384,6 +386,8 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 {
 	struct stage_ledger *led = &st->ledger;
 
+	if (is_only_fin_owed(sk, tp))
+		return;
 	wake(st, tp, now_ns);
 	find_due(led, sk, tp);
 	if (led->stalled == STALL_NONE) {
