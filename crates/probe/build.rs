@@ -48,8 +48,11 @@ fn main() {
         "src/bpf",
         "src/calls",
         "src/inventory",
+        "src/stacks",
         "src/tcp_events",
         "src/tcp_stages",
+        "src/tcp_stats",
+        "src/waits",
     ] {
         for entry in fs::read_dir(folder)
             .expect("folder of this crate")

@@ -20,6 +20,7 @@ mod programs;
 mod report;
 mod select;
 mod shares;
+mod stacks;
 mod survive;
 mod truth;
 mod verdicts;

@@ -84,16 +84,13 @@ fn check_object(plant: &Value, found: &[&Wait]) -> Result<(), String> {
     let wait = longest.ok_or_else(|| format!("{plant}: nothing recorded"))?;
     let (object, conn) = (number(plant, "/object"), number(plant, "/conn"));
     let fd = plant["fd"].as_i64().filter(|fd| *fd >= 0);
-    let connection = if wait.kind == WaitObject::Epoll {
-        wait.ready_conn
-    } else {
-        wait.conn
+    let connection = match wait.kind {
+        WaitObject::Epoll | WaitObject::Poll | WaitObject::Select => wait.ready_conn,
+        _ => wait.conn,
     };
-    // Which of their descriptors was ready, the kernel keeps where it is not looked for.
-    let is_many = matches!(wait.kind, WaitObject::Poll | WaitObject::Select);
     let is_same = wait.kind.name() == plant["kind"]
         && (object == 0 || wait.object == Some(object))
-        && (conn == 0 || connection == Some(conn) || (is_many && connection.is_none()))
+        && (conn == 0 || connection == Some(conn))
         && wait.fd.map(i64::from) == fd;
     if is_same {
         Ok(())

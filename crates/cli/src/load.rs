@@ -8,8 +8,8 @@ use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
-    Wait,
+    Call, Connection, CpuSample, Listener, Process, ProcessSample, StackFrame, Symbol, TcpEvent,
+    TcpSample, TcpStage, Wait,
 };
 
 /// The newest recording in the current directory.
@@ -70,6 +70,8 @@ pub(crate) fn waits(
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Listener>(|rows| names.add_listeners(&rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
+    recording.scan::<StackFrame>(|rows| names.add_frames(&rows));
+    recording.scan::<Symbol>(|rows| names.add_symbols(&rows));
     let object = filter.object.clone().unwrap_or_default();
     let mut waits = WaitTable::new(recording.header().clone(), names, grouping, filter);
     recording.scan::<Wait>(|rows| waits.add(&rows));

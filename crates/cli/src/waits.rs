@@ -50,7 +50,7 @@ enum By {
     Object,
     /// Who waited
     Thread,
-    /// Where in the program; not recorded yet
+    /// Where in the program
     Stack,
     /// Who ended the wait
     Waker,
@@ -66,11 +66,7 @@ impl WaitArgs {
             By::Object => Grouping::Object,
             By::Thread => Grouping::Thread,
             By::Waker => Grouping::Waker,
-            By::Stack => bail!(
-                "cannot group the waits of {} by stack: recordings hold no stacks yet\n\
-                 hint: group them --by object, thread or waker",
-                path.display()
-            ),
+            By::Stack => Grouping::Stack,
         };
         let limit = self.limit.unwrap_or(match format {
             Format::Text => SHOWN,

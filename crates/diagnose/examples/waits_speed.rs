@@ -1,6 +1,6 @@
 //! How fast waits become groups: 5 M rows in batches of 64 Ki over connections and futexes, each used by
-//! four of 64 threads, with all conditions of a filter but the object's, in memory. Prints nanoseconds
-//! of CPU time a row.
+//! four of 64 threads, at 64 places of the program, with all conditions of a filter but the object's, in
+//! memory. Prints nanoseconds of CPU time a row.
 //!
 //! ```text
 //! cargo run --release -p whylat-diagnose --example waits_speed
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use table::manifest::Header;
-use table::tables::{Wait, Waits};
-use table::{Columns, WaitObject, Waker};
+use table::tables::{StackFrame, StackFrames, Wait, Waits};
+use table::{Caller, Columns, WaitObject, Waker};
 use whylat_diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
 
 const ROWS: u64 = 5_000_011;
 const BATCH: u64 = 65_536;
 const OBJECTS: [u64; 2] = [1_000, 10_000];
 const THREADS: u32 = 64;
+const STACKS: u32 = 64;
 
 fn header() -> Header {
     let header = json!({
@@ -63,6 +64,8 @@ fn batch(from: u64, objects: u64) -> Waits {
             ready_fd: None,
             ready_conn: None,
             uninterruptible: false,
+            stack: Some((mixed % u64::from(STACKS)) as u32),
+            kernel_stack: Some(object as u32 % 2),
             cpu: 0,
         });
     }
@@ -85,14 +88,39 @@ fn main() {
         ..WaitFilter::default()
     };
     for objects in OBJECTS {
-        for grouping in [Grouping::Object, Grouping::Thread, Grouping::Waker] {
+        for grouping in [
+            Grouping::Object,
+            Grouping::Thread,
+            Grouping::Stack,
+            Grouping::Waker,
+        ] {
             measure(objects, grouping, conditions.clone());
         }
     }
 }
 
+/// Stacks of one frame.
+fn names() -> Names {
+    let mut frames = StackFrames::default();
+    for stack in 0..STACKS {
+        frames.push(StackFrame {
+            time_ns: 0,
+            stack,
+            depth: 0,
+            pid: Some(100),
+            object: Some("program".to_owned()),
+            build_id: None,
+            offset: Some(u64::from(stack)),
+            caller: Caller::None,
+        });
+    }
+    let mut names = Names::default();
+    names.add_frames(&frames);
+    names
+}
+
 fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
-    let mut waits = WaitTable::new(header(), Names::default(), grouping, conditions);
+    let mut waits = WaitTable::new(header(), names(), grouping, conditions);
     let mut took = Duration::ZERO;
     for from in (0..ROWS).step_by(BATCH as usize) {
         let rows = batch(from, objects);

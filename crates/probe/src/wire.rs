@@ -2,6 +2,7 @@
 //! object's BTF.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 
 /// The structs, as the object's BTF has them.
 pub(crate) use crate::skel::types;
@@ -20,6 +21,20 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length was checked, `Wire` promises that any bytes are a value, and the read
     // asks for no alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The record of which `bytes` holds the beginning, at least `least` bytes of it; the rest is zero.
+pub(crate) fn read_padded<T: Wire>(bytes: &[u8], least: usize) -> Option<T> {
+    if bytes.len() < least || bytes.len() > size_of::<T>() {
+        return None;
+    }
+    let mut record = MaybeUninit::<T>::zeroed();
+    // SAFETY: the length was checked, `Wire` promises that any bytes are a value, zeros are some, and the
+    // two do not overlap: one is a local.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), record.as_mut_ptr().cast(), bytes.len());
+        Some(record.assume_init())
+    }
 }
 
 /// The records that fill `bytes`; a rest that is too short for one is left out.

@@ -22,6 +22,10 @@ pub(crate) struct Added {
     pub(crate) process_samples: u64,
     /// `cpu_samples` rows.
     pub(crate) cpu_samples: u64,
+    /// `stacks` rows.
+    pub(crate) stack_frames: u64,
+    /// `symbols` rows.
+    pub(crate) symbols: u64,
     /// Records from the kernel that could not be decoded.
     pub(crate) undecoded: u64,
 }
@@ -153,6 +157,8 @@ pub(crate) fn losses(
             added.processes + counts.programs.lost_ring_full,
         )
         .lost(RING, counts.programs.lost_ring_full),
+        account("waits.stacks", "stacks", added.stack_frames),
+        account("waits.symbols", "symbols", added.symbols),
         account("clock", "clock_pairs", added.clock_pairs),
         account("cpu.processes", "process_samples", added.process_samples),
         account("cpu.cpus", "cpu_samples", added.cpu_samples),

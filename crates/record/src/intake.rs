@@ -3,9 +3,11 @@
 
 use probe::clock::read_pairs;
 use probe::hooks::Drained;
+use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples, Waits,
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, StackFrames,
+    TcpSamples, Waits,
 };
 use table::{Columns, TcpEventKind};
 
@@ -25,6 +27,7 @@ type Owners = [(u32, String)];
 pub(crate) struct Intake {
     pub(crate) sockets: Sockets,
     pub(crate) cpu: CpuUse,
+    stacks: Stacks,
     pub(crate) added: Added,
     pub(crate) store: Store,
 }
@@ -34,6 +37,7 @@ impl Intake {
         Self {
             sockets: Sockets::default(),
             cpu: CpuUse::default(),
+            stacks: Stacks::default(),
             added: Added::default(),
             store,
         }
@@ -47,6 +51,7 @@ impl Intake {
         self.put_connections(&drained.connections, &drained.owners);
         self.put_listeners(drained.listeners, &drained.owners);
         self.store.put(Batch::Calls(drained.calls));
+        self.put_stacks(&drained.stacks);
         self.put_waits(drained.waits);
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
@@ -98,6 +103,22 @@ impl Intake {
         let pids = waits.pid.chunk_by(|a, b| a == b);
         self.put_processes(pids.filter_map(<[u32]>::first), &[]);
         self.store.put(Batch::Waits(Box::new(waits)));
+    }
+
+    fn put_stacks(&mut self, stacks: &[SeenStack]) {
+        let mut rows = StackFrames::default();
+        for stack in stacks {
+            self.stacks.put(stack, &mut rows);
+        }
+        self.added.stack_frames += rows.len() as u64;
+        self.store.put(Batch::Stacks(Box::new(rows)));
+    }
+
+    /// Looks up what is at all places of all stacks: when the recording ends, as it takes time.
+    pub(crate) fn put_symbols(&mut self) {
+        let rows = std::mem::take(&mut self.stacks).symbols();
+        self.added.symbols += rows.len() as u64;
+        self.store.put(Batch::Symbols(Box::new(rows)));
     }
 
     fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {

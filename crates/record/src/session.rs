@@ -361,6 +361,7 @@ impl Session<'_> {
             hooks.flush()?;
         }
         self.drain_all();
+        self.intake.put_symbols();
         let said = self.listening.finish(&self.intake.store);
         let ended_ns = monotonic_ns();
         if let Some(polls) = &self.polls {

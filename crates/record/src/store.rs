@@ -8,7 +8,7 @@ use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
     Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, ProcessSamples, Processes,
-    Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
+    StackFrames, Symbols, Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -30,6 +30,8 @@ pub(crate) enum Batch {
     Stages(Box<TcpStages>),
     Counters(Box<Counters>),
     Tasks(Box<Tasks>),
+    Stacks(Box<StackFrames>),
+    Symbols(Box<Symbols>),
     Line(Line),
 }
 
@@ -49,6 +51,8 @@ impl Batch {
             Self::Stages(rows) => rows.is_empty(),
             Self::Counters(rows) => rows.is_empty(),
             Self::Tasks(rows) => rows.is_empty(),
+            Self::Stacks(rows) => rows.is_empty(),
+            Self::Symbols(rows) => rows.is_empty(),
             Self::Line(_) => false,
         }
     }
@@ -117,6 +121,8 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::Stages(rows) => writer.append(*rows),
         Batch::Counters(rows) => writer.append(*rows),
         Batch::Tasks(rows) => writer.append(*rows),
+        Batch::Stacks(rows) => writer.append(*rows),
+        Batch::Symbols(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),
     }
 }

@@ -297,3 +297,17 @@ names! {
         ThreadIgnored = "thread_ignored",
     }
 }
+
+names! {
+    /// What is known of the caller of a function on a stack.
+    pub enum Caller {
+        /// It is the next frame.
+        Known = "known",
+        /// There is none: this is the first function of its thread, or where the kernel was entered.
+        None = "none",
+        /// Neither unwind tables nor frame pointers tell it: the stack is cut here.
+        Unknown = "unknown",
+        /// It is left out: the stack has more frames than are kept.
+        LeftOut = "left_out",
+    }
+}

@@ -2,7 +2,7 @@
 //! meaning of null are part of the declaration.
 
 use crate::names::{
-    Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, WaitObject, Waker,
+    Caller, Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, WaitObject, Waker,
 };
 use crate::{Stage, table};
 
@@ -303,12 +303,17 @@ table! {
         waker_tid: Option<u32>, "-", null = "the waking was not seen";
         /// Its process.
         waker_pid: Option<u32>, "-", null = "the waking was not seen";
-        /// Descriptor of an epoll set that was ready and so ended the wait.
-        ready_fd: Option<i32>, "-", null = "no wait for an epoll set, its timeout, or not seen";
+        /// Of a wait for several descriptors (epoll; poll and select: sockets among the first 16): the one
+        /// that was ready and so ended the wait.
+        ready_fd: Option<i32>, "-", null = "no wait for several, its timeout, or not seen";
         /// Socket cookie of that descriptor's connection or listener.
         ready_conn: Option<u64>, "-", null = "as `ready_fd`, or not one of TCP";
         /// No signal could end it: it waited for a disk or a lock of the kernel.
         uninterruptible: bool, "-";
+        /// Number of the program's call stack in table `stacks`.
+        stack: Option<u32>, "-", null = "it could not be read, or there was no room";
+        /// The same of the kernel's.
+        kernel_stack: Option<u32>, "-", null = "as `stack`";
         /// CPU on which it ran again.
         cpu: u16, "-";
     }
@@ -597,6 +602,52 @@ table! {
     }
 }
 
+table! {
+    /// One frame of a call stack with which threads waited: written when the stack is first met.
+    row StackFrame, columns StackFrames, name "stacks", time time_ns {
+        /// When the stack was first met.
+        time_ns: u64, "ns";
+        /// Number of the stack. The same stack of several threads may have several numbers.
+        stack: u32, "-";
+        /// Place in the stack: 0 is where the thread waits, 1 its caller.
+        depth: u16, "-";
+        /// Process.
+        pid: Option<u32>, "-", null = "a stack of the kernel";
+        /// Path of the file that the code was mapped from, or a name such as `[vdso]`; `[kernel]`.
+        object: Option<String>, "-", null = "not known: the process had ended, or the address is in no mapping";
+        /// Build id of that file, in hexadecimal digits.
+        build_id: Option<String>, "-", null = "it has none";
+        /// Where in that file the code is; of the kernel, after `_stext`. Of a caller it is the
+        /// last byte of its call.
+        offset: Option<u64>, "bytes", null = "not known, or not from a file";
+        /// Who called this function.
+        caller: Caller, "-";
+    }
+}
+
+table! {
+    /// What is at one place in the code: rows are written when the recording ends, for the places
+    /// in `stacks`. Of code that the compiler inlined there is a row for each function.
+    row Symbol, columns Symbols, name "symbols", time time_ns {
+        /// When it was looked up.
+        time_ns: u64, "ns";
+        /// As in `stacks`.
+        object: String, "-";
+        /// As in `stacks`.
+        build_id: Option<String>, "-", null = "it has none";
+        /// As in `stacks`.
+        offset: u64, "bytes";
+        /// 0: the function that was compiled; 1: one inlined into it, and so on.
+        level: u16, "-";
+        /// Name of the function.
+        function: Option<String>, "-", null = "the file has no symbol for it";
+        /// Source file.
+        source: Option<String>, "-", null = "no debug information";
+        /// Line in it.
+        line: Option<u32>, "-", null = "no debug information";
+    }
+}
+
 /// Calls `$then!` with every table's row type: the one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
@@ -615,6 +666,8 @@ macro_rules! for_each_table {
             $crate::tables::CpuSample,
             $crate::tables::Counter,
             $crate::tables::Task,
+            $crate::tables::StackFrame,
+            $crate::tables::Symbol,
         }
     };
 }

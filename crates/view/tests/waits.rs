@@ -13,7 +13,7 @@ mod schema;
 use std::path::{Path, PathBuf};
 
 use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
-use table::tables::{Connection, Process, Wait};
+use table::tables::{Connection, Process, StackFrame, Symbol, Wait};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
@@ -43,6 +43,7 @@ fn cases() -> Vec<(&'static str, Grouping, WaitFilter, usize)> {
     vec![
         ("object", Grouping::Object, all.clone(), 10),
         ("thread", Grouping::Thread, all.clone(), 10),
+        ("stack", Grouping::Stack, all.clone(), 10),
         ("waker", Grouping::Waker, all, 2),
         ("filter", Grouping::Object, slow_ones_of_the_connection, 10),
         ("none", Grouping::Thread, none, 10),
@@ -55,6 +56,8 @@ fn answer(grouping: Grouping, filter: WaitFilter, limit: usize) -> Outcome<WaitR
     let mut names = Names::default();
     names.add_connections(rows::<Connection>(&directory)?);
     names.add_processes(&rows::<Process>(&directory)?);
+    names.add_frames(&rows::<StackFrame>(&directory)?);
+    names.add_symbols(&rows::<Symbol>(&directory)?);
     let header = document(&file("header.json"))?.ok_or("header.json is missing")?;
     let mut waits = WaitTable::new(header, names, grouping, filter);
     waits.add(&rows::<Wait>(&directory)?);

@@ -2,6 +2,7 @@
 // JSON with its own timing (CLOCK_MONOTONIC). A second thread ends them.
 //
 // usage: plant_waits ROUNDS KINDS MICROSECONDS...     KINDS: `all`, or names with commas between
+#include <algorithm>
 #include <arpa/inet.h>
 #include <condition_variable>
 #include <cstdint>
@@ -278,26 +279,36 @@ static void all(Ender &ender, uint64_t length_ns)
 	       [] { give(tcp.far); }},
 	      length_ns);
 	drain(tcp.near);
-	plant(ender,
-	      {"poll", 0, cookie(tcp.near), -1,
-	       [] {
-		       pollfd ready = {tcp.near, POLLIN, 0};
-		       must(poll(&ready, 1, -1) == 1, "poll");
-	       },
-	       [] { give(tcp.far); }},
-	      length_ns);
-	drain(tcp.near);
-	plant(ender,
-	      {"select", 0, cookie(tcp.near), -1,
-	       [] {
-		       fd_set ready;
-		       FD_ZERO(&ready);
-		       FD_SET(tcp.near, &ready);
-		       must(select(tcp.near + 1, &ready, nullptr, nullptr, nullptr) == 1, "select");
-	       },
-	       [] { give(tcp.far); }},
-	      length_ns);
-	drain(tcp.near);
+	// one descriptor: a wait for what it stands for; several: which of them was ready
+	for (bool alone : {true, false}) {
+		uint64_t object = alone ? inode(tcp.near) : 0;
+		int fd = alone ? tcp.near : -1;
+
+		plant(ender,
+		      {alone ? "connection" : "poll", object, cookie(tcp.near), fd,
+		       [=] {
+			       pollfd wanted[] = {{tcp.near, POLLIN, 0}, {pipes[0], POLLIN, 0}};
+			       must(poll(wanted, alone ? 1 : 2, -1) == 1, "poll");
+		       },
+		       [] { give(tcp.far); }},
+		      length_ns);
+		drain(tcp.near);
+		plant(ender,
+		      {alone ? "connection" : "select", object, cookie(tcp.near), fd,
+		       [=] {
+			       int most = std::max(tcp.near, pipes[0]);
+			       fd_set wanted;
+			       FD_ZERO(&wanted);
+			       FD_SET(tcp.near, &wanted);
+			       if (!alone)
+				       FD_SET(pipes[0], &wanted);
+			       must(select(most + 1, &wanted, nullptr, nullptr, nullptr) == 1,
+				    "select");
+		       },
+		       [] { give(tcp.far); }},
+		      length_ns);
+		drain(tcp.near);
+	}
 	plant(ender,
 	      {"listener", inode(listener), cookie(listener), listener,
 	       [] { close(accept(listener, nullptr, nullptr)); },

@@ -90,6 +90,7 @@ impl WaitTable {
             identity: match self.grouping {
                 Grouping::Object => self.object(number),
                 Grouping::Thread => self.thread(number),
+                Grouping::Stack => self.names.stack(number),
                 Grouping::Waker => self.waker(number),
             },
             count: sums.histogram.count(),
@@ -105,12 +106,16 @@ impl WaitTable {
             threads: parts(&sums.threads, |number| self.thread(number)),
             objects: parts(&sums.objects, |number| self.object(number)),
             wakers: parts(&sums.wakers, |number| self.waker(number)),
+            stacks: parts(&sums.stacks, |number| self.names.stack(number)),
+            kernel_stacks: parts(&sums.kernel_stacks, |number| self.names.stack(number)),
             ready: parts(&sums.ready, |number| self.object(number)),
         }
     }
 
     fn object(&self, number: u32) -> Identity {
-        self.names.object(self.objects.key(number))
+        let lock = self.locks.get(&number).copied();
+        let identity = self.names.object(self.objects.key(number));
+        Identity { lock, ..identity }
     }
 
     fn thread(&self, number: u32) -> Identity {

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-/// What a group of waits has in common. Stacks are to come with the column that holds them: a key in
-/// `keys.rs`, a name in `names.rs`.
+/// What a group of waits has in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grouping {
@@ -11,6 +10,8 @@ pub enum Grouping {
     Object,
     /// Who waited.
     Thread,
+    /// Where in the program.
+    Stack,
     /// Who ended the wait.
     Waker,
 }
@@ -21,6 +22,7 @@ impl Grouping {
         match self {
             Self::Object => "object",
             Self::Thread => "thread",
+            Self::Stack => "stack",
             Self::Waker => "waker",
         }
     }

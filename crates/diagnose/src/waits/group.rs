@@ -16,6 +16,10 @@ pub struct Passed {
     pub thread: u32,
     /// Waker.
     pub waker: u32,
+    /// Where in the program; `None`: not known.
+    pub stack: Option<u32>,
+    /// Where in the kernel; `None`: not known.
+    pub kernel_stack: Option<u32>,
     /// The connection that was ready, of several.
     pub ready: Option<u32>,
 }
@@ -68,6 +72,10 @@ pub struct Sums {
     pub threads: Top,
     /// Wakers.
     pub wakers: Top,
+    /// Stacks of the program.
+    pub stacks: Top,
+    /// Stacks of the kernel.
+    pub kernel_stacks: Top,
     /// Connections that were ready.
     pub ready: Top,
 }
@@ -84,6 +92,8 @@ impl Default for Sums {
             objects: Top::default(),
             threads: Top::default(),
             wakers: Top::default(),
+            stacks: Top::default(),
+            kernel_stacks: Top::default(),
             ready: Top::default(),
         }
     }

@@ -178,7 +178,7 @@ impl<K: Copy + Eq + Hash> Numbers<K> {
 /// Multiplies by 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4) and folds, a word at a time:
 /// the keys are numbers that the kernel gives, and SipHash would cost more than the rest of a row.
 #[derive(Debug, Default)]
-struct Folded(u64);
+pub(super) struct Folded(u64);
 
 impl Hasher for Folded {
     fn finish(&self) -> u64 {
@@ -189,6 +189,10 @@ impl Hasher for Folded {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
         }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
     }
 
     fn write_u64(&mut self, value: u64) {

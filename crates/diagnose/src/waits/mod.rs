@@ -6,6 +6,7 @@
 //! filter       which waits, and what a group has in common
 //! keys         row → object, thread and waker, as small numbers
 //! names        what people call them
+//! stacks       call stacks, of which the same has several numbers
 //! group        the sums of a group
 //! histogram    durations, in log-linear buckets
 //! top          who takes part most, in bounded memory
@@ -21,16 +22,21 @@ mod keys;
 mod names;
 mod populations;
 pub mod report;
+mod stacks;
 mod top;
 
-use table::Columns;
+use std::collections::HashMap;
+
 use table::manifest::Header;
 use table::tables::Waits;
+use table::{Columns, WaitObject};
 
 pub use assemble::Recorded;
 pub use filter::{Grouping, WaitFilter};
 pub use names::Names;
+use report::Lock;
 pub use report::WaitReport;
+pub use stacks::Stacks;
 
 use group::{Passed, Sums, Times};
 use keys::{Numbers, ObjectKey, ThreadKey, WakerKey};
@@ -50,6 +56,8 @@ pub struct WaitTable {
     objects: Numbers<ObjectKey>,
     threads: Numbers<ThreadKey>,
     wakers: Numbers<WakerKey>,
+    /// What futexes are used for, by their numbers.
+    locks: HashMap<u32, Lock>,
     /// Whether the filter means the object, by its number.
     wanted: Vec<bool>,
     /// By the number of what the group has in common.
@@ -76,6 +84,7 @@ impl WaitTable {
             objects: Numbers::default(),
             threads: Numbers::default(),
             wakers: Numbers::default(),
+            locks: HashMap::new(),
             wanted: Vec::new(),
             groups: Vec::new(),
             filtered: 0,
@@ -131,6 +140,7 @@ impl WaitTable {
         (match self.grouping {
             Grouping::Object => it.object,
             Grouping::Thread => it.thread,
+            Grouping::Stack => it.stack.unwrap_or(self.names.stacks.unknown()),
             Grouping::Waker => it.waker,
         }) as usize
     }
@@ -151,13 +161,29 @@ impl WaitTable {
             return None;
         }
         let ready = rows.ready_conn[row].map(ObjectKey::conn);
+        let stack = self.names.stacks.number(rows.stack[row]);
+        if rows.kind[row] == WaitObject::Futex {
+            self.note_lock(object, stack);
+        }
         Some(Passed {
             times,
             object,
             thread: self.threads.number(ThreadKey { pid, tid }),
             waker: self.wakers.number(WakerKey::of(rows, row)),
+            stack,
+            kernel_stack: self.names.stacks.number(rows.kernel_stack[row]),
             ready: ready.map(|ready| self.objects.number(ready)),
         })
+    }
+
+    /// What a futex is used for is told by the first stack that does.
+    fn note_lock(&mut self, object: u32, stack: Option<u32>) {
+        if let Some(stack) = stack.and_then(|stack| self.names.stacks.stack(stack))
+            && !self.locks.contains_key(&object)
+            && let Some(lock) = stack.lock()
+        {
+            self.locks.insert(object, lock);
+        }
     }
 
     /// Whether the filter means an object; asked of its name once.
@@ -185,6 +211,14 @@ impl WaitTable {
         }
         if self.grouping != Grouping::Waker {
             sums.wakers.add(it.waker, blocked_ns);
+        }
+        if self.grouping != Grouping::Stack
+            && let Some(stack) = it.stack
+        {
+            sums.stacks.add(stack, blocked_ns);
+        }
+        if let Some(stack) = it.kernel_stack {
+            sums.kernel_stacks.add(stack, blocked_ns);
         }
         if let Some(ready) = it.ready {
             sums.ready.add(ready, blocked_ns);

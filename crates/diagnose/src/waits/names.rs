@@ -3,13 +3,17 @@
 
 use std::collections::HashMap;
 
-use table::tables::{Connection, Connections, Listeners, Processes};
+use table::tables::{Connection, Connections, Listeners, Processes, StackFrames, Symbols};
 use table::{Columns, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::Identity;
+use super::stacks::Stacks;
 use crate::gather::{listeners, processes};
 use crate::report::connection::Process;
+
+/// Functions in the name of a stack.
+const TITLE_FRAMES: usize = 3;
 
 /// What can be named.
 #[derive(Debug, Default)]
@@ -18,6 +22,7 @@ pub struct Names {
     sockets: HashMap<u64, Connection>,
     listeners: HashMap<u64, Connection>,
     processes: processes::Processes,
+    pub(super) stacks: Stacks,
 }
 
 impl Names {
@@ -39,8 +44,19 @@ impl Names {
         (0..rows.len()).for_each(|index| self.processes.add(rows.row(index)));
     }
 
+    /// Adds rows of table `stacks`.
+    pub fn add_frames(&mut self, rows: &StackFrames) {
+        self.stacks.add_frames(rows);
+    }
+
+    /// Adds rows of table `symbols`.
+    pub fn add_symbols(&mut self, rows: &Symbols) {
+        self.stacks.add_symbols(rows);
+    }
+
     /// Puts the rows of each connection together: to be called after the last.
     pub(super) fn finish(&mut self) {
+        self.stacks.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.rows));
         for index in 0..folded.len() {
             self.sockets.insert(folded.conn[index], folded.row(index));
@@ -123,6 +139,16 @@ impl Names {
             name: format!("thread {}", key.tid),
             process: Some(self.process(key.pid)),
             tid: Some(key.tid),
+            ..Identity::default()
+        }
+    }
+
+    /// Names a stack.
+    pub(super) fn stack(&self, number: u32) -> Identity {
+        let stack = self.stacks.stack(number);
+        Identity {
+            name: stack.map_or("stack not known".to_owned(), |it| it.title(TITLE_FRAMES)),
+            stack: stack.cloned(),
             ..Identity::default()
         }
     }

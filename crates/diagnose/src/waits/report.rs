@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use table::manifest::{Cost, Coverage};
-use table::{WaitObject, Waker};
+use table::{Caller, WaitObject, Waker};
 
 use super::filter::{Grouping, WaitFilter};
 use crate::report::connection::{Process, nine_decimals};
@@ -101,6 +101,10 @@ pub struct Group {
     pub objects: Vec<Part>,
     /// Who ended most of the time; empty in a grouping by waker.
     pub wakers: Vec<Part>,
+    /// Where in the program most of the time was; empty in a grouping by stack.
+    pub stacks: Vec<Part>,
+    /// Where in the kernel.
+    pub kernel_stacks: Vec<Part>,
     /// Of waits for several connections: those that were ready.
     pub ready: Vec<Part>,
 }
@@ -124,11 +128,68 @@ pub struct Identity {
     pub tid: Option<u32>,
     /// Kind of waker; `None`: no waker.
     pub waker: Option<Waker>,
+    /// What a futex is used for, as the functions that wait for it tell; `None`: no futex, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<Lock>,
+    /// Call stack; `None`: none, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<Stack>,
+}
+
+/// What threads use a futex for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lock {
+    /// Mutual exclusion.
+    Mutex,
+    /// A condition variable.
+    Condition,
+    /// A lock of one writer or many readers.
+    ReadWrite,
+    /// A semaphore.
+    Semaphore,
+    /// A barrier.
+    Barrier,
+    /// The end of another thread.
+    Thread,
+}
+
+/// A call stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Stack {
+    /// The innermost first.
+    pub frames: Vec<Frame>,
+    /// What is known of the caller of the outermost one.
+    pub caller: Caller,
+}
+
+/// A function on a stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Frame {
+    /// Its name; `None`: no symbol is known.
+    pub function: Option<String>,
+    /// File that the code was mapped from, `[kernel]`, or another name; `None`: not known.
+    pub object: Option<String>,
+    /// Where in it, if the function is not known.
+    pub offset: Option<u64>,
+    /// Source file; `None`: no debug information.
+    pub source: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+    /// Whether the compiler put it into its caller.
+    pub inlined: bool,
 }
 
 impl Identity {
     /// The name with its process, as it is printed.
     pub fn title(&self) -> String {
+        match self.lock {
+            Some(lock) => format!("{} ({})", self.owned_name(), lock.name()),
+            None => self.owned_name(),
+        }
+    }
+
+    fn owned_name(&self) -> String {
         let Some(process) = &self.process else {
             return self.name.clone();
         };

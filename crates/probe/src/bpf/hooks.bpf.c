@@ -17,6 +17,7 @@
 #include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
 #include "../calls/calls.bpf.h"
+#include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -39,6 +40,7 @@ const enum stage wire_stage = 0;
 const struct wait_record wire_wait_record = {};
 const struct program_seen wire_program_seen = {};
 const struct wait_batch wire_wait_batch = {};
+const struct stack_seen wire_stack_seen = {};
 const enum wait_object wire_wait_object = 0;
 const enum wait_waker wire_wait_waker = 0;
 const enum syscall_object wire_syscall_object = 0;
@@ -289,7 +291,7 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 }
 
 /* The thread gives its CPU away, because it cannot go on. */
-static __always_inline void thread_on_block(struct task_struct *task, unsigned int state)
+static __always_inline void thread_on_block(void *ctx, struct task_struct *task, unsigned int state)
 {
 	struct thread_state *thread;
 	struct syscall_args args;
@@ -309,8 +311,11 @@ static __always_inline void thread_on_block(struct task_struct *task, unsigned i
 	thread->in_call = sk != NULL;
 	if (sk)
 		call_on_block(&thread->call, task, sk, thread->out_ns);
-	if (detail_waits)
+	if (detail_waits) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
+		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
+		thread->wait.kernel_stack = stack_of_kernel(ctx, &thread->stacks);
+	}
 	__sync_fetch_and_add(&threads_blocked, 1);
 }
 
@@ -335,7 +340,7 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 	     unsigned int prev_state)
 {
 	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
-		thread_on_block(prev, prev_state);
+		thread_on_block(ctx, prev, prev_state);
 	if (threads_blocked && !(next->flags & PF_KTHREAD))
 		thread_on_resume(next);
 	return 0;
@@ -350,7 +355,7 @@ int BPF_PROG(handle_sched_waking, struct task_struct *task)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (thread)
-		wait_woken(&thread->wait);
+		wait_woken(&thread->wait, task);
 	return 0;
 }
 

@@ -82,6 +82,10 @@ struct list_head {
 	struct list_head *prev;
 };
 
+struct sk_buff_head {
+	u32 qlen;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
@@ -102,6 +106,7 @@ struct sock {
 	u16 sk_protocol;
 	u8 sk_userlocks;
 	struct rb_root tcp_rtx_queue;
+	struct sk_buff_head sk_receive_queue;
 	struct {
 		int counter;
 	} sk_drops;
@@ -143,6 +148,9 @@ struct inet_connection_sock {
 	u8 icsk_retransmits;
 	u8 icsk_pending;
 	u8 icsk_backoff;
+	struct {
+		struct request_sock *rskq_accept_head;
+	} icsk_accept_queue;
 	struct {
 		u32 ato : 8;
 		u16 rcv_mss;
@@ -288,6 +296,9 @@ struct task_struct {
 	struct signal_struct *signal;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	u64 start_time;
+	u64 self_exec_id;
 	unsigned long nvcsw;
 	char comm[16];
 	struct files_struct *files;

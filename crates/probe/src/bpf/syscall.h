@@ -10,8 +10,9 @@
 
 struct syscall_args {
 	s64 number;
-	u64 fd;
-	u64 len;
+	u64 fd; /* the first */
+	u64 second;
+	u64 len; /* the third */
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -20,7 +21,11 @@ struct syscall_args {
 struct pt_regs {
 	unsigned long orig_ax;
 	unsigned long di;
+	unsigned long si;
 	unsigned long dx;
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long sp;
 };
 #pragma clang attribute pop
 
@@ -42,7 +47,18 @@ static __always_inline void syscall_read(struct task_struct *task, struct syscal
 
 	args->number = regs->orig_ax;
 	args->fd = regs->di;
+	args->second = regs->si;
 	args->len = regs->dx;
+}
+
+/* Where the program was, its stack, and its frame. */
+static __always_inline void syscall_registers(struct task_struct *task, u64 *ip, u64 *sp, u64 *bp)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	*ip = regs->ip;
+	*sp = regs->sp;
+	*bp = regs->bp;
 }
 
 #elif defined(__TARGET_ARCH_arm64)
@@ -50,6 +66,8 @@ static __always_inline void syscall_read(struct task_struct *task, struct syscal
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct pt_regs {
 	u64 regs[31];
+	u64 sp;
+	u64 pc;
 	u64 orig_x0;
 	s32 syscallno;
 };
@@ -73,7 +91,18 @@ static __always_inline void syscall_read(struct task_struct *task, struct syscal
 
 	args->number = regs->syscallno;
 	args->fd = regs->orig_x0;
+	args->second = regs->regs[1];
 	args->len = regs->regs[2];
+}
+
+/* Where the program was, its stack, and its frame. */
+static __always_inline void syscall_registers(struct task_struct *task, u64 *ip, u64 *sp, u64 *bp)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	*ip = regs->pc;
+	*sp = regs->sp;
+	*bp = regs->regs[29];
 }
 
 #else

@@ -16,6 +16,15 @@ struct call_wait {
 	u64 run_delay_ns;
 };
 
+/* Descriptors of a poll() or select() that are looked at. */
+#define POLLED 16
+
+struct polled {
+	s32 fds[POLLED];
+	u32 len;
+	u32 has_more; /* than are known here */
+};
+
 /* `waits`: the interval in which it is blocked now. */
 struct thread_wait {
 	u64 start_ns; /* 0: it is not blocked */
@@ -27,11 +36,24 @@ struct thread_wait {
 	s32 fd;
 	s32 ready_fd;
 	s32 syscall;
+	struct polled polled; /* poll, select */
 	u32 waker_tid;
 	u32 waker_pid;
 	u8 kind;
 	u8 waker;
 	u8 uninterruptible;
+	u32 stack;
+	u32 kernel_stack;
+};
+
+/* `waits`: the stacks with which it was last blocked; a thread mostly waits at one place. */
+struct thread_stacks {
+	u64 hash;
+	u64 sp;
+	u64 kernel_hash;
+	u32 execs;
+	u32 number; /* 0: none */
+	u32 kernel_number;
 };
 
 struct thread_state {
@@ -39,6 +61,7 @@ struct thread_state {
 	bool in_call; /* of `calls` */
 	struct call_wait call;
 	struct thread_wait wait;
+	struct thread_stacks stacks;
 };
 
 struct {

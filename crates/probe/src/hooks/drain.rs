@@ -9,6 +9,7 @@ use table::tables::{Calls, Connections, Listeners, TcpEvents, TcpSamples, TcpSta
 
 use super::HooksError;
 use crate::inventory;
+use crate::stacks::SeenStack;
 use crate::wire::types as wire;
 use crate::wire::{Wire, read, read_all};
 
@@ -22,6 +23,8 @@ pub struct Drained {
     pub calls: Calls,
     /// Blocked intervals of threads.
     pub waits: Waits,
+    /// Call stacks that were met for the first time.
+    pub stacks: Vec<SeenStack>,
     /// Sockets chosen, established, owned, closed.
     pub connections: Connections,
     /// Listening sockets.
@@ -52,6 +55,7 @@ impl<'a> Drainer<'a> {
         readings: &'a dyn MapCore,
         call_ring: &'a dyn MapCore,
         wait_ring: &'a dyn MapCore,
+        stack_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
         let failed = |error| HooksError::Use {
             action: "map the ring buffers",
@@ -60,6 +64,7 @@ impl<'a> Drainer<'a> {
         let rows = Rc::new(RefCell::new(Drained::default()));
         let of_calls = Rc::clone(&rows);
         let of_waits = Rc::clone(&rows);
+        let of_stacks = Rc::clone(&rows);
         let mut builder = RingBufferBuilder::new();
         for ring in [records, readings] {
             let of_records = Rc::clone(&rows);
@@ -78,6 +83,12 @@ impl<'a> Drainer<'a> {
         builder
             .add(wait_ring, move |bytes| {
                 of_waits.borrow_mut().take_waits(bytes);
+                0
+            })
+            .map_err(failed)?;
+        builder
+            .add(stack_ring, move |bytes| {
+                of_stacks.borrow_mut().take_stack(bytes);
                 0
             })
             .map_err(failed)?;
@@ -105,6 +116,13 @@ impl Drained {
 
     fn take_waits(&mut self, bytes: &[u8]) {
         self.undecoded += crate::waits::append(&read_all(bytes), &mut self.waits);
+    }
+
+    fn take_stack(&mut self, bytes: &[u8]) {
+        match crate::stacks::seen(bytes) {
+            Some(stack) => self.stacks.push(stack),
+            None => self.undecoded += 1,
+        }
     }
 
     fn take_record(&mut self, bytes: &[u8]) {

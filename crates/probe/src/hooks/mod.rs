@@ -153,6 +153,9 @@ impl<'obj> Hooks<'obj> {
         configure(&mut open, selection, has_calls, has_waits);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.disable_missing(&mut open, has_calls, has_waits);
+        if !has_waits {
+            shrink_wait_maps(&mut open)?;
+        }
         let skel = open.load().map_err(HooksError::Load)?;
         let hooks = Self {
             skel,
@@ -374,6 +377,7 @@ impl<'obj> Hooks<'obj> {
             &maps.readings,
             &maps.call_ring,
             &maps.wait_ring,
+            &maps.stack_ring,
         )
     }
 
@@ -460,6 +464,22 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
     rodata.mib_listen_overflows = places.listen_overflows;
     rodata.mib_syncookies_received = places.syncookies_received;
     true
+}
+
+/// Nothing is put into these where no waits are recorded: they take no more memory than they must.
+fn shrink_wait_maps(open: &mut OpenHooksSkel<'_>) -> Result<(), HooksError> {
+    // libbpf makes it whole pages
+    const LEAST_RING_BYTES: u32 = 4096;
+    let maps = &mut open.maps;
+    let shrunk = [
+        maps.wait_ring.set_max_entries(LEAST_RING_BYTES),
+        maps.stack_ring.set_max_entries(LEAST_RING_BYTES),
+        maps.stack_numbers.set_max_entries(1),
+    ];
+    shrunk
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(HooksError::Load)
 }
 
 /// libbpf's own messages go nowhere: what failed is said once, by our errors. With

@@ -186,7 +186,10 @@ fn row(record: &wait_record) -> Option<Wait> {
         kind: wire_kind,
         waker: wire_waker,
         uninterruptible,
+        stack,
+        kernel_stack,
         pad: _,
+        pad2: _,
     } = *record;
     let waker = waker(wire_waker);
     let seen = waker != Waker::Unseen;
@@ -207,6 +210,8 @@ fn row(record: &wait_record) -> Option<Wait> {
         ready_fd: (ready_fd >= 0).then_some(ready_fd),
         ready_conn: (ready_cookie != 0).then_some(ready_cookie),
         uninterruptible: uninterruptible != 0,
+        stack: (stack != 0).then_some(stack),
+        kernel_stack: (kernel_stack != 0).then_some(kernel_stack),
         cpu,
     })
 }

@@ -12,6 +12,7 @@
 #include "../bpf/select.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
+#include "poll.bpf.h"
 #include "waits.h"
 
 /* Every blocked interval is recorded: detail `waits` and above. */
@@ -140,6 +141,14 @@ static __always_inline void wait_for_epoll(struct thread_wait *wait, struct task
 	wait->epoll = (u64)BPF_CORE_READ(file, private_data);
 }
 
+static __always_inline void wait_for_polled(struct thread_wait *wait, struct task_struct *task)
+{
+	s32 alone = polled_alone(&wait->polled);
+
+	if (alone >= 0)
+		wait_for_descriptor(wait, task, alone);
+}
+
 /* What a thread that leaves the CPU waits for. */
 static __always_inline void wait_for(struct thread_wait *wait, struct task_struct *task,
 				     const struct syscall_args *args)
@@ -150,6 +159,7 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 	wait->object = 0;
 	wait->cookie = 0;
 	wait->epoll = 0;
+	wait->polled.len = 0;
 	wait->fd = -1;
 	wait->syscall = args->number;
 	if (args->number < 0) {
@@ -170,9 +180,13 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 		return;
 	case SYSCALL_POLL:
 		wait->kind = WAIT_POLL;
+		polled_by_poll(&wait->polled, args);
+		wait_for_polled(wait, task);
 		return;
 	case SYSCALL_SELECT:
 		wait->kind = WAIT_SELECT;
+		polled_by_select(&wait->polled, args);
+		wait_for_polled(wait, task);
 		return;
 	case SYSCALL_FUTEX:
 		wait->kind = WAIT_FUTEX;
@@ -204,6 +218,15 @@ static __always_inline void wait_begin(struct thread_wait *wait, struct task_str
 	wait->uninterruptible = state & TASK_UNINTERRUPTIBLE;
 }
 
+static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, struct file *file)
+{
+	struct sock *sk = file_socket(file);
+
+	wait->ready_fd = fd;
+	if (sk && is_tcp(sk))
+		wait->ready_cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+}
+
 /*
  * Which descriptor ends a wait for an epoll set: ep_poll_callback() puts it last in the list of those
  * that are ready, and then wakes.
@@ -213,8 +236,6 @@ static __always_inline void wait_ready(struct thread_wait *wait)
 	struct eventpoll *ep = (struct eventpoll *)wait->epoll;
 	struct list_head *last = BPF_CORE_READ(ep, rdllist.prev);
 	struct epitem *item;
-	struct sock *sk;
-	struct file *file;
 
 	if (!last)
 		return;
@@ -222,16 +243,20 @@ static __always_inline void wait_ready(struct thread_wait *wait)
 	if ((void *)last == (void *)ep + bpf_core_field_offset(struct eventpoll, rdllist) ||
 	    BPF_CORE_READ(item, ep) != ep)
 		return;
-	wait->ready_fd = BPF_CORE_READ(item, ffd.fd);
-	file = BPF_CORE_READ(item, ffd.file);
-	sk = file_socket(file);
-	if (sk && is_tcp(sk))
-		wait->ready_cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	wait_ready_is(wait, BPF_CORE_READ(item, ffd.fd), BPF_CORE_READ(item, ffd.file));
+}
+
+static __always_inline void wait_polled_ready(struct thread_wait *wait, struct task_struct *task)
+{
+	s32 fd = polled_ready(&wait->polled, task);
+
+	if (fd >= 0)
+		wait_ready_is(wait, fd, task_file(task, fd));
 }
 
 /* sched_waking: who ends the wait. Of an interrupt, the thread that it interrupted, or in whose call
  * the softirq runs. */
-static __always_inline void wait_woken(struct thread_wait *wait)
+static __always_inline void wait_woken(struct thread_wait *wait, struct task_struct *task)
 {
 	struct task_struct *waker;
 
@@ -244,6 +269,8 @@ static __always_inline void wait_woken(struct thread_wait *wait)
 	wait->waker_pid = waker->tgid;
 	if (wait->epoll)
 		wait_ready(wait);
+	else if (wait->polled.len > 1)
+		wait_polled_ready(wait, task);
 }
 
 static __always_inline void wait_fill(struct wait_record *record, const struct thread_wait *wait,
@@ -268,6 +295,8 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->kind = wait->kind;
 	record->waker = wait->waker;
 	record->uninterruptible = wait->uninterruptible;
+	record->stack = wait->stack;
+	record->kernel_stack = wait->kernel_stack;
 }
 
 /* sched_switch: the thread runs again. */

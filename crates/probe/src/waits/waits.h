@@ -52,9 +52,9 @@ struct wait_record {
 	__u64 woken_ns; /* 0: not seen */
 	__u64 cookie;	/* of a connection or listener; 0: none */
 	__u64 object; /* inode number, futex address, or what else tells objects of a kind apart */
-	__u64 ready_cookie; /* epoll: of the connection that was ready; 0: not seen */
+	__u64 ready_cookie; /* of several: the connection that was ready; 0: not seen */
 	__s32 fd;	    /* -1: none */
-	__s32 ready_fd;	    /* epoll: the descriptor that was ready; -1: not seen */
+	__s32 ready_fd;	    /* of several: the descriptor that was ready; -1: not seen */
 	__s32 syscall;	    /* -1: none */
 	__u32 tid;
 	__u32 pid;
@@ -64,7 +64,10 @@ struct wait_record {
 	__u8 kind;  /* enum wait_object */
 	__u8 waker; /* enum wait_waker */
 	__u8 uninterruptible;
-	__u8 pad[7];
+	__u8 pad[3];
+	__u32 stack;	    /* number of the program's call stack; 0: none */
+	__u32 kernel_stack; /* the same of the kernel's */
+	__u32 pad2;
 };
 
 /* A recorded process became another program. */

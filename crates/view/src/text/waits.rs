@@ -1,8 +1,10 @@
 //! Waits in groups, worst first: how much, how long each, fast and slow ones apart, and who took part.
 
 use diagnose::units::{count, counted, duration, percent};
-use diagnose::waits::report::{Cell, Group, Part, Populations};
+use diagnose::waits::report::{Cell, Group, Part, Populations, Stack};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
+
+use table::Caller;
 
 use super::{footer, head};
 use crate::TextOptions;
@@ -13,6 +15,9 @@ const LABEL: usize = 12;
 
 /// Most columns of a histogram.
 const COLUMNS: usize = 44;
+
+/// Functions of a stack that are shown.
+const STACK_LINES: usize = 12;
 
 /// Fewer columns tell nothing.
 const LEAST_COLUMNS: usize = 10;
@@ -42,6 +47,7 @@ fn answer(page: &mut Page, report: &WaitReport) {
         let relation = match report.by {
             Grouping::Object => "on",
             Grouping::Thread => "by",
+            Grouping::Stack => "in",
             Grouping::Waker => "ended by",
         };
         let mut text = format!(
@@ -110,6 +116,9 @@ fn groups(page: &mut Page, report: &WaitReport) {
 
 fn draw(page: &mut Page, group: &Group) {
     page.paragraph(2, Style::Cyan, &group.identity.title());
+    if let Some(stack) = &group.identity.stack {
+        draw_stack(page, stack);
+    }
     let mut text = format!(
         "{} ({}) in {}",
         duration(group.blocked_ns),
@@ -140,11 +149,38 @@ fn draw(page: &mut Page, group: &Group) {
         ("threads", &group.threads),
         ("objects", &group.objects),
         ("ready", &group.ready),
+        ("in", &group.stacks),
+        ("in kernel", &group.kernel_stacks),
         ("ended by", &group.wakers),
     ] {
         if !parts.is_empty() {
             page.labelled(4, label, LABEL, &takers(parts, group));
         }
+    }
+}
+
+/// One function a line, with its line of source.
+fn draw_stack(page: &mut Page, stack: &Stack) {
+    let outline = stack.outline();
+    for (index, frame) in outline.iter().take(STACK_LINES).enumerate() {
+        let mut text = frame.name();
+        if let Some(line) = frame.line() {
+            text += &format!("  {line}");
+        } else if let (Some(_), Some(object)) = (&frame.function, &frame.object) {
+            text += &format!("  {}", object.rsplit('/').next().unwrap_or(object));
+        }
+        let label = if index == 0 { "waits at" } else { "" };
+        page.labelled(4, label, LABEL, &text);
+    }
+    let more = outline.len().saturating_sub(STACK_LINES) as u64;
+    let rest = match stack.caller {
+        _ if more > 0 => Some(format!("{} more: see --format json", count(more))),
+        Caller::Unknown => Some("its caller is not known".to_owned()),
+        Caller::LeftOut => Some("its callers are left out".to_owned()),
+        Caller::Known | Caller::None => None,
+    };
+    if let Some(rest) = rest {
+        page.labelled(4, "", LABEL, &rest);
     }
 }
 

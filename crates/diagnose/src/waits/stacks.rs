@@ -1,0 +1,322 @@
+//! Call stacks by number: rows of `stacks` and `symbols` in, one number a distinct stack out. The same
+//! stack has several numbers in a recording, one for each thread and process; here it is one if its
+//! functions and lines are the same.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use table::tables::{StackFrame, StackFrames, Symbol, Symbols};
+use table::{Caller, Columns};
+
+use super::keys::Folded;
+use super::report::{Frame, Lock, Stack};
+
+/// Functions between a thread that waits and the hook that saw it: the scheduler's (`__schedule()` and
+/// its callers, kernel/sched/core.c).
+const SCHEDULER: [&str; 4] = ["__schedule", "schedule", "__schedule_loop", "schedule_idle"];
+
+/// Frames in which the function of a lock is looked for: deeper ones wait for something else.
+const LOCK_FRAMES: usize = 8;
+
+/// Parts of the names of functions that wait for each: of glibc, musl, and Rust's standard library.
+const LOCK_FUNCTIONS: [(&str, Lock); 9] = [
+    ("cond_wait", Lock::Condition),
+    ("cond_timedwait", Lock::Condition),
+    ("cond_clockwait", Lock::Condition),
+    ("condvar", Lock::Condition),
+    ("rwlock", Lock::ReadWrite),
+    ("mutex", Lock::Mutex),
+    ("sem_", Lock::Semaphore),
+    ("barrier_wait", Lock::Barrier),
+    ("join", Lock::Thread),
+];
+
+/// Place in code.
+type Place = (String, Option<String>, u64);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    frames: HashMap<u32, Vec<StackFrame>>,
+    symbols: HashMap<Place, Vec<Symbol>>,
+    /// By the number in the recording: that of the distinct stack.
+    distinct: HashMap<u32, u32, BuildHasherDefault<Folded>>,
+    stacks: Vec<Stack>,
+}
+
+impl Stacks {
+    /// Adds rows of table `stacks`.
+    pub fn add_frames(&mut self, rows: &StackFrames) {
+        for row in (0..rows.len()).map(|index| rows.row(index)) {
+            self.frames.entry(row.stack).or_default().push(row);
+        }
+    }
+
+    /// Adds rows of table `symbols`.
+    pub fn add_symbols(&mut self, rows: &Symbols) {
+        for row in (0..rows.len()).map(|index| rows.row(index)) {
+            let place = (row.object.clone(), row.build_id.clone(), row.offset);
+            self.symbols.entry(place).or_default().push(row);
+        }
+    }
+
+    /// Names all frames, and finds stacks that are the same: to be called after the last row.
+    pub(super) fn finish(&mut self) {
+        self.symbols
+            .values_mut()
+            .for_each(|levels| levels.sort_by_key(|it| it.level));
+        let mut known: HashMap<Stack, u32> = HashMap::new();
+        let mut frames: Vec<_> = std::mem::take(&mut self.frames).into_iter().collect();
+        frames.sort_by_key(|(number, _)| *number);
+        for (number, rows) in frames {
+            let stack = self.named(rows);
+            let next = self.stacks.len() as u32;
+            let distinct = *known.entry(stack).or_insert_with_key(|stack| {
+                self.stacks.push(stack.clone());
+                next
+            });
+            self.distinct.insert(number, distinct);
+        }
+    }
+
+    /// Number of the distinct stack; `None`: none was taken, or its frames are not in the recording.
+    pub(super) fn number(&self, of_recording: Option<u32>) -> Option<u32> {
+        self.distinct.get(&of_recording?).copied()
+    }
+
+    /// The number that no stack has.
+    pub(super) fn unknown(&self) -> u32 {
+        self.stacks.len() as u32
+    }
+
+    /// A distinct stack.
+    pub(super) fn stack(&self, number: u32) -> Option<&Stack> {
+        self.stacks.get(number as usize)
+    }
+
+    fn named(&self, mut rows: Vec<StackFrame>) -> Stack {
+        rows.sort_by_key(|row| row.depth);
+        let of_kernel = rows.first().is_some_and(|row| row.pid.is_none());
+        let caller = rows.last().map_or(Caller::Unknown, |row| row.caller);
+        let mut frames: Vec<Frame> = rows.into_iter().flat_map(|row| self.frames(row)).collect();
+        if of_kernel {
+            let is_scheduler = |frame: &Frame| {
+                let function = frame.function.as_deref();
+                function.is_some_and(|it| SCHEDULER.contains(&it))
+            };
+            let own = frames.iter().rposition(is_scheduler).map_or(0, |at| at + 1);
+            frames.drain(..own);
+        }
+        Stack { frames, caller }
+    }
+
+    /// The functions at a place, the innermost first.
+    fn frames(&self, row: StackFrame) -> Vec<Frame> {
+        let (object, build_id, offset) = (row.object, row.build_id, row.offset);
+        let place = object
+            .clone()
+            .zip(offset)
+            .map(|(object, offset)| (object, build_id, offset));
+        let Some(levels) = place.and_then(|place| self.symbols.get(&place)) else {
+            return vec![Frame {
+                object,
+                offset,
+                ..Frame::default()
+            }];
+        };
+        let frame = |symbol: &Symbol| Frame {
+            function: symbol.function.clone(),
+            object: object.clone(),
+            offset: None,
+            source: symbol.source.clone(),
+            line: symbol.line,
+            inlined: symbol.level > 0,
+        };
+        levels.iter().rev().map(frame).collect()
+    }
+}
+
+impl Frame {
+    /// The function, without its parameters, or where it is.
+    pub fn name(&self) -> String {
+        if let Some(function) = &self.function {
+            return brief(function);
+        }
+        match (self.object.as_deref().map(file_name), self.offset) {
+            (Some(file), Some(offset)) => format!("{file}+{offset:#x}"),
+            (Some(file), None) => file.to_owned(),
+            (None, _) => "?".to_owned(),
+        }
+    }
+
+    /// `file.c:12`, if it is known.
+    pub fn line(&self) -> Option<String> {
+        let source = file_name(self.source.as_deref()?);
+        Some(match self.line {
+            Some(line) => format!("{source}:{line}"),
+            None => source.to_owned(),
+        })
+    }
+}
+
+impl Lock {
+    fn of_function(function: &str) -> Option<Self> {
+        let known = LOCK_FUNCTIONS
+            .iter()
+            .find(|(part, _)| function.contains(part));
+        known.map(|(_, lock)| *lock)
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Condition => "condition variable",
+            Self::ReadWrite => "read-write lock",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Thread => "end of a thread",
+        }
+    }
+}
+
+impl Stack {
+    /// The frames without the insides of the library in which the thread waits: from the function on that
+    /// the program called.
+    pub fn outline(&self) -> &[Frame] {
+        &self.frames[self.inside().saturating_sub(1)..]
+    }
+
+    /// Innermost frames of one library; 0 if all are of one file.
+    fn inside(&self) -> usize {
+        let library = self.frames.first().and_then(|frame| frame.object.as_ref());
+        let is_inside = |frame: &&Frame| library.is_some() && frame.object.as_ref() == library;
+        let inside = self.frames.iter().take_while(is_inside).count();
+        if inside == self.frames.len() {
+            0
+        } else {
+            inside
+        }
+    }
+
+    /// What a thread that waits for a futex here waits for, as the names of functions tell.
+    pub(super) fn lock(&self) -> Option<Lock> {
+        let names = self
+            .frames
+            .iter()
+            .filter_map(|frame| frame.function.as_deref());
+        names.take(LOCK_FRAMES).find_map(Lock::of_function)
+    }
+
+    /// The innermost functions in one line, and where the program's own code waits.
+    pub fn title(&self, most: usize) -> String {
+        let outline = self.outline();
+        let own = usize::from(self.inside() > 0);
+        let word = |(at, frame): (usize, &Frame)| match frame.line() {
+            Some(line) if at == own => format!("{} ({line})", frame.name()),
+            _ => frame.name(),
+        };
+        let mut words: Vec<String> = outline.iter().take(most).enumerate().map(word).collect();
+        if outline.len() > most || self.caller != Caller::None {
+            words.push("…".to_owned());
+        }
+        words.join(" ← ")
+    }
+}
+
+/// The name of a function of C++ without its types: parameters, arguments of templates, what it returns.
+/// Of another language, and of what looks unlike it, the whole.
+fn brief(function: &str) -> String {
+    if function.starts_with('<') || function.contains("operator") {
+        return function.to_owned();
+    }
+    let mut out = String::new();
+    let mut depth = 0_u32;
+    let mut before = ' ';
+    for (at, c) in function.char_indices() {
+        match c {
+            '<' if function[at..].starts_with("<lambda") && depth == 0 => {
+                out.push_str("lambda");
+                depth += 1;
+            }
+            '<' | '(' | '{' => depth += 1,
+            '>' if before == '-' => {}
+            '>' | ')' | '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => out.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    let name = out.trim().trim_end_matches(" const");
+    match name.rsplit(' ').next() {
+        Some(last) if !last.is_empty() => last.to_owned(),
+        _ => function.to_owned(),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_left_out_of_names() {
+        for (function, name) in [
+            ("read", "read"),
+            ("std::mutex::lock()", "std::mutex::lock"),
+            (
+                "void std::__invoke_impl<void, void (*)(int), int>(std::__invoke_other, int&&)",
+                "std::__invoke_impl",
+            ),
+            ("Queue<std::vector<int> >::push(int) const", "Queue::push"),
+            ("main(int, char**)::<lambda()>", "main::lambda"),
+            ("a::b<c->d>::e", "a::b::e"),
+            (
+                "<T as core::ops::Drop>::drop",
+                "<T as core::ops::Drop>::drop",
+            ),
+            ("operator()", "operator()"),
+            ("", ""),
+            (")>(", ")>("),
+        ] {
+            assert_eq!(brief(function), name);
+        }
+    }
+
+    fn frame(object: &str, function: &str) -> Frame {
+        Frame {
+            function: Some(function.to_owned()),
+            object: Some(object.to_owned()),
+            ..Frame::default()
+        }
+    }
+
+    fn stack(frames: &[(&str, &str)]) -> Stack {
+        Stack {
+            frames: frames
+                .iter()
+                .map(|(object, function)| frame(object, function))
+                .collect(),
+            caller: Caller::None,
+        }
+    }
+
+    #[test]
+    fn the_insides_of_the_library_are_left_out() {
+        let locks = stack(&[
+            ("c", "futex_wait"),
+            ("c", "pthread_mutex_lock"),
+            ("p", "push"),
+            ("c", "start"),
+        ]);
+        assert_eq!(locks.title(4), "pthread_mutex_lock ← push ← start");
+        assert_eq!(locks.lock(), Some(Lock::Mutex));
+        let alone = stack(&[("p", "inner"), ("p", "outer")]);
+        assert_eq!(alone.title(1), "inner ← …");
+        assert_eq!(alone.lock(), None);
+        assert_eq!(stack(&[]).title(4), "");
+    }
+}

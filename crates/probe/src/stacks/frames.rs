@@ -1,0 +1,167 @@
+//! Stacks as the kernel handed them over → rows of table `stacks`; at the end, of `symbols`.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+
+use table::tables::{StackFrame, StackFrames, Symbols};
+use table::{Caller, Columns};
+
+use super::mappings::{self, Mapping};
+use super::objects::{Object, Objects};
+use super::symbols::{self, KERNEL, Kernel, Place};
+use super::unwind::{ProgramUnwinder, Unwound};
+use super::{Program, STACK_FRAMES, SeenStack};
+
+/// Programs of which the mappings are kept; the oldest is forgotten.
+const MOST_PROGRAMS: usize = 256;
+
+/// All stacks of a recording.
+#[derive(Default)]
+pub struct Stacks {
+    objects: Objects,
+    programs: HashMap<Program, Mapped>,
+    /// In the order in which they were met.
+    met: VecDeque<Program>,
+    kernel: Option<Kernel>,
+    places: BTreeSet<Place>,
+}
+
+/// What is mapped in a program.
+#[derive(Default)]
+struct Mapped {
+    mappings: Vec<Mapping>,
+    unwinder: ProgramUnwinder,
+}
+
+impl Stacks {
+    /// Appends the frames of a stack.
+    pub fn put(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
+        match stack.program {
+            None => self.put_kernel(stack, rows),
+            Some(program) => self.put_program(stack, program, rows),
+        }
+    }
+
+    /// Looks up the names of all places that were met: to be called once, when the recording ends.
+    pub fn symbols(self) -> Symbols {
+        symbols::look_up(self.places, self.kernel.as_ref())
+    }
+
+    fn put_kernel(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
+        let kernel = self.kernel.get_or_insert_with(Kernel::read);
+        let offsets: Vec<_> = callers(&stack.addresses)
+            .map(|at| kernel.offset(at))
+            .collect();
+        let outermost = match offsets.len() {
+            STACK_FRAMES => Caller::LeftOut,
+            _ => Caller::None,
+        };
+        for (depth, offset) in offsets.iter().enumerate() {
+            let place = offset.map(|offset| Place {
+                object: None,
+                offset,
+            });
+            let is_last = depth + 1 == offsets.len();
+            let caller = if is_last { outermost } else { Caller::Known };
+            self.push(stack, depth, place, caller, rows);
+        }
+    }
+
+    fn put_program(&mut self, stack: &SeenStack, program: Program, rows: &mut StackFrames) {
+        let Unwound { addresses, caller } = self.unwind(stack, program);
+        let inner = addresses.len() - 1;
+        let places: Vec<_> = callers(&addresses)
+            .map(|at| self.place(program, at))
+            .collect();
+        for (depth, place) in places.into_iter().enumerate() {
+            let caller = if depth == inner {
+                caller
+            } else {
+                Caller::Known
+            };
+            self.push(stack, depth, place, caller, rows);
+        }
+    }
+
+    fn unwind(&mut self, stack: &SeenStack, program: Program) -> Unwound {
+        self.map(program, stack.registers.ip);
+        let Some(mapped) = self.programs.get_mut(&program) else {
+            let addresses = stack.addresses.clone();
+            return Unwound {
+                addresses,
+                caller: Caller::Unknown,
+            };
+        };
+        let Mapped { mappings, unwinder } = mapped;
+        unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
+    }
+
+    /// Reads what is mapped in a program, unless an address in question is known already.
+    fn map(&mut self, program: Program, address: u64) {
+        let known = self.programs.get(&program);
+        if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
+            return;
+        }
+        let mut mapped = Mapped {
+            mappings: mappings::read(program.pid),
+            ..Mapped::default()
+        };
+        for mapping in &mapped.mappings {
+            let object = self.objects.of(program.pid, mapping);
+            mapped.unwinder.add(mapping, &object);
+        }
+        if mapped.mappings.is_empty() {
+            return;
+        }
+        if self.programs.insert(program, mapped).is_none() {
+            self.met.push_back(program);
+        }
+        if self.met.len() > MOST_PROGRAMS
+            && let Some(oldest) = self.met.pop_front()
+        {
+            self.programs.remove(&oldest);
+        }
+    }
+
+    /// Where in which file an address is.
+    fn place(&mut self, program: Program, address: u64) -> Option<Place> {
+        let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
+        let offset = mapping.offset + (address - mapping.addresses.start);
+        let object: Rc<Object> = self.objects.of(program.pid, mapping);
+        Some(Place {
+            object: Some(object),
+            offset,
+        })
+    }
+
+    fn push(
+        &mut self,
+        stack: &SeenStack,
+        depth: usize,
+        place: Option<Place>,
+        caller: Caller,
+        rows: &mut StackFrames,
+    ) {
+        let object = place.as_ref().map(|it| it.object.as_ref());
+        let file = object.flatten();
+        rows.push(StackFrame {
+            time_ns: stack.time_ns,
+            stack: stack.number,
+            depth: depth as u16,
+            pid: stack.program.map(|program| program.pid),
+            object: object.map(|it| it.map_or(KERNEL, |file| &file.path).to_owned()),
+            build_id: file.and_then(|file| file.build_id.clone()),
+            offset: place.as_ref().map(|it| it.offset),
+            caller,
+        });
+        self.places.extend(place);
+    }
+}
+
+/// The innermost address, and of callers, whose addresses are those to return to, the last byte of
+/// their calls: what follows a call may be another line or another function.
+fn callers(addresses: &[u64]) -> impl Iterator<Item = u64> {
+    let innermost = addresses.first().copied();
+    let callers = addresses.iter().skip(1).map(|at| at.saturating_sub(1));
+    innermost.into_iter().chain(callers)
+}

@@ -1,0 +1,85 @@
+//! What lies where in a process: `/proc/PID/maps`.
+
+use std::ops::Range;
+
+/// Executable memory of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) addresses: Range<u64>,
+    /// Where in the file the first byte is.
+    pub(super) offset: u64,
+    /// Device and inode of the file; inode 0: none.
+    pub(super) file: (String, u64),
+    /// Path or name; empty for memory of no file.
+    pub(super) name: String,
+}
+
+/// Executable mappings of a process by their addresses; empty if there is no such process.
+pub(super) fn read(pid: u32) -> Vec<Mapping> {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = String::from_utf8_lossy(&maps);
+    maps.lines().filter_map(parse).collect()
+}
+
+/// `address-address rwxp offset device inode path`; `None` if it is not executable.
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    if fields.next()?.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    let offset = hex(fields.next()?)?;
+    let device = fields.next()?.to_owned();
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or_default().trim_start();
+    Some(Mapping {
+        addresses: hex(start)?..hex(end)?,
+        offset,
+        file: (device, inode),
+        name: name.strip_suffix(" (deleted)").unwrap_or(name).to_owned(),
+    })
+}
+
+/// The mapping that holds an address.
+pub(super) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
+    let after = mappings.partition_point(|it| it.addresses.start <= address);
+    let mapping = mappings.get(after.checked_sub(1)?)?;
+    mapping.addresses.contains(&address).then_some(mapping)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_is_read() {
+        let code = "7f00-7f80 r-xp 00001000 fe:01 1234                 /usr/lib/a b.so (deleted)";
+        let mapping = parse(code).expect("a mapping");
+        assert_eq!(mapping.addresses, 0x7f00..0x7f80);
+        assert_eq!((mapping.offset, mapping.file.1), (0x1000, 1234));
+        assert_eq!(mapping.name, "/usr/lib/a b.so");
+        assert_eq!(
+            parse("7f00-7f80 r--p 00001000 fe:01 1234  /usr/lib/a.so"),
+            None
+        );
+        assert_eq!(
+            parse("7f00-7f80 r-xp 0 00:00 0").map(|it| it.name),
+            Some(String::new())
+        );
+        for cut in 0..40 {
+            parse(&code[..cut]);
+        }
+    }
+
+    #[test]
+    fn an_address_is_found_in_its_own_mapping_only() {
+        let mappings = read(std::process::id());
+        let inside = find as fn(&[Mapping], u64) -> Option<&Mapping> as usize as u64;
+        let mapping = find(&mappings, inside).expect("this function lies somewhere");
+        let own = std::env::current_exe().expect("a program");
+        assert_eq!(mapping.name, own.to_string_lossy());
+        assert_eq!(find(&mappings, 0), None);
+        assert_eq!(find(&mappings, u64::MAX), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Call stacks with which threads wait: what `stacks.bpf.h` hands over of each stack, once, becomes
+//! frames, each a place in a file, and in the end names of functions and lines of source.
+//!
+//! ```text
+//! mappings  which file lies where in a process
+//! objects   those files, kept open: a program may be gone before its names are looked up
+//! unwind    registers and a copy of the stack → return addresses
+//! frames    a stack → rows of table `stacks`
+//! symbols   places in files → rows of table `symbols`
+//! ```
+
+mod frames;
+mod mappings;
+mod objects;
+mod symbols;
+mod unwind;
+
+pub use frames::Stacks;
+
+use crate::wire::types::stack_seen;
+use crate::wire::{Wire, read_padded};
+
+/// Most addresses that the kernel hands over of a stack (`stacks.h`).
+const STACK_FRAMES: usize = 64;
+
+// SAFETY: `stack_seen` is `repr(C)` and made of integers and arrays of integers.
+unsafe impl Wire for stack_seen {}
+
+/// A stack as the kernel handed it over.
+#[derive(Debug, Clone)]
+pub struct SeenStack {
+    /// When it was first met, `CLOCK_MONOTONIC`.
+    time_ns: u64,
+    /// Its number in rows of `waits`.
+    number: u32,
+    /// The program; `None` for a stack of the kernel.
+    program: Option<Program>,
+    /// Return addresses that the frame pointers tell, innermost first.
+    addresses: Vec<u64>,
+    registers: Registers,
+    /// What lay on the stack, from the stack pointer on.
+    copied: Vec<u8>,
+}
+
+/// A program that a process was: another one after each `execve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Program {
+    pid: u32,
+    started_ns: u64,
+    execs: u32,
+}
+
+/// Registers with which a thread entered the kernel.
+#[derive(Debug, Clone, Copy)]
+struct Registers {
+    ip: u64,
+    sp: u64,
+    bp: u64,
+}
+
+/// Decodes a record; `None` if it is none.
+pub(crate) fn seen(bytes: &[u8]) -> Option<SeenStack> {
+    // Only what was copied of the stack is handed over.
+    let record: stack_seen = read_padded(bytes, std::mem::offset_of!(stack_seen, copied))?;
+    let program = Program {
+        pid: record.pid,
+        started_ns: record.started_ns,
+        execs: record.execs,
+    };
+    Some(SeenStack {
+        time_ns: record.time_ns,
+        number: record.number,
+        program: (record.pid != 0).then_some(program),
+        addresses: record.addresses.get(..record.frames as usize)?.to_vec(),
+        registers: Registers {
+            ip: record.ip,
+            sp: record.sp,
+            bp: record.bp,
+        },
+        copied: record.copied.get(..record.copied_bytes as usize)?.to_vec(),
+    })
+}

@@ -1,0 +1,139 @@
+//! Files that code was mapped from. They are kept open, so that names can be looked up after the
+//! program, or even the file, is gone.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+use memmap2::Mmap;
+use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+
+use super::mappings::Mapping;
+
+/// One file.
+#[derive(Debug)]
+pub(super) struct Object {
+    /// Path, as the process that it was first met in knows it.
+    pub(super) path: String,
+    /// In hexadecimal digits.
+    pub(super) build_id: Option<String>,
+    /// `None` for a name without a file, and for a file that could not be opened.
+    pub(super) file: Option<File>,
+    pub(super) tables: Option<UnwindTables>,
+}
+
+/// What unwinding needs of a file.
+#[derive(Debug)]
+pub(super) struct UnwindTables {
+    data: Rc<Mmap>,
+    /// File offsets with the addresses that they are linked for.
+    segments: Vec<(Range<u64>, u64)>,
+    pub(super) eh_frame: Option<(Range<u64>, Section)>,
+    pub(super) eh_frame_hdr: Option<(Range<u64>, Section)>,
+    pub(super) text: Option<Range<u64>>,
+}
+
+/// Bytes of a mapped file.
+#[derive(Debug, Clone)]
+pub(super) struct Section {
+    data: Rc<Mmap>,
+    range: Range<usize>,
+}
+
+impl Deref for Section {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.data[self.range.clone()]
+    }
+}
+
+/// Files by device and inode.
+#[derive(Debug, Default)]
+pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
+
+impl Objects {
+    /// The file of a mapping of this process.
+    pub(super) fn of(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
+        if mapping.file.1 == 0 {
+            return Rc::new(Object::named(&mapping.name));
+        }
+        let known = self.0.entry(mapping.file.clone());
+        let object = known.or_insert_with(|| Rc::new(Object::open(pid, mapping)));
+        Rc::clone(object)
+    }
+}
+
+impl Object {
+    fn named(name: &str) -> Self {
+        Self {
+            path: name.to_owned(),
+            build_id: None,
+            file: None,
+            tables: None,
+        }
+    }
+
+    /// Opens what is mapped, even if its path leads elsewhere by now, or in another namespace.
+    fn open(pid: u32, mapping: &Mapping) -> Self {
+        let Range { start, end } = mapping.addresses;
+        let mut opened = Self::named(&mapping.name);
+        let Ok(file) = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) else {
+            return opened;
+        };
+        // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading
+        // beyond its end would be a fault, as it would be for the program that runs it.
+        if let Ok(data) = unsafe { Mmap::map(&file) } {
+            let data = Rc::new(data);
+            if let Ok(elf) = object::File::parse(&**data) {
+                let build_id = elf.build_id().ok().flatten();
+                opened.build_id =
+                    build_id.map(|id| id.iter().map(|it| format!("{it:02x}")).collect());
+                opened.tables = Some(UnwindTables::of(&elf, &data));
+            }
+        }
+        opened.file = Some(file);
+        opened
+    }
+}
+
+impl UnwindTables {
+    fn of(elf: &object::File<'_>, data: &Rc<Mmap>) -> Self {
+        let section = |name: &str| {
+            let section = elf.section_by_name(name)?;
+            let (offset, bytes) = section.file_range()?;
+            let range = usize::try_from(offset).ok()?..usize::try_from(offset + bytes).ok()?;
+            data.get(range.clone())?;
+            let addresses = section.address()..section.address() + section.size();
+            Some((
+                addresses,
+                Section {
+                    data: Rc::clone(data),
+                    range,
+                },
+            ))
+        };
+        let segments = elf.segments().map(|segment| {
+            let (offset, bytes) = segment.file_range();
+            (offset..offset.saturating_add(bytes), segment.address())
+        });
+        Self {
+            segments: segments.collect(),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+            text: section(".text").map(|(addresses, _)| addresses),
+            data: Rc::clone(data),
+        }
+    }
+
+    /// The address that a place in the file is linked for.
+    pub(super) fn linked_address(&self, offset: u64) -> Option<u64> {
+        debug_assert!(offset <= self.data.len() as u64);
+        let segment = self
+            .segments
+            .iter()
+            .find(|(range, _)| range.contains(&offset));
+        segment.map(|(range, address)| address + (offset - range.start))
+    }
+}

@@ -1,0 +1,151 @@
+//! Registers and a copy of the stack → return addresses. Programs and libraries are rarely compiled with
+//! frame pointers, but nearly always come with tables that tell how to find each caller (`.eh_frame`);
+//! framehop reads them.
+
+use framehop::{
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
+    UnwindRegsNative, Unwinder, UnwinderNative,
+};
+use table::Caller;
+
+use super::objects::{Object, Section};
+use super::{Registers, SeenStack, mappings::Mapping};
+
+/// Frames that are kept of a stack.
+const MOST_FRAMES: usize = 128;
+
+/// Unwinds the stacks of one program.
+#[derive(Default)]
+pub(super) struct ProgramUnwinder {
+    unwinder: UnwinderNative<Section, MayAllocateDuringUnwind>,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+}
+
+/// Return addresses, innermost first, and what is known of the outermost one's caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unwound {
+    pub(super) addresses: Vec<u64>,
+    pub(super) caller: Caller,
+}
+
+impl ProgramUnwinder {
+    /// Adds what is mapped there.
+    pub(super) fn add(&mut self, mapping: &Mapping, object: &Object) {
+        let Some(tables) = &object.tables else {
+            return;
+        };
+        let Some(linked) = tables.linked_address(mapping.offset) else {
+            return;
+        };
+        // as if linked for address 0: framehop needs no more than the distance
+        let base = mapping.addresses.start.wrapping_sub(linked);
+        let (eh_frame, eh_frame_hdr) = (tables.eh_frame.clone(), tables.eh_frame_hdr.clone());
+        let sections = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: tables.text.clone(),
+            eh_frame_svma: eh_frame.as_ref().map(|it| it.0.clone()),
+            eh_frame: eh_frame.map(|it| it.1),
+            eh_frame_hdr_svma: eh_frame_hdr.as_ref().map(|it| it.0.clone()),
+            eh_frame_hdr: eh_frame_hdr.map(|it| it.1),
+            ..no_sections()
+        };
+        let (name, range) = (object.path.clone(), mapping.addresses.clone());
+        self.unwinder
+            .add_module(Module::new(name, range, base, sections));
+    }
+
+    /// Return addresses of a stack: as the tables tell them, and beyond the copy as the frame pointers do.
+    pub(super) fn unwind(&mut self, stack: &SeenStack, is_code: impl Fn(u64) -> bool) -> Unwound {
+        let mut registers = native(stack.registers);
+        let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
+        let mut addresses = vec![stack.registers.ip];
+        let mut read = |at: u64| word(stack, at).ok_or(());
+        let caller = loop {
+            if addresses.len() >= MOST_FRAMES {
+                break Caller::LeftOut;
+            }
+            let next =
+                self.unwinder
+                    .unwind_frame(address, &mut registers, &mut self.cache, &mut read);
+            match next {
+                Ok(None) => break Caller::None,
+                Ok(Some(caller)) if is_code(caller) => {
+                    addresses.push(caller);
+                    match FrameAddress::from_return_address(caller) {
+                        Some(next) => address = next,
+                        None => break Caller::Unknown,
+                    }
+                }
+                Ok(Some(_)) | Err(_) => break Caller::Unknown,
+            }
+        };
+        let unwound = Unwound { addresses, caller };
+        if caller == Caller::Unknown {
+            return unwound.beyond(stack, registers.bp(), is_code);
+        }
+        unwound
+    }
+}
+
+impl Unwound {
+    /// Goes on with the chain of frame pointers, if it is known where this stack meets it.
+    fn beyond(mut self, stack: &SeenStack, bp: u64, is_code: impl Fn(u64) -> bool) -> Self {
+        let chain = &stack.addresses;
+        let met = self
+            .addresses
+            .iter()
+            .rev()
+            .find_map(|it| chain.iter().rposition(|of| of == it));
+        let from = if bp == stack.registers.bp {
+            Some(0)
+        } else {
+            met
+        };
+        let rest = from
+            .and_then(|from| chain.get(from + 1..))
+            .unwrap_or_default();
+        let is_valid = rest.iter().take_while(|it| is_code(**it));
+        self.addresses
+            .extend(is_valid.take(MOST_FRAMES - self.addresses.len()));
+        self
+    }
+}
+
+fn no_sections() -> ExplicitModuleSectionInfo<Section> {
+    ExplicitModuleSectionInfo {
+        base_svma: 0,
+        text_svma: None,
+        text: None,
+        stubs_svma: None,
+        stub_helper_svma: None,
+        got_svma: None,
+        unwind_info: None,
+        eh_frame_svma: None,
+        eh_frame: None,
+        eh_frame_hdr_svma: None,
+        eh_frame_hdr: None,
+        debug_frame: None,
+        text_segment_svma: None,
+        text_segment: None,
+    }
+}
+
+/// A word of the stack, if it was copied.
+fn word(stack: &SeenStack, at: u64) -> Option<u64> {
+    let from = usize::try_from(at.checked_sub(stack.registers.sp)?).ok()?;
+    let bytes = stack
+        .copied
+        .get(from..from.checked_add(size_of::<u64>())?)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn native(registers: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)
+}
+
+/// The link register is not handed over: a system call is made in a function that has saved it.
+#[cfg(target_arch = "aarch64")]
+fn native(registers: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)
+}

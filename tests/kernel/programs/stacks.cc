@@ -1,0 +1,96 @@
+// Waits at the end of chains of calls that are known: functions named `outer`, `middle`, `inner`, each
+// compiled as it is written. In the main thread the wait is for a byte of a pipe, in another one for a
+// lock. Prints its pid and the line of each call.
+//
+// usage: stacks ROUNDS
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+#define KEPT __attribute__((noinline, noclone, noipa))
+
+static int pipes[2];
+static std::mutex lock;
+static volatile int kept;
+
+extern "C" {
+
+KEPT void inner_reads()
+{
+	char byte;
+	kept = read(pipes[0], &byte, 1); // LINE inner_reads
+	kept++;
+}
+
+KEPT void middle_reads(int rounds)
+{
+	// more on the stack than is copied at once would be, were every frame like this
+	volatile char room[1000];
+
+	room[0] = 1;
+	for (int i = 0; i < rounds; i++)
+		inner_reads(); // LINE middle_reads
+	kept += room[0];
+}
+
+KEPT void outer_reads(int rounds)
+{
+	middle_reads(rounds); // LINE outer_reads
+	kept++;
+}
+
+KEPT void inner_locks()
+{
+	lock.lock();
+	lock.unlock();
+	kept++;
+}
+
+KEPT void outer_locks(int rounds)
+{
+	for (int i = 0; i < rounds; i++) {
+		inner_locks();
+		usleep(100);
+	}
+	kept++;
+}
+
+KEPT void deep(int depth, int rounds)
+{
+	if (depth == 0)
+		outer_reads(rounds);
+	else
+		deep(depth - 1, rounds);
+	kept++;
+}
+}
+
+int main(int count, char **words)
+{
+	int rounds = atoi(words[1]), depth = count > 2 ? atoi(words[2]) : 0;
+
+	if (pipe(pipes))
+		return 1;
+	printf("%d\n", getpid());
+	std::thread writer([=] {
+		for (int i = 0; i < rounds; i++) {
+			usleep(2000);
+			if (write(pipes[1], "x", 1) != 1)
+				return;
+		}
+	});
+	std::thread locker(outer_locks, rounds);
+	std::thread holder([=] {
+		for (int i = 0; i < rounds; i++) {
+			std::lock_guard<std::mutex> held(lock);
+			usleep(1000);
+		}
+	});
+	deep(depth, rounds);
+	writer.join();
+	locker.join();
+	holder.join();
+	return 0;
+}

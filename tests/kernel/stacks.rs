@@ -1,0 +1,143 @@
+//! Call stacks of waits, against chains of calls that are known: with frame pointers and without, to
+//! the first function of the thread, with the lines of the calls.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{finish, planted, program, root};
+use crate::report::{Report, number, text};
+
+/// Waits in known functions: see its head.
+const STACKS: &str = include_str!("programs/stacks.cc");
+const ROUNDS: usize = 101;
+
+/// Records the program, compiled with these options, and its waits by stack.
+fn by_stack(options: &[&str], depth: usize) -> Vec<Value> {
+    let scratch = tempfile::tempdir().expect("a directory");
+    compile(&scratch, options);
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "waits", "--output"]);
+    run.arg(scratch.path().join("r.whylat"));
+    run.current_dir(scratch.path()).args([
+        "--",
+        "./stacks",
+        &ROUNDS.to_string(),
+        &depth.to_string(),
+    ]);
+    finish(&mut run).ended(0);
+    let mut view = Command::new(program());
+    view.args(["report", "--by", "stack", "--format", "json"]);
+    let said = finish(view.arg(scratch.path().join("r.whylat")));
+    said.ended(0);
+    let report: Value = serde_json::from_str(&said.out).expect("JSON");
+    Report::of(scratch).assert_whole();
+    report["groups"].as_array().expect("groups").clone()
+}
+
+fn compile(scratch: &TempDir, options: &[&str]) {
+    let source = scratch.path().join("stacks.cc");
+    std::fs::write(&source, STACKS).expect("the source");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-pthread", "-fno-optimize-sibling-calls"]);
+    compiler.args(options).arg("-o");
+    compiler.arg(scratch.path().join("stacks")).arg(source);
+    finish(&mut compiler).ended(0);
+}
+
+/// Functions of a group's stack, innermost first.
+fn functions(group: &Value) -> Vec<&str> {
+    let frames = group["stack"]["frames"].as_array();
+    let frames = frames.into_iter().flatten();
+    frames
+        .filter_map(|frame| frame["function"].as_str())
+        .collect()
+}
+
+/// The group with these functions on its stack, one called by the next.
+fn find<'a>(groups: &'a [Value], chain: &[&str]) -> &'a Value {
+    let is_it = |group: &&Value| {
+        functions(group)
+            .windows(chain.len())
+            .any(|part| part == chain)
+    };
+    let found = groups.iter().find(is_it);
+    found.unwrap_or_else(|| panic!("no stack {chain:?} in {groups:#?}"))
+}
+
+/// The line of the source that is marked.
+fn marked(mark: &str) -> u64 {
+    let mark = format!("// LINE {mark}");
+    let line = STACKS.lines().position(|line| line.ends_with(&mark));
+    line.expect("a mark") as u64 + 1
+}
+
+fn check(options: &[&str], depth: usize) {
+    if root() {
+        planted(|| try_check(options, depth));
+    }
+}
+
+fn try_check(options: &[&str], depth: usize) -> Result<(), String> {
+    let groups = by_stack(options, depth);
+    let mut chain = vec!["inner_reads", "middle_reads", "outer_reads"];
+    chain.extend(vec!["deep"; depth + 1]);
+    chain.push("main");
+    let reads = find(&groups, &chain);
+    assert_eq!(text(&reads["stack"], "caller"), "none", "{reads:#?}");
+    let on_pipe = |group: &&Value| group.pointer("/objects/0/kind") == Some(&"pipe".into());
+    assert_eq!(groups.iter().filter(on_pipe).count(), 1, "{groups:#?}");
+    // A byte that is there before it is read is no wait.
+    let count = number(reads, "/count") as usize;
+    if count > ROUNDS || count + ROUNDS / 10 < ROUNDS {
+        return Err(format!("{count} of {ROUNDS} waits: {groups:#?}"));
+    }
+    let frames = reads["stack"]["frames"].as_array().expect("frames");
+    for function in ["inner_reads", "middle_reads", "outer_reads"] {
+        let frame = frames.iter().find(|frame| frame["function"] == function);
+        let frame = frame.expect("it is there");
+        assert!(text(frame, "source").ends_with("stacks.cc"), "{frame}");
+        assert_eq!(frame["line"], marked(function), "{frame}");
+    }
+    let kernel = text(&reads["kernel_stacks"][0], "name");
+    assert!(kernel.contains("pipe_read"), "{kernel}");
+    find(&groups, &["inner_locks", "outer_locks"]);
+    Ok(())
+}
+
+#[test]
+fn with_frame_pointers() {
+    check(&["-O1", "-g", "-fno-omit-frame-pointer"], 0);
+}
+
+#[test]
+fn without_frame_pointers() {
+    check(&["-O2", "-g", "-fomit-frame-pointer"], 0);
+}
+
+#[test]
+fn deep_ones() {
+    check(&["-O1", "-g", "-fomit-frame-pointer"], 40);
+}
+
+/// Functions of a stripped program have no names; where they are is told.
+#[test]
+fn of_a_stripped_program() {
+    if !root() {
+        return;
+    }
+    let groups = by_stack(&["-O2", "-s"], 0);
+    let on_pipe = |group: &&Value| group.pointer("/objects/0/kind") == Some(&"pipe".into());
+    let reads = groups.iter().find(on_pipe);
+    let reads = reads.unwrap_or_else(|| panic!("no reads in {groups:#?}"));
+    let frames = reads["stack"]["frames"].as_array().expect("frames");
+    let own: Vec<&Value> = frames
+        .iter()
+        .filter(|frame| text(frame, "object").ends_with("/stacks"))
+        .collect();
+    assert!(
+        own.len() >= 4 && own.iter().all(|frame| frame["offset"].is_u64()),
+        "{reads:#?}"
+    );
+}
