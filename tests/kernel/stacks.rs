@@ -103,6 +103,12 @@ fn try_check(options: &[&str], depth: usize) -> Result<(), String> {
     let kernel = text(&reads["kernel_stacks"][0], "name");
     assert!(kernel.contains("pipe_read"), "{kernel}");
     find(&groups, &["inner_locks", "outer_locks"]);
+    for naps in ["one_naps", "other_naps"] {
+        let count = number(find(&groups, &[naps, "main"]), "/count");
+        if count != ROUNDS as u64 {
+            return Err(format!("{naps}: {count} of {ROUNDS}"));
+        }
+    }
     Ok(())
 }
 

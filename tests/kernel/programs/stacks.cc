@@ -41,6 +41,19 @@ KEPT void outer_reads(int rounds)
 	kept++;
 }
 
+// Two functions of the same depth on the stack, which call the same one
+KEPT void one_naps()
+{
+	usleep(301);
+	kept++;
+}
+
+KEPT void other_naps()
+{
+	usleep(307);
+	kept++;
+}
+
 KEPT void inner_locks()
 {
 	lock.lock();
@@ -89,6 +102,10 @@ int main(int count, char **words)
 		}
 	});
 	deep(depth, rounds);
+	for (int i = 0; i < rounds; i++) {
+		one_naps();
+		other_naps();
+	}
 	writer.join();
 	locker.join();
 	holder.join();

@@ -290,6 +290,11 @@ struct epitem {
 	struct eventpoll *ep;
 };
 
+struct mm_struct {
+	unsigned long start_code;
+	unsigned long end_code;
+};
+
 struct task_struct {
 	void *stack;
 	unsigned int flags;
@@ -297,6 +302,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
 	u64 start_time;
 	u64 self_exec_id;
 	unsigned long nvcsw;

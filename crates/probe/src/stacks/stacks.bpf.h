@@ -3,7 +3,8 @@
  * Call stacks as numbers. What is handed over once, when a stack is first met, are its return addresses
  * as the frame pointers tell them and a copy of what lies on the stack of the thread: from that, tables
  * in the program's file tell the rest. Two stacks of a program are the same if all these addresses are
- * and they are equally deep.
+ * and they are equally deep; and, as few programs keep frame pointers, if what lies on the innermost part
+ * of the stack and points into the program's code is the same, too: there the return addresses are.
  */
 #ifndef WHYLAT_STACKS_BPF_H
 #define WHYLAT_STACKS_BPF_H
@@ -14,7 +15,7 @@
 #include "stacks.h"
 
 struct stack_key {
-	u64 hash;	/* of the addresses */
+	u64 hash;	/* of the addresses, and of the words that point into code */
 	u64 sp;		/* 0: of the kernel */
 	u64 started_ns; /* the process, and how often it has become another program */
 	u32 pid;
@@ -63,6 +64,35 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 		hash ^= hash >> 32;
 	}
 	return hash;
+}
+
+/* The innermost words of a stack that are looked at for addresses of code. */
+#define STACK_WORDS 32
+
+/* What is left there of earlier calls only makes more numbers of one stack. */
+__noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+{
+	u64 hash = 0;
+
+	if (!seen)
+		return 0;
+	for (u32 i = 0; i < STACK_WORDS; i++) {
+		u64 word = ((const u64 *)seen->copied)[i];
+
+		if (word >= start && word < end)
+			hash = (hash ^ word ^ i) * 0x9E3779B97F4A7C15ULL;
+	}
+	return hash;
+}
+
+static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+
+	if (!mm ||
+	    bpf_probe_read_user(seen->copied, STACK_WORDS * sizeof(u64), (const void *)seen->sp))
+		return 0;
+	return stack_words_hash(seen, mm->start_code, mm->end_code);
 }
 
 /* Copies as much of the thread's stack as can be read: its end may be near. */
@@ -132,7 +162,7 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 		return 0;
 	seen->pid = task->tgid;
 	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
-	key.hash = stack_hash(seen);
+	key.hash = stack_hash(seen) ^ stack_code_hash(seen, task);
 	key.sp = seen->sp;
 	key.pid = task->tgid;
 	key.execs = task->self_exec_id;
