@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
-    Chosen, Columns, CounterKind, Role, SampleKind, Table, TaskKind, TcpEventKind, WaitObject,
-    Waker,
+    Chosen, Columns, CounterKind, Role, SampleKind, Table, TaskKind, TcpEventKind, ValueSource,
+    WaitObject, Waker,
 };
 
 /// A header of this version.
@@ -117,6 +117,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("tcp_events", "kind") => random.pick(TcpEventKind::ALL).name().to_owned(),
         ("waits", "kind") => random.pick(WaitObject::ALL).name().to_owned(),
         ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
+        ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {
