@@ -3,6 +3,7 @@
 
 use probe::clock::read_pairs;
 use probe::hooks::Drained;
+use probe::itt::Rows;
 use table::manifest::{Coverage, Line};
 use table::tables::{
     ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpSamples, Waits,
@@ -98,6 +99,13 @@ impl Intake {
         let pids = waits.pid.chunk_by(|a, b| a == b);
         self.put_processes(pids.filter_map(<[u32]>::first), &[]);
         self.store.put(Batch::Waits(Box::new(waits)));
+    }
+
+    /// What programs said by USDT probes.
+    pub(crate) fn put_usdt(&mut self, Rows { counters, tasks }: Rows) {
+        self.put_processes(counters.pid.iter().chain(&tasks.pid), &[]);
+        self.store.put(Batch::Counters(Box::new(counters)));
+        self.store.put(Batch::Tasks(Box::new(tasks)));
     }
 
     fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {
