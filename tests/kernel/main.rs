@@ -22,6 +22,7 @@ mod select;
 mod shares;
 mod survive;
 mod truth;
+mod usdt;
 mod verdicts;
 mod waits;
 mod waits_view;
