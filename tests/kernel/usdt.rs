@@ -433,21 +433,38 @@ fn what_finds_no_room_is_counted() {
     assert!(lost > 0 && account.stored > 10_000, "{account:?}");
 }
 
-/// Values stay readable after the recorder's death, and the program goes on.
+/// The program goes on, and nobody listens to it any more.
 #[test]
-fn a_killed_recorder_does_no_harm() {
+fn a_killed_recorder_leaves_nothing() {
     if !root() {
         return;
     }
-    let mut talk = run("-u whylat:queue", "marks", &["on_go", "1009"]).start();
-    let pid = number(&talk.line(), "/pid");
+    let arguments = ["guarded_on_go", "1009"];
+    let mut talk = run("-u app:guarded -u whylat:queue", "marks", &arguments).start();
+    assert_eq!(
+        number(&talk.line(), "/tids/1"),
+        1,
+        "listeners by the semaphore"
+    );
     talk.process.signal(Signal::SIGKILL);
     wait(&mut talk.process.0, "whylat run");
+    until_unloaded();
     talk.go();
-    assert_eq!(number(&talk.line(), "/pid"), pid);
+    let truth = talk.line();
+    assert_eq!(
+        (number(&truth, "/computed"), number(&truth, "/tids/1")),
+        (0, 0)
+    );
     let path = talk.scratch.path().join("r.whylat");
     let recording = Recording::open(path).expect("it opens");
     assert_eq!(recording.usdt()[0].fired, None);
+}
+
+fn until_unloaded() {
+    until("the program unloaded", || {
+        let names = crate::bpf::program_names();
+        names.iter().all(|name| name != "handle_usdt").then_some(())
+    });
 }
 
 #[test]
@@ -538,9 +555,6 @@ fn nobody_else_pays() {
         names.iter().any(|name| name == "handle_usdt")
     };
     assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
-    until("the program unloaded", || {
-        let names = crate::bpf::program_names();
-        names.iter().all(|name| name != "handle_usdt").then_some(())
-    });
+    until_unloaded();
     assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
 }

@@ -144,12 +144,12 @@ static int children(const char *self, long rounds)
 }
 
 /* Fires when it reads a byte, after it has said that it waits for it. */
-static int on_go(long rounds)
+static int on_go(int (*then)(long rounds), long rounds)
 {
 	char go;
 
-	say(now_ns(), syscall(SYS_gettid), 0, 0);
-	return read(0, &go, 1) == 1 ? values(rounds) : 1;
+	say(now_ns(), syscall(SYS_gettid), app_guarded_semaphore, 0);
+	return read(0, &go, 1) == 1 ? then(rounds) : 1;
 }
 
 #ifdef WITH_LIBRARY
@@ -221,7 +221,9 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "children"))
 		return children(argv[0], rounds);
 	if (!strcmp(mode, "on_go"))
-		return on_go(rounds);
+		return on_go(values, rounds);
+	if (!strcmp(mode, "guarded_on_go"))
+		return on_go(guarded, rounds);
 	if (!strcmp(mode, "cost"))
 		return cost(rounds);
 	fprintf(stderr, "usage: marks MODE ROUNDS\n");

@@ -47,6 +47,8 @@ impl Binary {
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     pub(super) files: Vec<Binary>,
+    /// The command, where the first file is what interprets it.
+    pub(super) script: Option<PathBuf>,
     /// What could not be looked into, and why.
     pub(super) gaps: Vec<String>,
 }
@@ -59,7 +61,8 @@ impl Files {
     /// # Errors
     /// When there is no such program.
     pub fn of_command(program: &OsStr, user: Option<User>) -> io::Result<Self> {
-        let mut path = find_program(program)?;
+        let command = find_program(program)?;
+        let mut path = command.clone();
         for _ in 0..MOST_SCRIPTS {
             match interpreter_of_script(&path) {
                 Some(next) => path = find_program(&next)?,
@@ -68,6 +71,7 @@ impl Files {
         }
         let mut all = Self {
             files: vec![Binary::at(&path)],
+            script: Some(command).filter(|command| *command != path),
             ..Self::default()
         };
         match libraries(&path, user) {
@@ -207,7 +211,7 @@ mod tests {
         assert!(files.files[0].shown.ends_with("sh"), "{files:?}");
         let is_libc = |file: &Binary| file.shown.to_string_lossy().contains("libc.");
         assert!(files.files.iter().any(is_libc), "{files:?}");
-        assert!(files.gaps.is_empty(), "{files:?}");
+        assert!(files.gaps.is_empty() && files.script.is_none(), "{files:?}");
         let none = Files::of_command(OsStr::new("no-such-program"), None).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
@@ -220,6 +224,7 @@ mod tests {
             std::fs::write(&script, format!("{first}\ntrue\n")).unwrap();
             let files = Files::of_command(script.as_os_str(), None).unwrap();
             assert!(files.files[0].shown.ends_with("sh"), "{files:?}");
+            assert_eq!(files.script.as_ref(), Some(&script));
         }
     }
 

@@ -130,9 +130,30 @@ impl Search<'_> {
             .collect();
         UsdtError::NotFound {
             probe: request.to_string(),
-            searched: describe(searched, &self.gaps(request, searched)),
+            searched: self.describe(request, searched),
             hint: hint(request, &names),
         }
+    }
+
+    /// Where it was looked for.
+    fn describe(&self, request: &Request, searched: &[Binary]) -> String {
+        let first = searched
+            .first()
+            .map(|file| file.shown.display().to_string());
+        let mut text = first.unwrap_or_default();
+        if let (Some(script), None) = (&self.files.script, &request.path) {
+            text += &format!(", which runs the script {},", script.display());
+        }
+        match searched.len() {
+            0 | 1 => {}
+            2 => text += " or the library loaded with it",
+            many => text += &format!(" or the {} libraries loaded with it", many - 1),
+        }
+        let gaps = self.gaps(request, searched);
+        if !gaps.is_empty() {
+            text += &format!(" (not looked into: {})", gaps.join("; "));
+        }
+        text
     }
 
     /// What could not be looked into.
@@ -148,22 +169,6 @@ impl Search<'_> {
         }
         gaps
     }
-}
-
-fn describe(searched: &[Binary], gaps: &[String]) -> String {
-    let first = searched
-        .first()
-        .map(|file| file.shown.display().to_string());
-    let mut text = first.unwrap_or_default();
-    match searched.len() {
-        0 | 1 => {}
-        2 => text += " or the library loaded with it",
-        many => text += &format!(" or the {} libraries loaded with it", many - 1),
-    }
-    if !gaps.is_empty() {
-        text += &format!(" (not looked into: {})", gaps.join("; "));
-    }
-    text
 }
 
 fn hint(request: &Request, names: &BTreeSet<String>) -> String {

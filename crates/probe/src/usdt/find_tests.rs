@@ -18,6 +18,7 @@ fn searched<T>(act: impl FnOnce(&mut Search<'_>) -> T) -> T {
         files: ["/a/program", "/a/lib.so"]
             .map(|path| Binary::at(Path::new(path)))
             .to_vec(),
+        script: Some("/a/script".into()),
         gaps: vec!["process 7: gone".to_owned()],
     };
     let of_program = vec![
@@ -104,8 +105,8 @@ fn markers_are_told_by_their_first_argument() {
 #[test]
 fn what_is_not_there_is_answered_with_what_is() {
     let error = refused("app:reqest");
-    let expected = "no USDT probe app:reqest in /a/program or the library loaded with it \
-                    (not looked into: process 7: gone)\n\
+    let expected = "no USDT probe app:reqest in /a/program, which runs the script /a/script, or the \
+                    library loaded with it (not looked into: process 7: gone)\n\
                     hint: there are app:begun, app:request, lib:lock, whylat:odd, whylat:queue";
     assert_eq!(error, expected);
     let error = refused("app:request:a,b,c");
