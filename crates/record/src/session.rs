@@ -10,7 +10,7 @@ use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PoissonTimes;
-use probe::usdt::{self, Probes};
+use probe::usdt;
 use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
 use table::{WriteError, WriteOptions, Writer};
 
@@ -21,7 +21,7 @@ use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
 use crate::store::{Batch, Store};
-use crate::usdt::{Usdt, find_probes};
+use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
 /// How long the loop sleeps between looks at the rings: 8 MiB of ring hold what 500,000 calls/s of
@@ -78,15 +78,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         Err(error) => (None, without_hooks(&error, options.detail, is_usdt)),
     };
     let mut usdt_storage = usdt::Storage::uninit();
-    let probes = match &hooks {
-        Some(hooks) if is_usdt => {
-            coverage.push(usdt::covered(ProbeState::On));
-            let selection = plan.selection();
-            let probes = Probes::attach(&mut usdt_storage, hooks, selection, found);
-            Some(probes?)
-        }
-        _ => None,
-    };
+    let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
+    coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
     let polls = match hooks {
@@ -389,10 +382,8 @@ impl Session<'_> {
         }
         self.drain_all();
         let itt = self.listening.finish(&self.intake.store);
-        let usdt = match &mut self.usdt {
-            Some(usdt) => Some(usdt.finish(&mut self.intake)?),
-            None => None,
-        };
+        let usdt = self.usdt.as_mut();
+        let usdt = usdt.map(|usdt| usdt.finish(&mut self.intake)).transpose()?;
         let (usdt, probes) = usdt.unzip();
         let probes = probes.unwrap_or_default();
         let ended_ns = monotonic_ns();

@@ -4,8 +4,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use probe::hooks::Hooks;
 use probe::itt::User;
-use probe::usdt::{Assembler, Counts, Files, Probe, Probes, find};
+use probe::usdt::{Assembler, Counts, Files, Probe, Probes, Storage, find};
 use table::manifest::{Line, UsdtProbe};
 
 use crate::intake::Intake;
@@ -13,8 +14,9 @@ use crate::plan::Plan;
 use crate::store::Batch;
 use crate::{Command, Options, RecordError, Target, launch};
 
-/// Firings taken in one look.
-const DRAIN_MOST: usize = 8192;
+/// Firings taken in one look: a thread that does nothing else fires 3 million times a second, and the
+/// loop looks every 5 ms then.
+const DRAIN_MOST: usize = 65_536;
 /// Firings that count as a batch where the loop judges how busy it is; as many as waits in one
 /// (`WAIT_BATCH_LEN`).
 const FIRINGS_A_BATCH: usize = 64;
@@ -40,6 +42,22 @@ fn files_of(command: &Command) -> Result<Files, RecordError> {
     });
     Files::of_command(program, user)
         .map_err(|source: io::Error| launch::cannot_start(program, source))
+}
+
+/// Attaches to the probes that were found, if there are any and BPF works.
+pub(crate) fn attach_usdt<'a>(
+    storage: &'a mut Storage,
+    hooks: Option<&Hooks<'_>>,
+    plan: &Plan,
+    found: Vec<Probe>,
+) -> Result<Option<Probes<'a>>, RecordError> {
+    match hooks {
+        Some(hooks) if !found.is_empty() => {
+            let probes = Probes::attach(storage, hooks, plan.selection(), found)?;
+            Ok(Some(probes))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// See the module.
