@@ -1,4 +1,4 @@
-//! Compiles the BPF programs and generates their Rust skeleton, wire types included.
+//! Compiles the BPF programs and generates their Rust skeletons, wire types included.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,11 @@ use std::{env, fs};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "src/bpf/hooks.bpf.c";
+/// Objects, and what their skeletons are called.
+const OBJECTS: [(&str, &str); 2] = [
+    ("src/bpf/hooks.bpf.c", "hooks.skel.rs"),
+    ("src/usdt/usdt.bpf.c", "usdt.skel.rs"),
+];
 
 /// The newest clang at hand: Debian installs them beside each other under versioned names.
 fn find_clang() -> PathBuf {
@@ -32,18 +36,21 @@ fn main() {
         other => panic!("BPF programs are not written for architecture {other:?} yet"),
     };
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-    SkeletonBuilder::new()
-        .source(SOURCE)
-        .clang(find_clang())
-        .clang_args([
-            format!("-D__TARGET_ARCH_{arch}"),
-            "-mcpu=v3".to_owned(),
-            "-Wall".to_owned(),
-            "-Werror".to_owned(),
-            format!("-I{multiarch}"),
-        ])
-        .build_and_generate(out.join("hooks.skel.rs"))
-        .unwrap_or_else(|error| panic!("{SOURCE}: {error:#}"));
+    let clang = find_clang();
+    for (source, skeleton) in OBJECTS {
+        SkeletonBuilder::new()
+            .source(source)
+            .clang(&clang)
+            .clang_args([
+                format!("-D__TARGET_ARCH_{arch}"),
+                "-mcpu=v3".to_owned(),
+                "-Wall".to_owned(),
+                "-Werror".to_owned(),
+                format!("-I{multiarch}"),
+            ])
+            .build_and_generate(out.join(skeleton))
+            .unwrap_or_else(|error| panic!("{source}: {error:#}"));
+    }
     for folder in [
         "src/bpf",
         "src/calls",
@@ -52,6 +59,7 @@ fn main() {
         "src/tcp_events",
         "src/tcp_stages",
         "src/tcp_stats",
+        "src/usdt",
         "src/waits",
     ] {
         for entry in fs::read_dir(folder)

@@ -33,6 +33,8 @@ const KINDS: [Kind; 3] = [
     },
 ];
 const PROGRAM: &str = "program";
+/// How the names of our programs begin.
+const OURS: &str = "handle_";
 /// Where `struct bpf_prog_info` has the program's name.
 const NAME_AT: usize = 64;
 const OBJ_GET_INFO_BY_FD: c_long = 15;
@@ -54,7 +56,28 @@ pub fn objects() -> BTreeSet<Object> {
     KINDS.iter().flat_map(of_kind).collect()
 }
 
+/// Names of the programs of all recorders.
+pub fn program_names() -> Vec<String> {
+    let programs = KINDS.iter().filter(|kind| kind.name == PROGRAM);
+    programs
+        .flat_map(|kind| {
+            ids(kind)
+                .into_iter()
+                .filter_map(|id| program_name(kind, id))
+        })
+        .filter(|name| name.starts_with(OURS))
+        .collect()
+}
+
 fn of_kind(kind: &Kind) -> Vec<Object> {
+    ids(kind)
+        .into_iter()
+        .filter(|id| is_ours(kind, *id))
+        .map(|id| (kind.name, id))
+        .collect()
+}
+
+fn ids(kind: &Kind) -> Vec<u32> {
     let mut found = Vec::new();
     let mut id = 0;
     loop {
@@ -64,31 +87,36 @@ fn of_kind(kind: &Kind) -> Vec<Object> {
             return found;
         }
         id = attributes[1];
-        if is_ours(kind, id) {
-            found.push((kind.name, id));
-        }
+        found.push(id);
     }
 }
 
 /// Programs are named `handle_…`; maps and links, of which others make few, count all.
 fn is_ours(kind: &Kind, id: u32) -> bool {
+    match kind.name {
+        PROGRAM => program_name(kind, id).is_some_and(|name| name.starts_with(OURS)),
+        _ => open(kind, id).is_some(),
+    }
+}
+
+fn open(kind: &Kind, id: u32) -> Option<OwnedFd> {
     let mut attributes = [0; 32];
     attributes[0] = id;
-    let Some(fd) = bpf(kind.fd_by_id, &mut attributes) else {
-        return false;
-    };
+    let fd = bpf(kind.fd_by_id, &mut attributes)?;
     // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    if kind.name != PROGRAM {
-        return true;
-    }
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn program_name(kind: &Kind, id: u32) -> Option<String> {
+    let fd = open(kind, id)?;
     let mut info = [0u8; 256];
     let mut attributes = [0; 32];
-    attributes[0] = u32::try_from(fd.as_raw_fd()).unwrap_or(0);
-    attributes[1] = u32::try_from(info.len()).unwrap_or(0);
+    attributes[0] = u32::try_from(fd.as_raw_fd()).ok()?;
+    attributes[1] = u32::try_from(info.len()).ok()?;
     let address = info.as_mut_ptr() as u64;
     attributes[2] = address as u32;
     attributes[3] = (address >> 32) as u32;
-    let known = bpf(OBJ_GET_INFO_BY_FD, &mut attributes).is_some();
-    known && info[NAME_AT..NAME_AT + NAME_BYTES].starts_with(b"handle_")
+    bpf(OBJ_GET_INFO_BY_FD, &mut attributes)?;
+    let name = info[NAME_AT..NAME_AT + NAME_BYTES].split(|byte| *byte == 0);
+    Some(String::from_utf8_lossy(name.into_iter().next()?).into_owned())
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::harness::{Said, Tied, finish, program};
 
 #[path = "../../crates/itt/tests/support/sources.rs"]
-mod sources;
+pub mod sources;
 
 /// The instrumented program, where everybody may run it, and the collector beside it.
 pub struct Tools {

@@ -23,6 +23,7 @@ mod shares;
 mod stacks;
 mod survive;
 mod truth;
+mod usdt;
 mod verdicts;
 mod waits;
 mod waits_view;

@@ -34,6 +34,15 @@ impl From<Detail> for ::record::Detail {
 /// Options of every command that records.
 #[derive(Debug, Args)]
 pub(crate) struct Recording {
+    /// USDT probe to listen to, with names for its arguments if you like: its values become rows of
+    /// the tables `counters` and `tasks`. Looked for in the program and its libraries, or in the
+    /// file PATH. NAME `*` means all of the provider. Can be repeated
+    #[arg(
+        short = 'u',
+        long = "usdt",
+        value_name = "[PATH:]PROVIDER:NAME[:ARG,…]"
+    )]
+    pub(crate) usdt: Vec<::record::UsdtRequest>,
     /// Directory to create [default: whylat-<UTC time>.whylat here]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
@@ -61,6 +70,7 @@ impl Recording {
         ::record::Options {
             target,
             detail: self.detail.into(),
+            usdt: self.usdt,
             output: self.output.unwrap_or_else(default_output),
             force: self.force,
             duration,

@@ -105,6 +105,7 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
             silent: true,
         }),
         detail: Detail::Calls,
+        usdt: Vec::new(),
         output: output.to_owned(),
         force: true,
         duration: None,

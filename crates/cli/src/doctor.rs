@@ -79,9 +79,11 @@ fn hooks() -> Vec<Coverage> {
     let attached = Hooks::load(&mut storage, &Selection::default(), record::Detail::Waits)
         .and_then(|hooks| {
             hooks.attach()?;
-            Ok(hooks.coverage().to_vec())
+            let mut coverage = hooks.coverage().to_vec();
+            coverage.push(probe::usdt::coverage());
+            Ok(coverage)
         });
-    attached.unwrap_or_else(|error| record::without_hooks(&error, record::Detail::Waits))
+    attached.unwrap_or_else(|error| record::without_hooks(&error, record::Detail::Waits, true))
 }
 
 fn text(findings: &Findings) -> String {

@@ -124,6 +124,13 @@ impl Record {
 /// Says where the recording is and what went wrong with it.
 fn tell(outcome: &Outcome) {
     eprintln!("recorded to {}", outcome.path.display());
+    for probe in &outcome.usdt {
+        let fired = probe.fired.unwrap_or_default();
+        eprintln!(
+            "{}:{} in {} fired {fired} times",
+            probe.provider, probe.name, probe.path
+        );
+    }
     if outcome.lost > 0 {
         eprintln!(
             "warning: {} records were lost; the report says which",

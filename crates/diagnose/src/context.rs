@@ -60,9 +60,9 @@ impl SendBuffers {
     }
 }
 
-/// The probe of what programs say of themselves: no rule asks it, so that no finding is less sure
-/// without it.
-const PROGRAMS_WORDS: &str = "itt";
+/// The probes of what programs say of themselves: no rule asks them, so that no finding is less sure
+/// without them.
+const PROGRAMS_WORDS: [&str; 2] = ["itt", "usdt"];
 
 impl Context {
     /// Reads it from the manifest and from what rows there are.
@@ -75,11 +75,11 @@ impl Context {
         let lost = evidence
             .loss
             .iter()
-            .filter(|loss| loss.lost_total() > 0 && loss.probe != PROGRAMS_WORDS);
+            .filter(|loss| loss.lost_total() > 0 && !PROGRAMS_WORDS.contains(&loss.probe.as_str()));
         let off = evidence
             .coverage
             .iter()
-            .filter(|coverage| coverage.probe != PROGRAMS_WORDS)
+            .filter(|coverage| !PROGRAMS_WORDS.contains(&coverage.probe.as_str()))
             .filter_map(|coverage| match &coverage.state {
                 ProbeState::Off { remedy, .. } => Some((coverage.probe.clone(), remedy.clone())),
                 _ => None,

@@ -1,4 +1,4 @@
-//! Kernel to records: the probes of whylat. `itt` alone has another source: what programs say.
+//! Kernel to records: the probes of whylat. `itt` has another source: what programs say.
 
 mod calls;
 pub mod clock;
@@ -14,5 +14,6 @@ pub mod stacks;
 mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;
+pub mod usdt;
 mod waits;
 mod wire;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use probe::hooks::Counts;
-use probe::itt;
 use probe::tcp_stats::SampleCounts;
+use probe::{itt, usdt};
 use table::manifest::Loss;
 
 /// Rows that user space itself added, by table.
@@ -70,8 +70,76 @@ impl Account {
     }
 }
 
-/// The account of what the program said.
-pub(crate) fn itt_loss(counts: &itt::Counts, stored: &Rows, discarded: &Rows) -> Loss {
+/// Rows of the tables that the probes of programs' own words fill together.
+#[derive(Debug, Clone)]
+struct Said {
+    stored: Rows,
+    discarded: Rows,
+}
+
+impl Said {
+    /// Takes out what one of the probes made. Whose rows the disk refused, nobody knows: they are
+    /// taken to be this one's as far as it made any, so that both accounts add up.
+    fn take(&mut self, made: [(&'static str, u64); 2]) -> Said {
+        let mut own = Said {
+            stored: Rows::new(),
+            discarded: Rows::new(),
+        };
+        for (table, made) in made {
+            let discarded = self.discarded.entry(table).or_default();
+            let refused = made.min(*discarded);
+            *discarded -= refused;
+            own.discarded.insert(table, refused);
+            let stored = self.stored.entry(table).or_default();
+            let kept = (made - refused).min(*stored);
+            *stored -= kept;
+            own.stored.insert(table, kept);
+        }
+        own
+    }
+}
+
+/// The accounts of what programs said, by ITT and by USDT probes.
+pub(crate) fn said_losses(
+    itt: Option<&itt::Counts>,
+    usdt: Option<&usdt::Counts>,
+    stored: &Rows,
+    discarded: &Rows,
+) -> Vec<Loss> {
+    let mut said = Said {
+        stored: stored.clone(),
+        discarded: discarded.clone(),
+    };
+    let usdt = usdt.map(|counts| {
+        let made = [("counters", counts.counters), ("tasks", counts.tasks)];
+        usdt_loss(counts, &said.take(made))
+    });
+    let itt = itt.map(|counts| itt_loss(counts, &said.stored, &said.discarded));
+    itt.into_iter().chain(usdt).collect()
+}
+
+fn usdt_loss(counts: &usdt::Counts, said: &Said) -> Loss {
+    let usdt::Counts {
+        produced,
+        filtered,
+        lost_ring_full,
+        lost_unread,
+        lost_no_begin,
+        counters: _,
+        tasks: _,
+    } = *counts;
+    let Said { stored, discarded } = said;
+    let account = Account::new(usdt::PROBE, "counters", produced, stored, discarded)
+        .and_of("tasks", stored, discarded)
+        .filtered(filtered)
+        .lost("ring_full", lost_ring_full)
+        .lost("unread", lost_unread)
+        .lost("no_begin", lost_no_begin);
+    account.loss
+}
+
+/// The account of what the program said by ITT.
+fn itt_loss(counts: &itt::Counts, stored: &Rows, discarded: &Rows) -> Loss {
     let itt::Counts {
         produced,
         filtered,
@@ -219,8 +287,38 @@ mod tests {
         };
         let stored = Rows::from([("counters", 30), ("tasks", 20)]);
         let discarded = Rows::from([("counters", 4), ("tasks", 2)]);
-        let loss = itt_loss(&counts, &stored, &discarded);
+        let losses = said_losses(Some(&counts), None, &stored, &discarded);
+        let [loss] = &losses[..] else {
+            panic!("{losses:?}");
+        };
         assert_eq!((loss.stored, loss.lost["disk"]), (50, 6));
         assert_eq!(loss.residual(), 0, "{loss:?}");
+    }
+
+    #[test]
+    fn probes_that_fill_the_same_tables_have_accounts_of_their_own() {
+        let itt = itt::Counts {
+            produced: 31,
+            filtered: 1,
+            ..itt::Counts::default()
+        };
+        let usdt = usdt::Counts {
+            produced: 70,
+            filtered: 5,
+            lost_ring_full: 7,
+            lost_unread: 2,
+            lost_no_begin: 1,
+            counters: 40,
+            tasks: 15,
+        };
+        let stored = Rows::from([("counters", 50), ("tasks", 25)]);
+        let discarded = Rows::from([("counters", 10)]);
+        let losses = said_losses(Some(&itt), Some(&usdt), &stored, &discarded);
+        for loss in &losses {
+            assert_eq!(loss.residual(), 0, "{loss:?}");
+        }
+        let stored: u64 = losses.iter().map(|loss| loss.stored).sum();
+        assert_eq!(stored, 75);
+        assert_eq!(losses[1].lost["disk"], 10);
     }
 }

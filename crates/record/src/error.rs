@@ -7,6 +7,7 @@ use probe::clock::HostError;
 use probe::hooks::HooksError;
 use probe::processes::{CgroupError, TargetError};
 use probe::tcp_stats::PollerError;
+use probe::usdt::UsdtError;
 use table::WriteError;
 
 /// What ends a recording, or keeps it from starting.
@@ -36,6 +37,9 @@ pub enum RecordError {
     /// A loaded BPF program stopped working.
     #[error("{0}\nhint: whylat doctor")]
     Hooks(#[from] HooksError),
+    /// A USDT probe is not there, or cannot be attached to.
+    #[error(transparent)]
+    Usdt(#[from] UsdtError),
     /// Connections could not be polled.
     #[error("{0}\nhint: whylat doctor")]
     Poll(#[from] PollerError),

@@ -3,6 +3,7 @@
 
 use probe::clock::read_pairs;
 use probe::hooks::Drained;
+use probe::itt::Rows;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
@@ -119,6 +120,13 @@ impl Intake {
         let rows = std::mem::take(&mut self.stacks).symbols();
         self.added.symbols += rows.len() as u64;
         self.store.put(Batch::Symbols(Box::new(rows)));
+    }
+
+    /// What programs said by USDT probes.
+    pub(crate) fn put_usdt(&mut self, Rows { counters, tasks }: Rows) {
+        self.put_processes(counters.pid.iter().chain(&tasks.pid), &[]);
+        self.store.put(Batch::Counters(Box::new(counters)));
+        self.store.put(Batch::Tasks(Box::new(tasks)));
     }
 
     fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {

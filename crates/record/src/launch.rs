@@ -46,7 +46,14 @@ pub(crate) fn start(
             identity.as_ref().map_or(Ok(()), Identity::assume)
         });
     }
-    process.spawn().map_err(|source| RecordError::Start {
+    process
+        .spawn()
+        .map_err(|source| cannot_start(program, source))
+}
+
+/// Why a program cannot be started.
+pub(crate) fn cannot_start(program: &OsStr, source: io::Error) -> RecordError {
+    RecordError::Start {
         command: program.to_string_lossy().into_owned(),
         hint: match source.kind() {
             io::ErrorKind::NotFound => "check the name, or give the path of the program",
@@ -54,7 +61,7 @@ pub(crate) fn start(
             _ => "try the command without whylat",
         },
         source,
-    })
+    }
 }
 
 /// As whom the command is started, if not as the user of whylat itself.

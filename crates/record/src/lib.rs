@@ -18,9 +18,11 @@ mod session;
 mod signals;
 mod sockets;
 mod store;
+mod usdt;
 
 pub use error::RecordError;
 pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
 pub use probe::hooks::Detail;
+pub use probe::usdt::Request as UsdtRequest;
 pub use session::{Outcome, record};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use probe::hooks::Detail;
+use probe::usdt::Request;
 
 /// A command to start and record.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Options {
     pub target: Target,
     /// How much.
     pub detail: Detail,
+    /// USDT probes to listen to.
+    pub usdt: Vec<Request>,
     /// The directory to create.
     pub output: PathBuf,
     /// Replace an existing recording.

@@ -15,6 +15,18 @@ pub(crate) struct Plan {
     pids: Vec<u32>,
 }
 
+impl Plan {
+    /// Processes that run now.
+    pub(crate) fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// What else is recorded.
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+}
+
 pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
     let mut plan = Plan::default();
     match target {
@@ -70,8 +82,8 @@ pub(crate) fn attach<'a>(
     Ok(hooks)
 }
 
-/// Coverage without BPF: polling alone.
-pub fn without_hooks(error: &HooksError, detail: Detail) -> Vec<Coverage> {
+/// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.
+pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Coverage> {
     let remedy = if error.is_permission() {
         "run as root: sudo whylat …"
     } else {
@@ -83,6 +95,9 @@ pub fn without_hooks(error: &HooksError, detail: Detail) -> Vec<Coverage> {
     }
     if detail >= Detail::Waits {
         probes.push("waits");
+    }
+    if usdt {
+        probes.push(probe::usdt::PROBE);
     }
     let off = |probe: &str| Coverage {
         probe: probe.to_owned(),

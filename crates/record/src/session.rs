@@ -10,16 +10,18 @@ use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PoissonTimes;
-use table::manifest::{Cost, Coverage, Line};
+use probe::usdt;
+use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
 use table::{WriteError, WriteOptions, Writer};
 
-use crate::account::{itt_loss, losses};
+use crate::account::{losses, said_losses};
 use crate::intake::Intake;
 use crate::listen::Listening;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
 use crate::store::{Batch, Store};
+use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
 /// How long the loop sleeps between looks at the rings: 8 MiB of ring hold what 500,000 calls/s of
@@ -49,6 +51,8 @@ pub struct Outcome {
     pub status: Option<ExitStatus>,
     /// Records lost, for any cause.
     pub lost: u64,
+    /// The USDT probes that were listened to.
+    pub usdt: Vec<UsdtProbe>,
     /// What the disk refused, if anything; the rest is stored.
     pub write_error: Option<WriteError>,
 }
@@ -61,6 +65,8 @@ pub struct Outcome {
 pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
     let plan = resolve(&options.target)?;
+    let found = find_probes(options, &plan)?;
+    let is_usdt = !found.is_empty();
     let (listening, itt_coverage) = Listening::begin(options)?;
     let host = Host::read()?;
     let mut storage = Storage::uninit();
@@ -69,8 +75,11 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
             let coverage = hooks.coverage().to_vec();
             (Some(hooks), coverage)
         }
-        Err(error) => (None, without_hooks(&error, options.detail)),
+        Err(error) => (None, without_hooks(&error, options.detail, is_usdt)),
     };
+    let mut usdt_storage = usdt::Storage::uninit();
+    let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
+    coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
     let polls = match hooks {
@@ -96,6 +105,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
         intake,
         listening,
+        usdt: probes.as_ref().map(Usdt::new),
         bpf_time: None,
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
@@ -126,6 +136,8 @@ struct Session<'a> {
     intake: Intake,
     /// What the command says of itself.
     listening: Listening,
+    /// What programs say by USDT probes.
+    usdt: Option<Usdt<'a>>,
     bpf_time: Option<BpfTimeSampler>,
     started_ns: u64,
     /// CPU time used before the recording began.
@@ -142,9 +154,13 @@ impl Session<'_> {
         for entry in coverage {
             self.intake.put_coverage(entry.clone());
         }
+        let program = self.usdt.as_ref().map(Usdt::program);
         self.bpf_time = self
             .hooks
-            .and_then(|hooks| hooks.run_time(self.started_ns).ok());
+            .and_then(|hooks| hooks.run_time(self.started_ns, program).ok());
+        if let Some(usdt) = &self.usdt {
+            usdt.put_probes(&self.intake);
+        }
         self.drain();
         self.poll()?;
         self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
@@ -265,7 +281,8 @@ impl Session<'_> {
         };
         let taken = drainer.drain(DRAIN_MOST);
         self.draining |= self.intake.put(drainer.take());
-        taken
+        let usdt = self.usdt.as_mut();
+        taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
     }
 
     /// Until the rings are empty.
@@ -358,11 +375,18 @@ impl Session<'_> {
         if let Some(hooks) = self.hooks {
             hooks.walk()?;
             hooks.detach();
+            if let Some(usdt) = &self.usdt {
+                usdt.detach();
+            }
             hooks.flush()?;
         }
         self.drain_all();
         self.intake.put_symbols();
-        let said = self.listening.finish(&self.intake.store);
+        let itt = self.listening.finish(&self.intake.store);
+        let usdt = self.usdt.as_mut();
+        let usdt = usdt.map(|usdt| usdt.finish(&mut self.intake)).transpose()?;
+        let (usdt, probes) = usdt.unzip();
+        let probes = probes.unwrap_or_default();
         let ended_ns = monotonic_ns();
         if let Some(polls) = &self.polls {
             self.intake.put_coverage(polls.coverage());
@@ -383,11 +407,12 @@ impl Session<'_> {
         let sealed = writer.seal();
         let (stored, discarded) = (writer.stored(), writer.discarded());
         let mut losses = losses(&counts, polled, &self.intake.added, stored, discarded);
-        losses.extend(said.map(|counts| itt_loss(&counts, stored, discarded)));
-        let lost = losses.iter().map(table::manifest::Loss::lost_total).sum();
+        losses.extend(said_losses(itt.as_ref(), usdt.as_ref(), stored, discarded));
+        let lost = losses.iter().map(Loss::lost_total).sum();
         let lines = losses
             .into_iter()
             .map(Line::Loss)
+            .chain(probes.iter().cloned().map(Line::Usdt))
             .chain(cost.map(Line::Cost));
         let closed = sealed
             .and_then(|()| lines.into_iter().try_for_each(|line| writer.line(&line)))
@@ -400,6 +425,7 @@ impl Session<'_> {
             path,
             status,
             lost,
+            usdt: probes,
             write_error,
         })
     }

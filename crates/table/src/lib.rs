@@ -30,7 +30,7 @@ pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl
 pub use fold::fold_connections;
 pub use names::{
     Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage, TaskKind, TcpEventKind,
-    WaitObject, Waker,
+    ValueSource, WaitObject, Waker,
 };
 pub use read::Recording;
 pub use recover::{Recovered, recover};

@@ -22,6 +22,9 @@ pub enum Line {
     Coverage(Coverage),
     /// Totals of a probe so far; a later line replaces an earlier one.
     Loss(Loss),
+    /// A USDT probe that is listened to; a later line for the same probe and file replaces an
+    /// earlier one.
+    Usdt(UsdtProbe),
     /// What the profiler used so far; a later line replaces an earlier one.
     Cost(Cost),
     /// Last line of a recording that was closed in order, or by `recover`.
@@ -136,6 +139,22 @@ impl Loss {
             - i128::from(self.filtered)
             - i128::from(self.lost_total())
     }
+}
+
+/// A USDT probe that was listened to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsdtProbe {
+    /// Provider.
+    pub provider: String,
+    /// Name.
+    pub name: String,
+    /// The file that has it.
+    pub path: String,
+    /// Places in the file's code.
+    pub places: u64,
+    /// How often it fired in recorded processes; `None`: the recording was not closed, so that
+    /// nobody counted.
+    pub fired: Option<u64>,
 }
 
 /// What the profiler itself used.

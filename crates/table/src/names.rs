@@ -245,6 +245,16 @@ names! {
 }
 
 names! {
+    /// How the program told it.
+    pub enum ValueSource {
+        /// By the Intel ITT API.
+        Itt = "itt",
+        /// By a USDT probe, which the user named.
+        Usdt = "usdt",
+    }
+}
+
+names! {
     /// What a value does to a counter of the program.
     pub enum CounterKind {
         /// It is the counter's new value.

@@ -15,7 +15,7 @@ use crate::decode::{self, Batches};
 use crate::error::{Problem, ReadError};
 use crate::files::MANIFEST;
 use crate::journal::{self, Contents, Holding};
-use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment};
+use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment, UsdtProbe};
 use crate::{Columns, Table};
 
 /// An opened recording.
@@ -25,6 +25,7 @@ pub struct Recording {
     header: Header,
     coverage: Vec<Coverage>,
     loss: Vec<Loss>,
+    usdt: Vec<UsdtProbe>,
     cost: Option<Cost>,
     closed: Option<Close>,
     live: bool,
@@ -62,6 +63,7 @@ impl Recording {
             header: contents.header.clone(),
             coverage: Vec::new(),
             loss: Vec::new(),
+            usdt: Vec::new(),
             cost: None,
             closed: None,
             live,
@@ -82,6 +84,9 @@ impl Recording {
                     replace(&mut self.coverage, new, |line| line.probe.clone());
                 }
                 Line::Loss(new) => replace(&mut self.loss, new, |line| line.probe.clone()),
+                Line::Usdt(new) => replace(&mut self.usdt, new, |line| {
+                    (line.provider.clone(), line.name.clone(), line.path.clone())
+                }),
                 Line::Cost(new) => self.cost = Some(new),
                 Line::Close(new) => self.closed = Some(new),
                 Line::Header(_) | Line::Segment(_) | Line::Merged(_) => {}
@@ -129,6 +134,11 @@ impl Recording {
     /// The last known totals of every probe.
     pub fn loss(&self) -> &[Loss] {
         &self.loss
+    }
+
+    /// The USDT probes that were listened to.
+    pub fn usdt(&self) -> &[UsdtProbe] {
+        &self.usdt
     }
 
     /// What the profiler used; `None` when no line of it was written.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::declare::Cell;
 use crate::manifest::FORMAT;
-use crate::names::{Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind};
+use crate::names::{Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource};
 use crate::{Columns, Field, Table, for_each_table};
 
 /// The Markdown text of the page.
@@ -50,6 +50,13 @@ pub fn reference() -> String {
         TcpEventKind::ALL,
         TcpEventKind::name,
         TcpEventKind::doc,
+        &mut page,
+    );
+    values(
+        "counters.source, tasks.source",
+        ValueSource::ALL,
+        ValueSource::name,
+        ValueSource::doc,
         &mut page,
     );
     values(

@@ -2,7 +2,8 @@
 //! meaning of null are part of the declaration.
 
 use crate::names::{
-    Caller, Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, WaitObject, Waker,
+    Caller, Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource, WaitObject,
+    Waker,
 };
 use crate::{Stage, table};
 
@@ -534,18 +535,21 @@ table! {
 }
 
 table! {
-    /// One value of a counter that the recorded program keeps by the Intel ITT API. Exactly one of
-    /// the three values is there; those of 16 and 32 bits are kept in the wider column, exactly.
+    /// One value that the recorded program told, by the Intel ITT API or by a USDT probe. Exactly one
+    /// of the three values is there; those of 16 and 32 bits are kept in the wider column, exactly.
     row Counter, columns Counters, name "counters", time time_ns {
         /// When the program told it: when it made the call, or the time that it gave.
         time_ns: u64, "ns";
-        /// Process, as it knows itself: in a pid namespace, not the host's.
+        /// How the program told it.
+        source: ValueSource, "-";
+        /// Process. Of source `itt` as it knows itself: in a pid namespace, not the host's.
         pid: u32, "-";
-        /// Thread, as it knows itself.
+        /// Thread, in the same way.
         tid: u32, "-";
-        /// Domain of the counter.
+        /// Domain of the counter; of source `usdt` the provider.
         domain: Option<String>, "-", null = "the program gave none, or the name was lost";
-        /// Name of the counter.
+        /// Name of the counter; of source `usdt` that of the marker, or of probe and argument:
+        /// `request.bytes`.
         name: Option<String>, "-", null = "the name was lost";
         /// Tells counters apart whose names were lost, or are the same; of this recording.
         counter: Option<u32>, "-", null = "the program has no handle for it, only domain and name";
@@ -565,22 +569,25 @@ table! {
 }
 
 table! {
-    /// A span or a moment that the recorded program tells by the Intel ITT API. A span's row is
-    /// written when it ends, or with the recording.
+    /// A span or a moment that the recorded program tells, by the Intel ITT API or by a USDT probe.
+    /// A span's row is written when it ends, or with the recording.
     row Task, columns Tasks, name "tasks", time begin_ns {
         /// When it began, or happened: when the program made the call, or the time that it gave.
         begin_ns: u64, "ns";
         /// When it ended.
         end_ns: Option<u64>, "ns", null = "a moment; or its end is not in the recording, or more than 65,536 were open, or the end given was before the beginning";
+        /// How the program told it.
+        source: ValueSource, "-";
         /// What it is.
         kind: TaskKind, "-";
-        /// Its domain; of a synchronisation object its type, in the program's words.
+        /// Its domain; of a synchronisation object its type, in the program's words; of source `usdt`
+        /// the provider.
         domain: Option<String>, "-", null = "it has none, or the name was lost";
         /// Its name.
         name: Option<String>, "-", null = "it has none, or the name was lost";
-        /// Process, as it knows itself: in a pid namespace, not the host's.
+        /// Process. Of source `itt` as it knows itself: in a pid namespace, not the host's.
         pid: u32, "-";
-        /// Thread in which it began, as it knows itself.
+        /// Thread in which it began, in the same way.
         tid: u32, "-";
         /// Thread in which it ended.
         end_tid: Option<u32>, "-", null = "as end_ns";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every place where whylat touches the kernel, and what each probe does there. The probes' own
- * logic is in their folders; this file is the list of hooks. One program a hook serves all
- * probes, because attaching costs more than what most of them do.
+ * Every place where whylat touches the kernel, and what each probe does there; USDT probes, which the
+ * user names, are in usdt.bpf.c. The probes' own logic is in their folders; this file is the list of
+ * hooks. One program a hook serves all probes, because attaching costs more than what most of them do.
  *
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch

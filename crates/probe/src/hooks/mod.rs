@@ -9,7 +9,7 @@ mod mib;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput, ProgramMut};
@@ -256,6 +256,11 @@ impl<'obj> Hooks<'obj> {
             })
     }
 
+    /// The map of processes that are recorded, for programs of other objects.
+    pub(crate) fn tasks(&self) -> BorrowedFd<'_> {
+        self.skel.maps.tasks.as_fd()
+    }
+
     /// Processes selected so far: those asked for, and their descendants that still run.
     pub fn recorded_processes(&self) -> Vec<u32> {
         let is_recorded = |key: &Vec<u8>| {
@@ -381,8 +386,12 @@ impl<'obj> Hooks<'obj> {
         )
     }
 
-    /// A sampler of the programs' run time.
-    pub fn run_time(&self, now_ns: u64) -> Result<BpfTimeSampler, BpfTimeError> {
+    /// A sampler of the programs' run time, and of that of one of another object.
+    pub fn run_time(
+        &self,
+        now_ns: u64,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Result<BpfTimeSampler, BpfTimeError> {
         let p = &self.skel.progs;
         let hooks = [
             &p.handle_sched_process_fork,
@@ -404,7 +413,8 @@ impl<'obj> Hooks<'obj> {
             &p.read_draining,
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
-        BpfTimeSampler::new(loaded.map(|program| program.as_fd()), now_ns, now_ns)
+        let loaded = loaded.map(|program| program.as_fd());
+        BpfTimeSampler::new(loaded.chain(other), now_ns, now_ns)
     }
 }
 

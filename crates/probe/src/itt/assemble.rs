@@ -4,7 +4,7 @@
 use ::itt::{Body, Identifier, Losses, Record, SyncAction, Value};
 use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
-use table::{Columns, CounterKind, TaskKind};
+use table::{Columns, CounterKind, TaskKind, ValueSource};
 
 use super::names::{CounterName, Names};
 use super::notes::{self, Notes};
@@ -46,6 +46,7 @@ impl At {
         Task {
             begin_ns: self.time_ns,
             end_ns: None,
+            source: ValueSource::Itt,
             kind,
             domain: None,
             name: None,
@@ -153,6 +154,7 @@ impl Assembler {
         let (value_u64, value_s64, value_f64) = split(value);
         self.rows.counters.push(Counter {
             time_ns: at.time_ns,
+            source: ValueSource::Itt,
             pid: at.pid,
             tid: at.tid,
             domain,

@@ -9,9 +9,9 @@ mod assemble;
 mod collector;
 mod holder;
 mod names;
-mod notes;
-mod open;
-mod words;
+pub(crate) mod notes;
+pub(crate) mod open;
+pub(crate) mod words;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const PROBE: &str = "itt";
 /// Rows that are handed over together, at least.
 const BATCH_LEN: usize = 8192;
 
-/// Rows of both tables.
+/// Rows of both tables, of this probe or of `usdt`.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Values.

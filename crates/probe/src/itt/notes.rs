@@ -8,35 +8,35 @@ const MOST_BYTES: usize = 64 << 10;
 
 /// A JSON list that grows.
 #[derive(Debug, Default)]
-pub(super) struct Notes(String);
+pub(crate) struct Notes(String);
 
 impl Notes {
     /// With one entry.
-    pub(super) fn of(entry: &serde_json::Value) -> Self {
+    pub(crate) fn of(entry: &serde_json::Value) -> Self {
         let mut notes = Self::default();
         notes.add(entry);
         notes
     }
 
     /// Whether another entry belongs elsewhere.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST_BYTES
     }
 
     /// Adds an entry.
-    pub(super) fn add(&mut self, entry: &serde_json::Value) {
+    pub(crate) fn add(&mut self, entry: &serde_json::Value) {
         self.0.push(if self.0.is_empty() { '[' } else { ',' });
         self.0.push_str(&entry.to_string());
     }
 
     /// The text; none without entries.
-    pub(super) fn text(self) -> Option<String> {
+    pub(crate) fn text(self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0 + "]")
     }
 }
 
 /// Numbers under a key; `count` says how many there were if some are missing.
-pub(super) fn numbers(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
+pub(crate) fn numbers(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
     let mut entry = json!({ "key": key, "values": list(values) });
     if count != values.len() as u64 {
         entry["count"] = json!(count);
@@ -45,7 +45,7 @@ pub(super) fn numbers(key: Option<String>, values: &[Value], count: u64) -> serd
 }
 
 /// Text under a key; `length_bytes` says how long it was if some is missing.
-pub(super) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_json::Value {
+pub(crate) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_json::Value {
     let mut entry = json!({ "key": key, "text": text });
     if length_bytes != text.len() as u64 {
         entry["length_bytes"] = json!(length_bytes);
@@ -54,7 +54,7 @@ pub(super) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_
 }
 
 /// Points of a histogram.
-pub(super) fn points(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
+pub(crate) fn points(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
     let mut entry = json!({ "first": first, "y": list(y) });
     if !x.is_empty() {
         entry["x"] = list(x);

@@ -20,7 +20,7 @@ const EARLY_READINGS: u64 = 2;
 
 /// What pairs an end with its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// The innermost of thread and domain.
     Task { pid: u32, tid: u32, domain: u32 },
     /// By id.
@@ -58,15 +58,15 @@ impl Key {
 }
 
 /// An `__itt_id`, which is unique within process and domain.
-pub(super) type Named = (u32, u32, Identifier);
+pub(crate) type Named = (u32, u32, Identifier);
 
 /// A span that has begun.
 #[derive(Debug)]
-pub(super) struct Span {
-    pub(super) key: Key,
-    pub(super) named: Option<Named>,
-    pub(super) row: Task,
-    pub(super) notes: Notes,
+pub(crate) struct Span {
+    pub(crate) key: Key,
+    pub(crate) named: Option<Named>,
+    pub(crate) row: Task,
+    pub(crate) notes: Notes,
 }
 
 impl Span {
@@ -81,15 +81,15 @@ impl Span {
 
 /// An end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
-    pub(super) time_ns: u64,
-    pub(super) tid: u32,
-    pub(super) ticks: Option<u64>,
+pub(crate) struct End {
+    pub(crate) time_ns: u64,
+    pub(crate) tid: u32,
+    pub(crate) ticks: Option<u64>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(crate) struct Open {
     /// In the order in which they began.
     spans: BTreeMap<u64, Span>,
     by_key: HashMap<Key, VecDeque<u64>>,
@@ -100,12 +100,12 @@ pub(super) struct Open {
     begun: u64,
     reading: u64,
     /// Ends without a beginning.
-    pub(super) unpaired: u64,
+    pub(crate) unpaired: u64,
 }
 
 impl Open {
     /// A span begins.
-    pub(super) fn begin(&mut self, mut span: Span, rows: &mut Tasks) {
+    pub(crate) fn begin(&mut self, mut span: Span, rows: &mut Tasks) {
         if let Some(end) = self.take_early(span.key, span.row.begin_ns) {
             finish(&mut span.row, end);
             return rows.push(span.row());
@@ -151,7 +151,7 @@ impl Open {
     }
 
     /// A span ends. What `close` does to its row comes first. Whether it was open.
-    pub(super) fn end(
+    pub(crate) fn end(
         &mut self,
         key: Key,
         end: End,
@@ -185,7 +185,7 @@ impl Open {
     }
 
     /// Keeps an end whose beginning may still be read.
-    pub(super) fn end_early(&mut self, key: Key, end: End) {
+    pub(crate) fn end_early(&mut self, key: Key, end: End) {
         if key.is_of_thread() || self.early_len >= MOST_EARLY {
             self.unpaired += 1;
             return;
@@ -196,7 +196,7 @@ impl Open {
     }
 
     /// The ring was read once more.
-    pub(super) fn forget_early_ends(&mut self) {
+    pub(crate) fn forget_early_ends(&mut self) {
         self.reading += 1;
         if self.early_len == 0 {
             return;
@@ -213,12 +213,12 @@ impl Open {
     }
 
     /// The open span of this name.
-    pub(super) fn named(&mut self, named: Named) -> Option<&mut Span> {
+    pub(crate) fn named(&mut self, named: Named) -> Option<&mut Span> {
         self.spans.get_mut(self.by_name.get(&named)?)
     }
 
     /// The innermost open span of a key.
-    pub(super) fn innermost(&mut self, key: Key) -> Option<&mut Span> {
+    pub(crate) fn innermost(&mut self, key: Key) -> Option<&mut Span> {
         self.spans.get_mut(self.by_key.get(&key)?.back()?)
     }
 
@@ -246,7 +246,7 @@ impl Open {
     }
 
     /// Nothing ends any more.
-    pub(super) fn finish(&mut self, rows: &mut Tasks) {
+    pub(crate) fn finish(&mut self, rows: &mut Tasks) {
         for span in std::mem::take(&mut self.spans).into_values() {
             rows.push(span.row());
         }

@@ -4,7 +4,7 @@ use ::itt::{Identifier, Scope, Value};
 use table::CounterKind;
 
 /// Which way a counter went.
-pub(super) fn direction(is_decrement: bool) -> CounterKind {
+pub(crate) fn direction(is_decrement: bool) -> CounterKind {
     if is_decrement {
         CounterKind::Decrement
     } else {
@@ -13,7 +13,7 @@ pub(super) fn direction(is_decrement: bool) -> CounterKind {
 }
 
 /// The value in the column that keeps it exactly.
-pub(super) fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
+pub(crate) fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
     match value {
         Value::U64(value) => (Some(value), None, None),
         Value::U32(value) => (Some(value.into()), None, None),
@@ -27,12 +27,12 @@ pub(super) fn split(value: Value) -> (Option<u64>, Option<i64>, Option<f64>) {
 }
 
 /// An `__itt_id`: its three words, hexadecimal.
-pub(super) fn id_text(Identifier([one, two, three]): Identifier) -> String {
+pub(crate) fn id_text(Identifier([one, two, three]): Identifier) -> String {
     format!("{one:x}:{two:x}:{three:x}")
 }
 
 /// `__itt_scope`.
-pub(super) fn scope_name(scope: Scope) -> Option<&'static str> {
+pub(crate) fn scope_name(scope: Scope) -> Option<&'static str> {
     Some(match scope {
         Scope::Unknown => return None,
         Scope::Global => "global",
@@ -44,7 +44,7 @@ pub(super) fn scope_name(scope: Scope) -> Option<&'static str> {
 }
 
 /// `__itt_relation`.
-pub(super) fn relation_name(relation: u8) -> Option<&'static str> {
+pub(crate) fn relation_name(relation: u8) -> Option<&'static str> {
     const NAMES: [&str; 7] = [
         "dependent_on",
         "sibling_of",

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
     Caller, Chosen, Columns, CounterKind, Role, SampleKind, Table, TaskKind, TcpEventKind,
-    WaitObject, Waker,
+    ValueSource, WaitObject, Waker,
 };
 
 /// A header of this version.
@@ -118,6 +118,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("waits", "kind") => random.pick(WaitObject::ALL).name().to_owned(),
         ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
         ("stacks", "caller") => random.pick(Caller::ALL).name().to_owned(),
+        ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {

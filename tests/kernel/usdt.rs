@@ -1,0 +1,560 @@
+//! What a program says by USDT probes is in the recording, exactly. The program is C and C++ with the
+//! markers of `include/whylat.h`, and says on stdout what it told.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use table::manifest::{Loss, ProbeState, UsdtProbe};
+use table::tables::{Counter, Task};
+use table::{Columns, CounterKind, Recording, TaskKind, ValueSource};
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Tied, finish, program, root, until, wait};
+use crate::instrumented::{Run, Told, open_directory, sources};
+use crate::report::number;
+
+const NOBODY: u32 = 65534;
+
+/// The program in both languages, and the same with a library.
+struct Programs(TempDir);
+
+impl Programs {
+    fn get() -> &'static Self {
+        static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+        PROGRAMS.get_or_init(Self::build)
+    }
+
+    fn build() -> Self {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let source = repository.join("tests/kernel/programs/marks.c");
+        let include = format!("-I{}", repository.join("include").display());
+        let scratch = open_directory();
+        let at = |name: &str| scratch.path().join(name);
+        let compile = |variable, compiler, output: &str, more: &[&str]| {
+            let mut all = vec!["-Wall", "-Wextra", "-Werror", "-O2", &include, "-pthread"];
+            all.extend(more);
+            sources::compile(variable, compiler, &at(output), &source, &all);
+        };
+        compile("CC", "cc", "marks", &[]);
+        compile("CXX", "c++", "marks-cxx", &["-xc++"]);
+        compile("CC", "cc", "libmarks.so", &["-shared", "-DLIBRARY"]);
+        let directory = scratch.path().to_str().expect("a path");
+        let (search, load) = (format!("-L{directory}"), format!("-Wl,-rpath,{directory}"));
+        let with_library = ["-DWITH_LIBRARY", &search, &load, "-lmarks"];
+        compile("CC", "cc", "marks-with-library", &with_library);
+        Programs(scratch)
+    }
+
+    fn path(name: &str) -> PathBuf {
+        Self::get().0.path().join(name)
+    }
+}
+
+/// `whylat run -u …` of a program with arguments.
+fn run(options: &str, name: &str, arguments: &[&str]) -> Run {
+    let path = Programs::path(name);
+    let mut argv = vec![path.to_str().expect("a path")];
+    argv.extend(arguments);
+    Run::new(program(), &format!("--detail stats {options}"), &argv)
+}
+
+/// The account, which adds up; all others do, too.
+#[track_caller]
+fn account(recording: &Recording) -> Loss {
+    for loss in recording.loss() {
+        assert_eq!(loss.residual(), 0, "{loss:?}");
+    }
+    let found = recording.loss().iter().find(|loss| loss.probe == "usdt");
+    let account = found.expect("an account of usdt").clone();
+    let rows = recording.rows::<Counter>() + recording.rows::<Task>();
+    assert_eq!(account.stored, rows);
+    account
+}
+
+fn rows<T: table::Table>(recording: &Recording) -> Vec<T> {
+    let rows = recording.read_all::<T>();
+    (0..rows.len()).map(|row| rows.row(row)).collect()
+}
+
+/// How often a probe fired.
+#[track_caller]
+fn fired(recording: &Recording, name: &str) -> u64 {
+    let mut of_name = recording.usdt().iter().filter(|probe| probe.name == name);
+    match (of_name.next(), of_name.next()) {
+        (Some(UsdtProbe { fired, .. }), None) => fired.expect("a closed recording"),
+        other => panic!("{name}: {other:?} in {:?}", recording.usdt()),
+    }
+}
+
+/// All that `fire` of the program tells in a thread.
+#[track_caller]
+fn assert_fired(truth: &Value, tid: u64, counters: &[Counter], tasks: &[Task], rounds: u64) {
+    let span = number(truth, "/begin_ns")..=number(truth, "/end_ns");
+    let own: Vec<&Counter> = counters
+        .iter()
+        .filter(|row| u64::from(row.tid) == tid)
+        .collect();
+    assert_eq!(own.len() as u64, rounds);
+    for (round, row) in (1..).zip(&own) {
+        assert_eq!(row.value_s64, Some(round));
+        assert_eq!((row.value_u64, row.value_f64), (None, None));
+        assert_eq!(row.source, ValueSource::Usdt);
+        assert_eq!(u64::from(row.pid), number(truth, "/pid"));
+        assert_eq!(row.domain.as_deref(), Some("whylat"));
+        assert_eq!(row.name.as_deref(), Some("sent"));
+        assert_eq!(row.kind, CounterKind::Set);
+        assert!(span.contains(&row.time_ns), "{row:?}");
+    }
+    let sum: i64 = own.iter().filter_map(|row| row.value_s64).sum();
+    assert_eq!(sum as u64, rounds * (rounds + 1) / 2);
+    assert!(own.is_sorted_by_key(|row| row.time_ns));
+    let tasks: Vec<&Task> = tasks
+        .iter()
+        .filter(|task| u64::from(task.tid) == tid)
+        .collect();
+    assert_eq!(tasks.len() as u64, rounds);
+    for (task, value) in tasks.iter().zip(&own) {
+        assert_eq!(
+            (task.kind, task.source),
+            (TaskKind::Task, ValueSource::Usdt)
+        );
+        let end_ns = task.end_ns.expect("an end");
+        assert!(
+            (task.begin_ns..=end_ns).contains(&value.time_ns),
+            "{task:?}"
+        );
+        assert_eq!(task.end_tid.map(u64::from), Some(tid));
+    }
+}
+
+fn values_of(told: &Told, rounds: u64) {
+    let recording = told.recording();
+    let (counters, tasks) = (rows(&recording), rows(&recording));
+    let truth = &told.truths()[0];
+    assert_fired(truth, number(truth, "/tids/0"), &counters, &tasks, rounds);
+    assert_eq!(
+        (fired(&recording, "sent"), fired(&recording, "work")),
+        (rounds, 2 * rounds)
+    );
+    let account = account(&recording);
+    assert_eq!((account.produced, account.filtered), (3 * rounds, rounds));
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+    let comms: Vec<table::tables::Process> = rows(&recording);
+    let is_known = |process: &table::tables::Process| process.pid == counters[0].pid;
+    assert!(comms.iter().any(is_known), "{comms:?}");
+}
+
+#[test]
+fn values_and_tasks_are_stored_exactly() {
+    if !root() {
+        return;
+    }
+    for name in ["marks", "marks-cxx"] {
+        let told = run("-u whylat:sent -u whylat:work", name, &["values", "1009"]).end();
+        told.said.ended(0);
+        assert!(
+            told.said.err.contains("fired 1009 times"),
+            "{:?}",
+            told.said
+        );
+        values_of(&told, 1009);
+    }
+    let told = run("-u whylat:*", "marks", &["values", "1009"]);
+    values_of(&told.end(), 1009);
+}
+
+#[test]
+fn threads_are_told_apart() {
+    if !root() {
+        return;
+    }
+    let told = run("-u whylat:*", "marks", &["threads", "1009"]).end();
+    told.said.ended(0);
+    let recording = told.recording();
+    let (counters, tasks) = (rows(&recording), rows(&recording));
+    let truth = &told.truths()[0];
+    for tid in ["/tids/0", "/tids/1"] {
+        assert_fired(truth, number(truth, tid), &counters, &tasks, 1009);
+    }
+    assert_eq!(account(&recording).stored, 4 * 1009);
+}
+
+#[test]
+fn each_kind_of_marker_is_what_it_is() {
+    if !root() {
+        return;
+    }
+    let told = run("-u whylat:*", "marks", &["kinds"]).end();
+    told.said.ended(0);
+    let recording = told.recording();
+    let counters: Vec<Counter> = rows(&recording);
+    let values: Vec<_> = counters
+        .iter()
+        .map(|row| {
+            (
+                row.name.as_deref().expect("a name"),
+                row.value_u64,
+                row.value_s64,
+            )
+        })
+        .collect();
+    let expected = [
+        ("most", Some(u64::MAX), None),
+        ("least", None, Some(i8::MIN.into())),
+        ("constant", Some(17), None),
+    ];
+    assert_eq!(values, expected);
+    let tasks: Vec<Task> = rows(&recording);
+    let found = |name| {
+        let task = tasks.iter().find(|task| task.name.as_deref() == Some(name));
+        task.unwrap_or_else(|| panic!("no {name} in {tasks:?}"))
+    };
+    let (outer, inner) = (found("outer"), found("inner"));
+    assert!(outer.begin_ns <= inner.begin_ns && inner.end_ns <= outer.end_ns);
+    assert_eq!(found("never_ends").end_ns, None);
+    let miss = found("miss");
+    assert_eq!((miss.kind, miss.end_ns), (TaskKind::Marker, None));
+    let said = r#"[{"key":"value","values":[5]}]"#;
+    assert_eq!(miss.metadata.as_deref(), Some(said));
+    let account = account(&recording);
+    assert_eq!((account.stored, account.filtered), (7, 2), "{account:?}");
+    assert_eq!(account.lost["no_begin"], 1, "{account:?}");
+}
+
+/// A probe as SystemTap's header makes it, of arguments of several sizes, one of them in memory.
+#[test]
+fn a_semaphore_is_raised_while_somebody_listens() {
+    const ROUNDS: u64 = 503;
+    if !root() {
+        return;
+    }
+    let options = "-u app:guarded:bytes,,left -u whylat:queue";
+    let told = run(options, "marks", &["guarded", "503"]).end();
+    told.said.ended(0);
+    let truth = &told.truths()[0];
+    assert_eq!(number(truth, "/computed"), ROUNDS);
+    assert_eq!(number(truth, "/tids/1"), 1, "listeners by the semaphore");
+    let recording = told.recording();
+    let counters: Vec<Counter> = rows(&recording);
+    let of = |name: &str| {
+        let is = |row: &&Counter| row.name.as_deref() == Some(name);
+        counters.iter().filter(is).cloned().collect::<Vec<_>>()
+    };
+    for (round, row) in (1..).zip(of("guarded.bytes")) {
+        assert_eq!(row.value_u64, Some(u64::from(u32::MAX) - round));
+        assert_eq!(row.domain.as_deref(), Some("app"));
+    }
+    for (round, row) in (1..).zip(of("guarded.left")) {
+        assert_eq!(row.value_s64, Some(-round));
+    }
+    for name in ["guarded.bytes", "guarded.left", "queue"] {
+        assert_eq!(of(name).len() as u64, ROUNDS, "{name}");
+    }
+    assert_eq!(counters.len() as u64, 3 * ROUNDS);
+    assert_eq!(account(&recording).lost_total(), 0);
+    let alone = finish(Command::new(Programs::path("marks")).args(["guarded", "503"]));
+    let truth: Value = serde_json::from_str(&alone.ended(0).out).expect("JSON");
+    assert_eq!(
+        (number(&truth, "/computed"), number(&truth, "/tids/1")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn arguments_without_names_are_numbered() {
+    if !root() {
+        return;
+    }
+    let told = run("-u app:guarded", "marks", &["guarded", "3"]).end();
+    let counters: Vec<Counter> = rows(&told.recording());
+    let names: Vec<&str> = counters
+        .iter()
+        .filter_map(|row| row.name.as_deref())
+        .take(3)
+        .collect();
+    assert_eq!(names, ["guarded.arg1", "guarded.arg2", "guarded.arg3"]);
+    let begin_ns = number(&told.truths()[0], "/begin_ns");
+    assert_eq!(counters[1].value_u64, Some(begin_ns));
+    assert_eq!(account(&told.recording()).stored, 9);
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_says_what_is() {
+    if !root() {
+        return;
+    }
+    let refused = |options: &str, name: &str| {
+        let told = run(options, name, &["values", "3"]).end();
+        assert!(!told.scratch.path().join("r.whylat").exists());
+        assert_eq!(told.said.out, "", "the program was started");
+        told.said.ended(1);
+        told.said
+    };
+    let said = refused("-u whylat:snet", "marks");
+    said.explains("no USDT probe whylat:snet in ");
+    assert!(
+        said.err.contains("there are app:guarded, whylat:"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err.contains(", whylat:sent, whylat:work"),
+        "{}",
+        said.err
+    );
+    refused("-u app:guarded:a,b,c,d", "marks").explains("has 3 arguments (4@%");
+    refused("-u whylat:sent:bytes", "marks").explains("has no arguments to name");
+    refused("-u /nowhere:whylat:sent", "marks").explains("cannot read USDT probes of /nowhere");
+    let told = Run::new(program(), "-u whylat:sent", &["true"]).end();
+    told.said.ended(1).explains("-u /path/of/file:whylat:sent");
+    let told = Run::new(program(), "-u whylat:sent", &["no-such-program"]).end();
+    told.said.ended(127).explains("no-such-program");
+    let told = Run::new(program(), "-u whylat", &["true"]).end();
+    told.said.ended(2);
+    assert!(
+        told.said.err.contains("hint: PROVIDER:NAME"),
+        "{:?}",
+        told.said
+    );
+    let mut all = Command::new(program());
+    all.args(["record", "--all", "-d", "1", "-u", "whylat:sent"]);
+    let said = finish(all.current_dir(Programs::get().0.path()));
+    said.ended(1)
+        .explains("name the file: -u /path/of/program:whylat:sent");
+}
+
+/// Children by fork and by exec, in a program that the command only starts.
+#[test]
+fn children_are_heard() {
+    if !root() {
+        return;
+    }
+    let marks = Programs::path("marks");
+    let options = format!(
+        "--detail stats -u {0}:whylat:sent -u {0}:whylat:work",
+        marks.display()
+    );
+    let script = format!("{0} children 1009; exec {0} values 1009", marks.display());
+    let told = Run::new(program(), &options, &["sh", "-c", &script]).end();
+    told.said.ended(0);
+    let recording = told.recording();
+    let (counters, tasks) = (rows(&recording), rows(&recording));
+    let truths = told.truths();
+    assert_eq!(truths.len(), 4);
+    for truth in &truths {
+        assert_fired(truth, number(truth, "/tids/0"), &counters, &tasks, 1009);
+    }
+    assert_eq!(account(&recording).stored, 4 * 2 * 1009);
+}
+
+#[test]
+fn a_library_is_searched_too() {
+    if !root() {
+        return;
+    }
+    let told = run(
+        "-u library:call:left",
+        "marks-with-library",
+        &["library", "101"],
+    )
+    .end();
+    told.said.ended(0);
+    let recording = told.recording();
+    let [UsdtProbe { path, places, .. }] = recording.usdt() else {
+        panic!("{:?}", recording.usdt());
+    };
+    assert!(path.ends_with("libmarks.so"), "{path}");
+    assert_eq!(*places, 1);
+    let counters: Vec<Counter> = rows(&recording);
+    let values: Vec<_> = counters.iter().filter_map(|row| row.value_s64).collect();
+    assert_eq!(values, (1..=101).map(|round| -round).collect::<Vec<i64>>());
+}
+
+/// A program that runs already, while another one that is not recorded fires the same probe.
+#[test]
+fn running_processes_are_heard_and_no_others() {
+    if !root() {
+        return;
+    }
+    let start = || {
+        let mut command = Command::new(Programs::path("marks"));
+        let mut process = Tied::start_talking(command.args(["on_go", "1009"]));
+        let stdout = process.0.stdout.take().expect("stdout");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
+        let mut line = move || -> Value {
+            let line = lines.next().expect("a line").expect("text");
+            serde_json::from_str(&line).expect("JSON")
+        };
+        line();
+        (process, line)
+    };
+    let ((mut own, mut own_line), (mut other, mut other_line)) = (start(), start());
+    let options = "-u whylat:sent -u whylat:work --detail stats";
+    let recorder = Recorder::start(&format!("--pid {} {options}", own.0.id()));
+    let go = |process: &mut Tied| {
+        let stdin = process.0.stdin.as_mut().expect("stdin");
+        std::io::Write::write_all(stdin, b".").expect("it listens");
+    };
+    go(&mut other);
+    other_line();
+    go(&mut own);
+    let truth = own_line();
+    let scratch = recorder.stop_by(Signal::SIGINT);
+    let recording = Recording::open(scratch.path().join("r.whylat")).expect("it opens");
+    let (counters, tasks) = (rows(&recording), rows(&recording));
+    assert_fired(&truth, number(&truth, "/tids/0"), &counters, &tasks, 1009);
+    assert_eq!(account(&recording).stored, 2 * 1009);
+    assert_eq!(fired(&recording, "sent"), 1009);
+}
+
+/// More firings than the ring holds, while nobody reads.
+#[test]
+fn what_finds_no_room_is_counted() {
+    const ROUNDS: u64 = 100_003;
+    if !root() {
+        return;
+    }
+    let mut talk = run("-u whylat:*", "marks", &["on_go", "100003"]).start();
+    talk.line();
+    talk.process.signal(Signal::SIGSTOP);
+    talk.go();
+    talk.line();
+    talk.process.signal(Signal::SIGCONT);
+    assert!(wait(&mut talk.process.0, "whylat run").success());
+    let path = talk.scratch.path().join("r.whylat");
+    let recording = Recording::open(path).expect("it opens");
+    assert_eq!(fired(&recording, "sent"), ROUNDS);
+    let account = account(&recording);
+    assert_eq!(account.produced, 3 * ROUNDS);
+    let lost = account.lost.get("ring_full").copied().unwrap_or(0);
+    assert!(lost > 0 && account.stored > 10_000, "{account:?}");
+}
+
+/// The program goes on, and nobody listens to it any more.
+#[test]
+fn a_killed_recorder_leaves_nothing() {
+    if !root() {
+        return;
+    }
+    let arguments = ["guarded_on_go", "1009"];
+    let mut talk = run("-u app:guarded -u whylat:queue", "marks", &arguments).start();
+    assert_eq!(
+        number(&talk.line(), "/tids/1"),
+        1,
+        "listeners by the semaphore"
+    );
+    talk.process.signal(Signal::SIGKILL);
+    wait(&mut talk.process.0, "whylat run");
+    until_unloaded();
+    talk.go();
+    let truth = talk.line();
+    assert_eq!(
+        (number(&truth, "/computed"), number(&truth, "/tids/1")),
+        (0, 0)
+    );
+    let path = talk.scratch.path().join("r.whylat");
+    let recording = Recording::open(path).expect("it opens");
+    assert_eq!(recording.usdt()[0].fired, None);
+}
+
+fn until_unloaded() {
+    until("the program unloaded", || {
+        let names = crate::bpf::program_names();
+        names.iter().all(|name| name != "handle_usdt").then_some(())
+    });
+}
+
+#[test]
+fn under_sudo_the_users_program_is_heard() {
+    if !root() {
+        return;
+    }
+    let mut run = run(
+        "-u whylat:sent -u whylat:work",
+        "marks",
+        &["values", "1009"],
+    );
+    run.command.env("SUDO_UID", NOBODY.to_string());
+    let told = run.end();
+    told.said.ended(0);
+    values_of(&told, 1009);
+}
+
+/// ITT and USDT fill the same tables, each with its own account.
+#[test]
+fn both_ways_in_have_accounts_of_their_own() {
+    if !root() {
+        return;
+    }
+    let tools = crate::instrumented::Tools::get();
+    let script = format!(
+        "{} values 11; {} values 101",
+        tools.tells().display(),
+        Programs::path("marks").display()
+    );
+    let options = format!(
+        "--detail waits -u {}:whylat:*",
+        Programs::path("marks").display()
+    );
+    let mut run = Run::new(program(), &options, &["sh", "-c", &script]);
+    run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
+    let told = run.end();
+    told.said.ended(0);
+    let recording = told.recording();
+    let counters: Vec<Counter> = rows(&recording);
+    let of = |source| counters.iter().filter(|row| row.source == source).count();
+    assert_eq!(
+        (of(ValueSource::Usdt), of(ValueSource::Itt)),
+        (101, 11 * 2 * 3)
+    );
+    for loss in recording.loss() {
+        assert_eq!(loss.residual(), 0, "{loss:?}");
+    }
+    let stored = |probe: &str| {
+        let found = recording.loss().iter().find(|loss| loss.probe == probe);
+        found.map(|loss| loss.stored)
+    };
+    assert_eq!((stored("usdt"), stored("itt")), (Some(202), Some(66)));
+}
+
+#[test]
+fn coverage_and_doctor_tell_of_it() {
+    if !root() {
+        return;
+    }
+    let told = run("-u whylat:sent", "marks", &["values", "3"]).end();
+    let recording = told.recording();
+    let coverage = recording
+        .coverage()
+        .iter()
+        .find(|line| line.probe == "usdt");
+    assert_eq!(coverage.map(|line| &line.state), Some(&ProbeState::On));
+    let without = run("", "marks", &["values", "3"]).end().recording();
+    assert!(without.coverage().iter().all(|line| line.probe != "usdt"));
+    assert!(without.usdt().is_empty() && without.loss().iter().all(|loss| loss.probe != "usdt"));
+    let doctor = finish(Command::new(program()).arg("doctor"));
+    assert!(doctor.out.contains("  ok         usdt\n"), "{doctor:?}");
+}
+
+/// While nobody listens, nothing of it is loaded: no program, no map.
+#[test]
+fn nobody_else_pays() {
+    if !root() {
+        return;
+    }
+    let is_loaded = |run: Run| {
+        let mut talk = run.start();
+        talk.line();
+        let names = crate::bpf::program_names();
+        talk.go();
+        talk.line();
+        assert!(wait(&mut talk.process.0, "whylat run").success());
+        names.iter().any(|name| name == "handle_usdt")
+    };
+    assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
+    until_unloaded();
+    assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
+}
