@@ -5,6 +5,7 @@ pub mod calls;
 pub mod cpu;
 pub mod events;
 pub mod hash;
+pub mod in_order;
 pub mod ledger;
 pub mod listeners;
 pub mod polls;

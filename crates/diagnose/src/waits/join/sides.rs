@@ -1,0 +1,87 @@
+//! What went before the waits of one group: one joined wait at a time in, the report of it out.
+
+use std::collections::BTreeMap;
+
+use super::association::association;
+use super::counters;
+use super::factor::{Counts, Factor};
+use super::report::{FactorReport, Preceding, What};
+use crate::sends::Before;
+
+/// Slow and fast waits of a group, by what went before them.
+#[derive(Debug, Default, PartialEq)]
+pub struct Sides {
+    /// Waits blocked this long or longer are slow, ns.
+    pub slow_from_ns: u64,
+    waits: Counts,
+    /// Waits on a connection, or for several of which one was ready.
+    on_connection: bool,
+    bytes: Factor,
+    sends: Factor,
+    pub(super) counters: BTreeMap<u16, Factor>,
+}
+
+impl Sides {
+    /// Of a group whose slow waits are this long or longer.
+    pub fn new(slow_from_ns: u64) -> Self {
+        Self {
+            slow_from_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Counts a wait, with the last values of its thread's counters.
+    pub fn add(&mut self, is_slow: bool, on_connection: bool, values: &[(u16, f64)]) {
+        self.waits.add(is_slow);
+        self.on_connection |= on_connection;
+        for (counter, value) in values {
+            self.counters
+                .entry(*counter)
+                .or_default()
+                .add(*value, is_slow);
+        }
+    }
+
+    /// What of a wait's sends is known.
+    pub fn add_sends(&mut self, is_slow: bool, before: Before) {
+        if let Some(bytes) = before.bytes {
+            self.bytes.add(bytes.into(), is_slow);
+        }
+        if let Some(sends) = before.sends {
+            self.sends.add(sends.into(), is_slow);
+        }
+    }
+
+    /// What of all this slow waits go with.
+    pub fn report(&self, names: &counters::Names) -> Preceding {
+        let counters = self.counters.values();
+        let cuts = counters.map(Factor::cut_count).sum::<usize>()
+            + self.bytes.cut_count()
+            + self.sends.cut_count();
+        let told = |what, factor: &Factor| {
+            FactorReport::new(what, factor.known(), association(factor, cuts))
+        };
+        let mut factors = Vec::new();
+        if self.on_connection {
+            factors.push(told(What::SendBytes, &self.bytes));
+            factors.push(told(What::SendsSinceReceive, &self.sends));
+        }
+        for (number, factor) in &self.counters {
+            let counter = names.get(*number).clone();
+            let what = What::Counter {
+                domain: counter.domain,
+                name: counter.name,
+                unit: counter.unit,
+                change: counter.is_change,
+            };
+            factors.push(told(what, factor));
+        }
+        Preceding {
+            slow_from_ns: self.slow_from_ns,
+            slow: self.waits.slow,
+            fast: self.waits.fast,
+            counter_values_left_out: names.left_out,
+            factors,
+        }
+    }
+}
