@@ -4,7 +4,7 @@ use diagnose::units::{count, counted, duration, percent};
 use diagnose::waits::report::{Cell, Group, Part, Populations};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
-use super::{footer, head};
+use super::{footer, head, preceding};
 use crate::TextOptions;
 use crate::page::{Page, Style, columns};
 
@@ -99,7 +99,7 @@ fn groups(page: &mut Page, report: &WaitReport) {
     let title = format!("waits by {}", report.by.name());
     page.title(&[(Style::Bold, &title), (Style::Dim, &number)]);
     for group in &report.groups {
-        draw(page, group);
+        draw(page, group, report.filter.longer_than_ns);
     }
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
@@ -108,7 +108,7 @@ fn groups(page: &mut Page, report: &WaitReport) {
     page.blank();
 }
 
-fn draw(page: &mut Page, group: &Group) {
+fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
     page.paragraph(2, Style::Cyan, &group.identity.title());
     let mut text = format!(
         "{} ({}) in {}",
@@ -129,6 +129,9 @@ fn draw(page: &mut Page, group: &Group) {
     page.labelled(4, "each", LABEL, &each(group));
     if let Some(populations) = &group.populations {
         draw_populations(page, group, populations);
+    }
+    if let Some(preceding) = &group.preceding {
+        preceding::draw(page, LABEL, preceding, longer_than_ns);
     }
     let when = format!(
         "{} to {}",
