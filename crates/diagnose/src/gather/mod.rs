@@ -1,6 +1,7 @@
 //! Rows come in batch by batch and in any order of tables; one small digest a connection is
 //! kept. This is the only part whose cost grows with the recording.
 
+pub mod blocked;
 pub mod calls;
 pub mod cpu;
 pub mod events;
@@ -23,6 +24,7 @@ use table::tables::{
 };
 use table::{Chosen, Columns};
 
+use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
 use cpu::CpuTimes;
 use events::EventDigest;
@@ -66,6 +68,7 @@ pub struct Evidence {
     pub(crate) listeners: BTreeMap<u64, Gathered>,
     pub(crate) calls: CallTable,
     pub(crate) threads: ThreadTable,
+    pub(crate) blocked: BlockedTable,
     pub(crate) processes: processes::Processes,
     pub(crate) cpu: CpuTimes,
     identities: Connections,
@@ -97,6 +100,7 @@ impl Evidence {
             listeners: BTreeMap::new(),
             calls: CallTable::default(),
             threads: ThreadTable::default(),
+            blocked: BlockedTable::default(),
             processes: processes::Processes::default(),
             cpu: CpuTimes::default(),
             identities: Connections::default(),
@@ -155,6 +159,7 @@ impl Evidence {
     /// Puts together what could not be before the last row: to be called after it.
     pub(crate) fn finish(&mut self) {
         self.threads.finish();
+        self.blocked.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.identities));
         for index in 0..folded.len() {
             self.gathered(folded.conn[index]).identity = Some(folded.row(index));
@@ -204,6 +209,7 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         self.calls.add(rows, self.span);
         self.threads.add(rows, self.span);
+        self.blocked.add(rows, self.span);
     }
 
     /// Adds rows of table `processes`.

@@ -17,7 +17,7 @@
 mod assemble;
 mod filter;
 mod group;
-mod histogram;
+pub(crate) mod histogram;
 pub mod join;
 mod keys;
 mod names;
