@@ -1,12 +1,6 @@
 //! What went before a wait on its connection: calls in, in the order of their ends; out, for any moment
-//! not long ago, how large the last send was and how many sends had followed the last receive.
-
-use std::collections::VecDeque;
-
-/// Calls of a connection that are remembered. Only those that other threads make while one waits have
-/// to be looked behind: an application seldom has more threads on one connection than one that sends
-/// and one that receives.
-pub const CALLS_KEPT: usize = 16;
+//! not long ago, how large the last send and the last receive were, and how many sends had followed the
+//! receive.
 
 /// `MSG_PEEK`: the bytes stay where they are.
 const MSG_PEEK: u32 = 2;
@@ -47,7 +41,9 @@ impl Moved {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Before {
     /// Bytes of the last send; `None`: none was seen.
-    pub bytes: Option<u32>,
+    pub sent_bytes: Option<u32>,
+    /// Bytes of the last receive; `None`: none was seen.
+    pub received_bytes: Option<u32>,
     /// Sends since the last receive, or since the connection's first byte; `None`: neither was seen.
     pub sends: Option<u32>,
 }
@@ -57,8 +53,9 @@ impl Before {
     pub fn and_send(self, send: &Moved) -> Self {
         let sends = self.sends.or(send.is_first.then_some(0));
         Self {
-            bytes: Some(send.bytes),
+            sent_bytes: Some(send.bytes),
             sends: sends.map(|sends| sends.saturating_add(1)),
+            ..self
         }
     }
 
@@ -67,31 +64,52 @@ impl Before {
             return self.and_send(call);
         }
         Self {
+            received_bytes: Some(call.bytes),
             sends: Some(0),
             ..self
         }
     }
 }
 
-/// The last calls of one connection.
-#[derive(Debug, Default)]
-pub struct Sends(VecDeque<(u64, Before)>);
+/// The last `KEPT` calls of one connection, by their ends. More than one matters where other threads make
+/// calls while one waits.
+#[derive(Debug)]
+pub struct Sends<const KEPT: usize> {
+    calls: [(u64, Before); KEPT],
+    /// Calls so far.
+    count: u64,
+}
 
-impl Sends {
+impl<const KEPT: usize> Default for Sends<KEPT> {
+    fn default() -> Self {
+        Self {
+            calls: [(0, Before::default()); KEPT],
+            count: 0,
+        }
+    }
+}
+
+impl<const KEPT: usize> Sends<KEPT> {
     /// Adds a call that ended after all others.
     pub fn add(&mut self, call: &Moved) {
-        let before = self.0.back().map_or(Before::default(), |(_, it)| *it);
-        if self.0.len() == CALLS_KEPT {
-            self.0.pop_front();
-        }
-        self.0.push_back((call.end_ns, before.and(call)));
+        let last = self.latest().next();
+        let before = last.map_or(Before::default(), |(_, before)| before);
+        self.calls[self.count as usize % KEPT] = (call.end_ns, before.and(call));
+        self.count += 1;
+    }
+
+    /// The calls that are remembered, the last one first.
+    fn latest(&self) -> impl Iterator<Item = (u64, Before)> + '_ {
+        let first = self.count.saturating_sub(KEPT as u64);
+        let places = (first..self.count).rev();
+        places.map(|place| self.calls[place as usize % KEPT])
     }
 
     /// What had gone before at `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
-    /// after which [`CALLS_KEPT`] calls or more have ended.
+    /// after which `KEPT` calls or more have ended.
     pub fn at(&self, at_ns: u64) -> Before {
-        let known = self.0.iter().rev().find(|(end_ns, _)| *end_ns <= at_ns);
-        known.map_or(Before::default(), |(_, before)| *before)
+        let known = self.latest().find(|(end_ns, _)| *end_ns <= at_ns);
+        known.map_or(Before::default(), |(_, before)| before)
     }
 }
 
@@ -103,14 +121,14 @@ mod tests {
         Moved::of(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
     }
 
-    fn told(sends: &Sends, at_ns: u64) -> (Option<u32>, Option<u32>) {
+    fn told(sends: &Sends<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
         let before = sends.at(at_ns);
-        (before.bytes, before.sends)
+        (before.sent_bytes, before.sends)
     }
 
     #[test]
     fn sends_are_counted_from_the_last_receive_or_the_first_byte() {
-        let mut sends = Sends::default();
+        let mut sends = Sends::<8>::default();
         sends.add(&call(10, true, 8, 8));
         sends.add(&call(20, true, 120, 128));
         sends.add(&call(30, false, 64, 64));
@@ -120,11 +138,13 @@ mod tests {
         assert_eq!(told(&sends, 29), (Some(120), Some(2)));
         assert_eq!(told(&sends, 30), (Some(120), Some(0)));
         assert_eq!(told(&sends, 99), (Some(9), Some(1)));
+        let received = [29, 30, 99].map(|at_ns| sends.at(at_ns).received_bytes);
+        assert_eq!(received, [None, Some(64), Some(64)]);
     }
 
     #[test]
     fn of_a_connection_that_was_open_before_sends_are_not_counted_until_a_receive() {
-        let mut sends = Sends::default();
+        let mut sends = Sends::<8>::default();
         sends.add(&call(10, true, 8, 1_008));
         assert_eq!(told(&sends, 10), (Some(8), None));
         sends.add(&call(20, false, 8, 5_000));
@@ -141,11 +161,11 @@ mod tests {
 
     #[test]
     fn long_ago_is_not_known() {
-        let mut sends = Sends::default();
-        for number in 0..=CALLS_KEPT as u64 {
+        let mut sends = Sends::<8>::default();
+        for number in 0..=8 {
             sends.add(&call(number, true, 8, 8));
         }
         assert_eq!(sends.at(0), Before::default());
-        assert_eq!(sends.at(1).bytes, Some(8));
+        assert_eq!(sends.at(1).sent_bytes, Some(8));
     }
 }

@@ -21,68 +21,102 @@ const TOLD_APART_NS: u64 = 1 << 24;
 /// Sends since the last receive are told apart up to here.
 const SEVERAL: u32 = 2;
 
-/// Blocked calls that are alike: of one duration and after sends of one size, within 3 %.
+/// Calls that were blocked about as long, after sends of about one size, within 3 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
-    /// Bucket of the time blocked; 0: below [`TOLD_APART_NS`].
+    /// Bucket of the time blocked.
     blocked: u16,
     /// Bucket of the last send's bytes.
     bytes: Option<u16>,
     /// Sends since the last receive, at most [`SEVERAL`].
-    sends: Option<u8>,
+    sends: Option<u32>,
 }
 
 /// Blocked calls of a connection.
 #[derive(Debug, Clone, Default)]
-pub struct Blocked(BTreeMap<Cell, u64>);
+pub struct Blocked {
+    /// Those blocked for [`TOLD_APART_NS`] or longer.
+    long: BTreeMap<Cell, u64>,
+    /// The others.
+    short: After,
+}
 
 /// Blocked calls, and how many of them followed what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct After {
     /// All.
     pub calls: u64,
-    /// Those before which a send is known.
-    pub send_known: u64,
-    /// Of these, those after a send of less than a segment.
-    pub short_send: u64,
     /// Those of which it is known how many sends had followed the last receive.
     pub sends_known: u64,
     /// Of these, those after two or more.
     pub several_sends: u64,
 }
 
+/// How many calls followed a send of less than a segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShortSends {
+    /// Calls before which a send is known.
+    pub known: u64,
+    /// Those of them after less than a segment.
+    pub short: u64,
+}
+
+impl After {
+    fn add(&mut self, calls: u64, sends: Option<u32>) {
+        self.calls += calls;
+        if let Some(sends) = sends {
+            self.sends_known += calls;
+            self.several_sends += if sends >= SEVERAL { calls } else { 0 };
+        }
+    }
+}
+
 impl Blocked {
     fn add(&mut self, blocked_ns: u64, before: Before) {
-        let told_apart = blocked_ns >= TOLD_APART_NS;
+        if blocked_ns < TOLD_APART_NS {
+            return self.short.add(1, before.sends);
+        }
         let cell = Cell {
-            blocked: if told_apart {
-                bucket(blocked_ns) as u16
-            } else {
-                0
-            },
-            bytes: before.bytes.map(|bytes| bucket(bytes.into()) as u16),
-            sends: before.sends.map(|sends| sends.min(SEVERAL) as u8),
+            blocked: bucket(blocked_ns) as u16,
+            bytes: before.sent_bytes.map(|bytes| bucket(bytes.into()) as u16),
+            sends: before.sends.map(|sends| sends.min(SEVERAL)),
         };
-        *self.0.entry(cell).or_default() += 1;
+        *self.long.entry(cell).or_default() += 1;
     }
 
-    /// What the calls followed that were blocked `least_ns` or longer (within 3 %), and the others.
-    /// `segment_bytes`: of a whole segment. A time below 17 ms is not told apart.
-    pub fn after(&self, least_ns: u64, segment_bytes: u64) -> (After, After) {
-        let (mut late, mut others) = (After::default(), After::default());
-        let segment = bucket(segment_bytes) as u16;
-        for (cell, count) in &self.0 {
-            let is_late = cell.blocked > 0 && lower_edge(cell.blocked.into()) >= least_ns;
-            let after = if is_late { &mut late } else { &mut others };
-            let counted = |is: bool| if is { *count } else { 0 };
-            after.calls += count;
-            after.send_known += counted(cell.bytes.is_some());
-            after.short_send += counted(cell.bytes.is_some_and(|bytes| bytes < segment));
-            after.sends_known += counted(cell.sends.is_some());
-            let several = cell.sends.is_some_and(|sends| u32::from(sends) >= SEVERAL);
-            after.several_sends += counted(several);
+    /// What the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
+    /// A time below 17 ms is not told apart.
+    pub fn after(&self, least_ns: u64) -> (After, After) {
+        let (mut late, mut others) = (After::default(), self.short);
+        for (cell, calls) in &self.long {
+            let after = if cell.is(least_ns) {
+                &mut late
+            } else {
+                &mut others
+            };
+            after.add(*calls, cell.sends);
         }
         (late, others)
+    }
+
+    /// Of the calls that were blocked `least_ns` or longer, those that followed less than a segment of
+    /// `segment_bytes`.
+    pub fn short_sends(&self, least_ns: u64, segment_bytes: u64) -> ShortSends {
+        let segment = bucket(segment_bytes) as u16;
+        let mut sends = ShortSends::default();
+        let late = self.long.iter().filter(|(cell, _)| cell.is(least_ns));
+        for (bytes, calls) in late.filter_map(|(cell, calls)| Some((cell.bytes?, calls))) {
+            sends.known += calls;
+            sends.short += if bytes < segment { *calls } else { 0 };
+        }
+        sends
+    }
+}
+
+impl Cell {
+    /// Whether calls of this cell were blocked so long, or longer.
+    fn is(&self, least_ns: u64) -> bool {
+        lower_edge(self.blocked.into()) >= least_ns
     }
 }
 
@@ -90,14 +124,15 @@ impl Blocked {
 #[derive(Debug)]
 struct Call {
     conn: u64,
-    start_ns: Option<u64>,
-    blocked_ns: u64,
+    /// How it blocked: since when, and how long, ns.
+    blocked: Option<(u64, u64)>,
     moved: Moved,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    sends: Sends,
+    /// Where another thread made a call meanwhile, what went before is not known.
+    sends: Sends<1>,
     blocked: Blocked,
 }
 
@@ -129,48 +164,43 @@ impl BlockedTable {
             };
             let call = Call {
                 conn: calls.conn[index],
-                start_ns: calls.start_ns[index],
-                blocked_ns: calls.blocked_ns[index].unwrap_or(0),
+                blocked: calls.start_ns[index].zip(calls.blocked_ns[index]),
                 moved,
             };
             self.waiting.push(end_ns, call);
         }
         if self.waiting.is_full() {
+            let connections = &mut self.connections;
             let first = self.waiting.release(None);
-            self.count_all(first);
+            first.for_each(|(_, call)| count(connections, &call));
         }
     }
 
     /// Counts what is left: no more calls come.
     pub fn finish(&mut self) {
+        let connections = &mut self.connections;
         let rest = self.waiting.finish();
-        self.count_all(rest);
-    }
-
-    fn count_all(&mut self, calls: Vec<(u64, Call)>) {
-        for (_, call) in calls {
-            let place = self.connections.position(call.conn);
-            let Connection { sends, blocked } = self.connections.at(place);
-            if let Some(start_ns) = call.start_ns.filter(|_| call.blocked_ns > 0) {
-                let before = sends.at(start_ns);
-                let own = call.moved.is_send;
-                blocked.add(
-                    call.blocked_ns,
-                    if own {
-                        before.and_send(&call.moved)
-                    } else {
-                        before
-                    },
-                );
-            }
-            sends.add(&call.moved);
-        }
+        rest.for_each(|(_, call)| count(connections, &call));
     }
 
     /// The blocked calls of a connection; `None` when none moved anything.
     pub fn get(&self, conn: u64) -> Option<&Blocked> {
         self.connections.get(conn).map(|it| &it.blocked)
     }
+}
+
+/// Counts a call that ended after all others.
+fn count(connections: &mut Digests<Connection>, call: &Call) {
+    let place = connections.position(call.conn);
+    let Connection { sends, blocked } = connections.at(place);
+    if let Some((start_ns, blocked_ns)) = call.blocked {
+        let before = match sends.at(start_ns) {
+            before if call.moved.is_send => before.and_send(&call.moved),
+            before => before,
+        };
+        blocked.add(blocked_ns, before);
+    }
+    sends.add(&call.moved);
 }
 
 #[cfg(test)]
@@ -212,19 +242,17 @@ mod tests {
         table.add(&rows(&receives), (0, u64::MAX));
         table.add(&rows(&sends), (0, u64::MAX));
         table.finish();
-        let (late, others) = table.get(7).expect("calls").after(36 * MS, 1_448);
-        let expected = After {
-            calls: 3,
-            send_known: 3,
-            short_send: 1,
-            sends_known: 3,
-            several_sends: 1,
+        let blocked = table.get(7).expect("calls");
+        let after = |calls, several_sends| After {
+            calls,
+            sends_known: calls,
+            several_sends,
         };
-        assert_eq!(late, expected);
-        assert_eq!(
-            (others.calls, others.short_send, others.several_sends),
-            (1, 1, 0)
-        );
+        assert_eq!(blocked.after(36 * MS), (after(3, 1), after(1, 0)));
+        assert_eq!(blocked.after(100 * MS), (after(1, 0), after(3, 1)));
+        let short_sends = |known, short| ShortSends { known, short };
+        assert_eq!(blocked.short_sends(36 * MS, 1_448), short_sends(3, 1));
+        assert_eq!(blocked.short_sends(36 * MS, 32_741), short_sends(3, 3));
         assert!(table.get(8).is_none());
     }
 }

@@ -2,6 +2,8 @@
 //! come in batches of their own, some milliseconds apart; so many of the latest are held back that what
 //! belongs before them has come.
 
+use std::vec::Drain;
+
 /// Rows on their way into the order of their keys (a time, and what decides between equal times).
 #[derive(Debug)]
 pub struct InOrder<K, T> {
@@ -30,27 +32,22 @@ impl<K: Ord + Copy, T> InOrder<K, T> {
 
     /// Takes the first rows out, in order (those of one key as they came): of those before `until`, or
     /// of all if it is not given, all but the last `kept`.
-    pub fn release(&mut self, until: Option<K>) -> Vec<(K, T)> {
+    pub fn release(&mut self, until: Option<K>) -> Drain<'_, (K, T)> {
         self.sort();
         let before = until.map_or(self.waiting.len(), |until| {
             self.waiting.partition_point(|(key, _)| *key < until)
         });
-        self.take(before.saturating_sub(self.kept))
+        self.waiting.drain(..before.saturating_sub(self.kept))
     }
 
     /// Takes all rows out, in order: no more come.
-    pub fn finish(&mut self) -> Vec<(K, T)> {
+    pub fn finish(&mut self) -> Drain<'_, (K, T)> {
         self.sort();
-        self.take(self.waiting.len())
+        self.waiting.drain(..)
     }
 
     fn sort(&mut self) {
         self.waiting.sort_by_key(|(key, _)| *key);
-    }
-
-    fn take(&mut self, number: usize) -> Vec<(K, T)> {
-        let rest = self.waiting.split_off(number);
-        std::mem::replace(&mut self.waiting, rest)
     }
 }
 
@@ -79,7 +76,7 @@ mod tests {
         for number in [3, 1, 2, 5] {
             rows.push(number, ());
         }
-        let keys = |rows: Vec<(u64, ())>| rows.into_iter().map(|it| it.0).collect::<Vec<_>>();
+        let keys = |rows: Drain<(u64, ())>| rows.map(|it| it.0).collect::<Vec<_>>();
         assert_eq!(keys(rows.release(Some(3))), [1]);
         assert_eq!(keys(rows.release(None)), [2, 3]);
         assert_eq!(keys(rows.finish()), [5]);

@@ -103,7 +103,7 @@ impl ThreadTable {
                 continue;
             }
             if self.waiting.is_full() {
-                let first = self.waiting.release(None);
+                let first = self.waiting.release(None).collect();
                 self.count_all(first);
             }
             let told = Told {
@@ -119,7 +119,7 @@ impl ThreadTable {
 
     /// Counts what is left: no more calls come.
     pub fn finish(&mut self) {
-        let rest = self.waiting.finish();
+        let rest = self.waiting.finish().collect();
         self.count_all(rest);
     }
 

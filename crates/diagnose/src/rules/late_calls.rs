@@ -4,7 +4,7 @@
 use super::delayed_ack::delack_min_ns;
 use super::{known_real, sum};
 use crate::case::Case;
-use crate::gather::blocked::After;
+use crate::gather::blocked::{After, ShortSends};
 use crate::report::{Fact, Unit};
 
 /// The late calls of a connection, and its other blocked calls.
@@ -14,6 +14,8 @@ pub struct LateCalls {
     pub late: After,
     /// The others that were blocked.
     pub others: After,
+    /// The late ones after a send of less than a segment.
+    pub short_sends: ShortSends,
 }
 
 impl LateCalls {
@@ -24,8 +26,13 @@ impl LateCalls {
         let rtt_us = case.own.gathered.samples.min_rtt_us?;
         let segment_bytes = case.own.identity()?.mss_bytes?;
         let least_ns = u64::from(rtt_us) * 1_000 + delack_min_ns(case);
-        let (late, others) = case.own.blocked?.after(least_ns, segment_bytes.into());
-        (late.calls > 0).then_some(Self { late, others })
+        let blocked = case.own.blocked?;
+        let (late, others) = blocked.after(least_ns);
+        (late.calls > 0).then(|| Self {
+            late,
+            others,
+            short_sends: blocked.short_sends(least_ns, segment_bytes.into()),
+        })
     }
 
     /// Whether several sends had followed the last receive before most late calls; `None`: not known of
@@ -35,7 +42,6 @@ impl LateCalls {
             calls,
             sends_known,
             several_sends,
-            ..
         } = self.late;
         (sends_known * 2 > calls).then_some(several_sends * 2 > sends_known)
     }
@@ -47,15 +53,20 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 /// Their number, and what they followed beside what the others did.
 pub fn facts(case: &Case) -> Vec<Fact> {
-    let Some(LateCalls { late, others }) = LateCalls::of(case) else {
+    let Some(calls) = LateCalls::of(case) else {
         return Vec::new();
     };
+    let LateCalls {
+        late,
+        others,
+        short_sends,
+    } = calls;
     let label = "call(s) blocked as long as a withheld ACK takes";
     let mut facts = vec![sum("late_calls", late.calls, label)];
     let shares = [
         (
             "late_after_short_send",
-            share(late.short_send, late.send_known),
+            share(short_sends.short, short_sends.known),
             "of these followed a send of less than a segment",
         ),
         (

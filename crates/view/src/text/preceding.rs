@@ -64,14 +64,8 @@ fn relation(what: &What, told: &Told) -> String {
     };
     match what {
         What::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
-        What::SendsSinceReceive => {
-            let sends = told.value as u64;
-            let words = format!(
-                "follow {} send(s) since the last receive",
-                from_on(count(sends))
-            );
-            plural(&words, if told.is_low() { sends } else { 2 })
-        }
+        What::ReceiveBytes => format!("follow a receive of {}", from_on(bytes(told.value as u64))),
+        What::SendsSinceReceive => sends_since(told.value as u64, told.is_low()),
         What::Counter {
             name, unit, change, ..
         } => {
@@ -86,6 +80,15 @@ fn relation(what: &What, told: &Told) -> String {
             }
         }
     }
+}
+
+fn sends_since(sends: u64, is_low: bool) -> String {
+    let number = match (sends, is_low) {
+        (0, true) => return "follow a receive with no send since".to_owned(),
+        (_, true) => plural(&format!("{} or fewer send(s)", count(sends)), sends),
+        (_, false) => plural(&format!("{} or more send(s)", count(sends)), 2),
+    };
+    format!("follow {number} since the last receive")
 }
 
 /// Says that nothing is known of the sends before waits on a connection.

@@ -8,6 +8,9 @@
 use crate::gather::hash::Digests;
 use crate::sends::{Before, Moved, Sends};
 
+/// Calls of a connection that are remembered. Only those that other threads make while one waits have to be
+/// looked behind: what went before a wait in which there were more is not known.
+pub const CALLS_KEPT: usize = 16;
 /// Waits of one call that are held. Of a call with more (a send of some 100 MB) what went before the
 /// first ones is not known.
 pub const HELD: usize = 4_096;
@@ -48,7 +51,7 @@ struct Thread {
 /// All connections and threads.
 #[derive(Debug, Default)]
 pub struct History {
-    conns: Digests<Sends>,
+    conns: Digests<Sends<CALLS_KEPT>>,
     threads: Vec<Thread>,
 }
 

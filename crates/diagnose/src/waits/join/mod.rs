@@ -28,7 +28,7 @@ use table::{Columns, WaitObject};
 use super::WaitTable;
 use super::keys::{Numbers, ThreadKey};
 use crate::gather::in_order::InOrder;
-use crate::sends::Moved;
+use crate::sends::{Before, Moved};
 use history::{Called, History, Waited};
 use report::Preceding;
 use sides::Sides;
@@ -180,30 +180,9 @@ impl<'a> Join<'a> {
         *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
         if self.waiting.is_full() {
             let least_ns = self.reached_ns.into_iter().flatten().min();
+            let Self { sides, history, .. } = self;
             let first = self.waiting.release(least_ns.map(|ns| (ns, 0)));
-            self.join(first);
-        }
-    }
-
-    fn join(&mut self, rows: Vec<(Key, (u32, Row))>) {
-        let Self { sides, history, .. } = self;
-        for (_, (thread, row)) in rows {
-            let mut tell = |wait: Waited, before| {
-                if let Some(sides) = &mut sides[wait.group as usize] {
-                    sides.add_sends(wait.is_slow, before);
-                }
-            };
-            match row {
-                Row::Value { counter, value } => history.value(thread, counter, value),
-                Row::Call(call) => history.call(thread, call, tell),
-                Row::Wait(wait) => {
-                    history.wait(thread, wait, &mut tell);
-                    if let Some(sides) = &mut sides[wait.group as usize] {
-                        let values = history.values(thread);
-                        sides.add(wait.is_slow, wait.conn.is_some(), values);
-                    }
-                }
-            }
+            first.for_each(|(_, (thread, row))| join(sides, history, thread, row));
         }
     }
 
@@ -218,14 +197,32 @@ impl<'a> Join<'a> {
 
     /// Joins all that was held back.
     fn settle(&mut self) {
-        let rest = self.waiting.finish();
-        self.join(rest);
         let Self { sides, history, .. } = self;
-        history.finish(|wait, before| {
+        let rest = self.waiting.finish();
+        rest.for_each(|(_, (thread, row))| join(sides, history, thread, row));
+        history.finish(|wait, before| tell(sides, wait, before));
+    }
+}
+
+/// Joins a row that comes after all others.
+fn join(sides: &mut [Option<Sides>], history: &mut History, thread: u32, row: Row) {
+    match row {
+        Row::Value { counter, value } => history.value(thread, counter, value),
+        Row::Call(call) => history.call(thread, call, |wait, before| tell(sides, wait, before)),
+        Row::Wait(wait) => {
+            history.wait(thread, wait, |wait, before| tell(sides, wait, before));
             if let Some(sides) = &mut sides[wait.group as usize] {
-                sides.add_sends(wait.is_slow, before);
+                let values = history.values(thread);
+                sides.add(wait.is_slow, wait.conn.is_some(), values);
             }
-        });
+        }
+    }
+}
+
+/// Adds what is known of the calls before a wait to its group.
+fn tell(sides: &mut [Option<Sides>], wait: Waited, before: Before) {
+    if let Some(sides) = &mut sides[wait.group as usize] {
+        sides.add_calls(wait.is_slow, before);
     }
 }
 

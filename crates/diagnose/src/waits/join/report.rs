@@ -40,6 +40,8 @@ pub struct FactorReport {
 pub enum What {
     /// Bytes of the last send on the connection.
     SendBytes,
+    /// Bytes of the last receive on the connection.
+    ReceiveBytes,
     /// Sends on the connection since the last receive.
     SendsSinceReceive,
     /// The last value of a counter that the thread set.

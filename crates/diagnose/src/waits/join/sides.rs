@@ -16,7 +16,8 @@ pub struct Sides {
     waits: Counts,
     /// Waits on a connection, or for several of which one was ready.
     on_connection: bool,
-    bytes: Factor,
+    sent_bytes: Factor,
+    received_bytes: Factor,
     sends: Factor,
     pub(super) counters: BTreeMap<u16, Factor>,
 }
@@ -42,28 +43,31 @@ impl Sides {
         }
     }
 
-    /// What of a wait's sends is known.
-    pub fn add_sends(&mut self, is_slow: bool, before: Before) {
-        if let Some(bytes) = before.bytes {
-            self.bytes.add(bytes.into(), is_slow);
-        }
-        if let Some(sends) = before.sends {
-            self.sends.add(sends.into(), is_slow);
+    /// Adds what is known of the calls before a wait.
+    pub fn add_calls(&mut self, is_slow: bool, before: Before) {
+        for (factor, number) in [
+            (&mut self.sent_bytes, before.sent_bytes),
+            (&mut self.received_bytes, before.received_bytes),
+            (&mut self.sends, before.sends),
+        ] {
+            if let Some(number) = number {
+                factor.add(number.into(), is_slow);
+            }
         }
     }
 
     /// What of all this slow waits go with.
     pub fn report(&self, names: &counters::Names) -> Preceding {
-        let counters = self.counters.values();
-        let cuts = counters.map(Factor::cut_count).sum::<usize>()
-            + self.bytes.cut_count()
-            + self.sends.cut_count();
+        let calls = [&self.sent_bytes, &self.received_bytes, &self.sends];
+        let all = self.counters.values().chain(calls);
+        let cuts = all.map(Factor::cut_count).sum();
         let told = |what, factor: &Factor| {
             FactorReport::new(what, factor.known(), association(factor, cuts))
         };
         let mut factors = Vec::new();
         if self.on_connection {
-            factors.push(told(What::SendBytes, &self.bytes));
+            factors.push(told(What::SendBytes, &self.sent_bytes));
+            factors.push(told(What::ReceiveBytes, &self.received_bytes));
             factors.push(told(What::SendsSinceReceive, &self.sends));
         }
         for (number, factor) in &self.counters {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use table::row_of;
 use table::tables::{Call, Calls, Counter, Counters, Wait, Waits};
 
-use super::history::HELD;
+use super::history::{CALLS_KEPT, HELD};
 use super::*;
-use crate::sends::CALLS_KEPT;
+use crate::sends::Before;
 use crate::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;
@@ -134,11 +134,10 @@ impl Rows {
             .collect()
     }
 
-    /// What went before a wait, by a search through all calls: bytes of the last send, and sends since
-    /// the last receive.
-    fn before(&self, wait: &Wait) -> (Option<i32>, Option<u32>) {
+    /// What went before a wait, by a search through all calls.
+    fn before(&self, wait: &Wait) -> Before {
         let Some(conn) = wait.conn.or(wait.ready_conn) else {
-            return (None, None);
+            return Before::default();
         };
         let moved = self.moved(conn);
         let earlier = moved.iter().filter(|it| it.end_ns <= wait.start_ns);
@@ -158,7 +157,7 @@ impl Rows {
         });
         seen.extend(within);
         let sends = seen.iter().filter(|it| it.is_send);
-        let bytes = sends.clone().next_back().map(|it| it.result);
+        let bytes = |it: &&Call| it.result as u32;
         // counted from a receive, or from the first byte if nothing was counted before
         let receive = seen.iter().rposition(|it| !it.is_send);
         let first = seen
@@ -166,7 +165,11 @@ impl Rows {
             .position(|it| it.is_send && it.offset_end == it.result as u64);
         let from = receive.map(|at| at + 1).or(first);
         let count = from.map(|from| seen[from..].iter().filter(|it| it.is_send).count() as u32);
-        (bytes, count)
+        Before {
+            sent_bytes: sends.clone().next_back().map(|it| bytes(it)),
+            received_bytes: receive.map(|at| bytes(seen[at])),
+            sends: count,
+        }
     }
 
     fn value(&self, wait: &Wait, name: &str) -> Option<f64> {
@@ -255,9 +258,8 @@ proptest! {
                 .filter_map(|(number, name)| Some((number, rows.value(wait, name)?)))
                 .collect();
             expected.add(is_slow, wait.conn.or(wait.ready_conn).is_some(), &values);
-            let (bytes, sends) = rows.before(wait);
-            let before = crate::sends::Before { bytes: bytes.map(|bytes| bytes as u32), sends };
-            expected.add_sends(is_slow, before);
+            let before = rows.before(wait);
+            expected.add_calls(is_slow, before);
         }
         let found = joined(rows, of, stir, slow_from_ns);
         prop_assert_eq!(found, expected);
