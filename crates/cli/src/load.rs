@@ -52,6 +52,9 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
     recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
     recording.scan::<Call>(|rows| evidence.add_calls(&rows));
+    if evidence.wants_calls_again() {
+        recording.scan::<Call>(|rows| evidence.add_calls_again(&rows));
+    }
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
     }

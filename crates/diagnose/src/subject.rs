@@ -20,7 +20,7 @@ pub struct Subject<'a> {
     pub calls: Option<CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: Option<&'a Behind>,
-    /// Calls in which a thread was blocked; `None` when none moved anything.
+    /// Calls in which a thread was blocked; `None` without withheld ACKs.
     pub blocked: Option<&'a Blocked>,
     /// What its process and its CPUs did.
     pub cpu: CpuSeen,

@@ -1,5 +1,6 @@
-//! Calls in which a thread was blocked, by how long and by the sends before them on their connection.
-//! Calls come in batches; what is kept of a connection is a count for each combination that occurred.
+//! Calls in which a thread was blocked, by how long and by the sends before them on their connection, for
+//! the connections of which this is wanted. Calls come in batches; what is kept of a connection is a count
+//! for each combination that occurred.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +137,7 @@ struct Connection {
     blocked: Blocked,
 }
 
-/// Of all connections.
+/// Of all connections that are wanted.
 #[derive(Debug)]
 pub struct BlockedTable {
     connections: Digests<Connection>,
@@ -153,9 +154,22 @@ impl Default for BlockedTable {
 }
 
 impl BlockedTable {
+    /// Counts the calls of this connection, too.
+    pub fn want(&mut self, conn: u64) {
+        self.connections.position(conn);
+    }
+
+    /// Whether no connection is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
     /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
     pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
         for index in 0..calls.conn.len() {
+            if self.connections.get(calls.conn[index]).is_none() {
+                continue;
+            }
             let (end_ns, is_send) = (calls.end_ns[index], calls.is_send[index]);
             let (result, flags) = (calls.result[index], calls.flags[index]);
             let moved = Moved::of(end_ns, is_send, result, calls.offset_end[index], flags);
@@ -183,7 +197,7 @@ impl BlockedTable {
         rest.for_each(|(_, call)| count(connections, &call));
     }
 
-    /// The blocked calls of a connection; `None` when none moved anything.
+    /// The blocked calls of a connection; `None`: not wanted.
     pub fn get(&self, conn: u64) -> Option<&Blocked> {
         self.connections.get(conn).map(|it| &it.blocked)
     }
@@ -230,6 +244,7 @@ mod tests {
     #[test]
     fn calls_are_counted_by_what_they_follow() {
         let mut table = BlockedTable::default();
+        table.want(7);
         // Receives come first, in a batch of their own.
         let receives = [(100, 0, -5), (152, 41, -5), (163, 3, -5), (900, 200, -5)];
         let sends = [

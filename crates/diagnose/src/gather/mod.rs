@@ -209,6 +209,24 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         self.calls.add(rows, self.span);
         self.threads.add(rows, self.span);
+    }
+
+    /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
+    /// connections on which short segments waited and ACKs were withheld. To be asked after the last row.
+    pub fn wants_calls_again(&mut self) -> bool {
+        for conn in self.connections.conns() {
+            let gathered = self.connections.get(conn);
+            let ledger = gathered.and_then(|gathered| gathered.ledger.last.as_ref());
+            if ledger.is_some_and(|ledger| ledger.nagle_holds > 0 && ledger.delayed_acks > 0) {
+                self.blocked.want(conn);
+            }
+        }
+        !self.blocked.is_empty()
+    }
+
+    /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections whose calls
+    /// are looked at more closely: of all others, it would cost as much as the rest of a row.
+    pub fn add_calls_again(&mut self, rows: &Calls) {
         self.blocked.add(rows, self.span);
     }
 
