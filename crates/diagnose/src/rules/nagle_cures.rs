@@ -68,3 +68,40 @@ fn no_delay(case: &Case, is_second: bool) -> Advice {
         .into(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::blocked::{After, ShortSends};
+
+    fn said(several_sends: u64) -> String {
+        let late = After {
+            calls: 9,
+            sends_known: 8,
+            several_sends,
+        };
+        let calls = LateCalls {
+            late,
+            others: After::default(),
+            short_sends: ShortSends::default(),
+        };
+        let advice = one_call(Some(&calls), calls.follow_several());
+        advice
+            .0
+            .strip_prefix(ONE_CALL)
+            .expect("the cure")
+            .to_owned()
+    }
+
+    #[test]
+    fn one_call_applies_where_most_late_calls_follow_several_sends() {
+        assert!(said(5).starts_with(" It applies here"), "{}", said(5));
+        assert!(said(5).contains("5 of 8 late calls"), "{}", said(5));
+        assert!(
+            said(4).starts_with(" It hardly applies here"),
+            "{}",
+            said(4)
+        );
+        assert_eq!(one_call(None, None).0, ONE_CALL);
+    }
+}

@@ -36,21 +36,26 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
 }
 
 fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition: &str) -> String {
+    let of = (factor.slow_of, factor.fast_of);
+    let waits = match of == (preceding.slow, preceding.fast) {
+        true => "waits",
+        false => "waits on connections",
+    };
     let share = |part: u64, whole: u64| percent(part as f64 / whole.max(1) as f64);
     let mut text = format!(
-        "{} of waits {condition} {}, of the shorter ones {}",
+        "{} of {waits} {condition} {}, of the shorter ones {}",
         share(told.slow, factor.slow_known),
         relation(&factor.what, told),
         share(told.fast, factor.fast_known)
     );
     let known = (factor.slow_known, factor.fast_known);
-    if known != (preceding.slow, preceding.fast) {
+    if known != of {
         text += &format!(
             "; known of {} of {} and of {} of {}",
             count(known.0),
-            count(preceding.slow),
+            count(of.0),
             count(known.1),
-            count(preceding.fast)
+            count(of.1)
         );
     }
     text
@@ -97,15 +102,15 @@ fn unknown_sends(preceding: &Preceding) -> Option<String> {
         .factors
         .iter()
         .find(|it| it.what == What::SendBytes)?;
-    let both = preceding.slow > 0 && preceding.fast > 0;
+    let both = sends.slow_of > 0 && sends.fast_of > 0;
     (both && (sends.slow_known == 0 || sends.fast_known == 0)).then(|| {
         format!(
             "cannot tell whether slow waits follow small sends: a send is known before {} of {} slow \
              and {} of {} shorter waits",
             count(sends.slow_known),
-            count(preceding.slow),
+            count(sends.slow_of),
             count(sends.fast_known),
-            count(preceding.fast)
+            count(sends.fast_of)
         )
     })
 }

@@ -26,6 +26,10 @@ pub struct FactorReport {
     /// What it is.
     #[serde(flatten)]
     pub what: What,
+    /// Slow waits that can have it: on a connection, for what is of a connection.
+    pub slow_of: u64,
+    /// Fast waits that can have it.
+    pub fast_of: u64,
     /// Slow waits of which it is known.
     pub slow_known: u64,
     /// Fast waits of which it is known.
@@ -99,10 +103,12 @@ impl From<Association> for Told {
 }
 
 impl FactorReport {
-    /// Of what is known of it.
-    pub fn new(what: What, known: Counts, association: Option<Association>) -> Self {
+    /// Of what is known of it, of so many waits.
+    pub fn new(what: What, of: Counts, known: Counts, association: Option<Association>) -> Self {
         Self {
             what,
+            slow_of: of.slow,
+            fast_of: of.fast,
             slow_known: known.slow,
             fast_known: known.fast,
             association: association.map(Into::into),

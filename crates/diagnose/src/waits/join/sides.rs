@@ -15,7 +15,7 @@ pub struct Sides {
     pub slow_from_ns: u64,
     waits: Counts,
     /// Waits on a connection, or for several of which one was ready.
-    on_connection: bool,
+    on_connection: Counts,
     sent_bytes: Factor,
     received_bytes: Factor,
     sends: Factor,
@@ -34,7 +34,9 @@ impl Sides {
     /// Counts a wait, with the last values of its thread's counters.
     pub fn add(&mut self, is_slow: bool, on_connection: bool, values: &[(u16, f64)]) {
         self.waits.add(is_slow);
-        self.on_connection |= on_connection;
+        if on_connection {
+            self.on_connection.add(is_slow);
+        }
         for (counter, value) in values {
             self.counters
                 .entry(*counter)
@@ -61,14 +63,15 @@ impl Sides {
         let calls = [&self.sent_bytes, &self.received_bytes, &self.sends];
         let all = self.counters.values().chain(calls);
         let cuts = all.map(Factor::cut_count).sum();
-        let told = |what, factor: &Factor| {
-            FactorReport::new(what, factor.known(), association(factor, cuts))
+        let told = |what, of, factor: &Factor| {
+            FactorReport::new(what, of, factor.known(), association(factor, cuts))
         };
+        let of = self.on_connection;
         let mut factors = Vec::new();
-        if self.on_connection {
-            factors.push(told(What::SendBytes, &self.sent_bytes));
-            factors.push(told(What::ReceiveBytes, &self.received_bytes));
-            factors.push(told(What::SendsSinceReceive, &self.sends));
+        if of != Counts::default() {
+            factors.push(told(What::SendBytes, of, &self.sent_bytes));
+            factors.push(told(What::ReceiveBytes, of, &self.received_bytes));
+            factors.push(told(What::SendsSinceReceive, of, &self.sends));
         }
         for (number, factor) in &self.counters {
             let counter = names.get(*number).clone();
@@ -78,7 +81,7 @@ impl Sides {
                 unit: counter.unit,
                 change: counter.is_change,
             };
-            factors.push(told(what, factor));
+            factors.push(told(what, self.waits, factor));
         }
         Preceding {
             slow_from_ns: self.slow_from_ns,
