@@ -176,7 +176,7 @@ impl Rows {
         let of_it = |it: &&Counter| {
             it.tid == wait.tid && it.name.as_deref() == Some(name) && it.time_ns <= wait.end_ns
         };
-        let last = self.counters.iter().filter(of_it).next_back()?;
+        let last = self.counters.iter().rfind(of_it)?;
         last.value_s64.map(|value| value as f64)
     }
 }
