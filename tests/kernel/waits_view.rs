@@ -196,3 +196,69 @@ fn a_recording_without_waits_says_so() {
     let said = finish(whylat("report --by object").arg(&known.path));
     said.ended(1).explains("--detail waits");
 }
+
+/// Asks 400 times: every twentieth question goes out in two small writes, which wait for a withheld ACK,
+/// the others in one of 1,400 bytes.
+const ASKING: &str = r#"
+import os, socket
+
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    server, _ = listener.accept()
+    data = b""
+    while more := server.recv(65536):
+        data += more
+        while len(data) >= 4 and len(data) >= (size := int.from_bytes(data[:4], "big")):
+            data = data[size:]
+            server.sendall(b"a" * 64)
+    os._exit(0)
+client = socket.create_connection(listener.getsockname())
+for number in range(400):
+    if number % 20 == 13:
+        client.sendall((128).to_bytes(4, "big") + b"h" * 4)
+        client.sendall(b"x" * 120)
+    else:
+        client.sendall((1400).to_bytes(4, "big") + b"x" * 1396)
+    client.recv(64)
+"#;
+
+#[test]
+fn slow_waits_are_joined_to_the_small_sends_before_them() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let path = scratch.path().join("r.whylat");
+    let mut command = Command::new(program());
+    command.args(["run", "--as-root", "--detail", "waits", "--output"]);
+    command.arg(&path).args(["--", "python3", "-c", ASKING]);
+    finish(&mut command).ended(0);
+
+    let answer = ask(&path, "--by object --longer-than 30ms");
+    let associated = |group: &Value, what: &str| {
+        let factors = group["preceding"]["factors"].as_array()?;
+        let factor = factors.iter().find(|factor| factor["what"] == what)?;
+        factor["association"].is_object().then(|| factor.clone())
+    };
+    let found = groups(&answer)
+        .iter()
+        .find_map(|group| Some((group, associated(group, "send_bytes")?)));
+    let (client, bytes) = found.unwrap_or_else(|| panic!("no small sends in {answer:#}"));
+    // The first ACKs of a connection come at once (TCP_MAX_QUICKACKS); a busy machine adds a slow wait.
+    let slow = number(&bytes, "/association/slow");
+    assert!(slow >= 19, "{client:#}");
+    assert!(number(client, "/count") <= slow + 1, "{client:#}");
+    assert!(number(&bytes, "/association/fast") <= 1, "{client:#}");
+    assert_eq!(number(&bytes, "/association/value"), 120);
+    assert_eq!(text(&bytes["association"], "side"), "at_most");
+    let sends = associated(client, "sends_since_receive").expect("two sends before each");
+    assert_eq!(number(&sends, "/association/value"), 2);
+
+    let said = finish(whylat("report --format json").arg(&path));
+    let diagnosis: Value = serde_json::from_str(&said.out).expect("JSON");
+    let findings = diagnosis["findings"].as_array().expect("findings");
+    let nagle = findings.iter().find(|it| it["rule"] == "nagle_delayed_ack");
+    let evidence = &nagle.unwrap_or_else(|| panic!("no finding in {diagnosis:#}"))["evidence"];
+    let several = evidence["late_after_several_sends"]["value"].as_f64();
+    assert!(several > Some(0.9), "{evidence:#}");
+}

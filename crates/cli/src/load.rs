@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, CpuSample, Listener, Process, ProcessSample, StackFrame, Symbol, TcpEvent,
-    TcpSample, TcpStage, Wait,
+    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, StackFrame, Symbol,
+    TcpEvent, TcpSample, TcpStage, Wait,
 };
 
 /// The newest recording in the current directory.
@@ -51,6 +52,9 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
     recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
     recording.scan::<Call>(|rows| evidence.add_calls(&rows));
+    if evidence.wants_calls_again() {
+        recording.scan::<Call>(|rows| evidence.add_calls_again(&rows));
+    }
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
     }
@@ -82,6 +86,9 @@ pub(crate) fn waits(
             path.display()
         );
     }
+    if let Some(join) = waits.join(limit) {
+        join_rows(&recording, join);
+    }
     let recorded = Recorded {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),
@@ -94,6 +101,21 @@ pub(crate) fn waits(
             .collect(),
     };
     Ok(waits.report(recorded, limit))
+}
+
+/// Reads once more, and beside the waits, what went before them.
+fn join_rows(recording: &Recording, mut join: Join) {
+    let mut counters = recording.batches::<Counter>();
+    let mut waits = recording.batches::<Wait>();
+    let mut calls = recording.batches::<Call>();
+    while let Some(source) = join.lacks() {
+        match source {
+            Source::Counters => join.add_counters(counters.next().as_ref()),
+            Source::Waits => join.add_waits(waits.next().as_ref()),
+            Source::Calls => join.add_calls(calls.next().as_ref()),
+        }
+    }
+    join.finish();
 }
 
 /// Says why a recording holds no waits, if it holds none.

@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use table::manifest::Header;
 use table::row_of;
-use table::tables::{Calls, Connection, Connections, TcpSample, TcpSamples, TcpStage, TcpStages};
+use table::tables::{
+    Call, Calls, Connection, Connections, TcpSample, TcpSamples, TcpStage, TcpStages,
+};
 use table::{Chosen, Columns, Role, Table};
 use whylat_diagnose::{Evidence, diagnose};
 
@@ -41,13 +43,24 @@ fn header() -> Header {
 fn calls(from: u64, to: u64) -> Calls {
     let mut calls = Calls::default();
     for call in from..to {
-        calls
-            .conn
-            .push(1 + call.wrapping_mul(0x9E37_79B9) % CONNECTIONS);
-        calls.end_ns.push(call * 1_000);
-        calls.is_send.push(call % 2 == 0);
-        calls.result.push(100);
-        calls.blocked_ns.push(Some(call % 3 * 1_000));
+        let (end_ns, blocked_ns) = (call * 1_000, call % 3 * 1_000);
+        let is_send = call % 2 == 0;
+        calls.push(Call {
+            conn: 1 + call.wrapping_mul(0x9E37_79B9) % CONNECTIONS,
+            end_ns,
+            start_ns: (blocked_ns > 0).then(|| end_ns.saturating_sub(blocked_ns)),
+            blocked_ns: Some(blocked_ns),
+            runq_ns: Some(0),
+            unread_ns: (!is_send).then_some(0),
+            is_send,
+            asked_bytes: Some(100),
+            result: 100,
+            offset_end: 1 << 20,
+            flags: 0,
+            tid: 1,
+            pid: 1,
+            cpu: 0,
+        });
     }
     calls
 }

@@ -1,6 +1,7 @@
 //! How fast waits become groups: 5 M rows in batches of 64 Ki over connections and futexes, each used by
 //! four of 64 threads, at 64 places of the program, with all conditions of a filter but the object's, in
-//! memory. Prints nanoseconds of CPU time a row.
+//! memory. Then the join of slow waits to what went before them: each connection's waits once more, each
+//! with two sends and a receive, and with two counters. Prints nanoseconds of CPU time a row.
 //!
 //! ```text
 //! cargo run --release -p whylat-diagnose --example waits_speed
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use table::manifest::Header;
-use table::tables::{StackFrame, StackFrames, Wait, Waits};
-use table::{Caller, Columns, WaitObject, Waker};
+use table::tables::{Call, Calls, Counter, Counters, StackFrame, StackFrames, Wait, Waits};
+use table::{Caller, Columns, CounterKind, WaitObject, Waker};
+use whylat_diagnose::waits::join::Source;
 use whylat_diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
 
 const ROWS: u64 = 5_000_011;
@@ -36,8 +38,8 @@ fn batch(from: u64, objects: u64) -> Waits {
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let object = mixed % objects;
         let tid = 100 + (object + (mixed >> 20) % 4) as u32 % THREADS;
-        let start_ns = number * 1_000;
-        let blocked_ns = if mixed.is_multiple_of(8) {
+        let start_ns = number * 1_000_000;
+        let blocked_ns = if (mixed >> 16).is_multiple_of(8) {
             200_000_000
         } else {
             900_000
@@ -96,6 +98,7 @@ fn main() {
         ] {
             measure(objects, grouping, conditions.clone());
         }
+        measure_join(objects);
     }
 }
 
@@ -137,5 +140,107 @@ fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
         ROWS as f64 / took.as_secs_f64() / 1e6,
         report.groups.len(),
         (cpu_time() - since).as_secs_f64() * 1e3
+    );
+}
+
+/// The calls around waits of a batch: two sends before each on a connection, and the receive it was in.
+fn calls(waits: &Waits) -> Calls {
+    let mut rows = Calls::default();
+    for row in 0..waits.len() {
+        let Some(conn) = waits.conn[row] else {
+            continue;
+        };
+        let is_slow = waits.end_ns[row] - waits.start_ns[row] > 100_000_000;
+        let (start_ns, end_ns) = (waits.start_ns[row], waits.end_ns[row]);
+        for (end_ns, is_send, start_ns) in [
+            (start_ns.saturating_sub(20), true, None),
+            (start_ns.saturating_sub(10), true, None),
+            (end_ns + 10, false, Some(start_ns)),
+        ] {
+            rows.push(Call {
+                conn,
+                end_ns,
+                start_ns,
+                blocked_ns: Some(start_ns.map_or(0, |start_ns| end_ns - start_ns)),
+                runq_ns: Some(0),
+                unread_ns: (!is_send).then_some(0),
+                is_send,
+                asked_bytes: None,
+                result: if is_slow { 100 } else { 1_400 } + (end_ns % 64) as i32,
+                offset_end: 1 << 20,
+                flags: 0,
+                tid: waits.tid[row],
+                pid: 100,
+                cpu: 0,
+            });
+        }
+    }
+    rows
+}
+
+/// Two counters of the thread, right before each wait on a connection.
+fn counters(waits: &Waits) -> Counters {
+    let mut rows = Counters::default();
+    for row in (0..waits.len()).filter(|row| waits.conn[*row].is_some()) {
+        for counter in 0..2 {
+            rows.push(Counter {
+                time_ns: waits.start_ns[row].saturating_sub(5),
+                pid: 100,
+                tid: waits.tid[row],
+                domain: Some("domain".to_owned()),
+                name: Some(format!("counter {counter}")),
+                counter: Some(counter),
+                kind: CounterKind::Set,
+                value_u64: Some(u64::from(counter) * 1_000 + waits.start_ns[row] % 64),
+                value_s64: None,
+                value_f64: None,
+                unit: None,
+                given_ticks: None,
+            });
+        }
+    }
+    rows
+}
+
+fn measure_join(objects: u64) {
+    let all = WaitFilter::default();
+    let mut waits = WaitTable::new(header(), Names::default(), Grouping::Object, all);
+    let batches = || {
+        (0..ROWS)
+            .step_by(BATCH as usize)
+            .map(|from| batch(from, objects))
+    };
+    batches().for_each(|rows| waits.add(&rows));
+    let since = cpu_time();
+    let mut join = waits.join(usize::MAX).expect("slow waits");
+    let mut took = cpu_time() - since;
+    let (mut rows_of_calls, mut rows_of_counters) = (0, 0);
+    let (mut waits_left, mut calls_left, mut counters_left) = (batches(), batches(), batches());
+    while let Some(source) = join.lacks() {
+        let (mut waits, mut of_calls, mut of_counters) = (None, None, None);
+        match source {
+            Source::Waits => waits = waits_left.next(),
+            Source::Calls => of_calls = calls_left.next().map(|rows| calls(&rows)),
+            Source::Counters => of_counters = counters_left.next().map(|rows| counters(&rows)),
+        }
+        rows_of_calls += of_calls.as_ref().map_or(0, Columns::len);
+        rows_of_counters += of_counters.as_ref().map_or(0, Columns::len);
+        let since = cpu_time();
+        match source {
+            Source::Waits => join.add_waits(waits.as_ref()),
+            Source::Calls => join.add_calls(of_calls.as_ref()),
+            Source::Counters => join.add_counters(of_counters.as_ref()),
+        }
+        took += cpu_time() - since;
+    }
+    let since = cpu_time();
+    join.finish();
+    took += cpu_time() - since;
+    let rows = ROWS as usize + rows_of_calls + rows_of_counters;
+    println!(
+        "{objects:>6} objects, joined     {:>5.1} ns a row, {:>5.1} M rows/s; {ROWS} waits, \
+         {rows_of_calls} calls and {rows_of_counters} values",
+        took.as_nanos() as f64 / rows as f64,
+        rows as f64 / took.as_secs_f64() / 1e6
     );
 }

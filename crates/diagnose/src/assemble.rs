@@ -97,6 +97,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
             cpu,
             calls,
             behind: evidence.threads.get(id),
+            blocked: evidence.blocked.get(id),
             judged,
             comm,
         })
@@ -116,6 +117,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> 
             gathered,
             calls: None,
             behind: None,
+            blocked: None,
             cpu: CpuSeen::default(),
             judged: stages::Judged {
                 life_ns: until_ns.saturating_sub(since_ns),

@@ -25,6 +25,7 @@ mod group;
 mod neighbours;
 pub mod report;
 pub mod rules;
+mod sends;
 mod severity;
 mod snap;
 mod stages;

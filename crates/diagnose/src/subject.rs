@@ -4,6 +4,7 @@ use table::tables::{Connection, TcpSample};
 
 use crate::cpu::CpuSeen;
 use crate::gather::Gathered;
+use crate::gather::blocked::Blocked;
 use crate::gather::calls::CallDigest;
 use crate::gather::threads::Behind;
 use crate::stages::Judged;
@@ -19,6 +20,8 @@ pub struct Subject<'a> {
     pub calls: Option<CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: Option<&'a Behind>,
+    /// Calls in which a thread was blocked; `None` without withheld ACKs.
+    pub blocked: Option<&'a Blocked>,
     /// What its process and its CPUs did.
     pub cpu: CpuSeen,
     /// Stages.

@@ -11,6 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use arrow_schema::SchemaRef;
+
 use crate::decode::{self, Batches};
 use crate::error::{Problem, ReadError};
 use crate::files::MANIFEST;
@@ -198,37 +200,54 @@ impl Recording {
     ///
     /// Damaged files are left out and added to [`Recording::problems`].
     pub fn scan<T: Table>(&self, mut take: impl FnMut(T::Columns)) -> u64 {
-        let schema = T::Columns::schema();
         let mut rows = 0;
-        for segment in self.segments(T::NAME) {
-            if !self.is_sound(segment) {
-                continue;
-            }
-            let path = self.dir.join(&segment.file);
-            let batches = match Batches::open(&path, segment, Some(&schema)) {
-                Ok(batches) => batches,
-                Err(cause) => {
-                    self.set_aside(segment, cause);
+        for columns in self.batches::<T>() {
+            rows += columns.len() as u64;
+            take(columns);
+        }
+        rows
+    }
+
+    /// The batches that [`Recording::scan`] hands on, for readers of several tables at once.
+    pub fn batches<T: Table>(&self) -> impl Iterator<Item = T::Columns> + '_ {
+        let schema = T::Columns::schema();
+        let mut segments = self.segments(T::NAME).iter();
+        let mut open: Option<(&Segment, Batches)> = None;
+        std::iter::from_fn(move || {
+            loop {
+                let Some((segment, batches)) = &mut open else {
+                    let segment = segments.next()?;
+                    open = self
+                        .open_segment(segment, &schema)
+                        .map(|batches| (segment, batches));
                     continue;
-                }
-            };
-            for batch in batches {
+                };
+                let Some(batch) = batches.next() else {
+                    open = None;
+                    continue;
+                };
                 let columns = batch.and_then(|batch| {
                     T::Columns::from_batch(&batch).map_err(|error| error.to_string())
                 });
                 match columns {
-                    Ok(columns) => {
-                        rows += columns.len() as u64;
-                        take(columns);
-                    }
+                    Ok(columns) => return Some(columns),
                     Err(cause) => {
                         self.set_aside(segment, cause);
-                        break;
+                        open = None;
                     }
                 }
             }
+        })
+    }
+
+    /// Opens a sound file; `None` if it is damaged, and then it is set aside.
+    fn open_segment(&self, segment: &Segment, schema: &SchemaRef) -> Option<Batches> {
+        if !self.is_sound(segment) {
+            return None;
         }
-        rows
+        let path = self.dir.join(&segment.file);
+        let batches = Batches::open(&path, segment, Some(schema));
+        batches.map_err(|cause| self.set_aside(segment, cause)).ok()
     }
 
     /// All rows of a table at once, for tables that are known to be small.

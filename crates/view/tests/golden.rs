@@ -79,6 +79,9 @@ fn judge(directory: &Path) -> Outcome<Report> {
     evidence.add_calls(&rows::<Call>(directory)?);
     evidence.add_process_samples(&rows::<ProcessSample>(directory)?);
     evidence.add_cpu_samples(&rows::<CpuSample>(directory)?);
+    if evidence.wants_calls_again() {
+        evidence.add_calls_again(&rows::<Call>(directory)?);
+    }
     Ok(diagnose::diagnose(evidence))
 }
 
@@ -116,6 +119,9 @@ fn judge_recording(directory: &Path) -> Outcome<Report> {
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
     recording.scan::<ProcessSample>(|rows| evidence.add_process_samples(&rows));
     recording.scan::<CpuSample>(|rows| evidence.add_cpu_samples(&rows));
+    if evidence.wants_calls_again() {
+        recording.scan::<Call>(|rows| evidence.add_calls_again(&rows));
+    }
     Ok(diagnose::diagnose(evidence))
 }
 

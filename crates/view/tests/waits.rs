@@ -1,5 +1,7 @@
 //! From recorded waits to the printed groups: `tests/golden_waits/recording/` is a small recording as
-//! text, the files beside it are what `whylat report --by …` answers, as text and as JSON.
+//! text, the files beside it are what `whylat report --by …` answers, as text and as JSON. Calls and
+//! counters that go before its waits are in directories of their own: in `associated/` slow waits go with
+//! small sends, in `quiet/` with nothing.
 //!
 //! After a wanted change of the answers, rewrite them and read the difference:
 //!
@@ -12,8 +14,11 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
+use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
-use table::tables::{Connection, Process, StackFrame, Symbol, Wait};
+use table::tables::{
+    Call, Calls, Connection, Counter, Counters, Process, StackFrame, Symbol, Wait, Waits,
+};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
@@ -25,8 +30,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_waits")
 }
 
-/// Each case: the name of its files, what is asked, and how many groups are shown.
-fn cases() -> Vec<(&'static str, Grouping, WaitFilter, usize)> {
+type Case = (&'static str, Grouping, WaitFilter, usize);
+
+/// Each case: the name of its files, what is asked, and how many groups are shown. Calls come from the
+/// directory with the first word of the name, if there is one.
+fn cases() -> Vec<Case> {
     let slow_ones_of_the_connection = WaitFilter {
         from_ns: Some(100 * MS),
         to_ns: Some(900 * MS),
@@ -40,6 +48,10 @@ fn cases() -> Vec<(&'static str, Grouping, WaitFilter, usize)> {
         ..WaitFilter::default()
     };
     let all = WaitFilter::default();
+    let longer = WaitFilter {
+        longer_than_ns: Some(30 * MS),
+        ..WaitFilter::default()
+    };
     vec![
         ("object", Grouping::Object, all.clone(), 10),
         ("thread", Grouping::Thread, all.clone(), 10),
@@ -47,10 +59,13 @@ fn cases() -> Vec<(&'static str, Grouping, WaitFilter, usize)> {
         ("waker", Grouping::Waker, all, 2),
         ("filter", Grouping::Object, slow_ones_of_the_connection, 10),
         ("none", Grouping::Thread, none, 10),
+        ("associated", Grouping::Object, WaitFilter::default(), 1),
+        ("associated_filter", Grouping::Object, longer, 1),
+        ("quiet", Grouping::Object, WaitFilter::default(), 1),
     ]
 }
 
-fn answer(grouping: Grouping, filter: WaitFilter, limit: usize) -> Outcome<WaitReport> {
+fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
     let directory = root().join("recording");
     let file = |name: &str| directory.join(name);
     let mut names = Names::default();
@@ -60,7 +75,13 @@ fn answer(grouping: Grouping, filter: WaitFilter, limit: usize) -> Outcome<WaitR
     names.add_symbols(&rows::<Symbol>(&directory)?);
     let header = document(&file("header.json"))?.ok_or("header.json is missing")?;
     let mut waits = WaitTable::new(header, names, grouping, filter);
-    waits.add(&rows::<Wait>(&directory)?);
+    let rows_of_it = rows::<Wait>(&directory)?;
+    waits.add(&rows_of_it);
+    if let Some(join) = waits.join(limit) {
+        let calls = root().join(name.split('_').next().unwrap_or_default());
+        let counters = rows::<Counter>(&calls)?;
+        joined(join, &rows_of_it, &rows::<Call>(&calls)?, &counters);
+    }
     let recorded = Recorded {
         coverage: document(&file("coverage.json"))?.unwrap_or_default(),
         loss: document(&file("loss.json"))?.unwrap_or_default(),
@@ -71,11 +92,27 @@ fn answer(grouping: Grouping, filter: WaitFilter, limit: usize) -> Outcome<WaitR
     Ok(waits.report(recorded, limit))
 }
 
+/// All rows of each table at once.
+fn joined(mut join: Join, waits: &Waits, calls: &Calls, counters: &Counters) {
+    let mut sources = Vec::new();
+    while let Some(source) = join.lacks() {
+        let first = !sources.contains(&source);
+        match source {
+            Source::Counters => join.add_counters(first.then_some(counters)),
+            Source::Waits => join.add_waits(first.then_some(waits)),
+            Source::Calls => join.add_calls(first.then_some(calls)),
+        }
+        sources.push(source);
+    }
+    join.finish();
+}
+
 #[test]
 fn answers_are_as_committed() -> Outcome {
     let mut wrong = Vec::new();
-    for (name, grouping, filter, limit) in cases() {
-        let report = answer(grouping, filter, limit)?;
+    for case in cases() {
+        let name = case.0;
+        let report = answer(case)?;
         let text = view::waits_text(&report, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.txt")), &text)?);
         let json = view::waits_json(&report);
@@ -89,8 +126,9 @@ fn answers_are_as_committed() -> Outcome {
 fn json_keeps_the_published_schema() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/waits.schema.json");
     let schema = document(&path)?.ok_or("docs/waits.schema.json is missing")?;
-    for (name, grouping, filter, limit) in cases() {
-        let report = serde_json::from_str(&view::waits_json(&answer(grouping, filter, limit)?))?;
+    for case in cases() {
+        let name = case.0;
+        let report = serde_json::from_str(&view::waits_json(&answer(case)?))?;
         let faults = schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
@@ -99,8 +137,9 @@ fn json_keeps_the_published_schema() -> Outcome {
 
 #[test]
 fn lines_fit() -> Outcome {
-    for (name, grouping, filter, limit) in cases() {
-        let report = answer(grouping, filter, limit)?;
+    for case in cases() {
+        let name = case.0;
+        let report = answer(case)?;
         for width in [40, 64, 80, 200] {
             let options = TextOptions {
                 colour: false,

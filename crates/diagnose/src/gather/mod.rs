@@ -1,10 +1,12 @@
 //! Rows come in batch by batch and in any order of tables; one small digest a connection is
 //! kept. This is the only part whose cost grows with the recording.
 
+pub mod blocked;
 pub mod calls;
 pub mod cpu;
 pub mod events;
 pub mod hash;
+pub mod in_order;
 pub mod ledger;
 pub mod listeners;
 pub mod polls;
@@ -22,6 +24,7 @@ use table::tables::{
 };
 use table::{Chosen, Columns};
 
+use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
 use cpu::CpuTimes;
 use events::EventDigest;
@@ -65,6 +68,7 @@ pub struct Evidence {
     pub(crate) listeners: BTreeMap<u64, Gathered>,
     pub(crate) calls: CallTable,
     pub(crate) threads: ThreadTable,
+    pub(crate) blocked: BlockedTable,
     pub(crate) processes: processes::Processes,
     pub(crate) cpu: CpuTimes,
     identities: Connections,
@@ -96,6 +100,7 @@ impl Evidence {
             listeners: BTreeMap::new(),
             calls: CallTable::default(),
             threads: ThreadTable::default(),
+            blocked: BlockedTable::default(),
             processes: processes::Processes::default(),
             cpu: CpuTimes::default(),
             identities: Connections::default(),
@@ -154,6 +159,7 @@ impl Evidence {
     /// Puts together what could not be before the last row: to be called after it.
     pub(crate) fn finish(&mut self) {
         self.threads.finish();
+        self.blocked.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.identities));
         for index in 0..folded.len() {
             self.gathered(folded.conn[index]).identity = Some(folded.row(index));
@@ -203,6 +209,25 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         self.calls.add(rows, self.span);
         self.threads.add(rows, self.span);
+    }
+
+    /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
+    /// connections on which short segments waited and ACKs were withheld. To be asked after the last row.
+    pub fn wants_calls_again(&mut self) -> bool {
+        for conn in self.connections.conns() {
+            let gathered = self.connections.get(conn);
+            let ledger = gathered.and_then(|gathered| gathered.ledger.last.as_ref());
+            if ledger.is_some_and(|ledger| ledger.nagle_holds > 0 && ledger.delayed_acks > 0) {
+                self.blocked.want(conn);
+            }
+        }
+        !self.blocked.is_empty()
+    }
+
+    /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections whose calls
+    /// are looked at more closely: of all others, it would cost as much as the rest of a row.
+    pub fn add_calls_again(&mut self, rows: &Calls) {
+        self.blocked.add(rows, self.span);
     }
 
     /// Adds rows of table `processes`.

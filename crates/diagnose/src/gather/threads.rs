@@ -7,13 +7,15 @@ use std::collections::VecDeque;
 use table::tables::Calls;
 
 use super::hash::Digests;
+use super::in_order::InOrder;
 
 /// Blocked calls that are remembered of a thread: what it received waited behind these, at least.
 const BLOCKS_KEPT: usize = 16;
 /// Blockers that are told apart for a connection; the time of those that blocked it least is summed.
 const BLOCKERS_KEPT: usize = 8;
-/// Rows that wait to be put in order: far more than come between two drains of the kernel's buffers.
-const ROWS_KEPT: usize = 1 << 16;
+/// Rows that are held back to be put in order: more than come between two drains of the kernel's
+/// buffers.
+const ROWS_KEPT: usize = 1 << 15;
 
 /// Waits behind one other connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +58,6 @@ struct Thread(VecDeque<Block>);
 /// A call that blocked, or received what may have waited.
 #[derive(Debug)]
 struct Told {
-    end_ns: u64,
     conn: u64,
     tid: u32,
     start_ns: u64,
@@ -69,13 +70,23 @@ struct Told {
 struct Unread(Option<u64>);
 
 /// Of all threads and connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ThreadTable {
     threads: Digests<Thread>,
     behind: Digests<Behind>,
     /// Not yet counted: rows of sends and of receives come in batches of their own, some
     /// milliseconds apart, and have to be put in the order of time.
-    waiting: Vec<Told>,
+    waiting: InOrder<u64, Told>,
+}
+
+impl Default for ThreadTable {
+    fn default() -> Self {
+        Self {
+            threads: Digests::default(),
+            behind: Digests::default(),
+            waiting: InOrder::new(ROWS_KEPT),
+        }
+    }
 }
 
 impl ThreadTable {
@@ -91,34 +102,34 @@ impl ThreadTable {
             if (blocked_ns == 0 && !waited) || end_ns < span.0 || end_ns > span.1 {
                 continue;
             }
-            if self.waiting.len() == ROWS_KEPT {
-                self.count_first(ROWS_KEPT / 2);
+            if self.waiting.is_full() {
+                let first = self.waiting.release(None).collect();
+                self.count_all(first);
             }
-            self.waiting.push(Told {
-                end_ns,
+            let told = Told {
                 conn: calls.conn[index],
                 tid: calls.tid[index],
                 start_ns: calls.start_ns[index].unwrap_or(end_ns - blocked_ns.min(end_ns)),
                 blocked_ns,
                 received: waited.then_some(Unread(unread_ns)),
-            });
+            };
+            self.waiting.push(end_ns, told);
         }
     }
 
     /// Counts what is left: no more calls come.
     pub fn finish(&mut self) {
-        self.count_first(self.waiting.len());
+        let rest = self.waiting.finish().collect();
+        self.count_all(rest);
     }
 
-    fn count_first(&mut self, number: usize) {
-        self.waiting.sort_by_key(|told| told.end_ns);
-        let first: Vec<Told> = self.waiting.drain(..number).collect();
-        first.into_iter().for_each(|told| self.count(told));
+    fn count_all(&mut self, told: Vec<(u64, Told)>) {
+        told.into_iter()
+            .for_each(|(end_ns, told)| self.count(end_ns, told));
     }
 
-    fn count(&mut self, told: Told) {
+    fn count(&mut self, end_ns: u64, told: Told) {
         let Told {
-            end_ns,
             conn,
             tid,
             start_ns,

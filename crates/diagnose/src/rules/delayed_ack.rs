@@ -136,14 +136,20 @@ fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
     }
 }
 
+/// How much later than the path's round trip a withheld ACK comes at least, ns.
+pub fn delack_min_ns(case: &Case) -> u64 {
+    let jiffy_ns = case.context.given.jiffy_ns;
+    (u64::from(DELACK_MIN_US) * 1_000).saturating_sub(jiffy_ns)
+}
+
 /// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
 pub fn acks_late(case: &Case) -> bool {
     let samples = &case.own.gathered.samples;
     let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
         return false;
     };
-    let jiffy_us = (case.context.given.jiffy_ns / 1_000) as u32;
-    last.srtt_us.saturating_sub(least_us) >= DELACK_MIN_US.saturating_sub(jiffy_us)
+    let late_us = last.srtt_us.saturating_sub(least_us);
+    u64::from(late_us) * 1_000 >= delack_min_ns(case)
 }
 
 impl DelayedAck {

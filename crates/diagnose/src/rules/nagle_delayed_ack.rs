@@ -5,14 +5,15 @@
 use table::tables::TcpStage;
 use table::{Method, Stage};
 
+use super::nagle_cures::cures;
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_bytes, longest_ns,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, late_calls, longest_ns,
     measured, min_rtt, sum, total_ns, whole, worst,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
-use crate::report::{Advice, Direction, Fact, Finding, Undecided, Unit, Value};
+use crate::report::{Direction, Fact, Finding, Undecided, Unit, Value};
 use crate::units::{count, duration, percent};
 
 /// See the module.
@@ -57,6 +58,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let longest = ledger.longest_hold_ns;
     facts.push(longest_ns("longest_hold_ns", longest, "longest wait"));
     facts.extend(pattern(case));
+    facts.extend(late_calls::facts(case));
     let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
     let segment = segment.map(u64::from);
     facts.extend(known_bytes(
@@ -185,21 +187,4 @@ impl NagleDelayedAck {
             would_help: None,
         })
     }
-}
-
-/// Cures, the application's first.
-fn cures(case: &Case) -> Vec<Advice> {
-    let nodelay_now = case.own.identity().and_then(|identity| identity.nodelay) == Some(true);
-    let nodelay = if nodelay_now {
-        "TCP_NODELAY was set late: set it before the first write."
-    } else {
-        "Or set TCP_NODELAY on this socket: short segments then leave without waiting for ACKs."
-    };
-    advice([
-        "Send each message with one call: build it in one buffer, or hand all its parts to writev() \
-         or sendmsg(), or use MSG_MORE on all parts but the last.",
-        nodelay,
-        "If only the receiver can change: set TCP_QUICKACK after each receive (Linux falls back \
-         to delaying by itself), or answer at once.",
-    ])
 }

@@ -36,9 +36,7 @@ pub struct Recorded {
 impl WaitTable {
     /// The report of all rows added, with at most `limit` groups.
     pub fn report(self, recorded: Recorded, limit: usize) -> WaitReport {
-        let mut groups: Vec<(u32, &Sums)> = (0_u32..).zip(&self.groups).collect();
-        groups.retain(|(_, sums)| sums.histogram.count() > 0);
-        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns), *number));
+        let groups = self.ranked();
         let total = self.total(&groups);
         let listed = groups.iter().take(limit);
         let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
@@ -65,6 +63,20 @@ impl WaitTable {
         }
     }
 
+    /// Groups with waits, worst first.
+    pub(super) fn ranked(&self) -> Vec<(u32, &Sums)> {
+        let mut groups: Vec<(u32, &Sums)> = (0_u32..).zip(&self.groups).collect();
+        groups.retain(|(_, sums)| sums.histogram.count() > 0);
+        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns), *number));
+        groups
+    }
+
+    /// Where the slow waits of a group begin: a bucket of its histogram.
+    pub(super) fn boundary(&self, number: u32) -> Option<usize> {
+        let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
+        boundary(&self.groups[number as usize].histogram, jiffy_ns)
+    }
+
     fn total(&self, groups: &[(u32, &Sums)]) -> Total {
         let sum = |of: fn(&Sums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
         let count = sum(|sums| sums.histogram.count());
@@ -81,7 +93,6 @@ impl WaitTable {
 
     fn named(&self, number: u32, sums: &Sums, total: &Total) -> Group {
         let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
-        let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
         let share = match total.blocked_ns {
             0 => 0.0,
             all => sums.blocked_ns as f64 / all as f64,
@@ -101,7 +112,8 @@ impl WaitTable {
             first_ns: since_start(sums.first_ns),
             last_ns: since_start(sums.last_ns),
             durations: durations(&sums.histogram),
-            populations: populations(&sums.histogram, jiffy_ns),
+            populations: populations(&sums.histogram, self.boundary(number)),
+            preceding: self.preceding.get(number as usize).cloned().flatten(),
             histogram: cells(&sums.histogram),
             threads: parts(&sums.threads, |number| self.thread(number)),
             objects: parts(&sums.objects, |number| self.object(number)),
@@ -149,8 +161,8 @@ fn durations(histogram: &Histogram) -> Durations {
     }
 }
 
-fn populations(histogram: &Histogram, jiffy_ns: u64) -> Option<Populations> {
-    let boundary = boundary(histogram, jiffy_ns)?;
+fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {
+    let boundary = boundary?;
     let population = |buckets| {
         let part = histogram.part(buckets);
         Some(Population {

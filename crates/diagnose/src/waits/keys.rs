@@ -155,6 +155,7 @@ impl<K> Default for Numbers<K> {
 
 impl<K: Copy + Eq + Hash> Numbers<K> {
     /// The number of a key.
+    #[inline(always)] // three times a row
     pub fn number(&mut self, key: K) -> u32 {
         let next = self.keys.len() as u32;
         let number = *self.numbers.entry(key).or_insert(next);

@@ -6,6 +6,7 @@ use table::manifest::{Cost, Coverage};
 use table::{Caller, WaitObject, Waker};
 
 use super::filter::{Grouping, WaitFilter};
+use super::join::report::Preceding;
 use crate::report::connection::{Process, nine_decimals};
 use crate::report::{Closed, Host, Loss, is_complete};
 
@@ -93,6 +94,8 @@ pub struct Group {
     pub durations: Durations,
     /// Fast and slow waits; `None`: one population, or too few waits to tell.
     pub populations: Option<Populations>,
+    /// What went before slow and fast waits; `None`: none are slow, or it was not asked.
+    pub preceding: Option<Preceding>,
     /// Waits by duration, the empty cells left out.
     pub histogram: Vec<Cell>,
     /// The threads that waited most; empty in a grouping by thread.

@@ -7,6 +7,7 @@ mod bar;
 mod connections;
 pub mod findings;
 mod footer;
+mod preceding;
 mod waits;
 
 use diagnose::Report;

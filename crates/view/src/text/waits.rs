@@ -6,7 +6,7 @@ use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
 
-use super::{footer, head};
+use super::{footer, head, preceding};
 use crate::TextOptions;
 use crate::page::{Page, Style, columns};
 
@@ -105,7 +105,7 @@ fn groups(page: &mut Page, report: &WaitReport) {
     let title = format!("waits by {}", report.by.name());
     page.title(&[(Style::Bold, &title), (Style::Dim, &number)]);
     for group in &report.groups {
-        draw(page, group);
+        draw(page, group, report.filter.longer_than_ns);
     }
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
@@ -114,7 +114,7 @@ fn groups(page: &mut Page, report: &WaitReport) {
     page.blank();
 }
 
-fn draw(page: &mut Page, group: &Group) {
+fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
     page.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
         draw_stack(page, stack);
@@ -138,6 +138,9 @@ fn draw(page: &mut Page, group: &Group) {
     page.labelled(4, "each", LABEL, &each(group));
     if let Some(populations) = &group.populations {
         draw_populations(page, group, populations);
+    }
+    if let Some(preceding) = &group.preceding {
+        preceding::draw(page, LABEL, preceding, longer_than_ns);
     }
     let when = format!(
         "{} to {}",

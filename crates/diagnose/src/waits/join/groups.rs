@@ -1,0 +1,24 @@
+//! Of which groups it is asked what went before: those that are listed and have slow waits.
+
+use super::Join;
+use crate::waits::WaitTable;
+use crate::waits::histogram::lower_edge;
+
+impl WaitTable {
+    /// Asks what went before the slow waits of the groups that a report with this `limit` lists. Slow
+    /// are those of the slower population, or with `longer_than_ns` those that are longer. `None`: no
+    /// group has slow waits. To be called after the last row was added.
+    pub fn join(&mut self, limit: usize) -> Option<Join<'_>> {
+        let longer_than_ns = self.filter.longer_than_ns;
+        let slow_from = |number: u32| match longer_than_ns {
+            Some(ns) => Some(ns.saturating_add(1)),
+            None => self.boundary(number).map(lower_edge),
+        };
+        let mut asked = vec![None; self.groups.len()];
+        for (number, _) in self.ranked().into_iter().take(limit) {
+            asked[number as usize] = slow_from(number);
+        }
+        let any = asked.iter().any(Option::is_some);
+        any.then(|| Join::new(self, asked))
+    }
+}

@@ -1,0 +1,130 @@
+//! The join itself: calls, counter values and waits in, in the order of time; out, for each wait, what
+//! went before it on its connection and in its thread.
+//!
+//! A wait is looked at when it ends. The sends before it are those that had ended when it began; a wait
+//! within a send call belongs to that call, whose row comes after it, so that waits on a connection are
+//! held until the next call of their thread has come.
+
+use crate::gather::hash::Digests;
+use crate::sends::{Before, Moved, Sends};
+
+/// Calls of a connection that are remembered. Only those that other threads make while one waits have to be
+/// looked behind: what went before a wait in which there were more is not known.
+pub const CALLS_KEPT: usize = 16;
+/// Waits of one call that are held. Of a call with more (a send of some 100 MB) what went before the
+/// first ones is not known.
+pub const HELD: usize = 4_096;
+
+/// A call, with its connection and thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Called {
+    /// Its connection.
+    pub conn: u64,
+    /// When it first blocked, ns; `None`: never.
+    pub blocked_from_ns: Option<u64>,
+    /// What it moved; `None`: nothing.
+    pub moved: Option<Moved>,
+}
+
+/// A wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    /// When it began, ns.
+    pub start_ns: u64,
+    /// The connection waited for, or the ready one of several.
+    pub conn: Option<u64>,
+    /// Whether it may be within a call on that connection.
+    pub may_be_in_call: bool,
+    /// Group of the report.
+    pub group: u32,
+    /// Whether it is one of the slow waits.
+    pub is_slow: bool,
+}
+
+/// One thread: its counters, and its waits whose call has not come.
+#[derive(Debug, Default)]
+struct Thread {
+    values: Vec<(u16, f64)>,
+    held: Vec<(Waited, Before)>,
+}
+
+/// All connections and threads.
+#[derive(Debug, Default)]
+pub struct History {
+    conns: Digests<Sends<CALLS_KEPT>>,
+    threads: Vec<Thread>,
+}
+
+impl History {
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        let place = thread as usize;
+        if place >= self.threads.len() {
+            self.threads.resize_with(place + 1, Thread::default);
+        }
+        &mut self.threads[place]
+    }
+
+    /// A counter got a value.
+    pub fn value(&mut self, thread: u32, counter: u16, value: f64) {
+        let values = &mut self.thread(thread).values;
+        match values.iter_mut().find(|(known, _)| *known == counter) {
+            Some((_, known)) => *known = value,
+            None => values.push((counter, value)),
+        }
+    }
+
+    /// The counters of a thread, with their last values.
+    pub fn values(&self, thread: u32) -> &[(u16, f64)] {
+        self.threads
+            .get(thread as usize)
+            .map_or(&[], |thread| &thread.values)
+    }
+
+    /// A wait ended. Hands those on whose sends are known now, with them.
+    pub fn wait(&mut self, thread: u32, wait: Waited, mut tell: impl FnMut(Waited, Before)) {
+        let sends = wait.conn.and_then(|conn| self.conns.get(conn));
+        let before = sends.map_or(Before::default(), |sends| sends.at(wait.start_ns));
+        let held = &mut self.thread(thread).held;
+        let same = held.last().is_none_or(|(last, _)| last.conn == wait.conn);
+        if !(same && wait.may_be_in_call) {
+            held.drain(..).for_each(|(wait, before)| tell(wait, before));
+        }
+        if !wait.may_be_in_call {
+            return tell(wait, before);
+        }
+        if held.len() == HELD {
+            held.drain(..)
+                .for_each(|(wait, _)| tell(wait, Before::default()));
+        }
+        held.push((wait, before));
+    }
+
+    /// A call ended. Hands the waits of its thread on.
+    pub fn call(&mut self, thread: u32, call: Called, mut tell: impl FnMut(Waited, Before)) {
+        let sent = call.moved.filter(|moved| moved.is_send);
+        for (wait, before) in self.thread(thread).held.drain(..) {
+            let within = wait.conn == Some(call.conn)
+                && call
+                    .blocked_from_ns
+                    .is_some_and(|from| from <= wait.start_ns);
+            match sent.filter(|_| within) {
+                Some(send) => tell(wait, before.and_send(&send)),
+                None => tell(wait, before),
+            }
+        }
+        if let Some(moved) = &call.moved {
+            let place = self.conns.position(call.conn);
+            self.conns.at(place).add(moved);
+        }
+    }
+
+    /// No more rows come: hands all waits on.
+    pub fn finish(&mut self, mut tell: impl FnMut(Waited, Before)) {
+        for thread in &mut self.threads {
+            thread
+                .held
+                .drain(..)
+                .for_each(|(wait, before)| tell(wait, before));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The join against a plain search through all rows, with rows in batches and out of order.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use table::row_of;
+use table::tables::{Call, Calls, Counter, Counters, Wait, Waits};
+
+use super::history::{CALLS_KEPT, HELD};
+use super::*;
+use crate::sends::Before;
+use crate::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
+
+const CONNS: u64 = 3;
+
+/// What a thread does next, and for how long.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// A call on a connection that blocks so many times, and moves so many bytes (or fails).
+    Call(u64, bool, usize, i32),
+    /// A wait for one of several connections.
+    Epoll(Option<u64>),
+    /// A wait on a connection outside of calls, such as connect().
+    Bare(u64),
+    /// A counter gets a value.
+    Value(u8, i64),
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let conn = 1..=CONNS;
+    let bytes = prop_oneof![Just(-11), Just(0), 1..2_000_i32];
+    prop_oneof![
+        6 => (conn.clone(), any::<bool>(), 0..4_usize, bytes)
+            .prop_map(|(conn, is_send, waits, bytes)| Act::Call(conn, is_send, waits, bytes)),
+        2 => prop::option::of(conn.clone()).prop_map(Act::Epoll),
+        1 => conn.prop_map(Act::Bare),
+        2 => (0..3_u8, -50..50_i64).prop_map(|(counter, value)| Act::Value(counter, value)),
+    ]
+}
+
+/// All rows of a recording, each thread's in its own time; no two times are the same.
+#[derive(Debug, Default)]
+struct Rows {
+    waits: Vec<Wait>,
+    calls: Vec<Call>,
+    counters: Vec<Counter>,
+}
+
+struct Thread {
+    tid: u32,
+    threads: u32,
+    step: u64,
+}
+
+impl Thread {
+    /// A time of this thread alone.
+    fn now(&mut self, pause: u64) -> u64 {
+        self.step += 1 + pause;
+        self.step * u64::from(self.threads) + u64::from(self.tid)
+    }
+}
+
+impl Rows {
+    fn wait(&mut self, thread: &mut Thread, pause: u64, more: &Value) -> u64 {
+        let (start_ns, end_ns) = (thread.now(1), thread.now(pause));
+        let mut row = json!({
+            "end_ns": end_ns, "start_ns": start_ns, "tid": thread.tid, "pid": 1, "waker": "unseen",
+            "uninterruptible": false,
+        });
+        row.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        self.waits.push(row_of(row).unwrap());
+        start_ns
+    }
+
+    fn act(&mut self, thread: &mut Thread, act: Act, pause: u64) {
+        let on = |conn: u64| json!({"kind": "connection", "conn": conn});
+        match act {
+            Act::Bare(conn) => {
+                self.wait(thread, pause, &on(conn));
+            }
+            Act::Epoll(ready) => {
+                self.wait(
+                    thread,
+                    pause,
+                    &json!({"kind": "epoll", "ready_conn": ready}),
+                );
+            }
+            Act::Value(counter, value) => {
+                let row = json!({
+                    "time_ns": thread.now(pause), "pid": 1, "tid": thread.tid, "domain": "d",
+                    "name": format!("c{counter}"), "kind": "set", "value_s64": value,
+                });
+                self.counters.push(row_of(row).unwrap());
+            }
+            Act::Call(conn, is_send, waits, result) => {
+                let starts: Vec<u64> = (0..waits)
+                    .map(|_| self.wait(thread, pause, &on(conn)))
+                    .collect();
+                // every fifth is the first of its stream
+                let first = result > 0 && result % 5 == 0;
+                let row = json!({
+                    "conn": conn, "end_ns": thread.now(1), "start_ns": starts.first(),
+                    "is_send": is_send, "result": result, "flags": 0, "tid": thread.tid, "pid": 1,
+                    "offset_end": if first { result } else { 1 << 20 }, "cpu": 0,
+                });
+                self.calls.push(row_of(row).unwrap());
+            }
+        }
+    }
+
+    fn of(threads: &[Vec<(Act, u64)>]) -> Self {
+        let mut rows = Self::default();
+        for (tid, acts) in (0..).zip(threads) {
+            let mut thread = Thread {
+                tid,
+                threads: threads.len() as u32,
+                step: 0,
+            };
+            for (act, pause) in acts {
+                rows.act(&mut thread, *act, *pause);
+            }
+        }
+        rows.waits.sort_by_key(|row| row.end_ns);
+        rows.calls.sort_by_key(|row| row.end_ns);
+        rows.counters.sort_by_key(|row| row.time_ns);
+        rows
+    }
+
+    fn moved(&self, conn: u64) -> Vec<&Call> {
+        let calls = self.calls.iter();
+        calls
+            .filter(|it| it.conn == conn && it.result > 0)
+            .collect()
+    }
+
+    /// What went before a wait, by a search through all calls.
+    fn before(&self, wait: &Wait) -> Before {
+        let Some(conn) = wait.conn.or(wait.ready_conn) else {
+            return Before::default();
+        };
+        let moved = self.moved(conn);
+        let earlier = moved.iter().filter(|it| it.end_ns <= wait.start_ns);
+        let meanwhile = moved
+            .iter()
+            .filter(|it| it.end_ns > wait.start_ns && it.end_ns <= wait.end_ns);
+        let mut seen: Vec<&&Call> = earlier.collect();
+        if meanwhile.count() >= CALLS_KEPT {
+            seen.clear();
+        }
+        let within = moved.iter().find(|it| {
+            wait.conn.is_some()
+                && it.is_send
+                && it.tid == wait.tid
+                && it.start_ns.is_some_and(|from| from <= wait.start_ns)
+                && it.end_ns >= wait.end_ns
+        });
+        seen.extend(within);
+        let sends = seen.iter().filter(|it| it.is_send);
+        let bytes = |it: &&Call| it.result as u32;
+        // counted from a receive, or from the first byte if nothing was counted before
+        let receive = seen.iter().rposition(|it| !it.is_send);
+        let first = seen
+            .iter()
+            .position(|it| it.is_send && it.offset_end == it.result as u64);
+        let from = receive.map(|at| at + 1).or(first);
+        let count = from.map(|from| seen[from..].iter().filter(|it| it.is_send).count() as u32);
+        Before {
+            sent_bytes: sends.clone().next_back().map(|it| bytes(it)),
+            received_bytes: receive.map(|at| bytes(seen[at])),
+            sends: count,
+        }
+    }
+
+    fn value(&self, wait: &Wait, name: &str) -> Option<f64> {
+        let of_it = |it: &&Counter| {
+            it.tid == wait.tid && it.name.as_deref() == Some(name) && it.time_ns <= wait.end_ns
+        };
+        let last = self.counters.iter().rfind(of_it)?;
+        last.value_s64.map(|value| value as f64)
+    }
+}
+
+/// Rows in batches of so many; those of about one time change places.
+fn batches<C: Columns>(rows: Vec<C::Row>, of: usize, key: impl Fn(&C::Row) -> u64) -> Vec<C> {
+    let mut rows = rows;
+    rows.sort_by_key(key);
+    let mut batches = Vec::new();
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut batch = C::default();
+        rows.by_ref().take(of).for_each(|row| batch.push(row));
+        batches.push(batch);
+    }
+    batches
+}
+
+fn header() -> table::manifest::Header {
+    let header = json!({
+        "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 2,
+        "clocksource": "", "detail": "waits", "arguments": [], "started_ns": 0,
+        "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
+    });
+    serde_json::from_value(header).unwrap()
+}
+
+/// All that goes before the waits of all, which are one group here; counters by their names.
+fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> Sides {
+    let mut table = WaitTable::new(
+        header(),
+        Names::default(),
+        Grouping::Waker,
+        WaitFilter::default(),
+    );
+    let mut join = Join::new(&mut table, vec![Some(slow_from_ns)]).keeping(64);
+    let mut calls = batches::<Calls>(rows.calls, of, |row| row.end_ns ^ stir).into_iter();
+    let mut waits = batches::<Waits>(rows.waits, of, |row| row.end_ns ^ stir).into_iter();
+    let mut counters = batches::<Counters>(rows.counters, of, |row| row.time_ns ^ stir).into_iter();
+    while let Some(source) = join.lacks() {
+        match source {
+            Source::Counters => join.add_counters(counters.next().as_ref()),
+            Source::Waits => join.add_waits(waits.next().as_ref()),
+            Source::Calls => join.add_calls(calls.next().as_ref()),
+        }
+    }
+    join.settle();
+    let mut sides = join.sides.remove(0).unwrap();
+    let number = |name: &Option<String>| name.as_deref().unwrap()[1..].parse().unwrap();
+    let by_name = std::mem::take(&mut sides.counters).into_iter();
+    sides.counters = by_name
+        .map(|(at, factor)| (number(&join.names.get(at).name), factor))
+        .collect();
+    sides
+}
+
+fn threads() -> impl Strategy<Value = Vec<Vec<(Act, u64)>>> {
+    let act = (acts(), 0..40_u64);
+    prop::collection::vec(prop::collection::vec(act, 1..120), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn as_a_search_through_all_rows(
+        threads in threads(),
+        of in 1..24_usize,
+        stir in 0..64_u64,
+        slow_from_ns in 1..100_u64,
+    ) {
+        let rows = Rows::of(&threads);
+        let mut expected = Sides::new(slow_from_ns);
+        for wait in &rows.waits {
+            let is_slow = wait.end_ns - wait.start_ns >= slow_from_ns;
+            let names = ["c0", "c1", "c2"];
+            let values: Vec<(u16, f64)> = (0..)
+                .zip(names)
+                .filter_map(|(number, name)| Some((number, rows.value(wait, name)?)))
+                .collect();
+            expected.add(is_slow, wait.conn.or(wait.ready_conn).is_some(), &values);
+            let before = rows.before(wait);
+            expected.add_calls(is_slow, before);
+        }
+        let found = joined(rows, of, stir, slow_from_ns);
+        prop_assert_eq!(found, expected);
+    }
+}
+
+fn one_call(waits: usize) -> Rows {
+    let mut thread = Thread {
+        tid: 0,
+        threads: 1,
+        step: 0,
+    };
+    let mut rows = Rows::default();
+    rows.act(&mut thread, Act::Call(1, true, 0, 5), 0);
+    rows.act(&mut thread, Act::Call(1, true, waits, 700), 0);
+    rows
+}
+
+#[test]
+fn of_a_call_with_too_many_waits_the_first_ones_are_not_known() {
+    for (waits, known) in [(HELD, HELD), (HELD + 7, 7)] {
+        let sides = joined(one_call(waits), 1_000, 0, 1);
+        let preceding = sides.report(&counters::Names::default());
+        assert_eq!(preceding.slow + preceding.fast, waits as u64);
+        let bytes = &preceding.factors[0];
+        assert_eq!(bytes.slow_known + bytes.fast_known, known as u64);
+    }
+}
+
+#[test]
+fn without_slow_waits_nothing_is_asked() {
+    let mut table = WaitTable::new(
+        header(),
+        Names::default(),
+        Grouping::Object,
+        WaitFilter::default(),
+    );
+    batches::<Waits>(one_call(500).waits, 100, |row| row.end_ns)
+        .iter()
+        .for_each(|rows| table.add(rows));
+    assert!(table.join(usize::MAX).is_none());
+    let report = table.report(Recorded::default(), usize::MAX);
+    assert!(report.groups.iter().all(|group| group.preceding.is_none()));
+}

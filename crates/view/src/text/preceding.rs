@@ -1,0 +1,116 @@
+//! What went before slow waits, in sentences: one for each number that they go with, and one where
+//! nothing is known.
+
+use diagnose::units::{bytes, count, counted, duration, percent, plural};
+use diagnose::waits::join::report::{FactorReport, Preceding, Told, What};
+
+use crate::page::Page;
+
+/// Draws the sentences, if there are any; `longer_than_ns`: what the filter calls slow.
+pub fn draw(page: &mut Page, label: usize, preceding: &Preceding, longer_than_ns: Option<u64>) {
+    let condition = match longer_than_ns {
+        Some(ns) => format!("longer than {}", duration(ns)),
+        None => format!("of {} or longer", duration(preceding.slow_from_ns)),
+    };
+    let sentences = sentences(preceding, &condition);
+    for (index, text) in sentences.iter().enumerate() {
+        page.labelled(4, if index == 0 { "before" } else { "" }, label, text);
+    }
+}
+
+/// One sentence for each association; `condition`: which waits are slow.
+fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
+    let associated = preceding.factors.iter().filter_map(|factor| {
+        let told = factor.association.as_ref()?;
+        Some(sentence(preceding, factor, told, condition))
+    });
+    let mut sentences: Vec<String> = associated.collect();
+    sentences.extend(unknown_sends(preceding));
+    if preceding.counter_values_left_out > 0 {
+        sentences.push(format!(
+            "not looked at: {} of counters beyond the first 64",
+            counted(preceding.counter_values_left_out, "value")
+        ));
+    }
+    sentences
+}
+
+fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition: &str) -> String {
+    let of = (factor.slow_of, factor.fast_of);
+    let waits = match of == (preceding.slow, preceding.fast) {
+        true => "waits",
+        false => "waits on connections",
+    };
+    let share = |part: u64, whole: u64| percent(part as f64 / whole.max(1) as f64);
+    let mut text = format!(
+        "{} of {waits} {condition} {}, of the shorter ones {}",
+        share(told.slow, factor.slow_known),
+        relation(&factor.what, told),
+        share(told.fast, factor.fast_known)
+    );
+    let known = (factor.slow_known, factor.fast_known);
+    if known != of {
+        text += &format!(
+            "; known of {} of {} and of {} of {}",
+            count(known.0),
+            count(of.0),
+            count(known.1),
+            count(of.1)
+        );
+    }
+    text
+}
+
+/// How waits are related to a value.
+fn relation(what: &What, told: &Told) -> String {
+    let from_on = |value: String| match told.is_low() {
+        true => format!("{value} or less"),
+        false => format!("{value} or more"),
+    };
+    match what {
+        What::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
+        What::ReceiveBytes => format!("follow a receive of {}", from_on(bytes(told.value as u64))),
+        What::SendsSinceReceive => sends_since(told.value as u64, told.is_low()),
+        What::Counter {
+            name, unit, change, ..
+        } => {
+            let name = name.as_deref().unwrap_or("(its name was lost)");
+            let unit = unit
+                .as_ref()
+                .map_or(String::new(), |unit| format!(" {unit}"));
+            let value = from_on(format!("{}{unit}", told.value));
+            match change {
+                false => format!("have counter `{name}` at {value}"),
+                true => format!("have counter `{name}` last changed by {value}"),
+            }
+        }
+    }
+}
+
+fn sends_since(sends: u64, is_low: bool) -> String {
+    let number = match (sends, is_low) {
+        (0, true) => return "follow a receive with no send since".to_owned(),
+        (_, true) => plural(&format!("{} or fewer send(s)", count(sends)), sends),
+        (_, false) => plural(&format!("{} or more send(s)", count(sends)), 2),
+    };
+    format!("follow {number} since the last receive")
+}
+
+/// Says that nothing is known of the sends before waits on a connection.
+fn unknown_sends(preceding: &Preceding) -> Option<String> {
+    let sends = preceding
+        .factors
+        .iter()
+        .find(|it| it.what == What::SendBytes)?;
+    let both = sends.slow_of > 0 && sends.fast_of > 0;
+    (both && (sends.slow_known == 0 || sends.fast_known == 0)).then(|| {
+        format!(
+            "cannot tell whether slow waits follow small sends: a send is known before {} of {} slow \
+             and {} of {} shorter waits",
+            count(sends.slow_known),
+            count(sends.slow_of),
+            count(sends.fast_known),
+            count(sends.fast_of)
+        )
+    })
+}
