@@ -469,7 +469,8 @@ fn a_killed_recorder_leaves_nothing() {
     );
     let path = talk.scratch.path().join("r.whylat");
     let recording = Recording::open(path).expect("it opens");
-    assert_eq!(recording.usdt()[0].fired, None);
+    // Nobody counted; the kill may even have come before the probes were named.
+    assert!(recording.usdt().iter().all(|probe| probe.fired.is_none()));
 }
 
 fn until_unloaded() {
