@@ -13,8 +13,8 @@
  *
  *	$ whylat run -u 'whylat:*' -- ./program
  *
- * A marker is a USDT probe of provider `whylat`: two instructions that do nothing, and a note in the
- * ELF file that says where they are and in which register the value then is. Other tracers read the
+ * A marker is a USDT probe of provider `whylat`: an instruction that does nothing, and a note in the
+ * ELF file that says where it is and in which register the value then is. Other tracers read the
  * same notes (`readelf -n`). A name is one C identifier; the value is an integer, and evaluated whether
  * somebody listens or not. Where that costs too much, see WHYLAT_SEMAPHORE.
  */
@@ -70,25 +70,23 @@
 	(defined(__x86_64__) || defined(__aarch64__))
 
 #if defined(__x86_64__)
-/*
- * The note names the one-byte nop. Linux 6.18 and newer replace the long one by a call, which costs
- * the listened-to program less than a trap; libbpf looks for this pair.
- */
-#define WHYLAT_NOP_ ".byte 0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00\n"
 #define WHYLAT_IMMEDIATE_ "$"
 #else
-#define WHYLAT_NOP_ "nop\n"
 #define WHYLAT_IMMEDIATE_ ""
 #endif
 
 /*
+ * One byte of nop, on purpose. Linux 6.18 replaces the five-byte one of x86-64 by a call, which costs
+ * half as much as a trap, but pushes a return address: it overwrites what a leaf function keeps below its
+ * stack pointer (the red zone), and a listened-to program goes wrong.
+ *
  * A USDT probe, with its note as SystemTap defines it (sourceware.org/systemtap/wiki,
  * UserSpaceProbeImplementation). `semaphore` is a symbol or 0; `arguments` says of each argument its
  * size, negative if it is signed, and where it is; what follows are the operands of the assembler
  * that it speaks of.
  */
 #define WHYLAT_USDT_(provider, name, semaphore, arguments, ...)                                    \
-	__asm__ __volatile__("990: " WHYLAT_NOP_                                                   \
+	__asm__ __volatile__("990: nop\n"                                                          \
 			     ".pushsection .note.stapsdt, \"?\", \"note\"\n"                        \
 			     ".balign 4\n"                                                         \
 			     ".4byte 992f-991f, 994f-993f, 3\n"                                     \

@@ -55,6 +55,33 @@ static void *fire(void *rounds)
 	return (void *)syscall(SYS_gettid);
 }
 
+/* A function that calls no other may keep variables below the stack pointer: a listener must not touch
+ * them. */
+__attribute__((noinline)) static long leaf(long rounds)
+{
+	long round = 0, kept = 0;
+
+	while (round < rounds && kept == round) {
+#if defined(__x86_64__)
+		__asm__ __volatile__("movq %0, -8(%%rsp)" : : "r"(++round) : "memory");
+		WHYLAT_COUNTER(leaf, round);
+		__asm__ __volatile__("movq -8(%%rsp), %0" : "=r"(kept) : : "memory");
+#else
+		WHYLAT_COUNTER(leaf, round);
+		kept = ++round;
+#endif
+	}
+	return kept;
+}
+
+static int leaves(long rounds)
+{
+	number begin_ns = now_ns();
+
+	say(begin_ns, syscall(SYS_gettid), 0, leaf(rounds));
+	return 0;
+}
+
 static int values(long rounds)
 {
 	number begin_ns = now_ns();
@@ -212,6 +239,8 @@ int main(int argc, char **argv)
 #endif
 	if (!strcmp(mode, "values"))
 		return values(rounds);
+	if (!strcmp(mode, "leaves"))
+		return leaves(rounds);
 	if (!strcmp(mode, "threads"))
 		return threads(rounds);
 	if (!strcmp(mode, "kinds"))
