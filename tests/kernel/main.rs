@@ -20,6 +20,7 @@ mod programs;
 mod report;
 mod select;
 mod shares;
+mod startup;
 mod survive;
 mod truth;
 mod verdicts;
