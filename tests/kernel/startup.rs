@@ -24,7 +24,7 @@ under_cubic_and_bbr! {
 const HEADER_BYTES: u64 = 8;
 const ANSWER_BYTES: u64 = 24;
 /// What a small command's body has at most.
-const SMALL_BYTES: u64 = 64;
+const SMALL_BYTES: u64 = 96;
 /// `TCP_DELACK_MIN` less a jiffy, as the finding counts an expired timer.
 const LEAST_STALL_NS: u64 = 36_000_000;
 /// A percentile's relative error, and as much for what a call is longer than the wait in it.
@@ -60,15 +60,22 @@ impl Played {
         &self.truth["roles"][0]["server"]
     }
 
-    /// The waits of an end's threads for its connection; without those for the next segment of a
-    /// large body, which comes at once. The path's round trip is 2 ms.
+    /// The waits of an end's threads for its connection until the client was ready; without those for
+    /// the next segment of a large body, which comes at once: no round trip of the scene is as short.
     fn waits(&self, end: &Value) -> Result<Value, String> {
         let (pid, cookie) = (number(end, "/pid"), number(end, "/connections/0/cookie"));
         let path = self.report.beside("r.whylat");
-        let answer = ask(&path, &format!("--by object --longer-than 1ms --pid {pid}"));
+        let until_ns = self.ready_ns() - number(&self.report.json, "/host/started_ns");
+        let question = format!("--by object --longer-than 400us --pid {pid} --to {until_ns}ns");
+        let answer = ask(&path, &question);
         let found = groups(&answer).iter().find(|group| group["conn"] == cookie);
         let found = found.ok_or_else(|| format!("no waits for socket {cookie}: {answer}"))?;
         Ok(found.clone())
+    }
+
+    /// When the client was ready.
+    fn ready_ns(&self) -> u64 {
+        number(self.client(), "/ready_ns")
     }
 
     /// Values of a counter of this end, in turn.
@@ -109,9 +116,8 @@ fn calls(end: &Value, list: &str, from: &str, to: &str, bytes: &str) -> Vec<(u64
 /// The population of slow waits is, call by call, what the program knows of its own calls.
 fn populations_agree(waits: &Value, calls: &[(u64, u64)]) -> Result<(), String> {
     let failed = |why: &str| {
-        Err(format!(
-            "{why}: {waits:.3000}, and the program has {calls:?}"
-        ))
+        let (populations, histogram) = (&waits["populations"], &waits["histogram"]);
+        Err(format!("{why}: {populations} of {histogram}"))
     };
     if waits["populations"].is_null() {
         return failed("one population");
@@ -136,15 +142,28 @@ fn populations_agree(waits: &Value, calls: &[(u64, u64)]) -> Result<(), String> 
     Ok(())
 }
 
-/// All calls in which the client waited for an answer.
-fn answers(client: &Value) -> Vec<(u64, u64)> {
-    let of = |list| calls(client, list, "/sent_ns", "/answered_ns", "/body_bytes");
-    [of("commands"), of("polls")].concat()
+/// The client's waits for answers until it was ready.
+fn answers(played: &Played) -> Vec<(u64, u64)> {
+    let client = played.client();
+    calls(
+        client,
+        "commands",
+        "/sent_ns",
+        "/answered_ns",
+        "/body_bytes",
+    )
 }
 
-/// All calls in which the server waited for a header, or for a body.
-fn receives(server: &Value) -> Vec<(u64, u64)> {
-    let of = |list| calls(server, list, "/start_ns", "/end_ns", "/bytes");
+/// The server's waits for headers and bodies until the client was ready.
+fn receives(played: &Played) -> Vec<(u64, u64)> {
+    let server = played.server();
+    let of = |list: &str| {
+        let ends_ns = all(server, list, "/end_ns").into_iter();
+        let calls = calls(server, list, "/start_ns", "/end_ns", "/bytes");
+        let in_time = calls.into_iter().zip(ends_ns);
+        let in_time = in_time.filter(|(_, end_ns)| *end_ns < played.ready_ns());
+        in_time.map(|(call, _)| call).collect::<Vec<_>>()
+    };
     [of("headers"), of("bodies")].concat()
 }
 
@@ -152,10 +171,10 @@ fn receives(server: &Value) -> Vec<(u64, u64)> {
 fn recipe(congctl: &str) -> Played {
     planted(|| {
         let played = Played::new(&format!("--congctl {congctl}"));
-        populations_agree(&played.waits(played.client())?, &answers(played.client()))?;
-        populations_agree(&played.waits(played.server())?, &receives(played.server()))?;
+        populations_agree(&played.waits(played.client())?, &answers(&played))?;
+        populations_agree(&played.waits(played.server())?, &receives(&played))?;
         let stood_still = |(ns, bytes): &(u64, u64)| *bytes > SMALL_BYTES && *ns >= LEAST_STALL_NS;
-        if answers(played.client()).iter().any(stood_still) {
+        if answers(&played).iter().any(stood_still) {
             return Err("a large command stood still".to_owned());
         }
         Ok(played)

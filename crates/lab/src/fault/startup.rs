@@ -1,6 +1,7 @@
 //! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
 
-use super::scene::{Cure, Dice, Scene, Variant, path, word};
+use super::scene::{Cure, Dice, Scene, Variant, word};
+use crate::DirectionConfig;
 
 /// What the finding and the recipe advise, each apart; the finding's first advice first.
 const CURES: &[Cure] = &[
@@ -33,12 +34,13 @@ const CURES: &[Cure] = &[
 /// Three commands of four are small: their bodies wait for the ACK of their headers. The others fill
 /// segments, which the receiver acknowledges at once.
 pub(super) fn vtune_startup(variant: Variant, dice: &mut Dice) -> Scene {
-    let rtt_ms = dice.between(1, 3);
+    // About as long as the recipe's fast waits, 937 µs: half of it each way.
+    let delay_us = dice.between(250, 750);
     let commands = dice.between(70, 90);
     let seed = dice.between(1, 1_000);
     let joined = word(variant == Variant::Healthy, "--writes joined");
     let mut scene = Scene::over(
-        path(rtt_ms),
+        DirectionConfig::delay(delay_us),
         "command-server",
         format!("command-client --commands {commands} --seed {seed} {joined}"),
     );

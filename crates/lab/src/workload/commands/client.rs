@@ -25,7 +25,7 @@ pub(crate) struct CommandClient {
     #[arg(long, default_value_t = 4)]
     large_every: u32,
     /// Bytes of the shortest body of a small command; the longest is eight times as long.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 12)]
     small: u64,
     /// Bytes of the shortest body of a large command; the longest is three times as long.
     #[arg(long, default_value_t = 4000)]
