@@ -21,6 +21,7 @@ mod report;
 mod select;
 mod shares;
 mod stacks;
+mod startup;
 mod survive;
 mod truth;
 mod usdt;

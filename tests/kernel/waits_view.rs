@@ -91,7 +91,7 @@ fn record(detail: &str) -> Known {
     }
 }
 
-fn ask(path: &Path, question: &str) -> Value {
+pub fn ask(path: &Path, question: &str) -> Value {
     let said = finish(
         whylat("report --format json")
             .args(question.split(' '))
@@ -101,7 +101,7 @@ fn ask(path: &Path, question: &str) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
 }
 
-fn groups(answer: &Value) -> &Vec<Value> {
+pub fn groups(answer: &Value) -> &Vec<Value> {
     answer["groups"].as_array().expect("groups")
 }
 

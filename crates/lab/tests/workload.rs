@@ -108,6 +108,52 @@ fn two_small_writes_stall_over_a_wire() {
     assert!(stalled >= 20, "only {stalled} of 53 rounds stalled");
 }
 
+/// How long start-up took, ns; the accounts of both ends agree, and the client made so many send calls.
+fn started_up(server: &str, client: &str, send_calls: u64) -> u64 {
+    let client = format!("command-client --commands 41 --polls 3 --poll-pause-us 1 {client}");
+    let (client, server) = on_loopback(&format!("command-server {server}"), &client);
+    assert_ends_agree(&client, &server);
+    assert_eq!(client["commands"].as_array().unwrap().len(), 41);
+    assert_eq!(number(&server, "/commands"), 41 + 3);
+    assert_eq!(sum(&client, "/send/calls"), send_calls);
+    assert_eq!(sum(&server, "/send/calls"), 41 + 3);
+    let bodies = client["commands"].as_array().unwrap().iter();
+    let bodies: Vec<u64> = bodies.map(|it| number(it, "/body_bytes")).collect();
+    let read = server["bodies"].as_array().unwrap().iter();
+    assert!(read.map(|it| number(it, "/bytes")).eq(bodies));
+    let large = client["commands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .skip(3)
+        .step_by(4);
+    assert!(
+        large
+            .map(|it| number(it, "/body_bytes"))
+            .all(|bytes| bytes >= 4_000)
+    );
+    number(&client, "/startup_ns")
+}
+
+#[test]
+fn commands_in_two_writes_stall_and_the_cures_work() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let (two, one) = (2 * 41 + 3, 41 + 3);
+    let stalled_ns = started_up("", "", two);
+    for (server, client, send_calls) in [
+        ("", "--writes gathered", one),
+        ("", "--writes joined", one),
+        ("", "--nodelay", two),
+        ("--quickack", "", two),
+    ] {
+        let took_ns = started_up(server, client, send_calls);
+        eprintln!("{server}{client}: {took_ns} ns of {stalled_ns} ns");
+        assert!(took_ns * 5 < stalled_ns, "{server}{client}: {took_ns} ns");
+    }
+}
+
 #[test]
 fn answers_come_only_every_so_often_when_told() {
     if !may_make_namespaces() {

@@ -1,7 +1,7 @@
 //! The list of faults.
 
 use super::scene::{Claim, End, Fault, Of, sending, serving};
-use super::{buffers, cpus, losses, messages, programs};
+use super::{buffers, cpus, losses, messages, programs, startup};
 
 /// The fault of this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
@@ -215,6 +215,14 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
         scene: messages::logging_client,
+    },
+    Fault {
+        name: "vtune_startup",
+        summary: "a client starts slowly: most of its many commands are small, and wait for an ACK timer",
+        source: "VTune cookbook: Inefficient TCP/IP Synchronization",
+        claim: |_| sending("nagle_delayed_ack"),
+        mendable: true,
+        scene: startup::vtune_startup,
     },
     Fault {
         name: "window_scale_lost",

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::catalogue::{FAULTS, find};
 use super::run::Play;
-use super::scene::Variant;
+use super::scene::{Dice, Variant};
 use crate::error::LabError;
 
 /// Plants a fault: runs a client and a server, with one thing wrong between or in them, in network
@@ -23,6 +23,9 @@ struct Options {
     /// With the fault, its twin without it, or mended as the finding advises.
     #[arg(long, value_enum, default_value = "faulty")]
     variant: Variant,
+    /// With --variant mended: which of its cures, if there are several; `whylat lab list` shows them.
+    #[arg(long)]
+    cure: Option<String>,
     /// Congestion control of both ends: cubic, bbr, reno.
     #[arg(long, default_value = "cubic")]
     congctl: String,
@@ -68,6 +71,7 @@ fn play(options: &Options) -> Result<(), LabError> {
     let play = Play {
         fault,
         variant: options.variant,
+        cure: options.cure.as_deref(),
         congctl: &options.congctl,
         seed: options.seed,
     };
@@ -95,16 +99,20 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
+        let cures = (fault.scene)(Variant::Mended, &mut Dice::new(1)).cures;
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });
             println!(
                 "{}",
-                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable })
+                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable, "cures": cures })
             );
         } else {
             println!("{name:<20} {summary}");
             println!("{:<20} finding: {}; {source}", "", rule.unwrap_or("none"));
+            for cure in cures {
+                println!("{:<20} --cure {}: {}", "", cure.name, cure.summary);
+            }
         }
     }
     ExitCode::SUCCESS

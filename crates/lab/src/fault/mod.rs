@@ -2,7 +2,7 @@
 //!
 //! In: a fault's name, which of its variants, a congestion control, a seed. Out: what happened, and
 //! what a diagnosis of it has to say. [`catalogue`] is the list; [`scene`] what a fault is made of;
-//! `buffers`, `cpus`, `losses`, `messages` and `programs` set the scenes; [`run`] plays one;
+//! `buffers`, `cpus`, `losses`, `messages`, `programs` and `startup` set the scenes; [`run`] plays one;
 //! [`command`] is `whylat lab fault` and `whylat lab list`.
 
 mod buffers;
@@ -14,6 +14,7 @@ mod messages;
 mod programs;
 pub mod run;
 pub mod scene;
+mod startup;
 
 pub use catalogue::{FAULTS, find};
-pub use scene::{Claim, End, Fault, Scene, Variant};
+pub use scene::{Claim, Cure, End, Fault, Scene, Variant};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::scene::{Claim, Dice, End, Fault, Of, Pair, Variant};
+use super::scene::{Claim, Cure, Dice, End, Fault, Of, Pair, Scene, Variant};
 use crate::site::Site;
 use crate::{LabError, Running, Wire, WireConfig};
 
@@ -15,6 +15,8 @@ pub struct Play<'a> {
     pub fault: &'a Fault,
     /// Which form of it.
     pub variant: Variant,
+    /// By which of its cures it is mended; `None`: the first.
+    pub cure: Option<&'a str>,
     /// Congestion control of both ends.
     pub congctl: &'a str,
     /// Seed of sizes, delays and losses.
@@ -26,17 +28,9 @@ impl Play<'_> {
     /// until they end, and gives the ground truth.
     ///
     /// # Errors
-    /// Without root, when the variant does not exist, or when a role fails.
+    /// Without root, when the variant or the cure does not exist, or when a role fails.
     pub fn run(&self, program: &Path) -> Result<Value, LabError> {
-        if self.variant == Variant::Mended && !self.fault.mendable {
-            return Err(LabError::Option {
-                option: "--variant",
-                value: "mended".to_owned(),
-                why: "the lab cannot follow the advice for this fault",
-                hint: "`whylat lab list --json` shows which it can",
-            });
-        }
-        let scene = (self.fault.scene)(self.variant, &mut Dice::new(self.seed));
+        let (scene, cure) = self.scene()?;
         let wire = Wire::start(WireConfig {
             a_to_b: scene.forward,
             b_to_a: scene.back,
@@ -89,6 +83,7 @@ impl Play<'_> {
         Ok(json!({
             "fault": self.fault.name,
             "variant": self.variant,
+            "cure": cure.map(|cure| cure.name),
             "congctl": self.congctl,
             "seed": self.seed,
             "expected": expected,
@@ -97,6 +92,36 @@ impl Play<'_> {
             "beside": beside,
             "machine": machine,
         }))
+    }
+
+    /// The scene, with the cure that it is mended by if it has several.
+    fn scene(&self) -> Result<(Scene, Option<&'static Cure>), LabError> {
+        let refused = |option, value: &str, why, hint| LabError::Option {
+            option,
+            value: value.to_owned(),
+            why,
+            hint,
+        };
+        let scene = (self.fault.scene)(self.variant, &mut Dice::new(self.seed));
+        match (self.variant, self.cure) {
+            (Variant::Mended, _) if !self.fault.mendable => Err(refused(
+                "--variant",
+                "mended",
+                "the lab cannot follow the advice for this fault",
+                "`whylat lab list --json` shows which it can",
+            )),
+            (Variant::Mended, name) => Ok(match scene.cure(name)? {
+                Some(cure) => (scene.cured(cure), Some(cure)),
+                None => (scene, None),
+            }),
+            (_, Some(name)) => Err(refused(
+                "--cure",
+                name,
+                "only a fault that is mended has a cure",
+                "add --variant mended",
+            )),
+            (_, None) => Ok((scene, None)),
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::DirectionConfig;
 use crate::wire::Random;
+use crate::{DirectionConfig, LabError};
 
 /// Which of a fault's forms is played. They differ in nothing but the fault and its cure, and have
 /// the same sizes and delays for the same seed.
@@ -106,6 +106,24 @@ pub struct Scene {
     pub sysctls: Vec<(End, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
     pub beside: Vec<String>,
+    /// Ways to mend it, each apart, if there are several. The scene of [`Variant::Mended`] is then
+    /// without any, and the first one is what it is mended by unless another is chosen.
+    pub cures: &'static [Cure],
+}
+
+/// A way to mend a fault: what its roles are told besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cure {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One sentence: who does what.
+    pub summary: &'static str,
+    /// `whylat lab workload` words for each client.
+    #[serde(skip)]
+    pub client: &'static str,
+    /// The same for the server.
+    #[serde(skip)]
+    pub server: &'static str,
 }
 
 impl Scene {
@@ -124,7 +142,35 @@ impl Scene {
             lasts_us: None,
             sysctls: Vec::new(),
             beside: Vec::new(),
+            cures: &[],
         }
+    }
+
+    /// The cure of this name, or without a name the first.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn cure(&self, name: Option<&str>) -> Result<Option<&'static Cure>, LabError> {
+        let Some(name) = name else {
+            return Ok(self.cures.first());
+        };
+        let found = self.cures.iter().find(|cure| cure.name == name);
+        found.map(Some).ok_or_else(|| LabError::Option {
+            option: "--cure",
+            value: name.to_owned(),
+            why: "this fault has no such cure",
+            hint: "`whylat lab list` shows the cures of each fault",
+        })
+    }
+
+    /// With a cure.
+    #[must_use]
+    pub fn cured(mut self, cure: &Cure) -> Self {
+        self.pair.server = format!("{} {}", self.pair.server, cure.server);
+        for client in &mut self.pair.clients {
+            *client = format!("{client} {}", cure.client);
+        }
+        self
     }
 }
 

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
-use socket2::SockRef;
 
 use super::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
@@ -131,11 +130,11 @@ impl DelayAcks {
         };
         let (mut requests, mut delayed_times_ns) = (0, Vec::new());
         loop {
-            set_quickack(&peer, false)?;
+            peer.set_quickack(false)?;
             let arrived_ns = wait_readable(&peer)?;
             let delayed = choice.next();
             if !delayed {
-                set_quickack(&peer, true)?;
+                peer.set_quickack(true)?;
             }
             if !peer.recv_exact(&mut request)? {
                 return Ok(Served {
@@ -152,12 +151,6 @@ impl DelayAcks {
             peer.send_all(&reply)?;
         }
     }
-}
-
-/// TCP_QUICKACK: on sends an ACK that is held back, off holds back those to come.
-fn set_quickack(peer: &Peer, on: bool) -> Result<(), LabError> {
-    let set = SockRef::from(&peer.stream).set_tcp_quickack(on);
-    set.map_err(|why| failed("set TCP_QUICKACK of", peer, why))
 }
 
 /// Waits until there is something to read, without reading it; gives the time.

@@ -8,10 +8,12 @@
 
 mod bulk;
 mod calls;
+mod commands;
 mod cpu;
 mod delay_acks;
 mod flood;
 mod hold;
+mod itt;
 mod logging;
 mod pauses;
 mod peer;
@@ -93,6 +95,10 @@ enum Role {
     LogClient(logging::LogClient),
     /// Server: reads records, answers some or none of them.
     LogServer(logging::LogServer),
+    /// Client: starts up by many commands to its server; tells of itself by the ITT API.
+    CommandClient(commands::CommandClient),
+    /// Server: carries out commands; tells of itself by the ITT API.
+    CommandServer(commands::CommandServer),
     /// Makes as many send and receive calls as it can, of a known number.
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
@@ -167,6 +173,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::PollServer(role) => ("poll-server", to_json(role.run(&context)?)),
         Role::LogClient(role) => ("log-client", to_json(role.run(&context)?)),
         Role::LogServer(role) => ("log-server", to_json(role.run(&context)?)),
+        Role::CommandClient(role) => ("command-client", to_json(role.run(&context)?)),
+        Role::CommandServer(role) => ("command-server", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),

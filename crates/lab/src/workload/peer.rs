@@ -1,6 +1,6 @@
 //! A TCP connection that keeps account of every call made on it.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -188,6 +188,25 @@ impl Peer {
         Ok(())
     }
 
+    /// The same of two parts, of which the first call offers both (writev) if neither is empty.
+    pub(crate) fn send_all_parts(&mut self, parts: [&[u8]; 2]) -> Result<(), LabError> {
+        let [head, tail] = parts;
+        let done = if head.is_empty() || tail.is_empty() {
+            0
+        } else {
+            self.send_gathered(parts)?
+        };
+        self.send_all(&head[done.min(head.len())..])?;
+        self.send_all(&tail[done.saturating_sub(head.len())..])
+    }
+
+    fn send_gathered(&mut self, parts: [&[u8]; 2]) -> Result<usize, LabError> {
+        let stream = &mut self.stream;
+        let parts = parts.map(IoSlice::new);
+        let outcome = self.truth.send.timed(|| stream.write_vectored(&parts));
+        outcome.map_err(|why| self.problem("send on", why))
+    }
+
     /// One receive call; 0 is the end of the stream.
     pub(crate) fn recv(&mut self, bytes: &mut [u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
@@ -202,18 +221,17 @@ impl Peer {
         while done < bytes.len() {
             match self.recv(&mut bytes[done..])? {
                 0 if done == 0 => return Ok(false),
-                0 => {
-                    let connection = self.name();
-                    return Err(LabError::PeerGone {
-                        connection,
-                        done,
-                        expected: bytes.len(),
-                    });
-                }
+                0 => return Err(self.gone(done, bytes.len())),
                 more => done += more,
             }
         }
         Ok(true)
+    }
+
+    /// TCP_QUICKACK: on sends an ACK that is held back, off holds back those to come.
+    pub(crate) fn set_quickack(&self, on: bool) -> Result<(), LabError> {
+        let set = SockRef::from(&self.stream).set_tcp_quickack(on);
+        set.map_err(|why| self.problem("set TCP_QUICKACK of", why))
     }
 
     /// Tells the peer that no more is sent.
@@ -232,6 +250,15 @@ impl Peer {
 
     pub(crate) fn port(&self) -> u16 {
         self.truth.local.port()
+    }
+
+    /// The peer ended after so many of the bytes that were expected.
+    pub(crate) fn gone(&self, done: usize, expected: usize) -> LabError {
+        LabError::PeerGone {
+            connection: self.name(),
+            done,
+            expected,
+        }
     }
 
     fn name(&self) -> String {

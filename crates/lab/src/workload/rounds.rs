@@ -220,12 +220,7 @@ impl Plan<'_> {
             let sent_ns = now_ns();
             let every = self.waiting.reply_every;
             if every > 0 && round % every == 0 && !peer.recv_exact(&mut reply)? {
-                let connection = format!("{} > {}", peer.truth.local, peer.truth.remote);
-                return Err(LabError::PeerGone {
-                    connection,
-                    done: 0,
-                    expected: reply.len(),
-                });
+                return Err(peer.gone(0, reply.len()));
             }
             times_ns.push([start_ns, sent_ns, now_ns()]);
             pause_us(self.waiting.pause_us);

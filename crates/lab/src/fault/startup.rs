@@ -1,0 +1,49 @@
+//! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
+
+use super::scene::{Cure, Dice, Scene, Variant, word};
+use crate::DirectionConfig;
+
+/// What the finding and the recipe advise, each apart; the finding's first advice first.
+const CURES: &[Cure] = &[
+    Cure {
+        name: "writev",
+        summary: "the client hands header and body to the kernel by one writev()",
+        client: "--writes gathered",
+        server: "",
+    },
+    Cure {
+        name: "nodelay",
+        summary: "the client sets TCP_NODELAY",
+        client: "--nodelay",
+        server: "",
+    },
+    Cure {
+        name: "quickack",
+        summary: "the server sets TCP_QUICKACK after each receive call",
+        client: "",
+        server: "--quickack",
+    },
+    Cure {
+        name: "rcvbuf",
+        summary: "the recipe's own: the server sets SO_RCVBUF to 4096 bytes",
+        client: "",
+        server: "--rcvbuf 4096",
+    },
+];
+
+/// Three commands of four are small: their bodies wait for the ACK of their headers. The others fill
+/// segments, which the receiver acknowledges at once.
+pub(super) fn vtune_startup(variant: Variant, dice: &mut Dice) -> Scene {
+    // About as long as the recipe's fast waits, 937 µs: half of it each way.
+    let delay_us = dice.between(250, 750);
+    let commands = dice.between(70, 90);
+    let seed = dice.between(1, 1_000);
+    let joined = word(variant == Variant::Healthy, "--writes joined");
+    let mut scene = Scene::over(
+        DirectionConfig::delay(delay_us),
+        "command-server",
+        format!("command-client --commands {commands} --seed {seed} {joined}"),
+    );
+    scene.cures = CURES;
+    scene
+}

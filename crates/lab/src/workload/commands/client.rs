@@ -1,0 +1,186 @@
+//! `command-client`: starts up by many commands, then asks now and then.
+
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::super::Context;
+use super::super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
+use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling};
+use crate::error::LabError;
+use crate::now_ns;
+use crate::wire::Random;
+
+/// Options of `command-client`.
+#[derive(Debug, Args)]
+pub(crate) struct CommandClient {
+    /// Server to connect to.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// Commands at start-up.
+    #[arg(long, default_value_t = 80)]
+    commands: u32,
+    /// Every so many commands is a large one; 0: none.
+    #[arg(long, default_value_t = 4)]
+    large_every: u32,
+    /// Bytes of the shortest body of a small command; the longest is eight times as long.
+    #[arg(long, default_value_t = 12)]
+    small: u64,
+    /// Bytes of the shortest body of a large command; the longest is three times as long.
+    #[arg(long, default_value_t = 4000)]
+    large: u64,
+    /// Seed of the sizes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How a command is handed to the kernel.
+    #[arg(long, value_enum, default_value = "two")]
+    writes: Writes,
+    /// Headers without a body that are sent after start-up.
+    #[arg(long, default_value_t = 60)]
+    polls: u32,
+    /// Sleeps before each of these.
+    #[arg(long, default_value_t = 5_000)]
+    poll_pause_us: u64,
+    /// Answers waited for at least so long count as stalled.
+    #[arg(long, default_value_t = 25)]
+    stall_ms: u64,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// How a command is handed to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Writes {
+    /// Header and body by a call each.
+    Two,
+    /// Both by one gathering call (writev).
+    Gathered,
+    /// Both in one buffer, by one call.
+    Joined,
+}
+
+/// One command.
+#[derive(Debug, Clone, Serialize)]
+struct Command {
+    /// Bytes after the header.
+    body_bytes: u64,
+    /// Before the first call that sent it, `CLOCK_MONOTONIC`.
+    start_ns: u64,
+    /// After the last one.
+    sent_ns: u64,
+    /// After the call that received its answer.
+    answered_ns: u64,
+}
+
+/// What the client did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClientTruth {
+    /// From the first command to the answer of the last.
+    startup_ns: u64,
+    /// When it was ready, `CLOCK_MONOTONIC`.
+    ready_ns: u64,
+    /// Commands of start-up that waited for their answers as long as a stall.
+    stalled_commands: u64,
+    /// Those, from the last call that sent them to the answer.
+    stalled_ns: u64,
+    /// Commands of start-up, in turn.
+    commands: Vec<Command>,
+    /// What was asked afterwards.
+    polls: Vec<Command>,
+    connections: Vec<ConnectionTruth>,
+}
+
+impl CommandClient {
+    pub(crate) fn run(&self, context: &Context) -> Result<ClientTruth, LabError> {
+        let telling = Telling::begin(c"command-client")?;
+        let peer = Peer::connect(self.connect, &self.socket)?;
+        context.start(peer.port())?;
+        let mut channel = Channel {
+            peer,
+            telling: &telling,
+            quickack: false,
+        };
+        let start_ns = now_ns();
+        let commands = self.start_up(&mut channel)?;
+        let ready_ns = now_ns();
+        let polls = self.poll(&mut channel)?;
+        let waits_ns = commands.iter().map(|one| one.answered_ns - one.sent_ns);
+        let stalls_ns: Vec<u64> = waits_ns
+            .filter(|ns| *ns >= self.stall_ms * 1_000_000)
+            .collect();
+        Ok(ClientTruth {
+            startup_ns: ready_ns - start_ns,
+            ready_ns,
+            stalled_commands: stalls_ns.len() as u64,
+            stalled_ns: stalls_ns.iter().sum(),
+            commands,
+            polls,
+            connections: vec![channel.close()],
+        })
+    }
+
+    fn start_up(&self, channel: &mut Channel<'_>) -> Result<Vec<Command>, LabError> {
+        let _task = channel.telling.task(&channel.telling.start_up);
+        let mut sizes = Random::new(self.seed);
+        let body = |number: u32| {
+            let is_large = number.is_multiple_of(self.large_every);
+            let (least, times) = if is_large {
+                (self.large, 3)
+            } else {
+                (self.small, 8)
+            };
+            least + sizes.below(least * (times - 1) + 1)
+        };
+        let bodies: Vec<u64> = (1..=self.commands).map(body).collect();
+        let command = |(number, bytes)| self.command(channel, self.writes, number, bytes);
+        (1..).zip(bodies).map(command).collect()
+    }
+
+    fn poll(&self, channel: &mut Channel<'_>) -> Result<Vec<Command>, LabError> {
+        let mut asked = Vec::new();
+        for number in 0..self.polls {
+            pause_us(self.poll_pause_us);
+            let number = self.commands + 1 + number;
+            asked.push(self.command(channel, Writes::Joined, number, 0)?);
+        }
+        Ok(asked)
+    }
+
+    fn command(
+        &self,
+        channel: &mut Channel<'_>,
+        writes: Writes,
+        number: u32,
+        body_bytes: u64,
+    ) -> Result<Command, LabError> {
+        let telling = channel.telling;
+        let _task = telling.task(&telling.command);
+        let header = Header {
+            number,
+            body_bytes: body_bytes as u32,
+        };
+        let header = header.to_bytes();
+        let body = vec![0x62; body_bytes as usize];
+        let start_ns = now_ns();
+        match writes {
+            Writes::Two => {
+                channel.send(&header)?;
+                channel.send(&body)?;
+            }
+            Writes::Gathered => channel.send_parts([&header, &body])?,
+            Writes::Joined => channel.send(&[&header[..], &body[..]].concat())?,
+        }
+        let sent_ns = now_ns();
+        let mut answer = [0; ANSWER_BYTES];
+        if !channel.receive(&mut answer)? || answer[..HEADER_BYTES] != header {
+            return Err(channel.peer.gone(0, ANSWER_BYTES));
+        }
+        Ok(Command {
+            body_bytes,
+            start_ns,
+            sent_ns,
+            answered_ns: now_ns(),
+        })
+    }
+}

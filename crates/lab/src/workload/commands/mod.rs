@@ -1,0 +1,147 @@
+//! A command channel, as of an application that starts slowly: `command-client` has its server carry
+//! out many commands, waits for the answer to each, and then is ready; `command-server` carries them
+//! out. A command is a header and what it is about, its body.
+//!
+//! Both are instrumented as VTune's recipe "Inefficient TCP/IP Synchronization" says: counters around
+//! send and receive, and tasks (`itt` beside this module).
+
+mod client;
+mod server;
+
+pub(crate) use client::CommandClient;
+pub(crate) use server::CommandServer;
+
+use std::ffi::CStr;
+
+use nix::sys::prctl;
+
+use super::itt::{ByteCounter, Domain, Task, TaskName, name_thread};
+use super::peer::{ConnectionTruth, Peer};
+use crate::error::LabError;
+
+/// Bytes of a [`Header`].
+const HEADER_BYTES: usize = 8;
+/// Bytes of an answer.
+const ANSWER_BYTES: usize = 24;
+
+/// How a command begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    number: u32,
+    body_bytes: u32,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&self.number.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.body_bytes.to_le_bytes());
+        bytes
+    }
+
+    fn of(bytes: [u8; HEADER_BYTES]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Header {
+            number: u32::from_le_bytes([a, b, c, d]),
+            body_bytes: u32::from_le_bytes([e, f, g, h]),
+        }
+    }
+}
+
+/// What the program says of itself.
+struct Telling {
+    domain: Domain,
+    start_up: TaskName,
+    command: TaskName,
+    send: TaskName,
+    receive: TaskName,
+    sent: ByteCounter,
+    received: ByteCounter,
+}
+
+impl Telling {
+    /// Names the process and its thread, the only one so far.
+    fn begin(process: &CStr) -> Result<Self, LabError> {
+        prctl::set_name(process)
+            .map_err(|why| LabError::os("name", "this process", why, "report this"))?;
+        let domain = Domain::begin(c"whylat.commands", process);
+        Ok(Telling {
+            start_up: TaskName::new(c"start-up"),
+            command: TaskName::new(c"command"),
+            send: TaskName::new(c"send"),
+            receive: TaskName::new(c"receive"),
+            sent: domain.byte_counter(c"sent bytes"),
+            received: domain.byte_counter(c"received bytes"),
+            domain,
+        })
+    }
+
+    fn task(&self, name: &TaskName) -> Task<'_> {
+        self.domain.task(name)
+    }
+}
+
+/// A connection that tells of its calls.
+struct Channel<'a> {
+    peer: Peer,
+    telling: &'a Telling,
+    /// Sets TCP_QUICKACK after each receive call.
+    quickack: bool,
+}
+
+impl Channel<'_> {
+    /// One send call, and more only for what it left.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), LabError> {
+        self.send_parts([bytes, &[]])
+    }
+
+    /// The same of two parts by one call.
+    fn send_parts(&mut self, parts: [&[u8]; 2]) -> Result<(), LabError> {
+        let _task = self.telling.task(&self.telling.send);
+        self.peer.send_all_parts(parts)?;
+        let sent_bytes = parts[0].len() + parts[1].len();
+        self.telling.sent.set(sent_bytes as u64);
+        Ok(())
+    }
+
+    /// Receive calls until `bytes` is full; false at the end of the stream.
+    fn receive(&mut self, bytes: &mut [u8]) -> Result<bool, LabError> {
+        let _task = self.telling.task(&self.telling.receive);
+        let mut done = 0;
+        while done < bytes.len() {
+            let got = self.peer.recv(&mut bytes[done..])?;
+            if got == 0 && done == 0 {
+                return Ok(false);
+            }
+            if got == 0 {
+                return Err(self.peer.gone(done, bytes.len()));
+            }
+            if self.quickack {
+                self.peer.set_quickack(true)?;
+            }
+            done += got;
+        }
+        self.telling.received.set(done as u64);
+        Ok(true)
+    }
+
+    fn close(self) -> ConnectionTruth {
+        self.peer.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_as_it_was() {
+        let header = Header {
+            number: 0x0102_0304,
+            body_bytes: 70_001,
+        };
+        let bytes = header.to_bytes();
+        assert_eq!(bytes[..5], [4, 3, 2, 1, 0x71]);
+        assert_eq!(Header::of(bytes), header);
+    }
+}

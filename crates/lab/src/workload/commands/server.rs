@@ -1,0 +1,115 @@
+//! `command-server`: reads the header of a command, then its body, and answers.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::Context;
+use super::super::peer::{ConnectionTruth, Peer, SocketOptions, listen, port_of};
+use super::super::reply::serve_each;
+use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling, name_thread};
+use crate::error::LabError;
+use crate::now_ns;
+
+/// Options of `command-server`.
+#[derive(Debug, Args)]
+pub(crate) struct CommandServer {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Ends after this many connections have closed.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// Sets TCP_QUICKACK after each receive call.
+    #[arg(long)]
+    quickack: bool,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+/// The calls that received a header, or a body.
+#[derive(Debug, Clone, Serialize)]
+struct Receive {
+    bytes: usize,
+    /// Before the first call, `CLOCK_MONOTONIC`.
+    start_ns: u64,
+    /// After the last.
+    end_ns: u64,
+}
+
+/// What the server did.
+#[derive(Debug, Serialize)]
+pub(crate) struct ServerTruth {
+    commands: u64,
+    connections: Vec<ConnectionTruth>,
+    /// By connection.
+    headers: Vec<Receive>,
+    /// Those that are not empty; by connection.
+    bodies: Vec<Receive>,
+}
+
+/// What it did on one connection.
+#[derive(Debug)]
+struct Served {
+    connection: ConnectionTruth,
+    headers: Vec<Receive>,
+    bodies: Vec<Receive>,
+}
+
+impl CommandServer {
+    pub(crate) fn run(&self, context: &Context) -> Result<ServerTruth, LabError> {
+        let telling = Telling::begin(c"command-server")?;
+        let listener = listen(self.listen, &self.socket)?;
+        context.ready(port_of(&listener)?)?;
+        let served = serve_each(&listener, self.connections, |peer| {
+            self.serve(peer, &telling)
+        })?;
+        Ok(ServerTruth {
+            commands: served.iter().map(|one| one.headers.len() as u64).sum(),
+            headers: served.iter().flat_map(|one| one.headers.clone()).collect(),
+            bodies: served.iter().flat_map(|one| one.bodies.clone()).collect(),
+            connections: served.into_iter().map(|one| one.connection).collect(),
+        })
+    }
+
+    fn serve(&self, peer: Peer, telling: &Telling) -> Result<Served, LabError> {
+        name_thread(c"command channel");
+        let mut channel = Channel {
+            peer,
+            telling,
+            quickack: self.quickack,
+        };
+        let (mut headers, mut bodies) = (Vec::new(), Vec::new());
+        let mut header = [0; HEADER_BYTES];
+        while let Some(received) = receive(&mut channel, &mut header)? {
+            headers.push(received);
+            let _task = telling.task(&telling.command);
+            let body_bytes = Header::of(header).body_bytes as usize;
+            if body_bytes > 0 {
+                let mut body = vec![0; body_bytes];
+                let received = receive(&mut channel, &mut body)?;
+                bodies.push(received.ok_or_else(|| channel.peer.gone(0, body_bytes))?);
+            }
+            let mut answer = [0; ANSWER_BYTES];
+            answer[..HEADER_BYTES].copy_from_slice(&header);
+            channel.send(&answer)?;
+        }
+        Ok(Served {
+            connection: channel.close(),
+            headers,
+            bodies,
+        })
+    }
+}
+
+/// Receives all of `bytes`; nothing at the end of the stream.
+fn receive(channel: &mut Channel<'_>, bytes: &mut [u8]) -> Result<Option<Receive>, LabError> {
+    let start_ns = now_ns();
+    let is_there = channel.receive(bytes)?;
+    Ok(is_there.then(|| Receive {
+        bytes: bytes.len(),
+        start_ns,
+        end_ns: now_ns(),
+    }))
+}
