@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Call, Calls, Counter, Counters, StackFrame, StackFrames, Wait, Waits};
-use table::{Caller, Columns, CounterKind, WaitObject, Waker};
+use table::{Caller, Columns, CounterKind, ValueSource, WaitObject, Waker};
 use whylat_diagnose::waits::join::Source;
 use whylat_diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
 
@@ -187,6 +187,7 @@ fn counters(waits: &Waits) -> Counters {
                 time_ns: waits.start_ns[row].saturating_sub(5),
                 pid: 100,
                 tid: waits.tid[row],
+                source: ValueSource::Itt,
                 domain: Some("domain".to_owned()),
                 name: Some(format!("counter {counter}")),
                 counter: Some(counter),
