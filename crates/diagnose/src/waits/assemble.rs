@@ -73,6 +73,9 @@ impl WaitTable {
 
     /// Where the slow waits of a group begin: a bucket of its histogram.
     pub(super) fn boundary(&self, number: u32) -> Option<usize> {
+        if let Some(known) = self.boundaries.get(&number) {
+            return *known;
+        }
         let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
         boundary(&self.groups[number as usize].histogram, jiffy_ns)
     }

@@ -68,6 +68,8 @@ pub struct WaitTable {
     /// Rows that do not pass the filter.
     filtered: u64,
     latest_ns: u64,
+    /// Where slow waits begin in the groups of which that was asked already, by number.
+    boundaries: HashMap<u32, Option<usize>>,
     /// What went before, by the number of the group; empty: it was not asked.
     preceding: Vec<Option<Preceding>>,
     /// Rows of the batch that pass, and their order by group; kept for the next batch.
@@ -82,6 +84,7 @@ impl WaitTable {
         Self {
             span: filter.span_ns(header.started_ns),
             latest_ns: header.started_ns,
+            boundaries: HashMap::new(),
             preceding: Vec::new(),
             header,
             names,

@@ -148,6 +148,11 @@ fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
         duration(group.last_ns)
     );
     page.labelled(4, "when", LABEL, &when);
+    draw_parts(page, group);
+}
+
+/// Who took part, by kind.
+fn draw_parts(page: &mut Page, group: &Group) {
     for (label, parts) in [
         ("threads", &group.threads),
         ("objects", &group.objects),

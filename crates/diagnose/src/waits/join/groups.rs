@@ -10,13 +10,17 @@ impl WaitTable {
     /// group has slow waits. To be called after the last row was added.
     pub fn join(&mut self, limit: usize) -> Option<Join<'_>> {
         let longer_than_ns = self.filter.longer_than_ns;
-        let slow_from = |number: u32| match longer_than_ns {
-            Some(ns) => Some(ns.saturating_add(1)),
-            None => self.boundary(number).map(lower_edge),
-        };
+        let listed: Vec<u32> = self.ranked().iter().take(limit).map(|it| it.0).collect();
         let mut asked = vec![None; self.groups.len()];
-        for (number, _) in self.ranked().into_iter().take(limit) {
-            asked[number as usize] = slow_from(number);
+        for number in listed {
+            asked[number as usize] = match longer_than_ns {
+                Some(ns) => Some(ns.saturating_add(1)),
+                None => {
+                    let boundary = self.boundary(number);
+                    self.boundaries.insert(number, boundary);
+                    boundary.map(lower_edge)
+                }
+            };
         }
         let any = asked.iter().any(Option::is_some);
         any.then(|| Join::new(self, asked))
