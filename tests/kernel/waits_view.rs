@@ -182,9 +182,10 @@ fn filters_compose(known: &Known, child: u64) {
         (groups(&threads).len(), &threads["total"]["count"]),
         (1, &29.into())
     );
-    finish(whylat("report --by stack").arg(&known.path))
-        .ended(1)
-        .explains("stack");
+    let stacks = ask(&known.path, &format!("--by stack --pid {child}"));
+    let all = ask(&known.path, &format!("--by object --pid {child}"));
+    assert_eq!(stacks["total"]["count"], all["total"]["count"]);
+    assert!(groups(&stacks).iter().any(|group| group["stack"].is_object()));
 }
 
 #[test]

@@ -290,8 +290,8 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 	return 0;
 }
 
-/* The thread gives its CPU away, because it cannot go on. */
-static __always_inline void thread_on_block(void *ctx, struct task_struct *task, unsigned int state)
+/* The thread gives its CPU away, because it cannot go on. Returns when, 0 if it is not recorded. */
+static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, unsigned int state)
 {
 	struct thread_state *thread;
 	struct syscall_args args;
@@ -299,14 +299,14 @@ static __always_inline void thread_on_block(void *ctx, struct task_struct *task,
 
 	syscall_read(task, &args);
 	if ((!detail_waits && !is_socket_call(args.number)) || !is_recorded_task(task->tgid))
-		return;
+		return 0;
 	if (is_socket_call(args.number))
 		sk = file_socket(task_file(task, args.fd));
 	if (!detail_waits && !sk)
-		return;
+		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread)
-		return;
+		return 0;
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
 	if (sk)
@@ -314,23 +314,27 @@ static __always_inline void thread_on_block(void *ctx, struct task_struct *task,
 	if (detail_waits) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
-		thread->wait.kernel_stack = stack_of_kernel(ctx, &thread->stacks);
 	}
 	__sync_fetch_and_add(&threads_blocked, 1);
+	return thread->out_ns;
 }
 
-static __always_inline void thread_on_resume(struct task_struct *task)
+/* The thread runs again. `now_ns`: 0 if the clock is not read yet. */
+static __always_inline void thread_on_resume(struct task_struct *task, u64 now_ns)
 {
 	struct thread_state *thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	u64 now_ns;
 
 	if (!thread || !thread->out_ns)
 		return;
-	now_ns = bpf_ktime_get_ns();
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
 	if (thread->in_call)
 		call_on_resume(&thread->call, now_ns - thread->out_ns, now_ns);
-	if (thread->wait.start_ns)
+	if (detail_waits && thread->wait.start_ns) {
+		if (now_ns - thread->out_ns >= KERNEL_STACK_LEAST_NS)
+			thread->wait.kernel_stack = stack_of_kernel(task, &thread->stacks);
 		wait_end(&thread->wait, task, now_ns);
+	}
 	thread->out_ns = 0;
 	__sync_fetch_and_add(&threads_blocked, -1);
 }
@@ -339,10 +343,12 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
+	u64 now_ns = 0;
+
 	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
-		thread_on_block(ctx, prev, prev_state);
+		now_ns = thread_on_block(ctx, prev, prev_state);
 	if (threads_blocked && !(next->flags & PF_KTHREAD))
-		thread_on_resume(next);
+		thread_on_resume(next, now_ns);
 	return 0;
 }
 

@@ -396,4 +396,16 @@ static __always_inline s32 seq_diff(u32 a, u32 b)
 	return (s32)(a - b);
 }
 
+/* kernel/bpf/helpers.c; Linux 6.2 */
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
+
+/*
+ * A field of what an untrusted pointer leads to; zero if it leads nowhere. Where the kernel can tell
+ * the pointer's type to its verifier this is one load, and else a call.
+ */
+#define KERNEL_READ(type, pointer, field)                                                          \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                          \
+		 ? ((type *)bpf_rdonly_cast((pointer), bpf_core_type_id_kernel(type)))->field      \
+		 : BPF_CORE_READ((type *)(pointer), field))
+
 #endif /* WHYLAT_KERNEL_H */

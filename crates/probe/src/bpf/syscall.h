@@ -138,23 +138,44 @@ static __always_inline s64 asked_bytes(struct task_struct *task)
 /* The file that a thread's descriptor stands for, NULL if it is none. */
 static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 {
+	struct fdtable *fdt = task->files->fdt;
 	struct file *file, **files;
 
-	if (fd >= BPF_CORE_READ(task, files, fdt, max_fds))
+	if (fd >= fdt->max_fds)
 		return NULL;
-	files = BPF_CORE_READ(task, files, fdt, fd);
+	files = fdt->fd;
 	return bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ? NULL : file;
 }
 
-/* The socket that a file is, NULL if it is none. */
-static __always_inline struct sock *file_socket(struct file *file)
+/* Type of a file: S_IFSOCK and so on; 0 for one without a place. */
+static __always_inline u16 file_type(const struct file *file)
 {
-	struct socket *socket;
+	struct inode *inode = KERNEL_READ(struct file, file, f_inode);
 
-	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	return KERNEL_READ(struct inode, inode, i_mode) & S_IFMT;
+}
+
+static __always_inline u64 file_inode(const struct file *file)
+{
+	struct inode *inode = KERNEL_READ(struct file, file, f_inode);
+
+	return KERNEL_READ(struct inode, inode, i_ino);
+}
+
+/* The socket of a file that is one. */
+static __always_inline struct sock *socket_of(const struct file *file)
+{
+	struct socket *socket = KERNEL_READ(struct file, file, private_data);
+
+	return KERNEL_READ(struct socket, socket, sk);
+}
+
+/* The socket that a file is, NULL if it is none. */
+static __always_inline struct sock *file_socket(const struct file *file)
+{
+	if (!file || file_type(file) != S_IFSOCK)
 		return NULL;
-	socket = BPF_CORE_READ(file, private_data);
-	return BPF_CORE_READ(socket, sk);
+	return socket_of(file);
 }
 
 #endif

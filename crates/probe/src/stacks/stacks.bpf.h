@@ -2,9 +2,12 @@
 /*
  * Call stacks as numbers. What is handed over once, when a stack is first met, are its return addresses
  * as the frame pointers tell them and a copy of what lies on the stack of the thread: from that, tables
- * in the program's file tell the rest. Two stacks of a program are the same if all these addresses are
- * and they are equally deep; and, as few programs keep frame pointers, if what lies on the innermost part
- * of the stack and points into the program's code is the same, too: there the return addresses are.
+ * in the program's file tell the rest.
+ *
+ * Two stacks of a program are the same if the thread entered the kernel at the same place, as deep, in
+ * the same frame, and if the innermost words of the stack that point into the program's code are the
+ * same: return addresses are among them. To follow all frames at each wait would cost three times as
+ * much, and few programs keep frame pointers.
  */
 #ifndef WHYLAT_STACKS_BPF_H
 #define WHYLAT_STACKS_BPF_H
@@ -15,7 +18,7 @@
 #include "stacks.h"
 
 struct stack_key {
-	u64 hash;	/* of the addresses, and of the words that point into code */
+	u64 hash;	/* of the addresses of code */
 	u64 sp;		/* 0: of the kernel */
 	u64 started_ns; /* the process, and how often it has become another program */
 	u32 pid;
@@ -51,6 +54,12 @@ u32 stacks_met = 0;
 /* Waits that have no stack because the ring was full. */
 u64 stacks_postponed = 0;
 
+static __always_inline u64 stack_mix(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+	return hash ^ hash >> 32;
+}
+
 /* Looked at by the verifier by itself, for its loop. */
 __noinline u64 stack_hash(const struct stack_seen *seen)
 {
@@ -60,8 +69,7 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 		return 0;
 	hash = seen->frames;
 	for (u32 i = 0; i < STACK_FRAMES && i < seen->frames; i++) {
-		hash = (hash ^ seen->addresses[i]) * 0x9E3779B97F4A7C15ULL;
-		hash ^= hash >> 32;
+		hash = stack_mix(hash, seen->addresses[i]);
 	}
 	return hash;
 }
@@ -80,7 +88,7 @@ __noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 en
 		u64 word = ((const u64 *)seen->copied)[i];
 
 		if (word >= start && word < end)
-			hash = (hash ^ word ^ i) * 0x9E3779B97F4A7C15ULL;
+			hash = stack_mix(hash, word ^ i);
 	}
 	return hash;
 }
@@ -128,70 +136,76 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 	return number;
 }
 
-static __always_inline u32 stack_number(struct stack_key *key, struct stack_seen *seen)
+static __always_inline struct stack_seen *stack_scratch_of_cpu(void)
 {
-	u32 *known = bpf_map_lookup_elem(&stack_numbers, key);
-
-	return known ? *known : stack_emit(key, seen);
-}
-
-static __always_inline struct stack_seen *stack_read(void *ctx, u64 flags)
-{
-	struct stack_seen *seen;
 	u32 zero = 0;
-	long bytes;
 
-	seen = bpf_map_lookup_elem(&stack_scratch, &zero);
-	if (!seen)
-		return NULL;
-	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), flags);
-	if (bytes <= 0)
-		return NULL;
-	seen->frames = (u32)bytes / sizeof(u64);
-	return seen;
+	return bpf_map_lookup_elem(&stack_scratch, &zero);
 }
 
 /* The number of the stack with which a thread entered the kernel; 0: none could be read. */
 static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 					    struct thread_stacks *last)
 {
-	struct stack_seen *seen = stack_read(ctx, BPF_F_USER_STACK);
+	struct stack_seen *seen = stack_scratch_of_cpu();
 	struct stack_key key = {};
+	u32 *known;
+	long bytes;
 
 	if (!seen)
 		return 0;
-	seen->pid = task->tgid;
 	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
-	key.hash = stack_hash(seen) ^ stack_code_hash(seen, task);
 	key.sp = seen->sp;
+	key.hash = stack_mix(stack_mix(stack_code_hash(seen, task), seen->ip), seen->bp);
 	key.pid = task->tgid;
 	key.execs = task->self_exec_id;
 	if (last->number && last->hash == key.hash && last->sp == key.sp &&
 	    last->execs == key.execs)
 		return last->number;
 	key.started_ns = task->group_leader->start_time;
-	seen->started_ns = key.started_ns;
-	seen->execs = key.execs;
-	last->number = stack_number(&key, seen);
 	last->hash = key.hash;
 	last->sp = key.sp;
 	last->execs = key.execs;
+	known = bpf_map_lookup_elem(&stack_numbers, &key);
+	if (known) {
+		last->number = *known;
+		return last->number;
+	}
+	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), BPF_F_USER_STACK);
+	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
+	seen->pid = key.pid;
+	seen->started_ns = key.started_ns;
+	seen->execs = key.execs;
+	last->number = seen->frames ? stack_emit(&key, seen) : 0;
 	return last->number;
 }
 
-/* The number of the stack of the kernel under this hook; 0: none could be read. */
-static __always_inline u32 stack_of_kernel(void *ctx, struct thread_stacks *last)
+/*
+ * Shorter waits have no stack of the kernel: to find it takes 2.7 us, for the kernel unwinds by tables,
+ * and that is to be no more than a hundredth of the wait.
+ */
+#define KERNEL_STACK_LEAST_NS 270000
+
+/* The number of the stack of the kernel in which a thread that is to run again has waited. */
+static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thread_stacks *last)
 {
-	struct stack_seen *seen = stack_read(ctx, 0);
+	struct stack_seen *seen = stack_scratch_of_cpu();
 	struct stack_key key = {};
+	long bytes;
+	u32 *known;
 
 	if (!seen)
 		return 0;
-	seen->pid = 0;
+	bytes = bpf_get_task_stack(task, seen->addresses, sizeof(seen->addresses), 0);
+	if (bytes <= 0)
+		return 0;
+	seen->frames = (u32)bytes / sizeof(u64);
 	key.hash = stack_hash(seen);
 	if (last->kernel_number && last->kernel_hash == key.hash)
 		return last->kernel_number;
-	last->kernel_number = stack_number(&key, seen);
+	seen->pid = 0;
+	known = bpf_map_lookup_elem(&stack_numbers, &key);
+	last->kernel_number = known ? *known : stack_emit(&key, seen);
 	last->kernel_hash = key.hash;
 	return last->kernel_number;
 }

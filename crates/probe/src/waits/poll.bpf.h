@@ -82,11 +82,11 @@ static __always_inline bool sock_is_readable(struct sock *sk)
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	u8 state;
 
-	if (BPF_CORE_READ(sk, sk_receive_queue.qlen))
+	if (KERNEL_READ(struct sock, sk, sk_receive_queue.qlen))
 		return true;
-	if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (KERNEL_READ(struct sock, sk, sk_protocol) != IPPROTO_TCP)
 		return false;
-	state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	state = KERNEL_READ(struct sock, sk, __sk_common.skc_state);
 	if (state == TCP_LISTEN)
 		return BPF_CORE_READ(&tp->inet_conn, icsk_accept_queue.rskq_accept_head) != NULL;
 	return state != TCP_ESTABLISHED && state != TCP_SYN_SENT && state != TCP_SYN_RECV;

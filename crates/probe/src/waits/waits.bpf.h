@@ -73,26 +73,26 @@ static __always_inline void wait_batch_flush(struct wait_batch *batch)
 
 static __always_inline bool is_internet(struct sock *sk)
 {
-	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	u16 family = KERNEL_READ(struct sock, sk, __sk_common.skc_family);
 
 	return family == AF_INET || family == AF_INET6;
 }
 
 static __always_inline bool is_tcp(struct sock *sk)
 {
-	return is_internet(sk) && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+	return is_internet(sk) && KERNEL_READ(struct sock, sk, sk_protocol) == IPPROTO_TCP;
 }
 
 static __always_inline void wait_for_socket(struct thread_wait *wait, struct file *file)
 {
-	struct sock *sk = file_socket(file);
+	struct sock *sk = socket_of(file);
 
-	wait->object = BPF_CORE_READ(file, f_inode, i_ino);
+	wait->object = file_inode(file);
 	wait->kind = WAIT_SOCKET;
 	if (!sk)
 		return;
 	if (!is_internet(sk)) {
-		if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX)
+		if (KERNEL_READ(struct sock, sk, __sk_common.skc_family) == AF_UNIX)
 			wait->kind = WAIT_UNIX;
 		return;
 	}
@@ -100,22 +100,23 @@ static __always_inline void wait_for_socket(struct thread_wait *wait, struct fil
 		wait->kind = WAIT_DATAGRAM;
 		return;
 	}
-	wait->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
-	wait->kind = BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN ? WAIT_LISTENER
-									    : WAIT_CONNECTION;
+	wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
+	wait->kind = KERNEL_READ(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN
+			     ? WAIT_LISTENER
+			     : WAIT_CONNECTION;
 }
 
 /* Files of one anonymous inode are told apart by their own address. */
 static __always_inline void wait_for_file(struct thread_wait *wait, struct file *file)
 {
-	u16 type = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
+	u16 type = file_type(file);
 
 	if (type == S_IFSOCK) {
 		wait_for_socket(wait, file);
 		return;
 	}
 	wait->kind = type == S_IFIFO ? WAIT_PIPE : type ? WAIT_FILE : WAIT_EVENT;
-	wait->object = type ? BPF_CORE_READ(file, f_inode, i_ino) : (u64)file ^ address_salt;
+	wait->object = type ? file_inode(file) : (u64)file ^ address_salt;
 }
 
 static __always_inline void wait_for_descriptor(struct thread_wait *wait, struct task_struct *task,
@@ -138,7 +139,7 @@ static __always_inline void wait_for_epoll(struct thread_wait *wait, struct task
 	if (!file)
 		return;
 	wait->object = (u64)file ^ address_salt;
-	wait->epoll = (u64)BPF_CORE_READ(file, private_data);
+	wait->epoll = (u64)KERNEL_READ(struct file, file, private_data);
 }
 
 static __always_inline void wait_for_polled(struct thread_wait *wait, struct task_struct *task)
@@ -215,6 +216,7 @@ static __always_inline void wait_begin(struct thread_wait *wait, struct task_str
 	wait->waker = WAKER_UNSEEN;
 	wait->ready_cookie = 0;
 	wait->ready_fd = -1;
+	wait->kernel_stack = 0;
 	wait->uninterruptible = state & TASK_UNINTERRUPTIBLE;
 }
 
@@ -224,7 +226,7 @@ static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, stru
 
 	wait->ready_fd = fd;
 	if (sk && is_tcp(sk))
-		wait->ready_cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+		wait->ready_cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
 }
 
 /*
@@ -234,16 +236,17 @@ static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, stru
 static __always_inline void wait_ready(struct thread_wait *wait)
 {
 	struct eventpoll *ep = (struct eventpoll *)wait->epoll;
-	struct list_head *last = BPF_CORE_READ(ep, rdllist.prev);
+	struct list_head *last = KERNEL_READ(struct eventpoll, ep, rdllist.prev);
 	struct epitem *item;
 
 	if (!last)
 		return;
 	item = (void *)last - bpf_core_field_offset(struct epitem, rdllink);
 	if ((void *)last == (void *)ep + bpf_core_field_offset(struct eventpoll, rdllist) ||
-	    BPF_CORE_READ(item, ep) != ep)
+	    KERNEL_READ(struct epitem, item, ep) != ep)
 		return;
-	wait_ready_is(wait, BPF_CORE_READ(item, ffd.fd), BPF_CORE_READ(item, ffd.file));
+	wait_ready_is(wait, KERNEL_READ(struct epitem, item, ffd.fd),
+		      KERNEL_READ(struct epitem, item, ffd.file));
 }
 
 static __always_inline void wait_polled_ready(struct thread_wait *wait, struct task_struct *task)
