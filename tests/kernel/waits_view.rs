@@ -185,7 +185,11 @@ fn filters_compose(known: &Known, child: u64) {
     let stacks = ask(&known.path, &format!("--by stack --pid {child}"));
     let all = ask(&known.path, &format!("--by object --pid {child}"));
     assert_eq!(stacks["total"]["count"], all["total"]["count"]);
-    assert!(groups(&stacks).iter().any(|group| group["stack"].is_object()));
+    assert!(
+        groups(&stacks)
+            .iter()
+            .any(|group| group["stack"].is_object())
+    );
 }
 
 #[test]
