@@ -88,7 +88,7 @@ impl Rows {
             }
             Act::Value(counter, value) => {
                 let row = json!({
-                    "time_ns": thread.now(pause), "pid": 1, "tid": thread.tid, "domain": "d",
+                    "time_ns": thread.now(pause), "pid": 1, "tid": thread.tid, "source": "itt", "domain": "d",
                     "name": format!("c{counter}"), "kind": "set", "value_s64": value,
                 });
                 self.counters.push(row_of(row).unwrap());
