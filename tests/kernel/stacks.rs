@@ -13,10 +13,15 @@ use crate::report::{Report, number, text};
 const STACKS: &str = include_str!("programs/stacks.cc");
 const ROUNDS: usize = 101;
 
-/// Records the program, compiled with these options, and its waits by stack.
+/// The waits by stack of the program, compiled with these options.
 fn by_stack(options: &[&str], depth: usize) -> Vec<Value> {
     let scratch = tempfile::tempdir().expect("a directory");
     compile(&scratch, options);
+    recorded(scratch, depth)
+}
+
+/// Records the program `stacks` there, and its waits by stack.
+fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "waits", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
@@ -125,6 +130,41 @@ fn without_frame_pointers() {
 #[test]
 fn deep_ones() {
     check(&["-O1", "-g", "-fomit-frame-pointer"], 40);
+}
+
+/// Rust's linker lays segments out one after the other, so that they begin anywhere in a page.
+#[test]
+fn of_a_program_in_rust() {
+    const NAPS: &str = "
+        #[inline(never)]
+        fn nap(us: u64) -> u64 {
+            std::thread::sleep(std::time::Duration::from_micros(us));
+            us + 1
+        }
+        fn main() {
+            let mut sum = 0;
+            for us in 2000..2101 {
+                sum += nap(us);
+            }
+            assert!(sum > 0);
+        }";
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("stacks.rs");
+    std::fs::write(&source, NAPS).expect("the source");
+    let mut compiler = Command::new("rustc");
+    compiler.args(["-O", "-g", "-o"]);
+    compiler.arg(scratch.path().join("stacks")).arg(source);
+    finish(&mut compiler).ended(0);
+    let groups = recorded(scratch, 0);
+    let naps = groups
+        .iter()
+        .find(|group| functions(group).contains(&"stacks::nap"));
+    let naps = naps.unwrap_or_else(|| panic!("no naps in {groups:#?}"));
+    assert!(functions(naps).contains(&"main"), "{naps:#?}");
+    assert_eq!(text(&naps["stack"], "caller"), "none", "{naps:#?}");
 }
 
 /// Functions of a stripped program have no names; where they are is told.

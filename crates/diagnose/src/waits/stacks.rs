@@ -224,19 +224,53 @@ impl Stack {
     }
 }
 
-/// The name of a function of C++ without its types: parameters, arguments of templates, what it returns.
-/// Of another language, and of what looks unlike it, the whole.
+/// Parts of a path of modules and types that are kept of a name.
+const PATH_PARTS: usize = 2;
+
+/// The name of a function of C++ or Rust without its types (parameters, arguments of templates, what it
+/// returns) and with no more of its path than tells functions apart.
 fn brief(function: &str) -> String {
-    if function.starts_with('<') || function.contains("operator") {
+    if function.contains("operator") {
         return function.to_owned();
     }
+    let name = without_types(&of_rust_type(function));
+    let parts: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+    match parts.get(parts.len().saturating_sub(PATH_PARTS)..) {
+        Some(kept) if !kept.is_empty() => kept.join("::"),
+        _ => function.to_owned(),
+    }
+}
+
+/// `<a::Type as Trait>::method` and `<a::Type>::method` → `a::Type::method`.
+fn of_rust_type(function: &str) -> String {
+    let mut depth = 0;
+    let end = function.char_indices().find(|(_, c)| {
+        depth += i32::from(*c == '<') - i32::from(*c == '>');
+        depth == 0
+    });
+    match (function.strip_prefix('<'), end) {
+        (Some(_), Some((end, '>'))) => {
+            let of = &function[1..end];
+            let of = of.split(" as ").next().unwrap_or(of);
+            format!("{of}{}", &function[end + 1..])
+        }
+        _ => function.to_owned(),
+    }
+}
+
+fn without_types(function: &str) -> String {
     let mut out = String::new();
     let mut depth = 0_u32;
     let mut before = ' ';
     for (at, c) in function.char_indices() {
+        let rest = &function[at..];
         match c {
-            '<' if function[at..].starts_with("<lambda") && depth == 0 => {
+            '<' if rest.starts_with("<lambda") && depth == 0 => {
                 out.push_str("lambda");
+                depth += 1;
+            }
+            '{' if rest.starts_with("{closure") && depth == 0 => {
+                out.push_str("closure");
                 depth += 1;
             }
             '<' | '(' | '{' => depth += 1,
@@ -248,10 +282,7 @@ fn brief(function: &str) -> String {
         before = c;
     }
     let name = out.trim().trim_end_matches(" const");
-    match name.rsplit(' ').next() {
-        Some(last) if !last.is_empty() => last.to_owned(),
-        _ => function.to_owned(),
-    }
+    name.rsplit(' ').next().unwrap_or(name).to_owned()
 }
 
 fn file_name(path: &str) -> &str {
@@ -266,18 +297,18 @@ mod tests {
     fn types_are_left_out_of_names() {
         for (function, name) in [
             ("read", "read"),
-            ("std::mutex::lock()", "std::mutex::lock"),
+            ("std::mutex::lock()", "mutex::lock"),
             (
                 "void std::__invoke_impl<void, void (*)(int), int>(std::__invoke_other, int&&)",
                 "std::__invoke_impl",
             ),
             ("Queue<std::vector<int> >::push(int) const", "Queue::push"),
             ("main(int, char**)::<lambda()>", "main::lambda"),
-            ("a::b<c->d>::e", "a::b::e"),
-            (
-                "<T as core::ops::Drop>::drop",
-                "<T as core::ops::Drop>::drop",
-            ),
+            ("a::b<c->d>::e", "b::e"),
+            ("<T as core::ops::Drop>::drop", "T::drop"),
+            ("<std::net::Socket>::recv", "Socket::recv"),
+            ("peer::recv::{closure#0}", "recv::closure"),
+            ("std::sys::cvt_r::<i32>", "sys::cvt_r"),
             ("operator()", "operator()"),
             ("", ""),
             (")>(", ")>("),

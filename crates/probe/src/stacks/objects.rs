@@ -26,7 +26,6 @@ pub(super) struct Object {
 /// What unwinding needs of a file.
 #[derive(Debug)]
 pub(super) struct UnwindTables {
-    data: Rc<Mmap>,
     /// File offsets with the addresses that they are linked for.
     segments: Vec<(Range<u64>, u64)>,
     pub(super) eh_frame: Option<(Range<u64>, Section)>,
@@ -123,17 +122,64 @@ impl UnwindTables {
             eh_frame: section(".eh_frame"),
             eh_frame_hdr: section(".eh_frame_hdr"),
             text: section(".text").map(|(addresses, _)| addresses),
-            data: Rc::clone(data),
         }
     }
 
-    /// The address that a place in the file is linked for.
-    pub(super) fn linked_address(&self, offset: u64) -> Option<u64> {
-        debug_assert!(offset <= self.data.len() as u64);
-        let segment = self
-            .segments
-            .iter()
-            .find(|(range, _)| range.contains(&offset));
-        segment.map(|(range, address)| address + (offset - range.start))
+    /// The address that the first byte of a mapping is linked for. A mapping begins with a page, a
+    /// segment anywhere in one; two segments may share it.
+    pub(super) fn linked_address(&self, mapping: &Mapping) -> Option<u64> {
+        let bytes = mapping.addresses.end - mapping.addresses.start;
+        let mapped = mapping.offset..mapping.offset.saturating_add(bytes);
+        let common = |segment: &Range<u64>| {
+            let until = segment.end.min(mapped.end);
+            until.saturating_sub(segment.start.max(mapped.start))
+        };
+        let segment = self.segments.iter().max_by_key(|(range, _)| common(range));
+        let (range, address) = segment.filter(|(range, _)| common(range) > 0)?;
+        Some(
+            address
+                .wrapping_add(mapping.offset)
+                .wrapping_sub(range.start),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(segments: &[(Range<u64>, u64)]) -> UnwindTables {
+        UnwindTables {
+            segments: segments.to_vec(),
+            eh_frame: None,
+            eh_frame_hdr: None,
+            text: None,
+        }
+    }
+
+    fn mapping(offset: u64, bytes: u64) -> Mapping {
+        Mapping {
+            addresses: 0x7000_0000..0x7000_0000 + bytes,
+            offset,
+            file: (String::new(), 1),
+            name: String::new(),
+        }
+    }
+
+    /// As bfd lays files out, each segment on a page of its own, and as lld does, one after the other.
+    #[test]
+    fn a_segment_may_begin_within_a_page() {
+        let aligned = tables(&[(0..0x800, 0), (0x1000..0x2345, 0x1000)]);
+        assert_eq!(
+            aligned.linked_address(&mapping(0x1000, 0x2000)),
+            Some(0x1000)
+        );
+        let packed = tables(&[(0..0x14a0, 0), (0x14a0..0x9000, 0x24a0)]);
+        assert_eq!(
+            packed.linked_address(&mapping(0x1000, 0x8000)),
+            Some(0x2000)
+        );
+        assert_eq!(packed.linked_address(&mapping(0xa000, 0x1000)), None);
+        assert_eq!(tables(&[]).linked_address(&mapping(0, 0x1000)), None);
     }
 }

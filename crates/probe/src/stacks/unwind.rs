@@ -2,6 +2,8 @@
 //! frame pointers, but nearly always come with tables that tell how to find each caller (`.eh_frame`);
 //! framehop reads them.
 
+use std::ops::Range;
+
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
     UnwindRegsNative, Unwinder, UnwinderNative,
@@ -19,6 +21,8 @@ const MOST_FRAMES: usize = 128;
 pub(super) struct ProgramUnwinder {
     unwinder: UnwinderNative<Section, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
+    /// Code of which tables tell the callers.
+    with_tables: Vec<Range<u64>>,
 }
 
 /// Return addresses, innermost first, and what is known of the outermost one's caller.
@@ -34,9 +38,12 @@ impl ProgramUnwinder {
         let Some(tables) = &object.tables else {
             return;
         };
-        let Some(linked) = tables.linked_address(mapping.offset) else {
+        let Some(linked) = tables.linked_address(mapping) else {
             return;
         };
+        if tables.eh_frame.is_some() {
+            self.with_tables.push(mapping.addresses.clone());
+        }
         // as if linked for address 0: framehop needs no more than the distance
         let base = mapping.addresses.start.wrapping_sub(linked);
         let (eh_frame, eh_frame_hdr) = (tables.eh_frame.clone(), tables.eh_frame_hdr.clone());
@@ -68,7 +75,7 @@ impl ProgramUnwinder {
                 self.unwinder
                     .unwind_frame(address, &mut registers, &mut self.cache, &mut read);
             match next {
-                Ok(None) => break Caller::None,
+                Ok(None) if self.has_tables(address) => break Caller::None,
                 Ok(Some(caller)) if is_code(caller) => {
                     addresses.push(caller);
                     match FrameAddress::from_return_address(caller) {
@@ -76,7 +83,7 @@ impl ProgramUnwinder {
                         None => break Caller::Unknown,
                     }
                 }
-                Ok(Some(_)) | Err(_) => break Caller::Unknown,
+                Ok(_) | Err(_) => break Caller::Unknown,
             }
         };
         let unwound = Unwound { addresses, caller };
@@ -84,6 +91,14 @@ impl ProgramUnwinder {
             return unwound.beyond(stack, registers.bp(), is_code);
         }
         unwound
+    }
+}
+
+impl ProgramUnwinder {
+    /// Without tables framehop follows frame pointers, and takes a zero for the end.
+    fn has_tables(&self, address: FrameAddress) -> bool {
+        let address = address.address_for_lookup();
+        self.with_tables.iter().any(|code| code.contains(&address))
     }
 }
 
