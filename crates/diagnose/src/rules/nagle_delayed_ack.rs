@@ -146,8 +146,14 @@ impl Rule for NagleDelayedAck {
 
     fn headline(&self, finding: &Finding) -> String {
         let holds = whole(&finding.evidence.0, "nagle_holds").unwrap_or(0);
+        let late = whole(&finding.evidence.0, "delayed_acks").unwrap_or(holds);
+        let which = if late < holds {
+            format!(", {} of them", count(late))
+        } else {
+            String::new()
+        };
         format!(
-            "Short writes waited {} times for an ACK that the receiver withheld: {} of {} ({}).",
+            "Short writes waited {} times{which} for an ACK that the receiver withheld: {} of {} ({}).",
             count(holds),
             duration(finding.harm_ns),
             duration(finding.subject.lifetime_ns),
