@@ -169,18 +169,10 @@ impl Told {
             .clone()
     }
 
-    /// The account, which adds up; all others do, too.
+    /// The account of what the program said by ITT alone.
     #[track_caller]
     pub fn account(&self) -> Loss {
-        let recording = self.recording();
-        for loss in recording.loss() {
-            assert_eq!(loss.residual(), 0, "{loss:?}");
-        }
-        let found = recording.loss().iter().find(|loss| loss.probe == "itt");
-        let account = found.expect("an account of itt").clone();
-        let rows = recording.rows::<Counter>() + recording.rows::<Task>();
-        assert_eq!(account.stored, rows);
-        account
+        account(&self.recording(), "itt")
     }
 
     /// It is off, says why, and the command ran as it does without.
@@ -198,4 +190,17 @@ impl Told {
         let recording = self.recording();
         assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));
     }
+}
+
+/// The account of the one way in which programs told values, which adds up; all others do, too.
+#[track_caller]
+pub fn account(recording: &Recording, probe: &str) -> Loss {
+    for loss in recording.loss() {
+        assert_eq!(loss.residual(), 0, "{loss:?}");
+    }
+    let found = recording.loss().iter().find(|loss| loss.probe == probe);
+    let account = found.expect("its account").clone();
+    let rows = recording.rows::<Counter>() + recording.rows::<Task>();
+    assert_eq!(account.stored, rows);
+    account
 }

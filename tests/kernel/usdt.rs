@@ -61,17 +61,10 @@ fn run(options: &str, name: &str, arguments: &[&str]) -> Run {
     Run::new(program(), &format!("--detail stats {options}"), &argv)
 }
 
-/// The account, which adds up; all others do, too.
+/// The account of USDT probes.
 #[track_caller]
 fn account(recording: &Recording) -> Loss {
-    for loss in recording.loss() {
-        assert_eq!(loss.residual(), 0, "{loss:?}");
-    }
-    let found = recording.loss().iter().find(|loss| loss.probe == "usdt");
-    let account = found.expect("an account of usdt").clone();
-    let rows = recording.rows::<Counter>() + recording.rows::<Task>();
-    assert_eq!(account.stored, rows);
-    account
+    crate::instrumented::account(recording, "usdt")
 }
 
 fn rows<T: table::Table>(recording: &Recording) -> Vec<T> {

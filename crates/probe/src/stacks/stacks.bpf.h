@@ -6,8 +6,8 @@
  *
  * Two stacks of a program are the same if the thread entered the kernel at the same place, as deep, in
  * the same frame, and if the innermost words of the stack that point into the program's code are the
- * same: return addresses are among them. To follow all frames at each wait would cost three times as
- * much, and few programs keep frame pointers.
+ * same: return addresses are among them. To follow all frames at each wait would cost more, and few
+ * programs keep frame pointers.
  */
 #ifndef WHYLAT_STACKS_BPF_H
 #define WHYLAT_STACKS_BPF_H
@@ -51,8 +51,6 @@ struct {
 #define STACK_BLOCK_BYTES 1024
 
 u32 stacks_met = 0;
-/* Waits that have no stack because the ring was full. */
-u64 stacks_postponed = 0;
 
 static __always_inline u64 stack_mix(u64 hash, u64 word)
 {
@@ -128,10 +126,8 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 	bytes = __builtin_offsetof(struct stack_seen, copied) + seen->copied_bytes;
 	if (bytes > sizeof(*seen))
 		return 0;
-	if (bpf_ringbuf_output(&stack_ring, seen, bytes, BPF_RB_NO_WAKEUP)) {
-		__sync_fetch_and_add(&stacks_postponed, 1);
+	if (bpf_ringbuf_output(&stack_ring, seen, bytes, BPF_RB_NO_WAKEUP))
 		return 0;
-	}
 	bpf_map_update_elem(&stack_numbers, key, &number, BPF_ANY);
 	return number;
 }
