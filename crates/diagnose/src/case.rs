@@ -149,23 +149,38 @@ impl Case<'_> {
         self.own.mean_rtt_us()
     }
 
+    /// Most bytes that were ever written and not yet acknowledged, as polls or the ledger saw it; 0: neither
+    /// saw any.
+    pub fn max_send_queue_bytes(&self) -> u64 {
+        let polled_bytes = self.own.gathered.samples.max_send_queue_bytes;
+        let ledger_bytes = self.ledger().map_or(0, |led| led.max_send_queue_bytes);
+        polled_bytes.max(ledger_bytes).into()
+    }
+
+    /// Largest window that the other end announced, as polls or the ledger saw it, bytes; 0: neither saw any.
+    pub fn largest_window_bytes(&self) -> u64 {
+        let polled_bytes = self.own.gathered.samples.window.largest_bytes;
+        let ledger_bytes = self.ledger().map_or(0, |led| led.max_snd_wnd_bytes);
+        polled_bytes.max(ledger_bytes).into()
+    }
+
     /// Whether the receiver's window, when it stops the sender, only keeps a queue on the path
     /// from growing.
     pub fn window_fills_path(&self) -> bool {
-        self.fills_path(self.own.gathered.samples.window.largest_bytes.into())
+        self.fills_path(self.largest_window_bytes())
     }
 
     /// Whether the send buffer, when it stops the writer, only keeps a queue on the path from
     /// growing.
     pub fn send_buffer_fills_path(&self) -> bool {
-        self.fills_path(self.own.gathered.samples.max_send_queue_bytes.into())
+        self.fills_path(self.max_send_queue_bytes())
     }
 
     /// Largest window that the other end announced, and how much larger it is by that end's own
     /// account, where it is twice as large or more. A shift of the window scale that one end does not
     /// know of makes it a power of two (RFC 7323 2.2); TCP itself never does.
     pub fn window_changed_on_path(&self) -> Option<(u64, u64)> {
-        let seen = u64::from(self.own.gathered.samples.window.largest_bytes);
+        let seen = self.largest_window_bytes();
         let announced = u64::from(self.peer?.last_sample()?.rcv_wnd_bytes?);
         (seen > 0 && announced >= 2 * seen).then_some((seen, announced))
     }

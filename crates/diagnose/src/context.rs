@@ -3,6 +3,7 @@
 use table::manifest::ProbeState;
 
 use crate::gather::Evidence;
+use crate::gather::samples::SYN_BYTES;
 use crate::snap::delayed_acks::SnapSettings;
 use crate::stages::Given;
 
@@ -46,7 +47,7 @@ impl SendBuffers {
         for conn in evidence.connections.conns() {
             let gathered = evidence.connections.get(conn);
             let last = gathered.and_then(|gathered| gathered.samples.last.as_ref());
-            let Some(last) = last.filter(|last| last.max_send_queue_bytes > 0) else {
+            let Some(last) = last.filter(|last| last.bytes_acked > SYN_BYTES) else {
                 continue;
             };
             let Some(buffer_bytes) = last.sndbuf_bytes else {

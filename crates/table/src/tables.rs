@@ -443,6 +443,10 @@ table! {
         burst_loss_ns: u64, "ns";
         /// Times that fast recovery or loss recovery began; counter.
         loss_episodes: u32, "-";
+        /// Most bytes that were written and not yet acknowledged, at any hook of the ledger.
+        max_send_queue_bytes: u32, "bytes";
+        /// Largest window that the peer announced after its SYN, at any hook of the ledger.
+        max_snd_wnd_bytes: u32, "bytes";
         /// Whether Nagle's algorithm is off (`tcp_sock.nonagle`, TCP_NODELAY); gauge.
         nodelay: bool, "-";
     }

@@ -42,7 +42,7 @@ pub struct SampleDigest {
 }
 
 /// What a SYN counts for in `bytes_acked`.
-const SYN_BYTES: u64 = 1;
+pub const SYN_BYTES: u64 = 1;
 
 /// The peer's window in polls that found it full.
 #[derive(Debug, Clone, Default)]

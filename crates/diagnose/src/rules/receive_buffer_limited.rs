@@ -120,7 +120,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
 
 /// Numbers of the window; shared with `slow_reader`.
 pub fn facts(case: &Case) -> Vec<Fact> {
-    let window = u64::from(case.own.gathered.samples.window.largest_bytes);
+    let window = case.largest_window_bytes();
     let window = Some(window).filter(|window| *window > 0);
     let peer = case.peer.and_then(|peer| peer.identity());
     let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
@@ -168,14 +168,12 @@ fn zero_windows(case: &Case) -> Option<u64> {
 }
 
 fn win(case: &Case) -> WinBasis {
-    let window_bytes = case.own.gathered.samples.window.largest_bytes;
+    let window_bytes = case.largest_window_bytes();
     match case.cwnd_bytes() {
-        Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > u64::from(window_bytes) => {
-            WinBasis::AtLeast(
-                cwnd_bytes as f64 / f64::from(window_bytes),
-                "the congestion window stays as it is; it may grow further",
-            )
-        }
+        Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > window_bytes => WinBasis::AtLeast(
+            cwnd_bytes as f64 / window_bytes as f64,
+            "the congestion window stays as it is; it may grow further",
+        ),
         _ => WinBasis::Unknown,
     }
 }

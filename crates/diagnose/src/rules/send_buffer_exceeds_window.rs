@@ -56,7 +56,9 @@ impl Rule for SendBufferExceedsWindow {
 
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
-        blind.push("A larger window, if there was one between two samples only.".into());
+        if case.ledger().is_none() {
+            blind.push("A larger window, if there was one between two samples only.".into());
+        }
         Explanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
@@ -93,9 +95,8 @@ impl Rule for SendBufferExceedsWindow {
 
 /// Most that was queued and the largest window, where the first is far more than the second.
 fn beyond(case: &Case) -> Option<(u64, u64)> {
-    let samples = &case.own.gathered.samples;
-    let queue = u64::from(samples.max_send_queue_bytes);
-    let window = u64::from(samples.window.largest_bytes);
+    let queue = case.max_send_queue_bytes();
+    let window = case.largest_window_bytes();
     (window > 0 && queue > SNDBUF_EXPAND * window).then_some((queue, window))
 }
 

@@ -88,8 +88,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let identity = case.own.identity();
     let limit = identity.and_then(|identity| identity.sndbuf_bytes);
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
-    let queue = u64::from(case.own.gathered.samples.max_send_queue_bytes);
-    let queue = Some(queue).filter(|queue| *queue > 0);
+    let queue = Some(case.max_send_queue_bytes()).filter(|queue| *queue > 0);
     let rate = case.delivered_bytes_per_s();
     let label = "send buffer limit (SO_SNDBUF)";
     let mut facts = vec![
@@ -129,7 +128,7 @@ fn win(case: &Case) -> WinBasis {
     if case.neighbours.blocks_others(case.own) {
         return WinBasis::Unknown;
     }
-    let queue_bytes = u64::from(case.own.gathered.samples.max_send_queue_bytes);
+    let queue_bytes = case.max_send_queue_bytes();
     match path_bytes(case) {
         Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtLeast(
             path_bytes as f64 / queue_bytes as f64,

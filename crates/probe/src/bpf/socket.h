@@ -69,6 +69,8 @@ struct stage_ledger {
 	u32 timeout_stalls;
 	u32 tail_loss_stalls;
 	u32 reader_slow_by_jiffy; /* of reader_slow_waits */
+	u32 max_send_queue_bytes; /* most that was written and not acknowledged, at any hook */
+	u32 max_snd_wnd_bytes;	  /* largest window of the peer, at any hook */
 	u32 rwnd_jiffies;	  /* chronograph RWND_LIMITED as of the last hook, while unseen */
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
 	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */

@@ -225,8 +225,20 @@ static __always_inline bool was_acknowledged(const struct stage_ledger *led,
 	return seq_diff(tp->snd_una, led->write_seq) >= 0;
 }
 
+/* The window of a SYN is not scaled (RFC 7323 2.2): until data was delivered there is none. */
+static __always_inline void note_extremes(struct stage_ledger *led, const struct tcp_sock *tp)
+{
+	u32 queued_bytes = tp->write_seq - tp->snd_una;
+
+	if (queued_bytes > led->max_send_queue_bytes)
+		led->max_send_queue_bytes = queued_bytes;
+	if (tp->delivered > 1 && tp->snd_wnd > led->max_snd_wnd_bytes)
+		led->max_snd_wnd_bytes = tp->snd_wnd;
+}
+
 static __always_inline void note_sequence(struct stage_ledger *led, const struct tcp_sock *tp)
 {
+	note_extremes(led, tp);
 	led->write_seq = tp->write_seq;
 	led->snd_nxt = tp->snd_nxt;
 	led->changed = 1;

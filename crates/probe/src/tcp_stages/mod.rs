@@ -38,6 +38,8 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         tail_loss_stalls,
         reader_slow_waits,
         reader_slow_by_jiffy,
+        max_send_queue_bytes,
+        max_snd_wnd_bytes,
         closed,
         nodelay,
         pad: _,
@@ -125,6 +127,8 @@ pub(crate) fn row(reading: &stage_reading) -> TcpStage {
         burst_losses,
         burst_loss_ns,
         loss_episodes,
+        max_send_queue_bytes,
+        max_snd_wnd_bytes,
         nodelay: nodelay != 0,
     }
 }

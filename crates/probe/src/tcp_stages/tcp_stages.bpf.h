@@ -488,6 +488,8 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->tail_loss_stalls = led->tail_loss_stalls;
 	out->reader_slow_waits = led->reader_slow_waits;
 	out->reader_slow_by_jiffy = led->reader_slow_by_jiffy;
+	out->max_send_queue_bytes = led->max_send_queue_bytes;
+	out->max_snd_wnd_bytes = led->max_snd_wnd_bytes;
 	if (bytes_ready(sk, tp)) {
 		s64 waited_ns =
 			led->accounted_ns - ready_since_ns(led, tp, led->accounted_ns, &by_jiffy);

@@ -76,6 +76,8 @@ struct stage_reading {
 	__u32 tail_loss_stalls;
 	__u32 reader_slow_waits;
 	__u32 reader_slow_by_jiffy;
+	__u32 max_send_queue_bytes;
+	__u32 max_snd_wnd_bytes;
 	__u8 closed;
 	__u8 nodelay;
 	__u8 pad[2];
