@@ -20,6 +20,7 @@ mod programs;
 mod report;
 mod select;
 mod shares;
+mod spins;
 mod stacks;
 mod startup;
 mod survive;

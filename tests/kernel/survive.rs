@@ -58,30 +58,19 @@ fn sealed(recording: &Path) -> BTreeMap<String, u64> {
 /// Rows that can be read, by table.
 fn readable(recording: &Path) -> BTreeMap<String, u64> {
     use table::Table;
-    use table::tables::*;
     let recording = Recording::open(recording).expect("it opens");
     assert!(recording.closed().is_none(), "closed, though it was killed");
     assert!(!recording.live(), "its recorder is dead");
     let mut rows = BTreeMap::new();
     macro_rules! read {
-        ($($row:ty),+) => {$(
+        ($($row:ty),+ $(,)?) => {$(
             let count = recording.scan::<$row>(|_| ());
             if count > 0 {
                 rows.insert(<$row>::NAME.to_owned(), count);
             }
         )+};
     }
-    read!(
-        Process,
-        Connection,
-        TcpSample,
-        TcpEvent,
-        Call,
-        TcpStage,
-        ClockPair,
-        ProcessSample,
-        CpuSample
-    );
+    table::for_each_table!(read);
     assert!(
         recording.problems().is_empty(),
         "{:?}",

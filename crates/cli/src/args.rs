@@ -50,9 +50,9 @@ pub(crate) struct Recording {
     #[arg(long)]
     pub(crate) force: bool,
     /// How much to record
-    #[arg(long, value_enum, default_value = "calls")]
+    #[arg(long, value_enum, default_value = "waits")]
     pub(crate) detail: Detail,
-    /// Mean milliseconds between polls, which come at random (Poisson) times
+    /// Mean milliseconds between polls, which come at random times
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) poll_ms: u64,
     /// Write this file once everything is attached

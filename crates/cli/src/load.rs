@@ -9,8 +9,8 @@ use diagnose::{Evidence, Report, SnapSettings};
 use table::Recording;
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, StackFrame, Symbol,
-    TcpEvent, TcpSample, TcpStage, Wait,
+    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, Spin, StackFrame,
+    Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 
 /// The newest recording in the current directory.
@@ -79,6 +79,7 @@ pub(crate) fn waits(
     let object = filter.object.clone().unwrap_or_default();
     let mut waits = WaitTable::new(recording.header().clone(), names, grouping, filter);
     recording.scan::<Wait>(|rows| waits.add(&rows));
+    recording.scan::<Spin>(|rows| waits.add_spins(&rows));
     if waits.object_is_missing() {
         bail!(
             "no thread in {} waited for {object}\n\

@@ -10,6 +10,7 @@ pub mod netns;
 pub mod processes;
 pub mod self_cost;
 mod skel;
+mod spins;
 pub mod stacks;
 mod tcp_events;
 mod tcp_stages;

@@ -7,7 +7,7 @@ use probe::itt::Rows;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, StackFrames,
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, Spins, StackFrames,
     TcpSamples, Waits,
 };
 use table::{Columns, TcpEventKind};
@@ -54,6 +54,7 @@ impl Intake {
         self.store.put(Batch::Calls(drained.calls));
         self.put_stacks(&drained.stacks);
         self.put_waits(drained.waits);
+        self.put_spins(drained.spins);
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));
@@ -104,6 +105,11 @@ impl Intake {
         let pids = waits.pid.chunk_by(|a, b| a == b);
         self.put_processes(pids.filter_map(<[u32]>::first), &[]);
         self.store.put(Batch::Waits(Box::new(waits)));
+    }
+
+    fn put_spins(&mut self, spins: Spins) {
+        self.put_processes(spins.pid.iter(), &[]);
+        self.store.put(Batch::Spins(Box::new(spins)));
     }
 
     fn put_stacks(&mut self, stacks: &[SeenStack]) {

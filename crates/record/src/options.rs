@@ -50,7 +50,7 @@ pub struct Options {
     pub force: bool,
     /// End after this long; otherwise when the command ends or a signal comes.
     pub duration: Option<Duration>,
-    /// Mean interval of the Poisson polls.
+    /// Mean interval of the polls, which come at random times.
     pub poll_mean: Duration,
     /// Written when everything is attached, for scripts that wait for it.
     pub ready_file: Option<PathBuf>,

@@ -94,7 +94,7 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
         probes.extend(["calls", "tcp_stages"]);
     }
     if detail >= Detail::Waits {
-        probes.push("waits");
+        probes.extend(["waits", "spins"]);
     }
     if usdt {
         probes.push(probe::usdt::PROBE);

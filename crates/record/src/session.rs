@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
-use probe::tcp_stats::PoissonTimes;
+use probe::tcp_stats::PollTimes;
 use probe::usdt;
 use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
 use table::{WriteError, WriteOptions, Writer};
@@ -102,7 +102,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
         polls,
-        poll_times: PoissonTimes::new(seed, mean_ns, host.now_ns),
+        poll_times: PollTimes::new(seed, mean_ns, host.now_ns),
         intake,
         listening,
         usdt: probes.as_ref().map(Usdt::new),
@@ -132,7 +132,7 @@ struct Session<'a> {
     drainer: Option<&'a Drainer<'a>>,
     /// How sockets are read without hooks.
     polls: Option<Polls>,
-    poll_times: PoissonTimes,
+    poll_times: PollTimes,
     intake: Intake,
     /// What the command says of itself.
     listening: Listening,
@@ -280,7 +280,11 @@ impl Session<'_> {
             return 0;
         };
         let taken = drainer.drain(DRAIN_MOST);
-        self.draining |= self.intake.put(drainer.take());
+        if self.intake.put(drainer.take()) {
+            self.draining = true;
+            // who had a connection that ends may end with it
+            self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
+        }
         let usdt = self.usdt.as_mut();
         taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
     }

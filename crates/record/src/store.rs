@@ -8,7 +8,7 @@ use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
     Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, ProcessSamples, Processes,
-    StackFrames, Symbols, Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
+    Spins, StackFrames, Symbols, Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -19,6 +19,7 @@ const QUEUE_LEN: usize = 16;
 pub(crate) enum Batch {
     Calls(Calls),
     Waits(Box<Waits>),
+    Spins(Box<Spins>),
     ClockPairs(ClockPairs),
     Connections(Connections),
     Listeners(Listeners),
@@ -40,6 +41,7 @@ impl Batch {
         match self {
             Self::Calls(rows) => rows.is_empty(),
             Self::Waits(rows) => rows.is_empty(),
+            Self::Spins(rows) => rows.is_empty(),
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
             Self::Listeners(rows) => rows.is_empty(),
@@ -110,6 +112,7 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
         Batch::Calls(rows) => writer.append(rows),
         Batch::Waits(rows) => writer.append(*rows),
+        Batch::Spins(rows) => writer.append(*rows),
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
         Batch::Listeners(rows) => writer.append(rows),

@@ -86,6 +86,8 @@ pub trait Columns: Default + Send + 'static {
     fn push(&mut self, row: Self::Row);
     /// The row at `index`. Panics past the end, as slices do.
     fn row(&self, index: usize) -> Self::Row;
+    /// Makes room for so many more rows.
+    fn reserve(&mut self, rows: usize);
     /// Moves all rows of `other` to the end of these.
     fn append(&mut self, other: Self);
     /// Encodes some of the rows as one page of each column of `group`.
@@ -361,6 +363,9 @@ macro_rules! table {
             }
             fn row(&self, index: usize) -> $row {
                 $row { $($field: self.$field[index].clone()),+ }
+            }
+            fn reserve(&mut self, rows: usize) {
+                $(self.$field.reserve(rows);)+
             }
             fn append(&mut self, mut other: Self) {
                 $(self.$field.append(&mut other.$field);)+

@@ -100,7 +100,7 @@ names! {
 names! {
     /// When a row of `tcp_samples` was taken.
     pub enum SampleKind {
-        /// At a random (Poisson) time, by polling.
+        /// At a random time, by polling.
         Poll = "poll",
         /// When the socket closed, in the kernel.
         Close = "close",

@@ -614,6 +614,35 @@ table! {
 }
 
 table! {
+    /// A look at a CPU that met a recorded thread in epoll, poll or select with a timeout of zero: it asks
+    /// whether something is ready, and does not wait. Each CPU is looked at about 99 times a second.
+    row Spin, columns Spins, name "spins", time time_ns {
+        /// When.
+        time_ns: u64, "ns";
+        /// Time between two looks, which this one stands for.
+        length_ns: u64, "ns";
+        /// Thread.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// What it asks for; the other columns are as in `waits`.
+        kind: WaitObject, "-";
+        /// What tells objects of a kind apart.
+        object: Option<u64>, "-", null = "no single object";
+        /// Socket cookie of the connection or listener.
+        conn: Option<u64>, "-", null = "as in `waits`";
+        /// Descriptor.
+        fd: Option<i32>, "-", null = "the call has none, or several";
+        /// Number of the system call.
+        syscall: i32, "-";
+        /// Call stack in `stacks`.
+        stack: Option<u32>, "-", null = "could not be read";
+        /// CPU.
+        cpu: u16, "-";
+    }
+}
+
+table! {
     /// One frame of a call stack with which threads waited: written when the stack is first met.
     row StackFrame, columns StackFrames, name "stacks", time time_ns {
         /// When the stack was first met.
@@ -671,6 +700,7 @@ macro_rules! for_each_table {
             $crate::tables::TcpEvent,
             $crate::tables::Call,
             $crate::tables::Wait,
+            $crate::tables::Spin,
             $crate::tables::TcpStage,
             $crate::tables::ClockPair,
             $crate::tables::ProcessSample,

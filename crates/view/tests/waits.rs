@@ -1,7 +1,8 @@
 //! From recorded waits to the printed groups: `tests/golden_waits/recording/` is a small recording as
 //! text, the files beside it are what `whylat report --by …` answers, as text and as JSON. Calls and
 //! counters that go before its waits are in directories of their own: in `associated/` slow waits go with
-//! small sends, in `quiet/` with nothing.
+//! small sends, in `quiet/` with nothing. In `spins/` a thread asks without waiting; in `quiet/` that was
+//! looked for, and elsewhere it was not.
 //!
 //! After a wanted change of the answers, rewrite them and read the difference:
 //!
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
 use table::tables::{
-    Call, Calls, Connection, Counter, Counters, Process, StackFrame, Symbol, Wait, Waits,
+    Call, Calls, Connection, Counter, Counters, Process, Spin, StackFrame, Symbol, Wait, Waits,
 };
 use whylat_view as view;
 use whylat_view::TextOptions;
@@ -52,6 +53,12 @@ fn cases() -> Vec<Case> {
         longer_than_ns: Some(30 * MS),
         ..WaitFilter::default()
     };
+    let longer_ones = longer.clone();
+    let server = WaitFilter {
+        pid: Some(4243),
+        to_ns: Some(500 * MS),
+        ..WaitFilter::default()
+    };
     vec![
         ("object", Grouping::Object, all.clone(), 10),
         ("thread", Grouping::Thread, all.clone(), 10),
@@ -62,6 +69,10 @@ fn cases() -> Vec<Case> {
         ("associated", Grouping::Object, WaitFilter::default(), 1),
         ("associated_filter", Grouping::Object, longer, 1),
         ("quiet", Grouping::Object, WaitFilter::default(), 1),
+        ("spins_object", Grouping::Object, WaitFilter::default(), 3),
+        ("spins_thread", Grouping::Thread, WaitFilter::default(), 1),
+        ("spins_stack", Grouping::Stack, server, 2),
+        ("spins_filter", Grouping::Object, longer_ones, 1),
     ]
 }
 
@@ -77,13 +88,18 @@ fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
     let mut waits = WaitTable::new(header, names, grouping, filter);
     let rows_of_it = rows::<Wait>(&directory)?;
     waits.add(&rows_of_it);
+    let own = root().join(name.split('_').next().unwrap_or_default());
+    waits.add_spins(&rows::<Spin>(&own)?);
     if let Some(join) = waits.join(limit) {
-        let calls = root().join(name.split('_').next().unwrap_or_default());
-        let counters = rows::<Counter>(&calls)?;
-        joined(join, &rows_of_it, &rows::<Call>(&calls)?, &counters);
+        let counters = rows::<Counter>(&own)?;
+        joined(join, &rows_of_it, &rows::<Call>(&own)?, &counters);
     }
+    let coverage = match document(&own.join("coverage.json"))? {
+        Some(coverage) => coverage,
+        None => document(&file("coverage.json"))?.unwrap_or_default(),
+    };
     let recorded = Recorded {
-        coverage: document(&file("coverage.json"))?.unwrap_or_default(),
+        coverage,
         loss: document(&file("loss.json"))?.unwrap_or_default(),
         cost: document(&file("cost.json"))?,
         closed: document(&file("close.json"))?,

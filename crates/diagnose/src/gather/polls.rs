@@ -1,6 +1,6 @@
 //! What one poll of `tcp_info` can say about the thing that stops the next byte, and no more.
 //!
-//! Polls come at random (Poisson) times, so the share of them that finds a socket in a state
+//! Polls come at random times, so the share of them that finds a socket in a state
 //! is the share of time spent there. A poll that finds nothing changed is not stored: the
 //! state of the stored one before it lasted until then. So each stored poll counts with the
 //! time until the next, which gives the same average and needs no count of the unstored ones.

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
-use table::manifest::{Close, Cost, Coverage, Loss};
+use table::manifest::{Close, Cost, Coverage, Loss, ProbeState};
 
 use super::WaitTable;
 use super::filter::Grouping;
-use super::group::Sums;
+use super::group::{Spun, Sums};
 use super::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
 use super::populations::{BUCKETS_A_CELL, LONGEST_JIFFY_NS, boundary};
 use super::report::{
-    Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Total, WaitReport,
+    Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Spinning, Total,
+    WaitReport,
 };
 use super::top::{Element, Top};
 use crate::report::{Closed, Host};
@@ -37,7 +38,8 @@ impl WaitTable {
     /// The report of all rows added, with at most `limit` groups.
     pub fn report(self, recorded: Recorded, limit: usize) -> WaitReport {
         let groups = self.ranked();
-        let total = self.total(&groups);
+        let has_spins = is_on(&recorded.coverage, "spins");
+        let total = self.total(&groups, has_spins);
         let listed = groups.iter().take(limit);
         let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
         let ended_ns = recorded
@@ -63,11 +65,11 @@ impl WaitTable {
         }
     }
 
-    /// Groups with waits, worst first.
+    /// Groups with waits or spins, worst first.
     pub(super) fn ranked(&self) -> Vec<(u32, &Sums)> {
         let mut groups: Vec<(u32, &Sums)> = (0_u32..).zip(&self.groups).collect();
-        groups.retain(|(_, sums)| sums.histogram.count() > 0);
-        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns), *number));
+        groups.retain(|(_, sums)| !sums.is_empty());
+        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns + sums.spun_ns()), *number));
         groups
     }
 
@@ -80,7 +82,7 @@ impl WaitTable {
         boundary(&self.groups[number as usize].histogram, jiffy_ns)
     }
 
-    fn total(&self, groups: &[(u32, &Sums)]) -> Total {
+    fn total(&self, groups: &[(u32, &Sums)], has_spins: bool) -> Total {
         let sum = |of: fn(&Sums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
         let count = sum(|sums| sums.histogram.count());
         let waking_unseen = sum(|sums| sums.unseen);
@@ -91,6 +93,32 @@ impl WaitTable {
             blocked_ns: sum(|sums| sums.blocked_ns),
             runq_ns: (waking_unseen < count).then(|| sum(|sums| sums.runq_ns)),
             waking_unseen,
+            spun_ns: (has_spins && self.counts_spins()).then(|| sum(Sums::spun_ns)),
+        }
+    }
+
+    /// Whether spins can be in the groups.
+    fn counts_spins(&self) -> bool {
+        self.grouping != Grouping::Waker && self.filter.longer_than_ns.is_none()
+    }
+
+    fn spinning(&self, spun: &Spun) -> Spinning {
+        let threads = parts(&spun.threads, |number| self.thread(number));
+        let objects = parts(&spun.objects, |number| self.object(number));
+        let stacks = parts(&spun.stacks, |number| self.names.stack(number));
+        let unless = |grouping, parts| {
+            if self.grouping == grouping {
+                Vec::new()
+            } else {
+                parts
+            }
+        };
+        Spinning {
+            looks: spun.looks,
+            spun_ns: spun.length_ns,
+            threads: unless(Grouping::Thread, threads),
+            objects: unless(Grouping::Object, objects),
+            stacks: unless(Grouping::Stack, stacks),
         }
     }
 
@@ -115,6 +143,7 @@ impl WaitTable {
             first_ns: since_start(sums.first_ns),
             last_ns: since_start(sums.last_ns),
             durations: durations(&sums.histogram),
+            spinning: sums.spun.as_ref().map(|spun| self.spinning(spun)),
             populations: populations(&sums.histogram, self.boundary(number)),
             preceding: self.preceding.get(number as usize).cloned().flatten(),
             histogram: cells(&sums.histogram),
@@ -152,16 +181,21 @@ fn parts(top: &Top, name: impl Fn(u32) -> Identity) -> Vec<Part> {
     top.worst(PARTS).into_iter().map(part).collect()
 }
 
-fn durations(histogram: &Histogram) -> Durations {
-    let (min_ns, max_ns) = histogram.range_ns().unwrap_or_default();
-    let quantile = |share| histogram.quantile_ns(share).unwrap_or_default();
-    Durations {
+/// Whether a probe gave all that it can.
+fn is_on(coverage: &[Coverage], probe: &str) -> bool {
+    let mut of_probe = coverage.iter().filter(|it| it.probe == probe);
+    of_probe.any(|it| it.state == ProbeState::On)
+}
+
+fn durations(histogram: &Histogram) -> Option<Durations> {
+    let (min_ns, max_ns) = histogram.range_ns()?;
+    Some(Durations {
         min_ns,
-        p50_ns: quantile(0.5),
-        p90_ns: quantile(0.9),
-        p99_ns: quantile(0.99),
+        p50_ns: histogram.quantile_ns(0.5)?,
+        p90_ns: histogram.quantile_ns(0.9)?,
+        p99_ns: histogram.quantile_ns(0.99)?,
         max_ns,
-    }
+    })
 }
 
 fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {

@@ -51,6 +51,21 @@ impl Times {
     }
 }
 
+/// Looks at a CPU that met a thread which asked what is ready, and did not wait.
+#[derive(Debug, Clone, Default)]
+pub struct Spun {
+    /// How many.
+    pub looks: u64,
+    /// Time that they stand for, ns.
+    pub length_ns: u64,
+    /// Who asked.
+    pub threads: Top,
+    /// What for.
+    pub objects: Top,
+    /// Where in the program.
+    pub stacks: Top,
+}
+
 /// Sums.
 #[derive(Debug, Clone)]
 pub struct Sums {
@@ -60,6 +75,8 @@ pub struct Sums {
     pub runq_ns: u64,
     /// Waits whose waking was not seen.
     pub unseen: u64,
+    /// Asking without waiting; `None`: there was none.
+    pub spun: Option<Box<Spun>>,
     /// First begin, ns.
     pub first_ns: u64,
     /// Last end, ns.
@@ -86,6 +103,7 @@ impl Default for Sums {
             blocked_ns: 0,
             runq_ns: 0,
             unseen: 0,
+            spun: None,
             first_ns: u64::MAX,
             last_ns: 0,
             histogram: Histogram::default(),
@@ -110,6 +128,16 @@ impl Sums {
         self.first_ns = self.first_ns.min(wait.start_ns);
         self.last_ns = self.last_ns.max(wait.end_ns);
         self.histogram.add(wait.blocked_ns);
+    }
+
+    /// Time spent on a CPU with asking, ns.
+    pub fn spun_ns(&self) -> u64 {
+        self.spun.as_ref().map_or(0, |spun| spun.length_ns)
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.histogram.count() == 0 && self.spun.is_none()
     }
 
     /// Time runnable, ns; `None` when no waking was seen.

@@ -6,7 +6,17 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use table::WaitObject;
 use table::Waker;
-use table::tables::Waits;
+use table::tables::{Spins, Waits};
+
+/// What a row tells of its object.
+struct Told {
+    kind: WaitObject,
+    pid: u32,
+    conn: Option<u64>,
+    object: Option<u64>,
+    fd: Option<i32>,
+    syscall: Option<i32>,
+}
 
 /// One object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +45,37 @@ impl ObjectKey {
         }
     }
 
-    /// The object of a row.
-    pub fn of(rows: &Waits, index: usize) -> Self {
-        if let Some(conn) = rows.conn[index] {
+    /// The object of a wait.
+    pub fn of(rows: &Waits, row: usize) -> Self {
+        Self::told(&Told {
+            kind: rows.kind[row],
+            pid: rows.pid[row],
+            conn: rows.conn[row],
+            object: rows.object[row],
+            fd: rows.fd[row],
+            syscall: rows.syscall[row],
+        })
+    }
+
+    /// What a thread asked for without waiting.
+    pub fn of_spin(rows: &Spins, row: usize) -> Self {
+        Self::told(&Told {
+            kind: rows.kind[row],
+            pid: rows.pid[row],
+            conn: rows.conn[row],
+            object: rows.object[row],
+            fd: rows.fd[row],
+            syscall: Some(rows.syscall[row]),
+        })
+    }
+
+    #[inline]
+    fn told(told: &Told) -> Self {
+        if let Some(conn) = told.conn {
             return Self::conn(conn);
         }
-        let (kind, pid) = (rows.kind[index], rows.pid[index]);
-        let id = rows.object[index].unwrap_or(0);
+        let (kind, pid) = (told.kind, told.pid);
+        let id = told.object.unwrap_or(0);
         let (pid, fd, id) = match kind {
             WaitObject::Connection
             | WaitObject::Listener
@@ -52,8 +86,8 @@ impl ObjectKey {
             | WaitObject::File
             | WaitObject::Event => (0, -1, id),
             WaitObject::Futex => (pid, -1, id),
-            WaitObject::Epoll | WaitObject::IoUring => (pid, rows.fd[index].unwrap_or(-1), id),
-            WaitObject::Other => (pid, rows.syscall[index].unwrap_or(-1), 0),
+            WaitObject::Epoll | WaitObject::IoUring => (pid, told.fd.unwrap_or(-1), id),
+            WaitObject::Other => (pid, told.syscall.unwrap_or(-1), 0),
             WaitObject::Poll
             | WaitObject::Select
             | WaitObject::Sleep

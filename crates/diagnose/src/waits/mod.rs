@@ -8,6 +8,7 @@
 //! names        what people call them
 //! stacks       call stacks, of which the same has several numbers
 //! group        the sums of a group
+//! spins        the same for threads that ask without waiting
 //! histogram    durations, in log-linear buckets
 //! top          who takes part most, in bounded memory
 //! populations  one population of durations, or a fast and a slow one
@@ -24,6 +25,7 @@ mod keys;
 mod names;
 mod populations;
 pub mod report;
+mod spins;
 mod stacks;
 mod top;
 

@@ -67,6 +67,9 @@ pub struct Total {
     pub runq_ns: Option<u64>,
     /// Waits whose waking was not seen.
     pub waking_unseen: u64,
+    /// Time spent on a CPU with asking what is ready, in calls that were told not to wait; ns. `None`: not
+    /// looked for, or the filter is of durations or the grouping of wakers, which these do not have.
+    pub spun_ns: Option<u64>,
 }
 
 /// Waits that have something in common.
@@ -86,12 +89,14 @@ pub struct Group {
     pub runq_ns: Option<u64>,
     /// Waits whose waking was not seen.
     pub waking_unseen: u64,
-    /// When the first of them began, ns from the recording's start; 0 if before it.
+    /// When the first of them, or of the spins, began, ns from the recording's start; 0 if before it.
     pub first_ns: u64,
-    /// When the last of them ended, ns from the recording's start.
+    /// When the last ended, ns from the recording's start.
     pub last_ns: u64,
-    /// How long they were.
-    pub durations: Durations,
+    /// How long they were; `None`: there was none.
+    pub durations: Option<Durations>,
+    /// Threads that asked and did not wait; `None`: none was met.
+    pub spinning: Option<Spinning>,
     /// Fast and slow waits; `None`: one population, or too few waits to tell.
     pub populations: Option<Populations>,
     /// What went before slow and fast waits; `None`: none are slow, or it was not asked.
@@ -222,6 +227,22 @@ pub struct Durations {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+}
+
+/// Threads that kept a CPU busy with asking what is ready: calls of epoll, poll or select that were told not
+/// to wait.
+#[derive(Debug, Clone, Serialize)]
+pub struct Spinning {
+    /// Looks at a CPU that met one in such a call; about 99 a second and CPU.
+    pub looks: u64,
+    /// Time that they stand for, ns.
+    pub spun_ns: u64,
+    /// Who asked; empty in a grouping by thread.
+    pub threads: Vec<Part>,
+    /// What for; empty in a grouping by object.
+    pub objects: Vec<Part>,
+    /// Where in the program; empty in a grouping by stack.
+    pub stacks: Vec<Part>,
 }
 
 /// Two populations.

@@ -6,7 +6,7 @@
  *
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
- * detail `waits`:  also sched_waking
+ * detail `waits`:  also sched_waking, and a clock on each CPU
  */
 #include "kernel.h"
 #include "ring.h"
@@ -19,6 +19,7 @@
 #include "../calls/calls.bpf.h"
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
+#include "../spins/spins.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -39,11 +40,13 @@ const enum tcp_event_kind wire_tcp_event_kind = 0;
 const enum stage wire_stage = 0;
 const struct wait_record wire_wait_record = {};
 const struct program_seen wire_program_seen = {};
+const struct spin_seen wire_spin_seen = {};
 const struct wait_batch wire_wait_batch = {};
 const struct stack_seen wire_stack_seen = {};
 const enum wait_object wire_wait_object = 0;
 const enum wait_waker wire_wait_waker = 0;
 const enum syscall_object wire_syscall_object = 0;
+const enum syscall_timeout wire_syscall_timeout = 0;
 
 /* ---- processes: who is recorded ---- */
 
@@ -298,14 +301,14 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	struct sock *sk = NULL;
 
 	syscall_read(task, &args);
-	if ((!detail_waits && !is_socket_call(args.number)) || !is_recorded_task(task->tgid))
+	if (!detail_waits && !is_socket_call(args.number))
+		return 0;
+	thread = thread_recorded(task);
+	if (!thread)
 		return 0;
 	if (is_socket_call(args.number))
 		sk = file_socket(task_file(task, args.fd));
 	if (!detail_waits && !sk)
-		return 0;
-	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread)
 		return 0;
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
@@ -315,14 +318,13 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
 	}
-	__sync_fetch_and_add(&threads_blocked, 1);
 	return thread->out_ns;
 }
 
 /* The thread runs again. `now_ns`: 0 if the clock is not read yet. */
 static __always_inline void thread_on_resume(struct task_struct *task, u64 now_ns)
 {
-	struct thread_state *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct thread_state *thread = thread_known(task);
 
 	if (!thread || !thread->out_ns)
 		return;
@@ -336,7 +338,6 @@ static __always_inline void thread_on_resume(struct task_struct *task, u64 now_n
 		wait_end(&thread->wait, task, now_ns);
 	}
 	thread->out_ns = 0;
-	__sync_fetch_and_add(&threads_blocked, -1);
 }
 
 SEC("tp_btf/sched_switch")
@@ -347,7 +348,7 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 
 	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
 		now_ns = thread_on_block(ctx, prev, prev_state);
-	if (threads_blocked && !(next->flags & PF_KTHREAD))
+	if (!(next->flags & PF_KTHREAD))
 		thread_on_resume(next, now_ns);
 	return 0;
 }
@@ -357,11 +358,30 @@ int BPF_PROG(handle_sched_waking, struct task_struct *task)
 {
 	struct thread_state *thread;
 
-	if (!threads_blocked || task->flags & PF_KTHREAD)
+	if (task->flags & PF_KTHREAD)
 		return 0;
-	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	thread = thread_known(task);
 	if (thread)
 		wait_woken(&thread->wait, task);
+	return 0;
+}
+
+/* A clock's look at the CPU: in an interrupt, the thread that it interrupted is the current one. */
+SEC("perf_event")
+int look_at_cpu(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread_state *thread;
+	struct syscall_args args;
+
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	syscall_read(task, &args);
+	if (!asks_without_waiting(task, &args))
+		return 0;
+	thread = thread_recorded(task);
+	if (thread)
+		spin_emit(thread, task, &args, stack_of_program(ctx, task, &thread->stacks));
 	return 0;
 }
 
@@ -386,11 +406,11 @@ int flush_batches(void *ctx)
 		u32 key = which;
 
 		calls = bpf_map_lookup_elem(&call_batches, &key);
-		if (calls && !*(volatile u32 *)&calls->busy)
+		if (calls && !batch_is_busy(&calls->batch))
 			call_batch_flush(calls);
 	}
 	waits = wait_batch();
-	if (waits && !*(volatile u32 *)&waits->busy)
+	if (waits && !batch_is_busy(&waits->batch))
 		wait_batch_flush(waits);
 	return 0;
 }

@@ -82,6 +82,11 @@ struct list_head {
 	struct list_head *prev;
 };
 
+/* include/linux/time64.h */
+struct timespec64 {
+	s64 tv_sec;
+};
+
 struct sk_buff_head {
 	u32 qlen;
 };
@@ -309,6 +314,7 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct sched_info sched_info;
+	struct bpf_local_storage *bpf_storage;
 };
 
 struct linux_binprm;
@@ -407,5 +413,11 @@ extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
 	(bpf_ksym_exists(bpf_rdonly_cast)                                                          \
 		 ? ((type *)bpf_rdonly_cast((pointer), bpf_core_type_id_kernel(type)))->field      \
 		 : BPF_CORE_READ((type *)(pointer), field))
+
+/*
+ * The pointer that lies at an untrusted place, as a number, which the verifier lets be mixed and
+ * compared: the first field of a struct of the kernel that has 64 bits and is no pointer.
+ */
+#define KERNEL_READ_POINTER(at) ((void *)KERNEL_READ(struct timespec64, at, tv_sec))
 
 #endif /* WHYLAT_KERNEL_H */

@@ -23,6 +23,8 @@ struct pt_regs {
 	unsigned long di;
 	unsigned long si;
 	unsigned long dx;
+	unsigned long r10;
+	unsigned long r8;
 	unsigned long bp;
 	unsigned long ip;
 	unsigned long sp;
@@ -49,6 +51,16 @@ static __always_inline void syscall_read(struct task_struct *task, struct syscal
 	args->fd = regs->di;
 	args->second = regs->si;
 	args->len = regs->dx;
+}
+
+static __always_inline u64 syscall_fourth(struct task_struct *task)
+{
+	return ((struct pt_regs *)bpf_task_pt_regs(task))->r10;
+}
+
+static __always_inline u64 syscall_fifth(struct task_struct *task)
+{
+	return ((struct pt_regs *)bpf_task_pt_regs(task))->r8;
 }
 
 /* Where the program was, its stack, and its frame. */
@@ -95,6 +107,16 @@ static __always_inline void syscall_read(struct task_struct *task, struct syscal
 	args->len = regs->regs[2];
 }
 
+static __always_inline u64 syscall_fourth(struct task_struct *task)
+{
+	return ((struct pt_regs *)bpf_task_pt_regs(task))->regs[3];
+}
+
+static __always_inline u64 syscall_fifth(struct task_struct *task)
+{
+	return ((struct pt_regs *)bpf_task_pt_regs(task))->regs[4];
+}
+
 /* Where the program was, its stack, and its frame. */
 static __always_inline void syscall_registers(struct task_struct *task, u64 *ip, u64 *sp, u64 *bp)
 {
@@ -139,12 +161,8 @@ static __always_inline s64 asked_bytes(struct task_struct *task)
 static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 {
 	struct fdtable *fdt = task->files->fdt;
-	struct file *file, **files;
 
-	if (fd >= fdt->max_fds)
-		return NULL;
-	files = fdt->fd;
-	return bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) ? NULL : file;
+	return fd < fdt->max_fds ? KERNEL_READ_POINTER(&fdt->fd[fd]) : NULL;
 }
 
 /* Type of a file: S_IFSOCK and so on; 0 for one without a place. */

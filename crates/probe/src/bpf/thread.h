@@ -5,6 +5,7 @@
 #define WHYLAT_THREAD_H
 
 #include "kernel.h"
+#include "select.h"
 #include "syscall.h"
 
 /* `calls`: its blocking in its present socket call. */
@@ -71,8 +72,21 @@ struct {
 	__type(value, struct thread_state);
 } threads SEC(".maps");
 
-/* Threads that are blocked and were noted: while there is none, a switch costs no look-up. */
-s64 threads_blocked = 0;
+/* What is kept of a thread; NULL: nothing. Most threads have no storage of any kind. */
+static __always_inline struct thread_state *thread_known(struct task_struct *task)
+{
+	return task->bpf_storage ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
+}
+
+/* The same of a recorded thread, from its first wait on; NULL: it is not recorded. */
+static __always_inline struct thread_state *thread_recorded(struct task_struct *task)
+{
+	struct thread_state *thread = thread_known(task);
+
+	if (thread || !is_recorded_task(task->tgid))
+		return thread;
+	return bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
 
 /* No kernel stack of a thread is larger (THREAD_SIZE). */
 #define MOST_STACK_BYTES 32768

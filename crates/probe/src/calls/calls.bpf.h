@@ -3,14 +3,11 @@
  * The socket-call log. A record is made where the call ends (sock_send_length,
  * sock_recv_length). Nothing is hooked where it begins: the caller's saved registers still tell
  * what it asked for, and a call that blocks is met in sched_switch.
- *
- * Records go into a batch of their program and CPU. The kernel never runs a program inside itself
- * on one CPU (prog->active; the refused runs are counted in recursion_misses), so a batch needs
- * no lock; only `flush_batches` comes from outside, and leaves a busy batch alone.
  */
 #ifndef WHYLAT_CALLS_BPF_H
 #define WHYLAT_CALLS_BPF_H
 
+#include "../bpf/batch.bpf.h"
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../bpf/syscall.h"
@@ -32,14 +29,8 @@ struct {
 
 static __always_inline void call_batch_flush(struct call_batch *batch)
 {
-	u32 len = batch->len;
-
-	if (len == 0 || len > CALL_BATCH_LEN)
-		return;
-	if (bpf_ringbuf_output(&call_ring, batch->records, len * sizeof(struct call_record),
-			       BPF_RB_NO_WAKEUP))
-		batch->lost_ring_full += len;
-	batch->len = 0;
+	batch_flush(&batch->batch, batch->records, sizeof(struct call_record), CALL_BATCH_LEN,
+		    &call_ring);
 }
 
 /* The thread leaves the CPU inside a call on this socket. */
@@ -91,7 +82,7 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 		return NULL;
 	batch->last_tid = tid;
 	batch->last_switches = switches;
-	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	thread = thread_known(task);
 	if (!thread)
 		return NULL;
 	wait = &thread->call;
@@ -148,23 +139,18 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_batch *batch = end->batch;
-	u32 at;
+	u32 at = batch_begin(&batch->batch);
 
-	*(volatile u32 *)&batch->busy = 1;
-	barrier();
-	at = batch->len;
 	if (at < CALL_BATCH_LEN) {
 		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
 				 unread_ns, now_ns);
 		if (end->wait)
 			call_record_wait(&batch->records[at], end->wait, task);
-		batch->produced++;
-		batch->len = at + 1;
+		batch_made(&batch->batch, at);
 		if (at + 1 == CALL_BATCH_LEN)
 			call_batch_flush(batch);
 	}
-	barrier();
-	*(volatile u32 *)&batch->busy = 0;
+	batch_end(&batch->batch);
 }
 
 static __always_inline struct call_end call_end_of(struct sock *sk, bool is_send)

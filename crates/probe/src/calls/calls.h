@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include "../bpf/batch.h"
+
 #define CALL_SEND 1	     /* else a receive call */
 #define CALL_ASKED 2	     /* asked_bytes was readable */
 #define CALL_BLOCKING_SEEN 4 /* blocking is measured for this thread */
@@ -28,17 +30,13 @@ struct call_record {
 	__u8 pad;
 };
 
-/* Records of one program on one CPU, handed over together. A power of two. */
-#define CALL_BATCH_LEN 128
+#define CALL_BATCH_LEN 128 /* a power of two */
 
 struct call_batch {
-	__u32 len;
-	__u32 busy;
+	struct batch batch;
 	__u32 last_tid; /* who made the last record, and how often it had left the CPU by itself */
 	__u32 pad;
 	__u64 last_switches;
-	__u64 produced;
-	__u64 lost_ring_full;
 	struct call_record records[CALL_BATCH_LEN];
 };
 

@@ -1,6 +1,7 @@
 //! `calls`: the socket-call log. `calls.bpf.h` makes a record where a call ends; here batches of
 //! them become rows of table `calls`.
 
+use table::Columns;
 use table::tables::Calls;
 
 use crate::wire::Wire;
@@ -21,6 +22,9 @@ const RESERVE_ROWS: usize = 32_768;
 /// Appends the rows of a batch, column by column: at half a million calls a second, a row at a time
 /// would cost the recorder more than all else it does.
 pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
+    if rows.is_empty() {
+        rows.reserve(RESERVE_ROWS);
+    }
     let Calls {
         conn,
         end_ns,
@@ -37,22 +41,6 @@ pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
         pid,
         cpu,
     } = rows;
-    if conn.capacity() == 0 {
-        conn.reserve(RESERVE_ROWS);
-        end_ns.reserve(RESERVE_ROWS);
-        start_ns.reserve(RESERVE_ROWS);
-        blocked_ns.reserve(RESERVE_ROWS);
-        runq_ns.reserve(RESERVE_ROWS);
-        unread_ns.reserve(RESERVE_ROWS);
-        is_send.reserve(RESERVE_ROWS);
-        asked_bytes.reserve(RESERVE_ROWS);
-        result.reserve(RESERVE_ROWS);
-        offset_end.reserve(RESERVE_ROWS);
-        flags.reserve(RESERVE_ROWS);
-        tid.reserve(RESERVE_ROWS);
-        pid.reserve(RESERVE_ROWS);
-        cpu.reserve(RESERVE_ROWS);
-    }
     let has = |record: &call_record, bit: u8| record.bits & bit != 0;
     let measured = |record: &call_record| record.bits & (BLOCKING_SEEN | BLOCKED) != 0;
     conn.extend(records.iter().map(|r| r.cookie));
@@ -90,8 +78,6 @@ pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
 
 #[cfg(test)]
 mod tests {
-    use table::Columns;
-
     use super::*;
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Counts {
     pub calls: ProbeCount,
     /// Rows of `waits`.
     pub waits: ProbeCount,
+    /// Rows of `spins`.
+    pub spins: ProbeCount,
     /// Switches between threads that were not looked at, because the kernel refused to run the program
     /// inside itself.
     pub waits_reentered: u64,
@@ -86,6 +88,7 @@ pub(super) fn read_all(
             &mut counts.listeners,
         ),
         (wire::record_kind::RECORD_PROGRAM_SEEN, &mut counts.programs),
+        (wire::record_kind::RECORD_SPIN_SEEN, &mut counts.spins),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
         (
             wire::record_kind::RECORD_TCP_SAMPLE,
@@ -102,15 +105,15 @@ pub(super) fn read_all(
         }
     }
     if has_calls {
-        for batch in [0, 1] {
-            for count in per_cpu::<wire::call_batch>(&skel.maps.call_batches, batch)? {
-                counts.calls.add(count.produced, count.lost_ring_full);
+        for which in [0, 1] {
+            for wire::call_batch { batch, .. } in per_cpu(&skel.maps.call_batches, which)? {
+                counts.calls.add(batch.produced, batch.lost_ring_full);
             }
         }
     }
     let p = &skel.progs;
     if has_waits {
-        for batch in per_cpu::<wire::wait_batch>(&skel.maps.wait_batches, 0)? {
+        for wire::wait_batch { batch, .. } in per_cpu(&skel.maps.wait_batches, 0)? {
             counts.waits.add(batch.produced, batch.lost_ring_full);
         }
         counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;

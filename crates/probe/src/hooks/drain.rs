@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use table::Columns;
-use table::tables::{Calls, Connections, Listeners, TcpEvents, TcpSamples, TcpStages, Waits};
+use table::tables::{
+    Calls, Connections, Listeners, Spins, TcpEvents, TcpSamples, TcpStages, Waits,
+};
 
 use super::HooksError;
 use crate::inventory;
@@ -23,6 +25,8 @@ pub struct Drained {
     pub calls: Calls,
     /// Blocked intervals of threads.
     pub waits: Waits,
+    /// Threads that ask what is ready without waiting for it.
+    pub spins: Spins,
     /// Call stacks that were met for the first time.
     pub stacks: Vec<SeenStack>,
     /// Sockets chosen, established, owned, closed.
@@ -149,6 +153,9 @@ impl Drained {
             }
             wire::record_kind::RECORD_PROGRAM_SEEN => {
                 self.programs.push(crate::waits::program(&read(body)?));
+            }
+            wire::record_kind::RECORD_SPIN_SEEN => {
+                self.spins.push(crate::spins::row(&read(body)?)?);
             }
             wire::record_kind::RECORD_TCP_EVENT => {
                 self.events.push(crate::tcp_events::row(&read(body)?)?);

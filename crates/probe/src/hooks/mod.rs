@@ -9,7 +9,7 @@ mod mib;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput, ProgramMut};
@@ -122,6 +122,8 @@ pub struct Hooks<'obj> {
     cpus: usize,
     has_calls: bool,
     has_waits: bool,
+    /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
+    clocks: Vec<OwnedFd>,
     coverage: Vec<Coverage>,
 }
 
@@ -153,6 +155,15 @@ impl<'obj> Hooks<'obj> {
         configure(&mut open, selection, has_calls, has_waits);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.disable_missing(&mut open, has_calls, has_waits);
+        let mut coverage = features.coverage(detail, has_mib);
+        let clocks = if has_waits {
+            let opened = crate::spins::open_clocks();
+            coverage.push(spins_coverage(opened.as_ref().err()));
+            opened.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
         if !has_waits {
             shrink_wait_maps(&mut open)?;
         }
@@ -163,7 +174,8 @@ impl<'obj> Hooks<'obj> {
             cpus,
             has_calls,
             has_waits,
-            coverage: features.coverage(detail, has_mib),
+            clocks,
+            coverage,
         };
         hooks.run_on_each_cpu(
             &hooks.skel.progs.learn_cpu,
@@ -196,6 +208,9 @@ impl<'obj> Hooks<'obj> {
                     .hooks
                     .push(program.attach().map_err(HooksError::attach(name))?);
             }
+        }
+        for clock in &self.clocks {
+            attached.hooks.push(start_clock(&p.look_at_cpu, clock)?);
         }
         let walk = p
             .walk_task_files
@@ -405,6 +420,7 @@ impl<'obj> Hooks<'obj> {
             &p.handle_tcp_probe,
             &p.handle_sock_send_length,
             &p.handle_sock_recv_length,
+            &p.look_at_cpu,
             &p.flush_batches,
             &p.learn_cpu,
             &p.begin_poll,
@@ -415,6 +431,27 @@ impl<'obj> Hooks<'obj> {
         let loaded = hooks.into_iter().filter(|program| program.autoload());
         let loaded = loaded.map(|program| program.as_fd());
         BpfTimeSampler::new(loaded.chain(other), now_ns, now_ns)
+    }
+}
+
+/// Lets a clock run the program on its CPU. libbpf closes the descriptor that it is given.
+fn start_clock(program: &ProgramMut<'_>, clock: &OwnedFd) -> Result<Link, HooksError> {
+    let failed = HooksError::attach("look_at_cpu");
+    let own = clock.try_clone().map_err(|error| failed(error.into()))?;
+    let link = program.attach_perf_event(own.into_raw_fd());
+    link.map_err(failed)
+}
+
+fn spins_coverage(refused: Option<&std::io::Error>) -> Coverage {
+    let Some(error) = refused else {
+        return on("spins");
+    };
+    Coverage {
+        probe: "spins".to_owned(),
+        state: ProbeState::Off {
+            why: format!("perf_event_open: {error}"),
+            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
+        },
     }
 }
 
@@ -445,6 +482,7 @@ fn configure(
     rodata.detail_waits = has_waits;
     rodata.address_salt = crate::waits::salt();
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
+    crate::spins::name_timeouts(&mut rodata.syscall_timeouts);
     rodata.select_all = selection.all;
     rodata.select_port = selection.port.unwrap_or(0);
     if let Some(comm) = &selection.comm {

@@ -96,7 +96,7 @@ impl BpfTimeSampler {
             .map(|fd| fd.try_clone_to_owned())
             .collect();
         let mut random = Random::new(seed);
-        let opens_ns = now_ns.saturating_add(random.exponential_ns(MEAN_FIRST_GAP_NS));
+        let opens_ns = now_ns.saturating_add(random.interval_ns(MEAN_FIRST_GAP_NS));
         Ok(Self {
             programs: programs.map_err(BpfTimeError::Info)?,
             random,
@@ -119,7 +119,7 @@ impl BpfTimeSampler {
         if now_ns < self.next_ns() {
             return Ok(());
         }
-        let opens_ns = now_ns.saturating_add(self.random.exponential_ns(MEAN_GAP_NS));
+        let opens_ns = now_ns.saturating_add(self.random.interval_ns(MEAN_GAP_NS));
         let window = std::mem::replace(&mut self.window, Window::Closed { opens_ns });
         match window {
             Window::Closed { .. } => self.window = self.open(now_ns)?,

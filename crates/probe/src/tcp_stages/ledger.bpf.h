@@ -316,7 +316,9 @@ static __always_inline void account_idle(struct stage_ledger *led, const struct 
 		start_ns = now_ns;
 	if (start_ns < led->accounted_ns)
 		start_ns = led->accounted_ns;
-	note_pause(led, tp, start_ns);
+	/* more was sent since, and acknowledged, if this flight begins elsewhere */
+	if (tp->snd_una == led->write_seq)
+		note_pause(led, tp, start_ns);
 	account_in_flight(led, tp, start_ns);
 	led->sent_ns = start_ns;
 }

@@ -7,7 +7,7 @@
 //! changed ([`SampleFilter`]).
 //!
 //! The polls are at random
-//! times ([`PoissonTimes`]), so that the share of polls that find a socket in a state estimates
+//! times ([`PollTimes`]), so that the share of polls that find a socket in a state estimates
 //! the share of time that it spends there, whatever its own rhythm is.
 //!
 //! A socket may be missed in one poll although it lives: it has closed only when several polls
@@ -19,7 +19,7 @@ mod filter;
 mod info;
 mod message;
 mod peers;
-mod poisson;
+mod poll_times;
 mod poller;
 pub(crate) mod read;
 mod rows;
@@ -32,7 +32,7 @@ pub use filter::{CookieMap, Offer, SampleCounts, SampleFilter};
 pub use info::{REQUIRED_LEN_BYTES, TcpInfo};
 pub use message::{SocketMemory, SocketView, state};
 pub use peers::PeerIndex;
-pub use poisson::{PoissonTimes, Random};
+pub use poll_times::{PollTimes, Random};
 pub use poller::{Listening, PollReport, Poller, PollerError, Refresh, Scope};
 pub use rows::{ConnectionFacts, connection_row, sample_row};
 pub use selection::Selection;

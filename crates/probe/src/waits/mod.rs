@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use table::tables::{Wait, Waits};
+use table::tables::Waits;
 use table::{Columns, WaitObject, Waker};
 
 use crate::wire::types::{program_seen, syscall_object, wait_object, wait_record, wait_waker};
@@ -125,7 +125,8 @@ pub(crate) fn program(seen: &program_seen) -> (u32, String) {
     (seen.pid, text(&seen.comm))
 }
 
-fn kind(wire: u8) -> Option<WaitObject> {
+/// Kind of an object.
+pub(crate) fn kind(wire: u8) -> Option<WaitObject> {
     Some(match wait_object(u32::from(wire)) {
         wait_object::WAIT_CONNECTION => WaitObject::Connection,
         wait_object::WAIT_LISTENER => WaitObject::Listener,
@@ -157,63 +158,85 @@ fn waker(wire: u8) -> Waker {
     }
 }
 
-/// Appends the rows of a batch; returns how many records could not be decoded.
+/// Room made at once when columns are begun: half a page of an open segment.
+const RESERVE_ROWS: usize = 4_096;
+
+/// Appends the rows of a batch, column by column, as those of `calls`; returns how many records could not
+/// be decoded.
 pub(crate) fn append(records: &[wait_record], rows: &mut Waits) -> u64 {
-    let before = rows.len();
-    records
-        .iter()
-        .filter_map(row)
-        .for_each(|row| rows.push(row));
-    (before + records.len() - rows.len()) as u64
+    let is_known = |record: &&wait_record| kind(record.kind).is_some();
+    let known = records.iter().filter(is_known).count();
+    if known == records.len() {
+        extend(records, rows);
+    } else {
+        let known: Vec<wait_record> = records.iter().filter(is_known).copied().collect();
+        extend(&known, rows);
+    }
+    (records.len() - known) as u64
 }
 
-fn row(record: &wait_record) -> Option<Wait> {
-    let wait_record {
-        start_ns,
+/// Appends records of known kinds.
+fn extend(records: &[wait_record], rows: &mut Waits) {
+    if rows.is_empty() {
+        rows.reserve(RESERVE_ROWS);
+    }
+    let Waits {
         end_ns,
+        start_ns,
         woken_ns,
-        cookie,
-        object,
-        ready_cookie,
-        fd,
-        ready_fd,
-        syscall,
         tid,
         pid,
+        kind: kinds,
+        object,
+        conn,
+        fd,
+        syscall,
+        waker: wakers,
         waker_tid,
         waker_pid,
-        cpu,
-        kind: wire_kind,
-        waker: wire_waker,
+        ready_fd,
+        ready_conn,
         uninterruptible,
         stack,
         kernel_stack,
-        pad: _,
-        pad2: _,
-    } = *record;
-    let waker = waker(wire_waker);
-    let seen = waker != Waker::Unseen;
-    Some(Wait {
-        end_ns,
-        start_ns,
-        woken_ns: seen.then_some(woken_ns),
-        tid,
-        pid,
-        kind: kind(wire_kind)?,
-        object: (object != 0).then_some(object),
-        conn: (cookie != 0).then_some(cookie),
-        fd: (fd >= 0).then_some(fd),
-        syscall: (syscall >= 0).then_some(syscall),
-        waker,
-        waker_tid: seen.then_some(waker_tid),
-        waker_pid: seen.then_some(waker_pid),
-        ready_fd: (ready_fd >= 0).then_some(ready_fd),
-        ready_conn: (ready_cookie != 0).then_some(ready_cookie),
-        uninterruptible: uninterruptible != 0,
-        stack: (stack != 0).then_some(stack),
-        kernel_stack: (kernel_stack != 0).then_some(kernel_stack),
         cpu,
-    })
+    } = rows;
+    let seen = |r: &wait_record| waker(r.waker) != Waker::Unseen;
+    end_ns.extend(records.iter().map(|r| r.end_ns));
+    start_ns.extend(records.iter().map(|r| r.start_ns));
+    woken_ns.extend(records.iter().map(|r| seen(r).then_some(r.woken_ns)));
+    tid.extend(records.iter().map(|r| r.tid));
+    pid.extend(records.iter().map(|r| r.pid));
+    kinds.extend(records.iter().filter_map(|r| kind(r.kind)));
+    object.extend(records.iter().map(|r| (r.object != 0).then_some(r.object)));
+    conn.extend(records.iter().map(|r| (r.cookie != 0).then_some(r.cookie)));
+    fd.extend(records.iter().map(|r| (r.fd >= 0).then_some(r.fd)));
+    syscall.extend(
+        records
+            .iter()
+            .map(|r| (r.syscall >= 0).then_some(r.syscall)),
+    );
+    wakers.extend(records.iter().map(|r| waker(r.waker)));
+    waker_tid.extend(records.iter().map(|r| seen(r).then_some(r.waker_tid)));
+    waker_pid.extend(records.iter().map(|r| seen(r).then_some(r.waker_pid)));
+    ready_fd.extend(
+        records
+            .iter()
+            .map(|r| (r.ready_fd >= 0).then_some(r.ready_fd)),
+    );
+    ready_conn.extend(
+        records
+            .iter()
+            .map(|r| (r.ready_cookie != 0).then_some(r.ready_cookie)),
+    );
+    uninterruptible.extend(records.iter().map(|r| r.uninterruptible != 0));
+    stack.extend(records.iter().map(|r| (r.stack != 0).then_some(r.stack)));
+    kernel_stack.extend(
+        records
+            .iter()
+            .map(|r| (r.kernel_stack != 0).then_some(r.kernel_stack)),
+    );
+    cpu.extend(records.iter().map(|r| r.cpu));
 }
 
 #[cfg(test)]
@@ -225,6 +248,43 @@ mod tests {
         let mut known: Vec<WaitObject> = (0..=u8::MAX).filter_map(kind).collect();
         known.sort_unstable();
         assert_eq!(known, WaitObject::ALL);
+    }
+
+    #[test]
+    fn what_is_unknown_is_counted_and_absent_is_not_zero() {
+        let unseen = wait_record {
+            fd: -1,
+            ready_fd: -1,
+            syscall: -1,
+            kind: wait_object::WAIT_PAGE_FAULT.0 as u8,
+            ..Default::default()
+        };
+        let seen = wait_record {
+            waker: wait_waker::WAKER_THREAD.0 as u8,
+            kind: wait_object::WAIT_PIPE.0 as u8,
+            object: 7,
+            ..unseen
+        };
+        let unknown = wait_record {
+            kind: u8::MAX,
+            ..seen
+        };
+        let mut rows = Waits::default();
+        assert_eq!(append(&[unseen, unknown, seen], &mut rows), 1);
+        let [unseen, seen] = [0, 1].map(|index| rows.row(index));
+        assert_eq!(
+            (unseen.woken_ns, unseen.waker_tid, unseen.object),
+            (None, None, None)
+        );
+        assert_eq!(
+            (unseen.fd, unseen.syscall, unseen.stack),
+            (None, None, None)
+        );
+        assert_eq!(
+            (seen.woken_ns, seen.waker_tid, seen.object),
+            (Some(0), Some(0), Some(7))
+        );
+        assert_eq!((seen.kind, rows.len()), (WaitObject::Pipe, 2));
     }
 
     #[test]

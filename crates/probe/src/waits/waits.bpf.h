@@ -8,6 +8,7 @@
 #ifndef WHYLAT_WAITS_BPF_H
 #define WHYLAT_WAITS_BPF_H
 
+#include "../bpf/batch.bpf.h"
 #include "../bpf/ring.h"
 #include "../bpf/select.h"
 #include "../bpf/syscall.h"
@@ -61,14 +62,8 @@ static __always_inline struct wait_batch *wait_batch(void)
 
 static __always_inline void wait_batch_flush(struct wait_batch *batch)
 {
-	u32 len = batch->len;
-
-	if (len == 0 || len > WAIT_BATCH_LEN)
-		return;
-	if (bpf_ringbuf_output(&wait_ring, batch->records, len * sizeof(struct wait_record),
-			       BPF_RB_NO_WAKEUP))
-		batch->lost_ring_full += len;
-	batch->len = 0;
+	batch_flush(&batch->batch, batch->records, sizeof(struct wait_record), WAIT_BATCH_LEN,
+		    &wait_ring);
 }
 
 static __always_inline bool is_internet(struct sock *sk)
@@ -311,18 +306,14 @@ static __always_inline void wait_end(struct thread_wait *wait, const struct task
 
 	if (!batch)
 		return;
-	*(volatile u32 *)&batch->busy = 1;
-	barrier();
-	at = batch->len;
+	at = batch_begin(&batch->batch);
 	if (at < WAIT_BATCH_LEN) {
 		wait_fill(&batch->records[at], wait, task, now_ns);
-		batch->produced++;
-		batch->len = at + 1;
+		batch_made(&batch->batch, at);
 		if (at + 1 == WAIT_BATCH_LEN)
 			wait_batch_flush(batch);
 	}
-	barrier();
-	*(volatile u32 *)&batch->busy = 0;
+	batch_end(&batch->batch);
 	wait->start_ns = 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include "../bpf/batch.h"
+
 enum wait_object {
 	WAIT_OTHER, /* no object that its registers name */
 	WAIT_CONNECTION,
@@ -79,10 +81,7 @@ struct program_seen {
 #define WAIT_BATCH_LEN 64
 
 struct wait_batch {
-	__u32 len;
-	__u32 busy;
-	__u64 produced;
-	__u64 lost_ring_full;
+	struct batch batch;
 	struct wait_record records[WAIT_BATCH_LEN];
 };
 

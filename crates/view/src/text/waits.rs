@@ -1,7 +1,7 @@
 //! Waits in groups, worst first: how much, how long each, fast and slow ones apart, and who took part.
 
 use diagnose::units::{count, counted, duration, percent};
-use diagnose::waits::report::{Cell, Group, Part, Populations, Stack};
+use diagnose::waits::report::{Cell, Durations, Group, Part, Populations, Spinning, Stack};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
@@ -61,6 +61,13 @@ fn answer(page: &mut Page, report: &WaitReport) {
         }
         page.paragraph(0, Style::Bold, &format!("{text}."));
     }
+    if let Some(spun_ns) = total.spun_ns.filter(|spun_ns| *spun_ns > 0) {
+        let text = format!(
+            "{} of CPU time went into asking what is ready without waiting for it.",
+            duration(spun_ns)
+        );
+        page.paragraph(0, Style::Bold, &text);
+    }
     if !conditions.is_empty() {
         let text = format!(
             "Only waits {}; {} others are left out.",
@@ -117,8 +124,34 @@ fn groups(page: &mut Page, report: &WaitReport) {
 fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
     page.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
-        draw_stack(page, stack);
+        let first = if group.durations.is_some() {
+            "waits at"
+        } else {
+            "spins at"
+        };
+        draw_stack(page, first, stack);
     }
+    if let Some(durations) = &group.durations {
+        draw_blocked(page, group, durations, longer_than_ns);
+    }
+    if let Some(spinning) = &group.spinning {
+        draw_spinning(page, group, spinning);
+    }
+    let when = format!(
+        "{} to {}",
+        duration(group.first_ns),
+        duration(group.last_ns)
+    );
+    page.labelled(4, "when", LABEL, &when);
+    draw_parts(page, group);
+}
+
+fn draw_blocked(
+    page: &mut Page,
+    group: &Group,
+    durations: &Durations,
+    longer_than_ns: Option<u64>,
+) {
     let mut text = format!(
         "{} ({}) in {}",
         duration(group.blocked_ns),
@@ -135,20 +168,39 @@ fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
         );
     }
     page.labelled(4, "blocked", LABEL, &text);
-    page.labelled(4, "each", LABEL, &each(group));
+    page.labelled(4, "each", LABEL, &each(durations));
     if let Some(populations) = &group.populations {
-        draw_populations(page, group, populations);
+        draw_populations(page, group, durations, populations);
     }
     if let Some(preceding) = &group.preceding {
         preceding::draw(page, LABEL, preceding, longer_than_ns);
     }
-    let when = format!(
-        "{} to {}",
-        duration(group.first_ns),
-        duration(group.last_ns)
+}
+
+/// How long threads asked without waiting, and who took part.
+fn draw_spinning(page: &mut Page, group: &Group, spinning: &Spinning) {
+    let Spinning {
+        looks,
+        spun_ns,
+        threads,
+        objects,
+        stacks,
+    } = spinning;
+    let text = format!(
+        "{} of CPU time: asked what is ready, and did not wait ({} met it)",
+        duration(*spun_ns),
+        counted(*looks, "look")
     );
-    page.labelled(4, "when", LABEL, &when);
-    draw_parts(page, group);
+    page.labelled(4, "spins", LABEL, &text);
+    for (label, parts) in [
+        ("spins on", objects),
+        ("spins by", threads),
+        ("spins in", stacks),
+    ] {
+        if !parts.is_empty() {
+            page.labelled(4, label, LABEL, &takers(parts, group, *spun_ns));
+        }
+    }
 }
 
 /// Who took part, by kind.
@@ -162,13 +214,13 @@ fn draw_parts(page: &mut Page, group: &Group) {
         ("ended by", &group.wakers),
     ] {
         if !parts.is_empty() {
-            page.labelled(4, label, LABEL, &takers(parts, group));
+            page.labelled(4, label, LABEL, &takers(parts, group, group.blocked_ns));
         }
     }
 }
 
 /// One function a line, with its line of source.
-fn draw_stack(page: &mut Page, stack: &Stack) {
+fn draw_stack(page: &mut Page, first: &str, stack: &Stack) {
     let outline = stack.outline();
     for (index, frame) in outline.iter().take(STACK_LINES).enumerate() {
         let mut text = frame.name();
@@ -177,7 +229,7 @@ fn draw_stack(page: &mut Page, stack: &Stack) {
         } else if let (Some(_), Some(object)) = (&frame.function, &frame.object) {
             text += &format!("  {}", object.rsplit('/').next().unwrap_or(object));
         }
-        let label = if index == 0 { "waits at" } else { "" };
+        let label = if index == 0 { first } else { "" };
         page.labelled(4, label, LABEL, &text);
     }
     let more = outline.len().saturating_sub(STACK_LINES) as u64;
@@ -192,8 +244,7 @@ fn draw_stack(page: &mut Page, stack: &Stack) {
     }
 }
 
-fn each(group: &Group) -> String {
-    let durations = &group.durations;
+fn each(durations: &Durations) -> String {
     let (min, max) = (duration(durations.min_ns), duration(durations.max_ns));
     if min == max {
         return max;
@@ -206,14 +257,19 @@ fn each(group: &Group) -> String {
     )
 }
 
-fn draw_populations(page: &mut Page, group: &Group, populations: &Populations) {
+fn draw_populations(
+    page: &mut Page,
+    group: &Group,
+    durations: &Durations,
+    populations: &Populations,
+) {
     let Populations {
         boundary_ns,
         fast,
         slow,
     } = populations;
-    let least = format!("{:LABEL$}{} [", "", duration(group.durations.min_ns));
-    let most = format!("] {}", duration(group.durations.max_ns));
+    let least = format!("{:LABEL$}{} [", "", duration(durations.min_ns));
+    let most = format!("] {}", duration(durations.max_ns));
     let used = 4 + columns(&least) + columns(&most);
     let room = page.width().saturating_sub(used).min(COLUMNS);
     if room >= LEAST_COLUMNS {
@@ -273,8 +329,8 @@ fn quarter(ns: u64) -> usize {
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
 }
 
-/// Those who took part, with their share of the group's time.
-fn takers(parts: &[Part], group: &Group) -> String {
+/// Those who took part, with their share of a time of the group.
+fn takers(parts: &[Part], group: &Group, all_ns: u64) -> String {
     let words = parts.iter().map(|part| {
         let identity = &part.identity;
         let own = identity.process.is_some() && identity.process == group.identity.process;
@@ -283,7 +339,7 @@ fn takers(parts: &[Part], group: &Group) -> String {
         } else {
             identity.title()
         };
-        let share = part.blocked_ns as f64 / group.blocked_ns.max(1) as f64;
+        let share = part.blocked_ns as f64 / all_ns.max(1) as f64;
         let least = if part.exact { "" } else { "at least " };
         format!("{name} {least}{}", percent(share))
     });

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* How a batch (batch.h) is filled and handed over. */
+#ifndef WHYLAT_BATCH_BPF_H
+#define WHYLAT_BATCH_BPF_H
+
+#include "batch.h"
+#include "kernel.h"
+
+/* Hands over what is there, of records of `bytes` each, at most `most`. */
+static __always_inline void batch_flush(struct batch *batch, const void *records, u32 bytes,
+					u32 most, void *ring)
+{
+	u32 len = batch->len;
+
+	if (len == 0 || len > most)
+		return;
+	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, BPF_RB_NO_WAKEUP))
+		batch->lost_ring_full += len;
+	batch->len = 0;
+}
+
+/* Where the next record goes; the batch is busy from now on. */
+static __always_inline u32 batch_begin(struct batch *batch)
+{
+	*(volatile u32 *)&batch->busy = 1;
+	barrier();
+	return batch->len;
+}
+
+/* A record is made. */
+static __always_inline void batch_made(struct batch *batch, u32 at)
+{
+	batch->produced++;
+	batch->len = at + 1;
+}
+
+static __always_inline void batch_end(struct batch *batch)
+{
+	barrier();
+	*(volatile u32 *)&batch->busy = 0;
+}
+
+static __always_inline bool batch_is_busy(const struct batch *batch)
+{
+	return *(volatile u32 *)&batch->busy;
+}
+
+#endif

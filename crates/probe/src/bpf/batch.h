@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Records of one program on one CPU, handed over together. The kernel never runs a program inside itself
+ * on one CPU (prog->active; the refused runs are counted in recursion_misses), so that a batch needs no
+ * lock; only `flush_batches` comes from outside, and leaves a busy batch alone.
+ */
+#ifndef WHYLAT_BATCH_H
+#define WHYLAT_BATCH_H
+
+#include <linux/types.h>
+
+struct batch {
+	__u32 len;
+	__u32 busy;
+	__u64 produced;
+	__u64 lost_ring_full;
+};
+
+#endif

@@ -1,0 +1,179 @@
+//! `spins`: threads that ask what is ready without waiting for it. A clock on every CPU runs a BPF
+//! program (`spins.bpf.h`); here are the clocks, what tells the kernel side which call can be told not to
+//! wait, and its records as rows of table `spins`.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use table::tables::Spin;
+
+use crate::wire::Wire;
+use crate::wire::types::{spin_seen, syscall_timeout};
+
+// SAFETY: `spin_seen` is `repr(C)` and made of integers.
+unsafe impl Wire for spin_seen {}
+
+/// Looks at each CPU in a second: not a divisor of what programs and kernels do at round rates.
+const LOOKS_PER_S: u64 = 99;
+
+/// System calls that ask what is ready, by where they are told how long to wait.
+const TIMEOUTS: &[(syscall_timeout, &[libc::c_long])] = &[
+    #[cfg(target_arch = "x86_64")]
+    (syscall_timeout::TIMEOUT_MS_THIRD, &[libc::SYS_poll]),
+    (
+        syscall_timeout::TIMEOUT_MS_FOURTH,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait,
+            libc::SYS_epoll_pwait,
+        ],
+    ),
+    (syscall_timeout::TIMEOUT_AT_THIRD, &[libc::SYS_ppoll]),
+    (
+        syscall_timeout::TIMEOUT_AT_FOURTH,
+        &[libc::SYS_epoll_pwait2],
+    ),
+    (
+        syscall_timeout::TIMEOUT_AT_FIFTH,
+        &[
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select,
+            libc::SYS_pselect6,
+        ],
+    ),
+];
+
+/// Writes into the kernel side's table, by number, where each system call is told how long to wait.
+pub(crate) fn name_timeouts(table: &mut [u8]) {
+    for (timeout, numbers) in TIMEOUTS {
+        for number in *numbers {
+            let place = usize::try_from(*number).ok();
+            if let Some(place) = place.and_then(|at| table.get_mut(at)) {
+                *place = timeout.0 as u8;
+            }
+        }
+    }
+}
+
+/// The row of a record.
+pub(crate) fn row(seen: &spin_seen) -> Option<Spin> {
+    let spin_seen {
+        time_ns,
+        cookie,
+        object,
+        fd,
+        syscall,
+        tid,
+        pid,
+        stack,
+        cpu,
+        kind,
+        pad: _,
+    } = *seen;
+    Some(Spin {
+        time_ns,
+        length_ns: 1_000_000_000 / LOOKS_PER_S,
+        tid,
+        pid,
+        kind: crate::waits::kind(kind)?,
+        object: (object != 0).then_some(object),
+        conn: (cookie != 0).then_some(cookie),
+        fd: (fd >= 0).then_some(fd),
+        syscall,
+        stack: (stack != 0).then_some(stack),
+        cpu,
+    })
+}
+
+/// A clock on every CPU that is on; they do not run yet.
+pub(crate) fn open_clocks() -> io::Result<Vec<OwnedFd>> {
+    online_cpus()?.into_iter().map(open_clock).collect()
+}
+
+/// The beginning of `struct perf_event_attr` (include/uapi/linux/perf_event.h): PERF_ATTR_SIZE_VER0.
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_freq: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+fn open_clock(cpu: i32) -> io::Result<OwnedFd> {
+    const PERF_TYPE_SOFTWARE: u32 = 1;
+    const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
+    const DISABLED: u64 = 1;
+    const FREQ: u64 = 1 << 10;
+    const PERF_FLAG_FD_CLOEXEC: u64 = 8;
+    let attr = PerfEventAttr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<PerfEventAttr>() as u32,
+        config: PERF_COUNT_SW_CPU_CLOCK,
+        sample_freq: LOOKS_PER_S,
+        flags: DISABLED | FREQ,
+        ..PerfEventAttr::default()
+    };
+    let (every_process, no_group) = (-1, -1);
+    // SAFETY: `attr` is as large as it says, and lives until the call is over, which only reads it.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attr,
+            every_process,
+            cpu,
+            no_group,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    let fd = i32::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Numbers of the CPUs that are on.
+fn online_cpus() -> io::Result<Vec<i32>> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_list(list.trim()).ok_or_else(|| io::Error::other(format!("no list of CPUs: {list}")))
+}
+
+/// Numbers of a list such as `0-3,6`.
+fn parse_list(list: &str) -> Option<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (i32, i32) = (first.parse().ok()?, last.parse().ok()?);
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(parse_list("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
+        assert_eq!(parse_list("0"), Some(vec![0]));
+        assert_eq!(parse_list(""), None);
+        assert_eq!(parse_list("0-x"), None);
+    }
+
+    #[test]
+    fn every_system_call_has_a_place_in_the_table() {
+        let mut table = [0; 512];
+        name_timeouts(&mut table);
+        let named: usize = TIMEOUTS.iter().map(|(_, numbers)| numbers.len()).sum();
+        assert_eq!(table.iter().filter(|at| **at != 0).count(), named);
+    }
+}
