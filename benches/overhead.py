@@ -2,8 +2,8 @@
 """What recording costs a server under saturating request-response load on loopback.
 
 In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
-(none, none again, `stats`, `calls`, `waits`, and what other tools cost that are there: `perf trace
--s`, `strace -c -f`), and the cost that the budget is about: the recorder's CPU time during the load,
+(none, none again, `stats`, `calls`, `waits`, `waits` of another process, and what other tools cost that
+are there: `perf trace -s`, `strace -c -f`), and the cost that the budget is about: the recorder's CPU time during the load,
 and, from a run of its own, the run time of each BPF program.
 """
 
@@ -26,6 +26,8 @@ CONNECTIONS = 16
 # requests of the round that finds the rate, from which the others' number follows
 FIRST_REQUESTS = 50_000
 NONE, AGAIN, STATS, CALLS, WAITS = "none", "none again", "stats", "calls", "waits"
+# what the hooks cost those who are not recorded: nearly all of it is the kernel's way to them
+BYSTANDER = "waits of another"
 # machine's CPU, %: what the project promises
 BUDGET = {STATS: 1.0, CALLS: 3.0, WAITS: 6.0}
 # other tools, each attached to the server's process
@@ -90,6 +92,11 @@ class Bench:
             with peer(mode, self.pid):
                 # It takes many times as long.
                 return self.load.run(self.requests // 8)
+        if mode == BYSTANDER:
+            with programs.bystander() as pid, programs.recording(
+                self.where / "bystander.whylat", ["-p", pid], WAITS
+            ):
+                return self.load.run(self.requests)
         if mode not in BUDGET:
             return self.load.run(self.requests)
         path = self.where / f"{mode}.whylat"
@@ -192,7 +199,7 @@ def throughput(rounds):
             ]
         )
     machine.table(["recording", "requests/s", "ratio to none", "p50 µs", "p99 µs"], rows)
-    for mode in BUDGET:
+    for mode in [*BUDGET, BYSTANDER]:
         noise, ratio = ratios[AGAIN], ratios[mode]["median"]
         where = "below" if ratio < noise["min"] else "inside"
         where = "above" if ratio > noise["max"] else where
@@ -292,7 +299,7 @@ def one_server(kind, options):
     ):
         bench = Bench(Load(kind, port), pid, where, options.seconds)
         peers = [mode for mode, words in PEERS.items() if shutil.which(words[0])]
-        modes, rounds = [NONE, STATS, AGAIN, CALLS, *peers, WAITS], []
+        modes, rounds = [NONE, STATS, AGAIN, CALLS, *peers, BYSTANDER, WAITS], []
         for number in range(options.rounds):
             # another first each time, so that a drift is in no mode alone
             turn = number % len(modes)

@@ -146,6 +146,17 @@ class Recorder:
 
 
 @contextmanager
+def bystander():
+    """A process that does nothing. Yields its pid."""
+    child = start(["sleep", "infinity"])
+    try:
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+@contextmanager
 def recording(path, selection, detail="calls"):
     """A recorder that does not outlive the block."""
     recorder = Recorder(path, selection, detail)
