@@ -1,5 +1,7 @@
 //! The recorder's end of the ring: creates it, reads it, says when nobody reads any more.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -109,8 +111,8 @@ impl Ring {
 
     /// The chunks in use, in the order in which to read them. A thread's newest is looked at
     /// first: all that came before it is then in the older ones.
-    fn look(&self, pool: std::ops::Range<usize>) -> Vec<Held> {
-        let mut all: Vec<Held> = pool.filter_map(|chunk| self.held(chunk)).collect();
+    fn look(&self, pool: Range<usize>) -> Vec<Held> {
+        let mut all = self.taken(pool);
         all.sort_unstable_by_key(|held| (held.owner_word, held.sequence, held.chunk));
         for held in all.iter_mut().rev() {
             let control = |field| self.region.control(held.chunk, field);
@@ -121,6 +123,23 @@ impl Ring {
             }
         }
         all
+    }
+
+    /// The chunks in use, without a gap: a thread may have taken one that was passed already, and
+    /// then one that was not, whose records would come too early. So they are passed twice: what
+    /// a thread took before its newest of the first time is there the second time.
+    fn taken(&self, pool: Range<usize>) -> Vec<Held> {
+        let mut newest = HashMap::<u64, u64>::new();
+        for held in pool.clone().filter_map(|chunk| self.held(chunk)) {
+            let sequence = newest.entry(held.owner_word).or_default();
+            *sequence = held.sequence.max(*sequence);
+        }
+        let is_no_newer = |held: &Held| {
+            let newest = newest.get(&held.owner_word);
+            newest.is_some_and(|newest| held.sequence <= *newest)
+        };
+        let held = pool.filter_map(|chunk| self.held(chunk));
+        held.filter(is_no_newer).collect()
     }
 
     fn held(&self, chunk: usize) -> Option<Held> {
