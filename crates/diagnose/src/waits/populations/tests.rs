@@ -129,12 +129,12 @@ proptest! {
         prop_assert_eq!(boundary(&histogram, jiffy_ns).map(lower_edge), None);
     }
 
-    /// The smaller population has twelve waits or more, 300 or more if either has about one
+    /// The smaller population has 25 waits or more, 300 or more if either has about one
     /// to four jiffies; neither is wider than a factor of 1.5 around its middle (lognormal, σ up to 0.1).
     #[test]
     fn two_populations_are_separated(
         jiffy_ns in prop::sample::select(JIFFIES_NS.to_vec()),
-        smaller in 12_u64..2_000,
+        smaller in 25_u64..2_000,
         share in 0.01..0.5_f64,
         slow_is_smaller: bool,
         fast_ns in 5e3..4e7_f64,
