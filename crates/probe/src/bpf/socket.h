@@ -93,6 +93,7 @@ struct stage_ledger {
 	u64 late_ns[STAGE_COUNT];
 	struct stall_facts stalls;
 	u64 timeout_ns;		 /* of the last retransmission timeout */
+	u64 mending_ns;		 /* of the last segment taken in recovery or loss */
 	u64 unproven_ns;	 /* moved to retransmit_timeout since state Loss began */
 	u64 unproven_thin_ns;	 /* of it in thin_stall_ns */
 	u64 ack_held_ns;	 /* of timeout_ack_delayed_ns, since then */

@@ -57,13 +57,23 @@ static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, 
 	wait->waited_ns += away_ns;
 }
 
+/* The other end's FIN has come: it counts in rcv_nxt and bytes_received, and is no byte. */
+static __always_inline bool fin_received(const struct tcp_sock *tp)
+{
+	u8 state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+
+	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
+}
+
 /* Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. */
 static __always_inline u64 stream_offset(const struct socket_state *st, const struct tcp_sock *tp,
 					 bool is_send)
 {
+	u32 unread = tp->rcv_nxt - tp->copied_seq;
+
 	if (is_send)
 		return tp->bytes_acked + (u32)(tp->write_seq - tp->snd_una) - st->syn_acked;
-	return tp->bytes_received - (u32)(tp->rcv_nxt - tp->copied_seq);
+	return tp->bytes_received - unread - (!unread && fin_received(tp));
 }
 
 /*

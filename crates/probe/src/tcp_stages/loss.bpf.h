@@ -69,12 +69,13 @@ static __always_inline void track_loss(struct stage_ledger *led, const struct tc
 /*
  * A flight begins at start_ns, after a pause of a retransmission timeout or more: what was learnt of
  * the path is old (tcp_cwnd_restart()). Until its first window is acknowledged it is a burst, unless
- * it is paced.
+ * it is paced. While losses were mended, something was sent, too.
  */
 static __always_inline void note_pause(struct stage_ledger *led, const struct tcp_sock *tp,
 				       u64 start_ns)
 {
-	u64 pause_ns = start_ns - led->sent_ns;
+	u64 sent_ns = led->mending_ns > led->sent_ns ? led->mending_ns : led->sent_ns;
+	u64 pause_ns = start_ns - sent_ns;
 
 	if ((s64)pause_ns < (s64)TCP_RTO_MIN_NS || pause_ns < tp->inet_conn.icsk_rto * jiffy_ns() ||
 	    tp->snd_cwnd <= TCP_INIT_CWND ||

@@ -184,6 +184,8 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 		end_stall(led, tp);
 	}
 	track_loss(led, tp);
+	if (tcp_ca_state(tp) >= TCP_CA_Recovery)
+		led->mending_ns = now_ns;
 	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
