@@ -55,6 +55,7 @@ fn main() {
         "src/bpf",
         "src/calls",
         "src/inventory",
+        "src/messages",
         "src/spins",
         "src/stacks",
         "src/tcp_events",

@@ -16,6 +16,7 @@ mod instrumented;
 mod itt;
 mod listeners;
 mod loss;
+mod messages;
 mod programs;
 mod report;
 mod select;

@@ -19,6 +19,8 @@ pub(crate) enum Detail {
     /// Also every interval in which a thread was blocked, and on what; and what a command that is
     /// run says of itself by the ITT API.
     Waits,
+    /// Also every received message, with the times of its way from the network card to the program.
+    Messages,
 }
 
 impl From<Detail> for ::record::Detail {
@@ -27,6 +29,7 @@ impl From<Detail> for ::record::Detail {
             Detail::Stats => Self::Stats,
             Detail::Calls => Self::Calls,
             Detail::Waits => Self::Waits,
+            Detail::Messages => Self::Messages,
         }
     }
 }

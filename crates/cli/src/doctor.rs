@@ -76,14 +76,18 @@ fn polling() -> Vec<Coverage> {
 /// Loads and attaches everything, as a recording would, and lets go again.
 fn hooks() -> Vec<Coverage> {
     let mut storage = Storage::uninit();
-    let attached = Hooks::load(&mut storage, &Selection::default(), record::Detail::Waits)
-        .and_then(|hooks| {
-            hooks.attach()?;
-            let mut coverage = hooks.coverage().to_vec();
-            coverage.push(probe::usdt::coverage());
-            Ok(coverage)
-        });
-    attached.unwrap_or_else(|error| record::without_hooks(&error, record::Detail::Waits, true))
+    let attached = Hooks::load(
+        &mut storage,
+        &Selection::default(),
+        record::Detail::Messages,
+    )
+    .and_then(|hooks| {
+        hooks.attach()?;
+        let mut coverage = hooks.coverage().to_vec();
+        coverage.push(probe::usdt::coverage());
+        Ok(coverage)
+    });
+    attached.unwrap_or_else(|error| record::without_hooks(&error, record::Detail::Messages, true))
 }
 
 fn text(findings: &Findings) -> String {

@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use diagnose::messages::MessageTable;
+use diagnose::messages::report::MessageReport;
+use diagnose::report::Recorded;
 use diagnose::waits::join::{Join, Source};
-use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
+use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
-use table::Recording;
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, Spin, StackFrame,
-    Symbol, TcpEvent, TcpSample, TcpStage, Wait,
+    Call, Connection, Counter, CpuSample, Listener, Message, Process, ProcessSample, Spin,
+    StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
+use table::{Recording, Table};
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -69,7 +72,7 @@ pub(crate) fn waits(
     limit: usize,
 ) -> anyhow::Result<WaitReport> {
     let recording = Recording::open(path)?;
-    require_waits(&recording)?;
+    require::<Wait>(&recording, "waits")?;
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Listener>(|rows| names.add_listeners(&rows));
@@ -90,7 +93,24 @@ pub(crate) fn waits(
     if let Some(join) = waits.join(limit) {
         join_rows(&recording, join);
     }
-    let recorded = Recorded {
+    Ok(waits.report(recorded(&recording), limit))
+}
+
+/// Reads the messages of a recording; at most `limit` connections are named.
+pub(crate) fn messages(path: &Path, limit: usize) -> anyhow::Result<MessageReport> {
+    let recording = Recording::open(path)?;
+    require::<Message>(&recording, "messages")?;
+    let mut names = Names::default();
+    recording.scan::<Connection>(|rows| names.add_connections(rows));
+    recording.scan::<Process>(|rows| names.add_processes(&rows));
+    let mut messages = MessageTable::new(recording.header().clone(), names);
+    recording.scan::<Message>(|rows| messages.add(&rows));
+    Ok(messages.report(recorded(&recording), limit))
+}
+
+/// What the recording says of itself.
+fn recorded(recording: &Recording) -> Recorded {
+    Recorded {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),
         cost: recording.cost().cloned(),
@@ -100,8 +120,7 @@ pub(crate) fn waits(
             .iter()
             .map(ToString::to_string)
             .collect(),
-    };
-    Ok(waits.report(recorded, limit))
+    }
 }
 
 /// Reads once more, and beside the waits, what went before them.
@@ -119,19 +138,19 @@ fn join_rows(recording: &Recording, mut join: Join) {
     join.finish();
 }
 
-/// Says why a recording holds no waits, if it holds none.
-fn require_waits(recording: &Recording) -> anyhow::Result<()> {
+/// Says why a recording holds no rows of a probe with its own detail, if it holds none.
+fn require<T: Table>(recording: &Recording, probe: &str) -> anyhow::Result<()> {
     let (path, detail) = (recording.path().display(), &recording.header().detail);
-    let probe = recording.coverage().iter().find(|it| it.probe == "waits");
-    match probe.map(|probe| &probe.state) {
-        _ if recording.rows::<Wait>() > 0 => Ok(()),
+    let covered = recording.coverage().iter().find(|it| it.probe == probe);
+    match covered.map(|it| &it.state) {
+        _ if recording.rows::<T>() > 0 => Ok(()),
         Some(ProbeState::On | ProbeState::Fallback { .. }) => Ok(()),
         Some(ProbeState::Off { why, remedy }) => {
-            bail!("{path} holds no waits: {why}\nhint: {remedy}")
+            bail!("{path} holds no {probe}: {why}\nhint: {remedy}")
         }
         None => bail!(
-            "{path} holds no waits: it was recorded at detail {detail}\n\
-             hint: record with --detail waits"
+            "{path} holds no {probe}: it was recorded at detail {detail}\n\
+             hint: record with --detail {probe}"
         ),
     }
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod lab;
 mod load;
 mod maintain;
+mod messages;
 mod out;
 mod record;
 mod report;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 
+use crate::messages::MessageArgs;
 use crate::waits::WaitArgs;
 use crate::{args, exit, load, out};
 
@@ -24,6 +25,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
     #[command(flatten)]
+    messages: MessageArgs,
+    #[command(flatten)]
     waits: WaitArgs,
 }
 
@@ -31,13 +34,18 @@ pub(crate) struct ReportArgs {
 pub(crate) enum Format {
     /// For people: at most 80 columns.
     Text,
-    /// For programs: schema whylat.report/1; with --by whylat.waits/1.
+    /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
+    /// whylat.messages/1.
     Json,
 }
 
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
+        let limit = self.waits.limit;
+        if let Some(code) = self.messages.execute(&path, self.format, limit)? {
+            return Ok(code);
+        }
         if let Some(code) = self.waits.execute(&path, self.format)? {
             return Ok(code);
         }
@@ -50,7 +58,7 @@ impl ReportArgs {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
             Format::Json => out::line(&view::json(&report))?,
         }
-        let complete = report.is_complete();
+        let complete = report.about.is_complete();
         Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))
     }
 }

@@ -38,9 +38,9 @@ pub(crate) struct WaitArgs {
     /// Only waits that were blocked longer than this
     #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
     longer_than: Option<u64>,
-    /// Show so many groups [default: 10 as text, all as JSON]
-    #[arg(long, value_name = "NUMBER", requires = "by")]
-    limit: Option<usize>,
+    /// Show so many groups, or connections [default: as text the worst, as JSON all]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) limit: Option<usize>,
 }
 
 /// What waits have in common.
@@ -74,7 +74,7 @@ impl WaitArgs {
         });
         let report = load::waits(path, grouping, self.filter()?, limit)?;
         print(&report, format)?;
-        let complete = report.is_complete();
+        let complete = report.about.is_complete();
         let code = if complete { 0 } else { exit::INCOMPLETE };
         Ok(Some(ExitCode::from(code)))
     }

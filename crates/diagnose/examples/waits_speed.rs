@@ -13,8 +13,9 @@ use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Call, Calls, Counter, Counters, StackFrame, StackFrames, Wait, Waits};
 use table::{Caller, Columns, CounterKind, ValueSource, WaitObject, Waker};
+use whylat_diagnose::report::Recorded;
 use whylat_diagnose::waits::join::Source;
-use whylat_diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
+use whylat_diagnose::waits::{Grouping, Names, WaitFilter, WaitTable};
 
 const ROWS: u64 = 5_000_011;
 const BATCH: u64 = 65_536;

@@ -14,7 +14,7 @@ use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
 use crate::neighbours::Neighbours;
 use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
-use crate::report::{Closed, Connection, Flags, Host, Report, SCHEMA, SnapTable4};
+use crate::report::{About, Connection, Flags, Recorded, Report, SCHEMA, SnapTable4};
 use crate::rules::{Doubt, Found, RULES, Verdict};
 use crate::snap::delayed_acks::estimated_share;
 use crate::snap::flags::FlagTimes;
@@ -330,24 +330,21 @@ fn report(
     found: Vec<Member<Found>>,
     doubts: Vec<Member<Doubt>>,
 ) -> Report {
-    let header = &evidence.header;
-    let ended_ns = evidence
-        .closed
-        .as_ref()
-        .map_or(evidence.latest_ns, |close| close.ended_ns);
-    let (from_ns, to_ns) = evidence.span;
-    let span_ns = ended_ns
-        .min(to_ns)
-        .saturating_sub(header.started_ns.max(from_ns));
+    let recorded = Recorded {
+        coverage: evidence.coverage.clone(),
+        loss: evidence.loss.clone(),
+        cost: evidence.cost.clone(),
+        closed: evidence.closed.clone(),
+        problems: evidence.problems.clone(),
+    };
     Report {
         schema: SCHEMA,
-        host: Host::of(header),
-        span_ns,
-        closed: Closed::of(evidence.closed.as_ref()),
-        problems: evidence.problems.clone(),
-        coverage: evidence.coverage.clone(),
-        loss: evidence.loss.iter().cloned().map(Into::into).collect(),
-        cost: evidence.cost.clone(),
+        about: About::of(
+            &evidence.header,
+            recorded,
+            evidence.latest_ns,
+            evidence.span,
+        ),
         connections,
         snap_table4,
         findings: group::findings(found),

@@ -10,7 +10,9 @@
 //! snap/     digest → SNAP's flags and Table 4, independent of the stages
 //! rules/    one file a rule: fires, quiet, or cannot tell
 //! group     findings of many connections of one program → one finding
+//! histogram durations, in log-linear buckets
 //! report/   the contract `whylat.report/1`
+//! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
 //! waits/    rows of `waits` → groups by object, thread or waker: `whylat.waits/1`
 //! ```
 
@@ -22,6 +24,8 @@ mod cpu;
 mod exclusion;
 mod gather;
 mod group;
+mod histogram;
+pub mod messages;
 mod neighbours;
 pub mod report;
 pub mod rules;

@@ -6,6 +6,7 @@ pub mod cpu;
 pub mod hooks;
 mod inventory;
 pub mod itt;
+mod messages;
 pub mod netns;
 pub mod processes;
 pub mod self_cost;

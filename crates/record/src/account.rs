@@ -219,6 +219,8 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.waits.lost_ring_full)
         .lost(REENTERED, counts.waits_reentered),
+        account("messages", "messages", counts.messages.produced)
+            .lost(RING, counts.messages.lost_ring_full),
         account("spins", "spins", counts.spins.produced).lost(RING, counts.spins.lost_ring_full),
         account(
             "processes",

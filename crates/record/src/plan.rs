@@ -96,6 +96,9 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
     if detail >= Detail::Waits {
         probes.extend(["waits", "spins"]);
     }
+    if detail >= Detail::Messages {
+        probes.push("messages");
+    }
     if usdt {
         probes.push(probe::usdt::PROBE);
     }

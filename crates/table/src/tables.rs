@@ -614,6 +614,52 @@ table! {
 }
 
 table! {
+    /// What one receive call took of a connection, and when its bytes passed each place on their way to it.
+    row Message, columns Messages, name "messages", time done_ns {
+        /// When the call ended.
+        done_ns: u64, "ns";
+        /// Socket cookie.
+        conn: u64, "-";
+        /// Bytes that the call took.
+        bytes: u32, "bytes";
+        /// Where they end in the stream, counted from the connection's first byte.
+        offset_end: u64, "bytes";
+        /// Bytes between the message before and this one, taken by no receive call: splice, sendfile.
+        spliced_bytes: u32, "bytes";
+        /// When the first of its segments arrived: the driver handed it over, or the other end on this host
+        /// did.
+        first_arrival_ns: Option<u64>, "ns", null = "it waited in the socket's backlog, or there was no room to note it";
+        /// The same of the last, which made it whole: not always the one with the last byte.
+        last_arrival_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
+        /// When TCP took that (`tcp_probe`).
+        tcp_ns: Option<u64>, "ns", null = "there was no room to note it, or it came before the recording";
+        /// When that was handed to the socket: all before it had come, too (`sk_data_ready`).
+        ready_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the reader took it before";
+        /// When the thread that had waited since before that was woken.
+        woken_ns: Option<u64>, "ns", null = "it did not wait then";
+        /// When it ran again.
+        running_ns: Option<u64>, "ns", null = "as `woken_ns`";
+        /// When the call began to copy (`skb_copy_datagram_iovec`); if it had begun before the message was
+        /// whole, when it last did.
+        copy_ns: Option<u64>, "ns", null = "not seen";
+        /// Segments that the message lies in, as the kernel joined them.
+        segments: u16, "-";
+        /// CPU that took the last of its segments.
+        receive_cpu: Option<u16>, "-", null = "as `tcp_ns`";
+        /// CPU on which the call ended.
+        cpu: u16, "-";
+        /// Thread that called.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// The last of its segments waited for the thread that had the socket.
+        backlog: bool, "-";
+        /// It was noted together with later ones: its times are those of the first of them.
+        merged: bool, "-";
+    }
+}
+
+table! {
     /// A look at a CPU that met a recorded thread in epoll, poll or select with a timeout of zero: it asks
     /// whether something is ready, and does not wait. Each CPU is looked at about 99 times a second.
     row Spin, columns Spins, name "spins", time time_ns {
@@ -700,6 +746,7 @@ macro_rules! for_each_table {
             $crate::tables::TcpEvent,
             $crate::tables::Call,
             $crate::tables::Wait,
+            $crate::tables::Message,
             $crate::tables::Spin,
             $crate::tables::TcpStage,
             $crate::tables::ClockPair,

@@ -1,7 +1,8 @@
-//! The contracts `whylat.report/1` and `whylat.waits/1` as text. `docs/report.schema.json` and
+//! The contracts `whylat.report/1`, `whylat.waits/1` and `whylat.messages/1` as text. `docs/report.schema.json` and
 //! `docs/waits.schema.json` describe them.
 
 use diagnose::Report;
+use diagnose::messages::report::MessageReport;
 use diagnose::waits::WaitReport;
 
 use crate::clean::is_unsafe;
@@ -14,6 +15,11 @@ pub fn json(report: &Report) -> String {
 
 /// The same of waits.
 pub fn waits_json(report: &WaitReport) -> String {
+    escaped(serde_json::to_string_pretty(report))
+}
+
+/// The same of messages.
+pub fn messages_json(report: &MessageReport) -> String {
     escaped(serde_json::to_string_pretty(report))
 }
 

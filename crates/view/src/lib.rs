@@ -1,5 +1,5 @@
-//! A diagnosis, or waits in groups, as text or JSON. Comes in: a [`diagnose::Report`] or a
-//! [`diagnose::waits::WaitReport`]; goes out: a string. Computes nothing new: every number is in the
+//! A diagnosis, waits in groups, or messages, as text or JSON. Comes in: a [`diagnose::Report`], a
+//! [`diagnose::waits::WaitReport`] or a [`diagnose::messages::report::MessageReport`]; goes out: a string. Computes nothing new: every number is in the
 //! report, here it only gets its unit and its place.
 
 mod clean;
@@ -9,8 +9,8 @@ mod page;
 mod text;
 
 pub use compare::{Side, side_by_side};
-pub use json::{json, waits_json};
-pub use text::{text, waits as waits_text};
+pub use json::{json, messages_json, waits_json};
+pub use text::{messages as messages_text, text, waits as waits_text};
 
 /// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

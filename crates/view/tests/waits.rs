@@ -15,8 +15,9 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
+use diagnose::report::Recorded;
 use diagnose::waits::join::{Join, Source};
-use diagnose::waits::{Grouping, Names, Recorded, WaitFilter, WaitReport, WaitTable};
+use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use table::tables::{
     Call, Calls, Connection, Counter, Counters, Process, Spin, StackFrame, Symbol, Wait, Waits,
 };

@@ -8,8 +8,8 @@ use table::tables::Calls;
 
 use super::hash::Digests;
 use super::in_order::InOrder;
+use crate::histogram::{bucket, lower_edge};
 use crate::sends::{Before, Moved, Sends};
-use crate::waits::histogram::{bucket, lower_edge};
 
 /// Rows that are held back to be put in order: more than come between two drains of the kernel's
 /// buffers.

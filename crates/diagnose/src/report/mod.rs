@@ -2,13 +2,15 @@
 //! JSON (`docs/report.schema.json`) and drawn as text. An absent or null value means "not
 //! measured", never zero.
 
+mod about;
 pub mod connection;
 pub mod finding;
 pub mod snap;
 
 use serde::Serialize;
-use table::manifest::{Close, Cost, Coverage, Header};
+use table::manifest::{Close, Header};
 
+pub use about::{About, Recorded};
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use finding::{
     Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,
@@ -24,20 +26,9 @@ pub const SCHEMA: &str = "whylat.report/1";
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Where and how the recording was made.
-    pub host: Host,
-    /// Judged time, ns.
-    pub span_ns: u64,
-    /// How the recording ended.
-    pub closed: Closed,
-    /// What the reader found damaged or missing, in its words.
-    pub problems: Vec<String>,
-    /// State of each probe.
-    pub coverage: Vec<Coverage>,
-    /// Totals of each probe.
-    pub loss: Vec<Loss>,
-    /// What the profiler itself used; `None` when the recording does not say.
-    pub cost: Option<Cost>,
+    /// Of what recording.
+    #[serde(flatten)]
+    pub about: About,
     /// Every connection, the one with the most harm first.
     pub connections: Vec<Connection>,
     /// SNAP's Table 4 of these connections.
@@ -46,21 +37,6 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What holds connections up but cannot be told apart from this recording, worst first.
     pub undecided: Vec<Undecided>,
-}
-
-impl Report {
-    /// Whether the recording was closed in order, undamaged, and lost nothing.
-    pub fn is_complete(&self) -> bool {
-        is_complete(self.closed, &self.problems, &self.loss)
-    }
-}
-
-/// Whether a recording was closed in order, undamaged, and lost nothing.
-pub(crate) fn is_complete(closed: Closed, problems: &[String], loss: &[Loss]) -> bool {
-    let lost = loss
-        .iter()
-        .any(|loss| loss.lost_total != 0 || loss.residual != 0);
-    closed == Closed::InOrder && problems.is_empty() && !lost
 }
 
 /// Where and how a recording was made.

@@ -2,37 +2,22 @@
 
 use std::cmp::Reverse;
 
-use table::manifest::{Close, Cost, Coverage, Loss, ProbeState};
+use table::manifest::{Coverage, ProbeState};
 
 use super::WaitTable;
 use super::filter::Grouping;
 use super::group::{Spun, Sums};
-use super::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
 use super::populations::{BUCKETS_A_CELL, LONGEST_JIFFY_NS, boundary};
 use super::report::{
     Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Spinning, Total,
     WaitReport,
 };
 use super::top::{Element, Top};
-use crate::report::{Closed, Host};
+use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
+use crate::report::{About, Recorded};
 
 /// Named of those that take part in a group.
 const PARTS: usize = 4;
-
-/// What the manifest says at the end of the recording, and the reader of its state.
-#[derive(Debug, Clone, Default)]
-pub struct Recorded {
-    /// State of each probe.
-    pub coverage: Vec<Coverage>,
-    /// Totals of each probe.
-    pub loss: Vec<Loss>,
-    /// What the profiler used.
-    pub cost: Option<Cost>,
-    /// How it was closed; `None`: it was not.
-    pub closed: Option<Close>,
-    /// What is damaged or missing, in the reader's words.
-    pub problems: Vec<String>,
-}
 
 impl WaitTable {
     /// The report of all rows added, with at most `limit` groups.
@@ -42,22 +27,11 @@ impl WaitTable {
         let total = self.total(&groups, has_spins);
         let listed = groups.iter().take(limit);
         let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
-        let ended_ns = recorded
-            .closed
-            .as_ref()
-            .map_or(self.latest_ns, |close| close.ended_ns);
-        let started_ns = self.header.started_ns;
-        let until_ns = ended_ns.min(self.span.1.saturating_add(1));
+        let span = (self.span.0, self.span.1.saturating_add(1));
         WaitReport {
             schema: SCHEMA,
             groups: groups.collect(),
-            host: Host::of(&self.header),
-            span_ns: until_ns.saturating_sub(started_ns.max(self.span.0)),
-            closed: Closed::of(recorded.closed.as_ref()),
-            problems: recorded.problems,
-            coverage: recorded.coverage,
-            loss: recorded.loss.into_iter().map(Into::into).collect(),
-            cost: recorded.cost,
+            about: About::of(&self.header, recorded, self.latest_ns, span),
             by: self.grouping,
             relative_error: RELATIVE_ERROR,
             total,

@@ -2,8 +2,8 @@
 
 use table::tables::Waits;
 
-use super::histogram::Histogram;
 use super::top::Top;
+use crate::histogram::Histogram;
 
 /// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,6 @@
 //! stacks       call stacks, of which the same has several numbers
 //! group        the sums of a group
 //! spins        the same for threads that ask without waiting
-//! histogram    durations, in log-linear buckets
 //! top          who takes part most, in bounded memory
 //! populations  one population of durations, or a fast and a slow one
 //! join         what went before the slow waits
@@ -19,7 +18,6 @@
 mod assemble;
 mod filter;
 mod group;
-pub(crate) mod histogram;
 pub mod join;
 mod keys;
 mod names;
@@ -35,7 +33,6 @@ use table::manifest::Header;
 use table::tables::Waits;
 use table::{Columns, WaitObject};
 
-pub use assemble::Recorded;
 pub use filter::{Grouping, WaitFilter};
 pub use names::Names;
 use report::Lock;

@@ -55,12 +55,17 @@ impl Names {
     }
 
     /// Puts the rows of each connection together: to be called after the last.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.stacks.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.rows));
         for index in 0..folded.len() {
             self.sockets.insert(folded.conn[index], folded.row(index));
         }
+    }
+
+    /// Names a connection.
+    pub(crate) fn connection(&self, conn: u64) -> Identity {
+        self.object(ObjectKey::conn(conn))
     }
 
     fn process(&self, pid: u32) -> Process {

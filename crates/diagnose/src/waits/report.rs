@@ -2,13 +2,12 @@
 //! (`docs/waits.schema.json`) and drawn as text. A null means "not measured", never zero.
 
 use serde::Serialize;
-use table::manifest::{Cost, Coverage};
 use table::{Caller, WaitObject, Waker};
 
 use super::filter::{Grouping, WaitFilter};
 use super::join::report::Preceding;
+use crate::report::About;
 use crate::report::connection::{Process, nine_decimals};
-use crate::report::{Closed, Host, Loss, is_complete};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.waits/1";
@@ -18,20 +17,9 @@ pub const SCHEMA: &str = "whylat.waits/1";
 pub struct WaitReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Where and how the recording was made.
-    pub host: Host,
-    /// Time looked at, ns.
-    pub span_ns: u64,
-    /// How the recording ended.
-    pub closed: Closed,
-    /// What the reader found damaged or missing, in its words.
-    pub problems: Vec<String>,
-    /// State of each probe.
-    pub coverage: Vec<Coverage>,
-    /// Totals of each probe.
-    pub loss: Vec<Loss>,
-    /// What the profiler itself used; `None` when the recording does not say.
-    pub cost: Option<Cost>,
+    /// Of what recording.
+    #[serde(flatten)]
+    pub about: About,
     /// What a group has in common.
     pub by: Grouping,
     /// Which waits are counted.
@@ -42,13 +30,6 @@ pub struct WaitReport {
     pub total: Total,
     /// The groups, most time first.
     pub groups: Vec<Group>,
-}
-
-impl WaitReport {
-    /// Whether the recording was closed in order, undamaged, and lost nothing.
-    pub fn is_complete(&self) -> bool {
-        is_complete(self.closed, &self.problems, &self.loss)
-    }
 }
 
 /// All waits that pass the filter.

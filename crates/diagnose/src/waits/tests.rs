@@ -5,6 +5,7 @@ use table::row_of;
 use table::tables::{Connection, Connections, Process, Processes, Wait};
 
 use super::*;
+use crate::report::Recorded;
 
 const START_NS: u64 = 5_000_000_000;
 const MS: u64 = 1_000_000;

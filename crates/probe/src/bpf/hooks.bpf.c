@@ -7,6 +7,8 @@
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
  * detail `waits`:  also sched_waking, and a clock on each CPU
+ * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
+ *                    skb_copy_datagram_iovec
  */
 #include "kernel.h"
 #include "ring.h"
@@ -20,11 +22,15 @@
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
 #include "../spins/spins.bpf.h"
+#include "../messages/receive.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* The ledger and the call log are kept: detail `calls` and above. */
 const volatile bool detail_calls = false;
+
+/* Messages are put together: detail `messages`. */
+const volatile bool detail_messages = false;
 
 /* Puts the wire types into the object's BTF, from which Rust takes them. */
 const struct socket_seen wire_socket_seen = {};
@@ -41,6 +47,8 @@ const enum stage wire_stage = 0;
 const struct wait_record wire_wait_record = {};
 const struct program_seen wire_program_seen = {};
 const struct spin_seen wire_spin_seen = {};
+const struct message_record wire_message_record = {};
+const struct message_batch wire_message_batch = {};
 const struct wait_batch wire_wait_batch = {};
 const struct stack_seen wire_stack_seen = {};
 const enum wait_object wire_wait_object = 0;
@@ -210,6 +218,8 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
+	if (detail_messages && !bare && *(volatile u32 *)targets_of(sk))
+		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
 	late = bare && ack_may_be_by_timer(tp);
 	if (!late && !segment_may_matter(sk, tp))
 		return 0;
@@ -287,6 +297,12 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);
 	end = call_end_of(sk, false);
+	if (detail_messages && st->chosen == CHOSEN_TARGET) {
+		if (result > 0 && !(flags & MSG_PEEK))
+			receive_on_call(sk, tp, st, result, now_ns);
+		else
+			receive_on_peek(sk);
+	}
 	if (result > 0)
 		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
 	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
@@ -337,6 +353,8 @@ static __always_inline void thread_on_resume(struct task_struct *task, u64 now_n
 			thread->wait.kernel_stack = stack_of_kernel(task, &thread->stacks);
 		wait_end(&thread->wait, task, now_ns);
 	}
+	thread->blocked_ns = thread->out_ns;
+	thread->back_ns = now_ns;
 	thread->out_ns = 0;
 }
 
@@ -363,6 +381,59 @@ int BPF_PROG(handle_sched_waking, struct task_struct *task)
 	thread = thread_known(task);
 	if (thread)
 		wait_woken(&thread->wait, task);
+	return 0;
+}
+
+/* ---- detail `messages` ---- */
+
+SEC("tp_btf/netif_rx_entry")
+int BPF_PROG(handle_netif_rx_entry, const struct sk_buff *skb)
+{
+	arrival_begins(skb);
+	return 0;
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(handle_napi_gro_receive_entry, const struct sk_buff *skb)
+{
+	arrival_begins(skb);
+	return 0;
+}
+
+SEC("tp_btf/napi_gro_frags_entry")
+int BPF_PROG(handle_napi_gro_frags_entry, const struct sk_buff *skb)
+{
+	arrival_begins(skb);
+	return 0;
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(handle_netif_receive_skb, struct sk_buff *skb)
+{
+	arrival_ends(skb);
+	return 0;
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(handle_sk_data_ready, const struct sock *sk)
+{
+	const struct tcp_sock *tp;
+
+	if (!*(volatile u32 *)targets_of(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
+	if (tp)
+		receive_on_ready((struct sock *)sk, tp);
+	return 0;
+}
+
+SEC("tp_btf/skb_copy_datagram_iovec")
+int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
+{
+	struct sock *sk = skb->sk;
+
+	if (sk && *(volatile u32 *)targets_of(sk))
+		receive_on_copy(sk);
 	return 0;
 }
 
@@ -399,6 +470,7 @@ int learn_cpu(void *ctx)
 SEC("raw_tp")
 int flush_batches(void *ctx)
 {
+	struct message_batch *messages;
 	struct call_batch *calls;
 	struct wait_batch *waits;
 
@@ -412,6 +484,9 @@ int flush_batches(void *ctx)
 	waits = wait_batch();
 	if (waits && !batch_is_busy(&waits->batch))
 		wait_batch_flush(waits);
+	messages = message_batch();
+	if (messages && !batch_is_busy(&messages->batch))
+		message_batch_flush(messages);
 	return 0;
 }
 

@@ -253,6 +253,7 @@ struct tcp_skb_cb {
 };
 
 struct sk_buff {
+	struct sock *sk;
 	char cb[48];
 	u64 skb_mstamp_ns;
 	struct list_head tcp_tsorted_anchor;
@@ -356,6 +357,7 @@ enum tcp_state {
 	TCP_FIN_WAIT1 = 4,
 	TCP_FIN_WAIT2 = 5,
 	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,
 	TCP_LISTEN = 10,
 	TCP_CLOSING = 11,

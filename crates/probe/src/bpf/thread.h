@@ -58,8 +58,10 @@ struct thread_stacks {
 };
 
 struct thread_state {
-	u64 out_ns;   /* when it left the CPU, blocked; 0: it is back */
-	bool in_call; /* of `calls` */
+	u64 out_ns;	/* when it left the CPU, blocked; 0: it is back */
+	u64 blocked_ns; /* the same of the last time that it is back from */
+	u64 back_ns;	/* when it was back from that */
+	bool in_call;	/* of `calls` */
 	struct call_wait call;
 	struct thread_wait wait;
 	struct thread_stacks stacks;

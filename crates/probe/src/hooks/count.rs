@@ -16,6 +16,8 @@ unsafe impl Wire for wire::record_count {}
 unsafe impl Wire for wire::call_batch {}
 // SAFETY: see above.
 unsafe impl Wire for wire::wait_batch {}
+// SAFETY: see above.
+unsafe impl Wire for wire::message_batch {}
 
 /// Records of one probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct Counts {
     pub calls: ProbeCount,
     /// Rows of `waits`.
     pub waits: ProbeCount,
+    /// Rows of `messages`.
+    pub messages: ProbeCount,
     /// Rows of `spins`.
     pub spins: ProbeCount,
     /// Switches between threads that were not looked at, because the kernel refused to run the program
@@ -76,6 +80,7 @@ pub(super) fn read_all(
     skel: &HooksSkel<'_>,
     has_calls: bool,
     has_waits: bool,
+    has_messages: bool,
 ) -> Result<Counts, HooksError> {
     let mut counts = Counts::default();
     let kinds = [
@@ -117,6 +122,11 @@ pub(super) fn read_all(
             counts.waits.add(batch.produced, batch.lost_ring_full);
         }
         counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;
+    }
+    if has_messages {
+        for wire::message_batch { batch, .. } in per_cpu(&skel.maps.message_batches, 0)? {
+            counts.messages.add(batch.produced, batch.lost_ring_full);
+        }
     }
     let of_calls = [&p.handle_sock_send_length, &p.handle_sock_recv_length];
     let of_events = [

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use table::Columns;
 use table::tables::{
-    Calls, Connections, Listeners, Spins, TcpEvents, TcpSamples, TcpStages, Waits,
+    Calls, Connections, Listeners, Messages, Spins, TcpEvents, TcpSamples, TcpStages, Waits,
 };
 
 use super::HooksError;
@@ -25,6 +25,8 @@ pub struct Drained {
     pub calls: Calls,
     /// Blocked intervals of threads.
     pub waits: Waits,
+    /// Received messages.
+    pub messages: Messages,
     /// Threads that ask what is ready without waiting for it.
     pub spins: Spins,
     /// Call stacks that were met for the first time.
@@ -60,6 +62,7 @@ impl<'a> Drainer<'a> {
         call_ring: &'a dyn MapCore,
         wait_ring: &'a dyn MapCore,
         stack_ring: &'a dyn MapCore,
+        message_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
         let failed = |error| HooksError::Use {
             action: "map the ring buffers",
@@ -69,6 +72,7 @@ impl<'a> Drainer<'a> {
         let of_calls = Rc::clone(&rows);
         let of_waits = Rc::clone(&rows);
         let of_stacks = Rc::clone(&rows);
+        let of_messages = Rc::clone(&rows);
         let mut builder = RingBufferBuilder::new();
         for ring in [records, readings] {
             let of_records = Rc::clone(&rows);
@@ -87,6 +91,13 @@ impl<'a> Drainer<'a> {
         builder
             .add(wait_ring, move |bytes| {
                 of_waits.borrow_mut().take_waits(bytes);
+                0
+            })
+            .map_err(failed)?;
+        builder
+            .add(message_ring, move |bytes| {
+                let mut rows = of_messages.borrow_mut();
+                crate::messages::append(&read_all(bytes), &mut rows.messages);
                 0
             })
             .map_err(failed)?;

@@ -16,8 +16,20 @@ pub(super) struct Features {
     send_length: bool,
     recv_length: bool,
     waking: bool,
+    /// The first hook of `messages` that is missing.
+    missing_for_messages: Option<&'static str>,
     pub(super) mib: Option<MibPlaces>,
 }
+
+/// Hooks that `messages` needs beside those of `calls`.
+const FOR_MESSAGES: [&str; 6] = [
+    "netif_rx_entry",
+    "napi_gro_receive_entry",
+    "napi_gro_frags_entry",
+    "netif_receive_skb",
+    "sk_data_ready",
+    "skb_copy_datagram_iovec",
+];
 
 impl Features {
     pub(super) fn probe() -> Result<Self, HooksError> {
@@ -33,6 +45,7 @@ impl Features {
             send_length: has("sock_send_length"),
             recv_length: has("sock_recv_length"),
             waking: has("sched_waking"),
+            missing_for_messages: FOR_MESSAGES.into_iter().find(|name| !has(name)),
             mib: MibPlaces::of(&btf),
         })
     }
@@ -43,7 +56,18 @@ impl Features {
         self.missing_for_calls().is_none()
     }
 
-    pub(super) fn disable_missing(&self, open: &mut OpenHooksSkel<'_>, calls: bool, waits: bool) {
+    /// Messages need the call log's hooks, too.
+    pub(super) fn has_messages(&self) -> bool {
+        self.missing_for_messages.is_none()
+    }
+
+    pub(super) fn disable_missing(
+        &self,
+        open: &mut OpenHooksSkel<'_>,
+        calls: bool,
+        waits: bool,
+        messages: bool,
+    ) {
         let p = &mut open.progs;
         p.handle_tcp_cong_state_set
             .set_autoload(self.congestion_state);
@@ -55,6 +79,12 @@ impl Features {
         p.handle_sched_switch.set_autoload(calls || waits);
         p.handle_sched_waking.set_autoload(waits && self.waking);
         p.flush_batches.set_autoload(calls || waits);
+        p.handle_netif_rx_entry.set_autoload(messages);
+        p.handle_napi_gro_receive_entry.set_autoload(messages);
+        p.handle_napi_gro_frags_entry.set_autoload(messages);
+        p.handle_netif_receive_skb.set_autoload(messages);
+        p.handle_sk_data_ready.set_autoload(messages);
+        p.handle_skb_copy_datagram_iovec.set_autoload(messages);
     }
 
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
@@ -88,6 +118,13 @@ impl Features {
             if !self.waking {
                 all.push(off("waits.wakers", "sched_waking", "4.3"));
             }
+        }
+        if detail >= Detail::Messages {
+            let missing = self.missing_for_calls().or(self.missing_for_messages);
+            all.push(match missing {
+                None => on("messages"),
+                Some(hook) => off("messages", hook, "6.3"),
+            });
         }
         all
     }

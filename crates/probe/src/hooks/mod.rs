@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
@@ -34,6 +34,8 @@ pub enum Detail {
     Calls,
     /// Also every interval in which a thread was blocked, and on what.
     Waits,
+    /// Also every received message, with the times of its way to the program.
+    Messages,
 }
 
 impl Detail {
@@ -43,6 +45,7 @@ impl Detail {
             Self::Stats => "stats",
             Self::Calls => "calls",
             Self::Waits => "waits",
+            Self::Messages => "messages",
         }
     }
 }
@@ -122,6 +125,7 @@ pub struct Hooks<'obj> {
     cpus: usize,
     has_calls: bool,
     has_waits: bool,
+    has_messages: bool,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
     coverage: Vec<Coverage>,
@@ -151,10 +155,14 @@ impl<'obj> Hooks<'obj> {
             .map_err(HooksError::Load)?;
         let has_calls = detail >= Detail::Calls && features.has_calls();
         let has_waits = detail >= Detail::Waits;
+        let has_messages = has_calls && detail >= Detail::Messages && features.has_messages();
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, has_calls, has_waits);
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.detail_messages = has_messages;
+        }
         let has_mib = configure_mib(&mut open, features.mib, cpus);
-        features.disable_missing(&mut open, has_calls, has_waits);
+        features.disable_missing(&mut open, has_calls, has_waits, has_messages);
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if has_waits {
             let opened = crate::spins::open_clocks();
@@ -164,9 +172,7 @@ impl<'obj> Hooks<'obj> {
             Vec::new()
         };
         open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
-        if !has_waits {
-            shrink_wait_maps(&mut open)?;
-        }
+        shrink_unused_maps(&mut open, has_waits, has_messages)?;
         let skel = open.load().map_err(HooksError::Load)?;
         let hooks = Self {
             skel,
@@ -174,6 +180,7 @@ impl<'obj> Hooks<'obj> {
             cpus,
             has_calls,
             has_waits,
+            has_messages,
             clocks,
             coverage,
         };
@@ -200,6 +207,12 @@ impl<'obj> Hooks<'obj> {
             (&p.handle_tcp_probe, "tcp_probe"),
             (&p.handle_sock_send_length, "sock_send_length"),
             (&p.handle_sock_recv_length, "sock_recv_length"),
+            (&p.handle_netif_rx_entry, "netif_rx_entry"),
+            (&p.handle_napi_gro_receive_entry, "napi_gro_receive_entry"),
+            (&p.handle_napi_gro_frags_entry, "napi_gro_frags_entry"),
+            (&p.handle_netif_receive_skb, "netif_receive_skb"),
+            (&p.handle_sk_data_ready, "sk_data_ready"),
+            (&p.handle_skb_copy_datagram_iovec, "skb_copy_datagram_iovec"),
         ];
         let mut attached = Attached::default();
         for (program, name) in hooks {
@@ -386,7 +399,12 @@ impl<'obj> Hooks<'obj> {
 
     /// Records produced and lost so far, by probe.
     pub fn counts(&self) -> Result<Counts, HooksError> {
-        count::read_all(&self.skel, self.has_calls, self.has_waits)
+        count::read_all(
+            &self.skel,
+            self.has_calls,
+            self.has_waits,
+            self.has_messages,
+        )
     }
 
     /// Reads what the programs wrote, at the caller's pace.
@@ -398,6 +416,7 @@ impl<'obj> Hooks<'obj> {
             &maps.call_ring,
             &maps.wait_ring,
             &maps.stack_ring,
+            &maps.message_ring,
         )
     }
 
@@ -421,6 +440,12 @@ impl<'obj> Hooks<'obj> {
             &p.handle_sock_send_length,
             &p.handle_sock_recv_length,
             &p.look_at_cpu,
+            &p.handle_netif_rx_entry,
+            &p.handle_napi_gro_receive_entry,
+            &p.handle_napi_gro_frags_entry,
+            &p.handle_netif_receive_skb,
+            &p.handle_sk_data_ready,
+            &p.handle_skb_copy_datagram_iovec,
             &p.flush_batches,
             &p.learn_cpu,
             &p.begin_poll,
@@ -514,20 +539,26 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
     true
 }
 
-/// Nothing is put into these where no waits are recorded: they take no more memory than they must.
-fn shrink_wait_maps(open: &mut OpenHooksSkel<'_>) -> Result<(), HooksError> {
+/// Nothing is put into the maps of what is not recorded: they take no more memory than they must.
+fn shrink_unused_maps(
+    open: &mut OpenHooksSkel<'_>,
+    has_waits: bool,
+    has_messages: bool,
+) -> Result<(), HooksError> {
     // libbpf makes it whole pages
     const LEAST_RING_BYTES: u32 = 4096;
     let maps = &mut open.maps;
-    let shrunk = [
-        maps.wait_ring.set_max_entries(LEAST_RING_BYTES),
-        maps.stack_ring.set_max_entries(LEAST_RING_BYTES),
-        maps.stack_numbers.set_max_entries(1),
-    ];
-    shrunk
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .map_err(HooksError::Load)
+    let shrink =
+        |map: &mut OpenMapMut<'_>, entries| map.set_max_entries(entries).map_err(HooksError::Load);
+    if !has_waits {
+        shrink(&mut maps.wait_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.stack_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.stack_numbers, 1)?;
+    }
+    if !has_messages {
+        shrink(&mut maps.message_ring, LEAST_RING_BYTES)?;
+    }
+    Ok(())
 }
 
 /// libbpf's own messages go nowhere: what failed is said once, by our errors. With

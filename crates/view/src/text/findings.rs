@@ -78,10 +78,10 @@ fn draw_finding(page: &mut Page, finding: &Finding, said: bool, when: Option<Str
 /// From when to when a problem was there, where that is less than half of the recording.
 fn when(report: &Report, finding: &Finding) -> Option<String> {
     let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
-    if finding.severity == Severity::Info || length_ns * 2 >= report.span_ns {
+    if finding.severity == Severity::Info || length_ns * 2 >= report.about.span_ns {
         return None;
     }
-    let since_start = |ns: u64| duration(ns.saturating_sub(report.host.started_ns));
+    let since_start = |ns: u64| duration(ns.saturating_sub(report.about.host.started_ns));
     Some(format!(
         "from {} to {} after the start",
         since_start(finding.from_ns),

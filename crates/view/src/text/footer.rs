@@ -1,60 +1,25 @@
 //! What the recording covers, what it lost, what it cost: always, also when all is well.
 
-use diagnose::Report;
-use diagnose::report::{Closed, Loss};
+use diagnose::report::{About, Closed, Loss};
 use diagnose::units::{bytes, count, duration, percent};
-use diagnose::waits::WaitReport;
 use table::manifest::{Cost, Coverage, ProbeState};
 
 use super::LABEL;
 use crate::page::{Page, Style};
 
-/// What every report says of its recording.
-pub struct Facts<'a> {
-    coverage: &'a [Coverage],
-    loss: &'a [Loss],
-    cost: Option<&'a Cost>,
-    closed: Closed,
-    problems: &'a [String],
-}
-
-impl<'a> From<&'a Report> for Facts<'a> {
-    fn from(report: &'a Report) -> Self {
-        Self {
-            coverage: &report.coverage,
-            loss: &report.loss,
-            cost: report.cost.as_ref(),
-            closed: report.closed,
-            problems: &report.problems,
-        }
-    }
-}
-
-impl<'a> From<&'a WaitReport> for Facts<'a> {
-    fn from(report: &'a WaitReport) -> Self {
-        Self {
-            coverage: &report.coverage,
-            loss: &report.loss,
-            cost: report.cost.as_ref(),
-            closed: report.closed,
-            problems: &report.problems,
-        }
-    }
-}
-
 /// Draws the section.
-pub fn draw(page: &mut Page, facts: &Facts) {
+pub fn draw(page: &mut Page, about: &About) {
     page.title(&[(Style::Bold, "recording")]);
-    draw_coverage(page, facts.coverage);
-    draw_loss(page, facts.loss);
-    draw_cost(page, facts.cost);
-    let closed = match facts.closed {
+    draw_coverage(page, &about.coverage);
+    draw_loss(page, &about.loss);
+    draw_cost(page, about.cost.as_ref());
+    let closed = match about.closed {
         Closed::InOrder => "in order",
         Closed::Recovered => "by `whylat recover`, after a crash: the end may be missing",
         Closed::NotClosed => "never: the end is missing. hint: whylat recover",
     };
     page.labelled(2, "closed", LABEL, closed);
-    for problem in facts.problems {
+    for problem in &about.problems {
         page.labelled(2, "problem", LABEL, problem);
     }
 }

@@ -7,16 +7,18 @@ mod bar;
 mod connections;
 pub mod findings;
 mod footer;
+mod messages;
 mod preceding;
 mod waits;
 
 use diagnose::Report;
-use diagnose::report::{Direction, Host, Subject};
+use diagnose::report::{About, Direction, Subject};
 use diagnose::units::{count, duration};
 
 use crate::TextOptions;
 use crate::page::{Page, Style};
 
+pub use messages::text as messages;
 pub use waits::text as waits;
 
 /// Column in which labelled text begins, after the indent.
@@ -25,21 +27,22 @@ const LABEL: usize = 12;
 /// Draws the whole report.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut page = Page::new(options);
-    head(&mut page, &report.host, report.span_ns);
+    head(&mut page, &report.about);
     answer::draw(&mut page, report);
     findings::draw(&mut page, report);
     connections::draw(&mut page, report);
-    footer::draw(&mut page, &report.into());
+    footer::draw(&mut page, &report.about);
     page.finish()
 }
 
-fn head(page: &mut Page, host: &Host, span_ns: u64) {
+fn head(page: &mut Page, about: &About) {
+    let host = &about.host;
     let text = format!(
         "whylat · {} · Linux {} · detail {} · {} recorded",
         host.name,
         host.kernel,
         host.detail,
-        duration(span_ns)
+        duration(about.span_ns)
     );
     page.paragraph(0, Style::Dim, &text);
     page.blank();

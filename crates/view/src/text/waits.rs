@@ -28,10 +28,10 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 /// Draws the whole report.
 pub fn text(report: &WaitReport, options: &TextOptions) -> String {
     let mut page = Page::new(options);
-    head(&mut page, &report.host, report.span_ns);
+    head(&mut page, &report.about);
     answer(&mut page, report);
     groups(&mut page, report);
-    footer::draw(&mut page, &report.into());
+    footer::draw(&mut page, &report.about);
     page.finish()
 }
 

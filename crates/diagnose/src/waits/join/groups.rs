@@ -1,8 +1,8 @@
 //! Of which groups it is asked what went before: those that are listed and have slow waits.
 
 use super::Join;
+use crate::histogram::lower_edge;
 use crate::waits::WaitTable;
-use crate::waits::histogram::lower_edge;
 
 impl WaitTable {
     /// Asks what went before the slow waits of the groups that a report with this `limit` lists. Slow

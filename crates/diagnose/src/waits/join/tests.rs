@@ -7,8 +7,9 @@ use table::tables::{Call, Calls, Counter, Counters, Wait, Waits};
 
 use super::history::{CALLS_KEPT, HELD};
 use super::*;
+use crate::report::Recorded;
 use crate::sends::Before;
-use crate::waits::{Grouping, Names, Recorded, WaitFilter, WaitTable};
+use crate::waits::{Grouping, Names, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;
 

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Received messages: what one receive call took is a range of the stream, and the segments that cover it
+ * tell when it arrived: the first of them began it, the last made it whole. Segments are noted as TCP takes
+ * them, and matched by their sequence numbers: the kernel joins and splits packets as it likes.
+ *
+ * TCP and the reader use a stream at the same time, the first under the socket's lock, the other after it
+ * has let go: so TCP alone moves `tail`, and the reader alone moves `head`.
+ */
+#ifndef WHYLAT_RECEIVE_BPF_H
+#define WHYLAT_RECEIVE_BPF_H
+
+#include "../bpf/batch.bpf.h"
+#include "../bpf/socket.h"
+#include "../bpf/thread.h"
+#include "../calls/calls.bpf.h"
+#include "arrival.bpf.h"
+#include "messages.h"
+
+#define MSG_PEEK 2 /* include/linux/socket.h */
+
+/* A power of two. */
+#define SEGMENTS 32
+
+struct segment {
+	u32 seq;
+	u32 end_seq;
+	u64 arrived_ns;
+	u64 tcp_ns;
+	u64 ready_ns;
+	u16 cpu;
+	u8 bits; /* MESSAGE_* */
+};
+
+/* The receiving side of a socket. */
+struct receive_stream {
+	u32 known;	  /* copied_seq holds: since the first call */
+	u32 copied_seq;	  /* as the last call left it */
+	u64 copy_ns;	  /* when the present call began to copy; 0: it has not */
+	u64 last_copy_ns; /* when it last did */
+	u32 head;
+	u32 tail;
+	u32 lost; /* segments that found no room */
+	struct segment segments[SEGMENTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct receive_stream);
+} receive_streams SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} message_ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct message_batch);
+} message_batches SEC(".maps");
+
+static __always_inline struct message_batch *message_batch(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&message_batches, &key);
+}
+
+static __always_inline void message_batch_flush(struct message_batch *batch)
+{
+	batch_flush(&batch->batch, batch->records, sizeof(struct message_record), MESSAGE_BATCH_LEN,
+		    &message_ring);
+}
+
+/* Without room the newest segment is made longer, if this one follows it. */
+static __always_inline void segment_merge(struct receive_stream *stream, u32 seq, u32 end_seq)
+{
+	struct segment *newest = &stream->segments[(stream->tail - 1) & (SEGMENTS - 1)];
+
+	if (newest->end_seq != seq) {
+		stream->lost++;
+		return;
+	}
+	newest->end_seq = end_seq;
+	newest->bits |= MESSAGE_MERGED;
+}
+
+/* tcp_probe: a segment with data, not yet acted on. */
+static __always_inline void receive_on_segment(struct sock *sk, const struct tcp_sock *tp,
+					       const struct sk_buff *skb, u32 seq, u32 end_seq)
+{
+	struct receive_stream *stream;
+	struct segment *at;
+
+	if (seq_diff(end_seq, tp->rcv_nxt) <= 0)
+		return; /* all of it was there before */
+	stream = bpf_sk_storage_get(&receive_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stream)
+		return;
+	if (stream->tail - stream->head >= SEGMENTS) {
+		segment_merge(stream, seq, end_seq);
+		return;
+	}
+	at = &stream->segments[stream->tail & (SEGMENTS - 1)];
+	at->seq = seq;
+	at->end_seq = end_seq;
+	at->arrived_ns = arrived_ns(skb);
+	at->tcp_ns = bpf_ktime_get_ns();
+	at->ready_ns = 0;
+	at->cpu = bpf_get_smp_processor_id();
+	at->bits = at->arrived_ns ? 0 : MESSAGE_BACKLOG;
+	barrier();
+	stream->tail++;
+}
+
+/* sk_data_ready: what is in order is the reader's from now on. */
+static __always_inline void receive_on_ready(struct sock *sk, const struct tcp_sock *tp)
+{
+	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
+	u64 now_ns;
+
+	if (!stream)
+		return;
+	now_ns = bpf_ktime_get_ns();
+	for (u32 i = 1; i <= SEGMENTS; i++) {
+		struct segment *at = &stream->segments[(stream->tail - i) & (SEGMENTS - 1)];
+
+		if (i > stream->tail - stream->head || at->ready_ns)
+			break;
+		if (seq_diff(at->end_seq, tp->rcv_nxt) <= 0)
+			at->ready_ns = now_ns;
+	}
+}
+
+/* skb_copy_datagram_iovec: the call takes bytes. */
+static __always_inline void receive_on_copy(struct sock *sk)
+{
+	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
+
+	if (!stream)
+		return;
+	stream->last_copy_ns = bpf_ktime_get_ns();
+	if (!stream->copy_ns)
+		stream->copy_ns = stream->last_copy_ns;
+}
+
+/* The segments of a message: when the first of them arrived, and what is known of the last. */
+struct covering {
+	u64 first_ns;
+	u64 last_ns;
+	u64 tcp_ns;
+	u64 ready_ns;
+	u32 bytes;
+	u32 segments;
+	u16 cpu;
+	u8 bits;
+};
+
+static __always_inline void cover_with(struct covering *found, const struct segment *at, u32 from,
+				       u32 to)
+{
+	u32 begin = seq_diff(at->seq, from) > 0 ? at->seq : from;
+	u32 end = seq_diff(at->end_seq, to) < 0 ? at->end_seq : to;
+
+	found->bytes += end - begin;
+	if (!found->segments || at->arrived_ns < found->first_ns)
+		found->first_ns = at->arrived_ns;
+	found->segments++;
+	if (at->tcp_ns < found->tcp_ns)
+		return;
+	found->last_ns = at->arrived_ns;
+	found->tcp_ns = at->tcp_ns;
+	found->ready_ns = at->ready_ns;
+	found->cpu = at->cpu;
+	found->bits = at->bits;
+}
+
+/* Finds the segments that cover [from, to), and lets go of those that end there. */
+__noinline int receive_cover(struct receive_stream *stream, struct covering *found, u32 from,
+			     u32 to)
+{
+	u32 head, tail;
+
+	if (!stream || !found)
+		return 0;
+	head = stream->head;
+	tail = *(volatile u32 *)&stream->tail;
+	for (u32 i = 0; i < SEGMENTS; i++) {
+		const struct segment *at = &stream->segments[(head + i) & (SEGMENTS - 1)];
+
+		if (head + i == tail)
+			break;
+		if (seq_diff(at->end_seq, to) <= 0 && stream->head == head + i)
+			stream->head = head + i + 1;
+		if (seq_diff(at->end_seq, from) > 0 && seq_diff(at->seq, to) < 0)
+			cover_with(found, at, from, to);
+	}
+	/* some of it was not noted */
+	if (found->bytes < to - from)
+		found->first_ns = found->last_ns = found->tcp_ns = found->ready_ns = 0;
+	return 0;
+}
+
+/* Did the thread last wait for this connection, or for several descriptors? */
+static __always_inline bool waited_for(const struct thread_wait *wait, u64 cookie)
+{
+	return wait->cookie == cookie || wait->kind == WAIT_EPOLL || wait->kind == WAIT_POLL ||
+	       wait->kind == WAIT_SELECT;
+}
+
+/* The thread had been waiting when the message was handed over: when it was woken, and ran. */
+static __always_inline void message_wake(struct message_record *record,
+					 const struct thread_state *thread, u64 ready_ns)
+{
+	const struct thread_wait *wait = &thread->wait;
+
+	record->woken_ns = 0;
+	record->run_ns = 0;
+	if (!ready_ns || wait->woken_ns < ready_ns || thread->blocked_ns > ready_ns ||
+	    !waited_for(wait, record->cookie))
+		return;
+	if (thread->back_ns < wait->woken_ns)
+		return; /* woken before it had let go of its CPU */
+	record->woken_ns = wait->woken_ns;
+	record->run_ns = thread->back_ns;
+}
+
+/* sock_recv_length: the call has taken nothing, though it may have copied (MSG_PEEK). */
+static __always_inline void receive_on_peek(struct sock *sk)
+{
+	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
+
+	if (stream)
+		stream->copy_ns = 0;
+}
+
+/* When the call began to copy; if it had begun before the message was whole, when it last did. */
+static __always_inline u64 copied_ns(const struct receive_stream *stream, u64 ready_ns)
+{
+	return stream->copy_ns < ready_ns ? stream->last_copy_ns : stream->copy_ns;
+}
+
+/* sock_recv_length: the call has taken so many bytes. */
+static __always_inline void receive_on_call(struct sock *sk, const struct tcp_sock *tp,
+					    const struct socket_state *st, u32 bytes, u64 now_ns)
+{
+	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct message_batch *batch = message_batch();
+	u32 at, end = tp->copied_seq, spliced_bytes = 0;
+	struct covering found = {};
+	struct thread_state *thread;
+	struct message_record *to;
+
+	if (!batch)
+		return;
+	if (stream) {
+		if (stream->known)
+			spliced_bytes = end - bytes - stream->copied_seq;
+		/* a FIN takes a number, and is no byte */
+		if (spliced_bytes == 1 && fin_received(tp)) {
+			spliced_bytes = 0;
+			end--;
+		}
+		receive_cover(stream, &found, end - bytes, end);
+	}
+	at = batch_begin(&batch->batch);
+	if (at < MESSAGE_BATCH_LEN) {
+		to = &batch->records[at];
+		to->cookie = st->cookie;
+		to->done_ns = now_ns;
+		to->first_ns = found.first_ns;
+		to->last_ns = found.last_ns;
+		to->tcp_ns = found.tcp_ns;
+		to->ready_ns = found.ready_ns;
+		to->copy_ns = stream ? copied_ns(stream, found.ready_ns) : 0;
+		to->offset_end = stream_offset(st, tp, false);
+		to->bytes = bytes;
+		to->spliced_bytes = spliced_bytes;
+		to->tid = task->pid;
+		to->pid = task->tgid;
+		to->segments = found.segments;
+		to->receive_cpu = found.cpu;
+		to->cpu = bpf_get_smp_processor_id();
+		to->bits = found.bits;
+		thread = thread_known(task);
+		if (thread)
+			message_wake(to, thread, found.ready_ns);
+		else
+			to->woken_ns = to->run_ns = 0;
+		batch_made(&batch->batch, at);
+		if (at + 1 == MESSAGE_BATCH_LEN)
+			message_batch_flush(batch);
+	}
+	batch_end(&batch->batch);
+	if (stream) {
+		stream->known = 1;
+		stream->copied_seq = end;
+		stream->copy_ns = 0;
+	}
+}
+
+#endif
