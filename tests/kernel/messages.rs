@@ -1,18 +1,19 @@
-//! Messages: every receive call that took bytes, byte for byte as the program says, and the times of what
-//! it took in the order of its way.
+//! Messages: every call that moved bytes, byte for byte as the program says, and the times of what it moved
+//! in the order of its way.
 
 use std::process::Command;
 
 use serde_json::Value;
-use table::tables::Message;
+use table::tables::{ReceivedMessage, SentMessage};
 
 use crate::harness::{finish, program, root};
 use crate::report::{Report, number};
 
-/// Reads in random sizes: see its head.
+/// Sends and reads in random sizes: see its head.
 const RANDOM_SIZES: &str = include_str!("programs/random_sizes.py");
 
-fn recorded() -> (Vec<Value>, Report) {
+/// What the program says of the calls of one way, and the recording.
+fn recorded(direction: &str) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
     let source = scratch.path().join("random_sizes.py");
     std::fs::write(&source, RANDOM_SIZES).expect("the source");
@@ -27,11 +28,12 @@ fn recorded() -> (Vec<Value>, Report) {
     let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
     let lines = truth.lines();
     let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
-    (lines.collect(), report)
+    let calls = lines.filter(|call: &Value| call["direction"] == direction);
+    (calls.collect(), report)
 }
 
 /// The times that are there, in the order of the way.
-fn stamps(message: &Message) -> Vec<u64> {
+fn stamps_of_received(message: &ReceivedMessage) -> Vec<u64> {
     let stamps = [
         message.first_arrival_ns,
         message.last_arrival_ns,
@@ -46,13 +48,13 @@ fn stamps(message: &Message) -> Vec<u64> {
 }
 
 #[test]
-fn every_call_is_a_message_with_its_way() {
+fn every_receive_call_is_a_message_with_its_way() {
     if !root() {
         return;
     }
-    let (truth, report) = recorded();
+    let (truth, report) = recorded("received");
     let conn = number(&truth[0], "/conn");
-    let mut messages: Vec<Message> = report.rows();
+    let mut messages: Vec<ReceivedMessage> = report.rows();
     messages.retain(|message| message.conn == conn);
     messages.sort_by_key(|message| message.done_ns);
     assert_eq!(messages.len(), truth.len());
@@ -75,7 +77,7 @@ fn every_call_is_a_message_with_its_way() {
             message.copy_ns.is_some_and(|ns| within.contains(&ns)),
             "{message:?}: {call}"
         );
-        let stamps = stamps(message);
+        let stamps = stamps_of_received(message);
         assert!(stamps.is_sorted(), "{message:?}");
         let seen = message.first_arrival_ns.is_some() && message.last_arrival_ns.is_some();
         whole += usize::from(seen && message.tcp_ns.is_some() && message.ready_ns.is_some());
@@ -85,4 +87,53 @@ fn every_call_is_a_message_with_its_way() {
     println!("{whole} whole, {woken} woken of {}", truth.len());
     assert!(whole * 10 >= truth.len() * 9, "{whole} of {}", truth.len());
     assert!(woken > 0);
+}
+
+fn stamps_of_sent(message: &SentMessage) -> Vec<u64> {
+    let stamps = [
+        message.call_ns,
+        message.tcp_ns,
+        message.queue_ns,
+        message.driver_ns,
+        message.acked_ns,
+    ];
+    stamps.into_iter().flatten().collect()
+}
+
+#[test]
+fn every_send_call_is_a_message_with_its_way() {
+    if !root() {
+        return;
+    }
+    let (truth, report) = recorded("sent");
+    let conn = number(&truth[0], "/conn");
+    let mut messages: Vec<SentMessage> = report.rows();
+    messages.retain(|message| message.conn == conn);
+    messages.sort_by_key(|message| message.done_ns);
+    assert_eq!(messages.len(), truth.len());
+    let (mut end, mut whole) = (0, 0);
+    for (message, call) in messages.iter().zip(&truth) {
+        end += number(call, "/bytes");
+        assert_eq!(
+            (
+                u64::from(message.bytes),
+                message.offset_end,
+                message.spliced_bytes
+            ),
+            (number(call, "/bytes"), end, 0),
+            "{message:?}"
+        );
+        let within = number(call, "/begin_ns")..=number(call, "/end_ns");
+        assert!(within.contains(&message.done_ns), "{message:?}: {call}");
+        assert!(
+            message.call_ns.is_some_and(|ns| within.contains(&ns)),
+            "{message:?}: {call}"
+        );
+        let stamps = stamps_of_sent(message);
+        assert!(stamps.is_sorted(), "{message:?}");
+        whole += usize::from(stamps.len() == 5);
+    }
+    // Of the rest 32 later calls were made before it was acknowledged.
+    println!("{whole} whole of {}", truth.len());
+    assert!(whole * 10 >= truth.len() * 9, "{whole} of {}", truth.len());
 }

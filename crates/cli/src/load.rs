@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use diagnose::messages::MessageTable;
-use diagnose::messages::report::MessageReport;
+use diagnose::messages::report::{MessageReport, MessageStory};
+use diagnose::messages::story::MessageId;
 use diagnose::report::Recorded;
 use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, Counter, CpuSample, Listener, Message, Process, ProcessSample, Spin,
-    StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
+    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, ReceivedMessage,
+    SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Recording, Table};
 
@@ -96,16 +97,39 @@ pub(crate) fn waits(
     Ok(waits.report(recorded(&recording), limit))
 }
 
-/// Reads the messages of a recording; at most `limit` connections are named.
+/// Reads the messages of a recording; at most `limit` groups are named.
 pub(crate) fn messages(path: &Path, limit: usize) -> anyhow::Result<MessageReport> {
     let recording = Recording::open(path)?;
-    require::<Message>(&recording, "messages")?;
+    let messages = message_rows(&recording, |table| table)?;
+    Ok(messages.report(recorded(&recording), limit))
+}
+
+/// Finds one message.
+pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory> {
+    let recording = Recording::open(path)?;
+    let messages = message_rows(&recording, |table| table.looking_for(id))?;
+    let Some(story) = messages.story(recorded(&recording)) else {
+        bail!(
+            "there is no message {id} in {}\n\
+             hint: `whylat report --messages --format json` names the slowest of every connection",
+            path.display()
+        );
+    };
+    Ok(story)
+}
+
+fn message_rows(
+    recording: &Recording,
+    ready: impl FnOnce(MessageTable) -> MessageTable,
+) -> anyhow::Result<MessageTable> {
+    require::<ReceivedMessage>(recording, "messages")?;
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
-    let mut messages = MessageTable::new(recording.header().clone(), names);
-    recording.scan::<Message>(|rows| messages.add(&rows));
-    Ok(messages.report(recorded(&recording), limit))
+    let mut messages = ready(MessageTable::new(recording.header().clone(), names));
+    recording.scan::<ReceivedMessage>(|rows| messages.add_received(&rows));
+    recording.scan::<SentMessage>(|rows| messages.add_sent(&rows));
+    Ok(messages)
 }
 
 /// What the recording says of itself.

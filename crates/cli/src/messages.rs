@@ -1,9 +1,11 @@
-//! `whylat report --messages`: received messages, and the parts of their way.
+//! `whylat report --messages` and `--message`: messages, and the parts of their way.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use diagnose::messages::story::MessageId;
+use diagnose::report::About;
 
 use crate::report::Format;
 use crate::{args, exit, load, out};
@@ -11,14 +13,19 @@ use crate::{args, exit, load, out};
 /// Connections that text shows; JSON has all.
 const SHOWN: usize = 4;
 
-/// Received messages instead of a diagnosis.
+/// Messages instead of a diagnosis.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Messages")]
 pub(crate) struct MessageArgs {
-    /// Show how long received messages took from their arrival to the program, and in which parts of
-    /// their way; of recordings of detail `messages`
+    /// Show how long messages took between the driver and the program, and in which parts of their way;
+    /// of recordings of detail `messages`
     #[arg(long, conflicts_with = "by")]
     messages: bool,
+
+    /// Show what happened to one message, step by step: CONN:rOFFSET for a received one, CONN:sOFFSET for a
+    /// sent one, as --messages names them
+    #[arg(long, value_name = "ID", conflicts_with_all = ["by", "messages"])]
+    message: Option<MessageId>,
 }
 
 impl MessageArgs {
@@ -29,6 +36,9 @@ impl MessageArgs {
         format: Format,
         limit: Option<usize>,
     ) -> anyhow::Result<Option<ExitCode>> {
+        if let Some(id) = self.message {
+            return story(path, format, id).map(Some);
+        }
         if !self.messages {
             return Ok(None);
         }
@@ -41,8 +51,24 @@ impl MessageArgs {
             Format::Text => out::print(&view::messages_text(&report, &args::text_options()))?,
             Format::Json => out::line(&view::messages_json(&report))?,
         }
-        let complete = report.about.is_complete();
-        let code = if complete { 0 } else { exit::INCOMPLETE };
-        Ok(Some(ExitCode::from(code)))
+        Ok(Some(code(&report.about)))
     }
+}
+
+fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode> {
+    let story = load::message(path, id)?;
+    match format {
+        Format::Text => out::print(&view::message_text(&story, &args::text_options()))?,
+        Format::Json => out::line(&view::message_json(&story))?,
+    }
+    Ok(code(&story.about))
+}
+
+fn code(about: &About) -> ExitCode {
+    let code = if about.is_complete() {
+        0
+    } else {
+        exit::INCOMPLETE
+    };
+    ExitCode::from(code)
 }

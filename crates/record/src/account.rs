@@ -219,8 +219,10 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.waits.lost_ring_full)
         .lost(REENTERED, counts.waits_reentered),
-        account("messages", "messages", counts.messages.produced)
-            .lost(RING, counts.messages.lost_ring_full),
+        account("messages", "received_messages", counts.received.produced)
+            .lost(RING, counts.received.lost_ring_full),
+        account("messages.sent", "sent_messages", counts.sent.produced)
+            .lost(RING, counts.sent.lost_ring_full),
         account("spins", "spins", counts.spins.produced).lost(RING, counts.spins.lost_ring_full),
         account(
             "processes",

@@ -55,7 +55,8 @@ impl Intake {
         self.put_stacks(&drained.stacks);
         self.put_waits(drained.waits);
         self.put_spins(drained.spins);
-        self.store.put(Batch::Messages(Box::new(drained.messages)));
+        self.store.put(Batch::Received(Box::new(drained.received)));
+        self.store.put(Batch::Sent(Box::new(drained.sent)));
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));

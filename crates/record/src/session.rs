@@ -1,5 +1,6 @@
 //! The collecting loop: from what the user asked for to a closed recording.
 
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -24,8 +25,8 @@ use crate::store::{Batch, Store};
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
-/// How long the loop sleeps between looks at the rings: 8 MiB of ring hold what 500,000 calls/s of
-/// 72 bytes make in more than four times as long.
+/// How long the loop sleeps between looks at the rings, unless one fills faster: 8 MiB of ring hold what
+/// 500,000 calls/s of 72 bytes make in more than four times as long.
 const TICK_MS: u16 = 50;
 /// How long it sleeps while more comes than that.
 const BUSY_TICK_MS: u16 = 5;
@@ -224,7 +225,9 @@ impl Session<'_> {
         });
         loop {
             let tick_ms = if self.busy { BUSY_TICK_MS } else { TICK_MS };
-            let signal = self.signals.wait(tick_ms).map_err(RecordError::Signals)?;
+            let filling = self.drainer.map(AsFd::as_fd);
+            let signal = self.signals.wait(tick_ms, filling);
+            let signal = signal.map_err(RecordError::Signals)?;
             self.tick()?;
             if let Some(child) = child
                 && let Ok(Some(status)) = child.try_wait()

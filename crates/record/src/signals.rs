@@ -2,7 +2,7 @@
 //! child's end is noticed at once.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,9 +38,18 @@ impl Signals {
         self.before
     }
 
-    /// Waits for a signal, at most `timeout_ms`.
-    pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<Option<Signal>> {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+    /// Waits for a signal, at most `timeout_ms`, or until `other` is readable.
+    pub(crate) fn wait(
+        &self,
+        timeout_ms: u16,
+        other: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Option<Signal>> {
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut fds: Vec<_> = [Some(self.fd.as_fd()), other]
+            .into_iter()
+            .flatten()
+            .map(readable)
+            .collect();
         match poll(&mut fds, PollTimeout::from(timeout_ms)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),

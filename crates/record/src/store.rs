@@ -7,8 +7,9 @@ use std::time::Duration;
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
-    Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, Messages, ProcessSamples,
-    Processes, Spins, StackFrames, Symbols, Tasks, TcpEvents, TcpSamples, TcpStages, Waits,
+    Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, ProcessSamples, Processes,
+    ReceivedMessages, SentMessages, Spins, StackFrames, Symbols, Tasks, TcpEvents, TcpSamples,
+    TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -19,7 +20,8 @@ const QUEUE_LEN: usize = 16;
 pub(crate) enum Batch {
     Calls(Calls),
     Waits(Box<Waits>),
-    Messages(Box<Messages>),
+    Received(Box<ReceivedMessages>),
+    Sent(Box<SentMessages>),
     Spins(Box<Spins>),
     ClockPairs(ClockPairs),
     Connections(Connections),
@@ -42,7 +44,8 @@ impl Batch {
         match self {
             Self::Calls(rows) => rows.is_empty(),
             Self::Waits(rows) => rows.is_empty(),
-            Self::Messages(rows) => rows.is_empty(),
+            Self::Received(rows) => rows.is_empty(),
+            Self::Sent(rows) => rows.is_empty(),
             Self::Spins(rows) => rows.is_empty(),
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
@@ -114,7 +117,8 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
         Batch::Calls(rows) => writer.append(rows),
         Batch::Waits(rows) => writer.append(*rows),
-        Batch::Messages(rows) => writer.append(*rows),
+        Batch::Received(rows) => writer.append(*rows),
+        Batch::Sent(rows) => writer.append(*rows),
         Batch::Spins(rows) => writer.append(*rows),
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),

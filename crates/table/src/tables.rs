@@ -615,7 +615,7 @@ table! {
 
 table! {
     /// What one receive call took of a connection, and when its bytes passed each place on their way to it.
-    row Message, columns Messages, name "messages", time done_ns {
+    row ReceivedMessage, columns ReceivedMessages, name "received_messages", time done_ns {
         /// When the call ended.
         done_ns: u64, "ns";
         /// Socket cookie.
@@ -656,6 +656,42 @@ table! {
         backlog: bool, "-";
         /// It was noted together with later ones: its times are those of the first of them.
         merged: bool, "-";
+    }
+}
+
+table! {
+    /// What one send call gave to a connection, and when its last byte passed each place on its way out.
+    row SentMessage, columns SentMessages, name "sent_messages", time done_ns {
+        /// When the call ended.
+        done_ns: u64, "ns";
+        /// Socket cookie.
+        conn: u64, "-";
+        /// Bytes that the call gave.
+        bytes: u32, "bytes";
+        /// Where they end in the stream, counted from the connection's first byte.
+        offset_end: u64, "bytes";
+        /// Bytes between the message before and this one, given by no send call.
+        spliced_bytes: u32, "bytes";
+        /// When TCP began with the call, having the socket's lock (`tcp_sendmsg_locked`).
+        call_ns: Option<u64>, "ns", null = "not seen";
+        /// When TCP began to send the last byte (`tcp_write_xmit`): before that it lay in the send queue.
+        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or 32 later calls were made first";
+        /// When that came to the queue of the device (`net_dev_queue`).
+        queue_ns: Option<u64>, "ns", null = "as `tcp_ns`";
+        /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.
+        driver_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the queue dropped it";
+        /// When the other end had acknowledged all of it.
+        acked_ns: Option<u64>, "ns", null = "not before the socket closed, or 32 later calls were made first";
+        /// Segments with bytes of it that were sent again.
+        resent_segments: u32, "segments";
+        /// CPU on which the call ended.
+        cpu: u16, "-";
+        /// CPU on which the last segment went to the driver.
+        driver_cpu: Option<u16>, "-", null = "as `driver_ns`";
+        /// Thread that called.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
     }
 }
 
@@ -746,7 +782,8 @@ macro_rules! for_each_table {
             $crate::tables::TcpEvent,
             $crate::tables::Call,
             $crate::tables::Wait,
-            $crate::tables::Message,
+            $crate::tables::ReceivedMessage,
+            $crate::tables::SentMessage,
             $crate::tables::Spin,
             $crate::tables::TcpStage,
             $crate::tables::ClockPair,

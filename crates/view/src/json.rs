@@ -1,8 +1,8 @@
-//! The contracts `whylat.report/1`, `whylat.waits/1` and `whylat.messages/1` as text. `docs/report.schema.json` and
-//! `docs/waits.schema.json` describe them.
+//! The contracts `whylat.report/1`, `whylat.waits/1` and `whylat.messages/1` as text. `docs/*.schema.json`
+//! describe them.
 
 use diagnose::Report;
-use diagnose::messages::report::MessageReport;
+use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::waits::WaitReport;
 
 use crate::clean::is_unsafe;
@@ -21,6 +21,11 @@ pub fn waits_json(report: &WaitReport) -> String {
 /// The same of messages.
 pub fn messages_json(report: &MessageReport) -> String {
     escaped(serde_json::to_string_pretty(report))
+}
+
+/// The same of one message.
+pub fn message_json(story: &MessageStory) -> String {
+    escaped(serde_json::to_string_pretty(story))
 }
 
 fn escaped(written: serde_json::Result<String>) -> String {

@@ -1,6 +1,6 @@
 """Sends 300 pieces of random sizes to itself and reads them in other random sizes; now and then it peeks
 first, asks for all of what it wants (MSG_WAITALL), or comes late. Prints a line of JSON for each call that
-took bytes: the connection, how many, and when the call began and ended."""
+moved bytes: the connection, which way, how many, and when the call began and ended."""
 
 import json
 import random
@@ -13,17 +13,36 @@ SO_COOKIE = 57
 FLAGS = [0] * 8 + [socket.MSG_PEEK, socket.MSG_WAITALL]
 
 
+class Log:
+    """The calls of one end, one way."""
+
+    def __init__(self, connection, direction):
+        cookie = connection.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
+        self.known = {"conn": int.from_bytes(cookie, "little"), "direction": direction}
+        self.lines = []
+
+    def add(self, moved, begin_ns, end_ns):
+        line = {**self.known, "bytes": moved, "begin_ns": begin_ns, "end_ns": end_ns}
+        self.lines.append(json.dumps(line))
+
+
 def send(connection, choice):
+    log = Log(connection, "sent")
     for _ in range(PIECES):
-        connection.sendall(bytes(choice.randint(1, 30_000)))
+        rest = bytes(choice.randint(1, 30_000))
+        while rest:
+            begin_ns = time.monotonic_ns()
+            given = connection.send(rest)
+            log.add(given, begin_ns, time.monotonic_ns())
+            rest = rest[given:]
         if choice.random() < 0.3:
             time.sleep(choice.random() / 500)
     connection.shutdown(socket.SHUT_WR)
+    return log
 
 
 def receive(connection, choice):
-    cookie = int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), "little")
-    lines = []
+    log = Log(connection, "received")
     while True:
         flags = choice.choice(FLAGS)
         if choice.random() < 0.05:
@@ -32,16 +51,21 @@ def receive(connection, choice):
         taken = len(connection.recv(choice.randint(1, 65_536), flags))
         end_ns = time.monotonic_ns()
         if taken == 0:
-            break
+            return log
         if flags != socket.MSG_PEEK:
-            lines.append({"conn": cookie, "bytes": taken, "begin_ns": begin_ns, "end_ns": end_ns})
-    print("\n".join(json.dumps(line) for line in lines))
+            log.add(taken, begin_ns, end_ns)
+
+
+def client(address, logs):
+    with socket.create_connection(address) as connection:
+        logs.append(send(connection, random.Random(7)))
 
 
 listener = socket.create_server(("127.0.0.1", 0))
-sender = threading.Thread(
-    target=lambda: send(socket.create_connection(listener.getsockname()), random.Random(7))
-)
+logs = []
+sender = threading.Thread(target=client, args=(listener.getsockname(), logs))
 sender.start()
-receive(listener.accept()[0], random.Random(8))
+logs.append(receive(listener.accept()[0], random.Random(8)))
 sender.join()
+for log in logs:
+    print("\n".join(log.lines))

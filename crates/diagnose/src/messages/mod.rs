@@ -1,12 +1,14 @@
-//! Received messages by connection: rows of table `messages` in, batch by batch; one [`MessageReport`] out.
-//! What is kept grows with the connections, not with the rows.
+//! Messages by connection and direction: rows of the tables `received_messages` and `sent_messages` in, batch
+//! by batch; one [`MessageReport`] out. What is kept grows with the connections, not with the rows.
 //!
 //! ```text
 //! way       row → the parts of its way, which add up to the whole
-//! report    the contract `whylat.messages/1`
+//! story     one message by itself, step by step
+//! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
 pub mod report;
+pub mod story;
 pub mod way;
 
 use std::cmp::Reverse;
@@ -14,15 +16,19 @@ use std::collections::HashMap;
 
 use table::Columns;
 use table::manifest::Header;
-use table::tables::{Message, Messages};
+use table::tables::{ReceivedMessages, SentMessages};
 
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::report::{About, Recorded};
 use crate::waits::Names;
-use report::{MessageReport, PartSpread, Received, SCHEMA, Slow, Spread, Took};
-use way::{Lack, Part, Way};
+use report::{
+    End, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, SCHEMA, STORY_SCHEMA,
+    Spread, Took,
+};
+use story::MessageId;
+use way::{Direction, Lack, PARTS_MOST, Way};
 
-/// Messages of a connection that are shown by themselves.
+/// Messages of a group that are shown by themselves.
 const SLOWEST: usize = 10;
 
 /// Messages on their way to a report.
@@ -30,7 +36,10 @@ const SLOWEST: usize = 10;
 pub struct MessageTable {
     header: Header,
     names: Names,
-    connections: HashMap<u64, Digest>,
+    groups: HashMap<(u64, Direction), Digest>,
+    /// The one that is looked for, if one is.
+    wanted: Option<MessageId>,
+    found: Option<(Result<Way, Lack>, Row)>,
     latest_ns: u64,
 }
 
@@ -41,23 +50,19 @@ struct Times {
     sum_ns: u64,
 }
 
-/// The messages of one connection.
+/// The messages of one connection, one way.
 #[derive(Debug, Default)]
 struct Digest {
     count: u64,
     bytes: u64,
     spliced_bytes: u64,
+    resent: Option<u64>,
     unseen: u64,
     disordered: u64,
     whole: Times,
-    parts: [Times; Part::ALL.len()],
+    parts: [Times; PARTS_MOST],
     /// Slowest first.
-    slowest: Vec<(Way, Message)>,
-}
-
-/// What `--message` takes: the connection, and where in its stream the message ends.
-pub fn id(message: &Message) -> String {
-    format!("{}:{}", message.conn, message.offset_end)
+    slowest: Vec<(Way, Row)>,
 }
 
 impl MessageTable {
@@ -68,41 +73,95 @@ impl MessageTable {
             latest_ns: header.started_ns,
             header,
             names,
-            connections: HashMap::new(),
+            groups: HashMap::new(),
+            wanted: None,
+            found: None,
         }
     }
 
-    /// Adds rows of table `messages`, in any order.
-    pub fn add(&mut self, rows: &Messages) {
-        if let Some((_, last_ns)) = rows.time_range_ns() {
-            self.latest_ns = self.latest_ns.max(last_ns);
-        }
+    /// Looks for one message in the rows that will be added: see [`MessageTable::story`].
+    #[must_use]
+    pub fn looking_for(mut self, wanted: MessageId) -> Self {
+        self.wanted = Some(wanted);
+        self
+    }
+
+    /// Adds rows of table `received_messages`, in any order.
+    pub fn add_received(&mut self, rows: &ReceivedMessages) {
+        self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
-            self.connections
-                .entry(rows.conn[row])
-                .or_default()
-                .add(rows, row);
+            let key = (rows.conn[row], Direction::Received);
+            let way = Way::of_received(rows, row);
+            let digest = self.groups.entry(key).or_default();
+            digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
+                Row::Received(rows.row(row))
+            });
+            if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
+                self.found = Some((way, Row::Received(rows.row(row))));
+            }
         }
     }
 
-    /// The report of all rows added, with at most `limit` connections.
+    /// Adds rows of table `sent_messages`, in any order.
+    pub fn add_sent(&mut self, rows: &SentMessages) {
+        self.note_latest(rows.time_range_ns());
+        for row in 0..rows.len() {
+            let key = (rows.conn[row], Direction::Sent);
+            let way = Way::of_sent(rows, row);
+            let digest = self.groups.entry(key).or_default();
+            digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
+                Row::Sent(rows.row(row))
+            });
+            *digest.resent.get_or_insert(0) += u64::from(rows.resent_segments[row] > 0);
+            if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
+                self.found = Some((way, Row::Sent(rows.row(row))));
+            }
+        }
+    }
+
+    fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
+        let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
+        self.latest_ns = self.latest_ns.max(last_ns);
+    }
+
+    fn is_wanted(&self, (conn, direction): (u64, Direction), offset_end: u64, bytes: u32) -> bool {
+        self.wanted
+            .is_some_and(|id| id.direction == direction && id.is(conn, offset_end, bytes))
+    }
+
+    /// The message that was looked for; `None`: no such row was added.
+    pub fn story(self, recorded: Recorded) -> Option<MessageStory> {
+        let (way, row) = self.found?;
+        let id = row.id();
+        let way = way.ok();
+        Some(MessageStory {
+            schema: STORY_SCHEMA,
+            about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
+            end: end(&self.names, id.conn),
+            direction: id.direction,
+            steps: row.steps(way.as_ref()),
+            lifetime: way.map(|way| lifetime(&way, &row, self.header.started_ns)),
+        })
+    }
+
+    /// The report of all rows added, with at most `limit` groups.
     pub fn report(self, recorded: Recorded, limit: usize) -> MessageReport {
-        let mut all: Vec<_> = self.connections.iter().collect();
+        let mut all: Vec<_> = self.groups.iter().collect();
         let slowest_ns = |digest: &Digest| digest.slowest.first().map_or(0, |it| it.0.whole_ns);
-        all.sort_by_key(|(conn, digest)| (Reverse(slowest_ns(digest)), **conn));
+        all.sort_by_key(|(key, digest)| (Reverse(slowest_ns(digest)), **key));
         let listed = all.iter().take(limit);
-        let connections = listed.map(|(conn, digest)| self.named(**conn, digest));
+        let groups = listed.map(|(key, digest)| self.group(**key, digest));
         MessageReport {
             schema: SCHEMA,
-            connections: connections.collect(),
+            groups: groups.collect(),
             relative_error: RELATIVE_ERROR,
             all: all.len() as u64,
             about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
         }
     }
 
-    fn named(&self, conn: u64, digest: &Digest) -> Received {
-        let parts = Part::ALL.iter().zip(&digest.parts);
+    fn group(&self, (conn, direction): (u64, Direction), digest: &Digest) -> Group {
+        let parts = direction.parts().iter().zip(&digest.parts);
         let parts = parts.filter_map(|(part, times)| {
             let spread = times.spread()?;
             Some(PartSpread {
@@ -111,59 +170,68 @@ impl MessageTable {
             })
         });
         let slowest = digest.slowest.iter();
-        Received {
-            identity: self.names.connection(conn),
+        Group {
+            end: end(&self.names, conn),
+            direction,
             count: digest.count,
             bytes: digest.bytes,
             spliced_bytes: digest.spliced_bytes,
+            resent: digest.resent,
             unseen: digest.unseen,
             disordered: digest.disordered,
             whole: digest.whole.spread(),
             parts: parts.collect(),
             slowest: slowest
-                .map(|(way, message)| slow(way, message, self.header.started_ns))
+                .map(|(way, row)| lifetime(way, row, self.header.started_ns))
                 .collect(),
         }
     }
 }
 
-fn slow(way: &Way, message: &Message, started_ns: u64) -> Slow {
-    let parts = Part::ALL.into_iter().zip(way.parts_ns);
-    Slow {
-        id: id(message),
+fn end(names: &Names, conn: u64) -> End {
+    let identity = names.connection(conn);
+    End {
+        conn,
+        name: identity.name,
+        process: identity.process,
+    }
+}
+
+fn lifetime(way: &Way, row: &Row, started_ns: u64) -> Lifetime {
+    Lifetime {
+        id: row.id().to_string(),
         since_start_ns: way.start_ns.saturating_sub(started_ns),
         whole_ns: way.whole_ns,
-        parts: parts
-            .filter_map(|(part, ns)| Some(Took { part, ns: ns? }))
-            .collect(),
-        message: message.clone(),
+        parts: way.parts().map(|(part, ns)| Took { part, ns }).collect(),
+        message: row.clone(),
     }
 }
 
 impl Digest {
-    fn add(&mut self, rows: &Messages, row: usize) {
+    fn add(
+        &mut self,
+        bytes: u32,
+        spliced_bytes: u32,
+        way: Result<Way, Lack>,
+        row: impl FnOnce() -> Row,
+    ) {
         self.count += 1;
-        self.bytes += u64::from(rows.bytes[row]);
-        self.spliced_bytes += u64::from(rows.spliced_bytes[row]);
-        let way = match Way::of(rows, row) {
+        self.bytes += u64::from(bytes);
+        self.spliced_bytes += u64::from(spliced_bytes);
+        let way = match way {
             Ok(way) => way,
             Err(Lack::Unseen) => return self.unseen += 1,
             Err(Lack::Disorder) => return self.disordered += 1,
         };
         self.whole.add(way.whole_ns);
-        for (times, part_ns) in self.parts.iter_mut().zip(way.parts_ns) {
+        for (times, part_ns) in self.parts.iter_mut().zip(way.parts_ns()) {
             part_ns.into_iter().for_each(|ns| times.add(ns));
         }
-        self.keep_if_slow(way, rows, row);
-    }
-
-    fn keep_if_slow(&mut self, way: Way, rows: &Messages, row: usize) {
-        let place = self
-            .slowest
-            .partition_point(|(kept, _)| kept.whole_ns >= way.whole_ns);
+        let slowest = &mut self.slowest;
+        let place = slowest.partition_point(|(kept, _)| kept.whole_ns >= way.whole_ns);
         if place < SLOWEST {
-            self.slowest.insert(place, (way, rows.row(row)));
-            self.slowest.truncate(SLOWEST);
+            slowest.insert(place, (way, row()));
+            slowest.truncate(SLOWEST);
         }
     }
 }

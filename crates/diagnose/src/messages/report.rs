@@ -1,17 +1,19 @@
-//! The contract `whylat.messages/1`: what `whylat report --messages` says. A null means "not measured",
-//! never zero.
+//! The contracts `whylat.messages/1` and `whylat.message/1`: what `whylat report --messages` and `--message`
+//! say. A null means "not measured", never zero.
 
 use serde::Serialize;
-use table::tables::Message;
+use table::tables::{ReceivedMessage, SentMessage};
 
-use super::way::Part;
-use crate::report::About;
-use crate::waits::report::Identity;
+use super::way::{Direction, Part};
+use crate::report::{About, Process};
 
-/// Name and version of the contract.
+/// Name and version of the contract of messages by connection.
 pub const SCHEMA: &str = "whylat.messages/1";
 
-/// Received messages by connection.
+/// The same of one message.
+pub const STORY_SCHEMA: &str = "whylat.message/1";
+
+/// Messages by connection and direction.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageReport {
     /// [`SCHEMA`].
@@ -21,34 +23,49 @@ pub struct MessageReport {
     pub about: About,
     /// Largest relative error of a median or other percentile.
     pub relative_error: f64,
-    /// Connections with messages, those not listed included.
+    /// Groups with messages, those not listed included.
     pub all: u64,
-    /// The connections, those with the slowest messages first.
-    pub connections: Vec<Received>,
+    /// The groups, those with the slowest messages first.
+    pub groups: Vec<Group>,
 }
 
-/// What was received on one connection.
+/// A connection, as seen from the process that has this end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// Socket cookie.
+    pub conn: u64,
+    /// Its addresses.
+    pub name: String,
+    /// Its process; `None`: not known.
+    pub process: Option<Process>,
+}
+
+/// What went one way on a connection.
 #[derive(Debug, Clone, Serialize)]
-pub struct Received {
-    /// Which.
+pub struct Group {
+    /// On which.
     #[serde(flatten)]
-    pub identity: Identity,
-    /// Messages: receive calls that took bytes.
+    pub end: End,
+    /// Which way.
+    pub direction: Direction,
+    /// Messages: receive calls that took bytes, or send calls that gave some.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes between them that no receive call took: splice, sendfile.
+    /// Bytes between them that no such call moved: splice, sendfile.
     pub spliced_bytes: u64,
+    /// How many have segments that were sent again; of received ones it is not known.
+    pub resent: Option<u64>,
     /// Of how many not every time was seen: they are in no percentile.
     pub unseen: u64,
     /// Of how many the times are in no order, which cannot be.
     pub disordered: u64,
-    /// From the first byte's arrival to the end of the call; `None`: of none all is known.
+    /// From the begin of the way to its end; `None`: of none all is known.
     pub whole: Option<Spread>,
     /// Its parts, in their order.
     pub parts: Vec<PartSpread>,
     /// The slowest, slowest first.
-    pub slowest: Vec<Slow>,
+    pub slowest: Vec<Lifetime>,
 }
 
 /// How long something took, ns.
@@ -82,24 +99,131 @@ pub struct PartSpread {
 
 /// One message and its way.
 #[derive(Debug, Clone, Serialize)]
-pub struct Slow {
+pub struct Lifetime {
     /// What `--message` takes.
     pub id: String,
-    /// When its first byte arrived, ns from the recording's start; 0 if before it.
+    /// When its way began, ns from the recording's start; 0 if before it.
     pub since_start_ns: u64,
-    /// From there to the end of the call, ns.
+    /// From there to the end, ns.
     pub whole_ns: u64,
     /// The parts, in their order.
     pub parts: Vec<Took>,
     /// The message.
-    pub message: Message,
+    pub message: Row,
 }
 
 /// How long a part of one message took.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Took {
     /// Which.
     pub part: Part,
     /// How long, ns.
     pub ns: u64,
+}
+
+/// A message as it was recorded.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Row {
+    /// A row of `received_messages`.
+    Received(ReceivedMessage),
+    /// A row of `sent_messages`.
+    Sent(SentMessage),
+}
+
+/// One message by itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct MessageStory {
+    /// [`STORY_SCHEMA`].
+    pub schema: &'static str,
+    /// Of what recording.
+    #[serde(flatten)]
+    pub about: About,
+    /// On which connection.
+    #[serde(flatten)]
+    pub end: End,
+    /// Which way.
+    pub direction: Direction,
+    /// Its way; `None`: a time of it was not seen, or they are in no order.
+    pub lifetime: Option<Lifetime>,
+    /// What happened to it, in the order of time.
+    pub steps: Vec<Step>,
+}
+
+/// Something that happened to a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// When, ns from the first one.
+    pub after_ns: u64,
+    /// What.
+    pub what: Event,
+    /// On which CPU; `None`: not recorded.
+    pub cpu: Option<u16>,
+    /// In which thread; `None`: in none, or in whichever was interrupted.
+    pub tid: Option<u32>,
+    /// Part of the way that ends with it; `None`: none does.
+    pub ends: Option<Took>,
+}
+
+/// What happens to messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The driver handed over the first of its segments.
+    FirstArrived,
+    /// The driver handed over the last of its segments.
+    LastArrived,
+    /// TCP took that.
+    TcpTook,
+    /// It was handed to the socket.
+    Ready,
+    /// The thread that waited was woken.
+    Woken,
+    /// It ran again.
+    Running,
+    /// The call began to copy.
+    Copying,
+    /// The call ended.
+    CallDone,
+    /// TCP began with the call.
+    CallBegun,
+    /// TCP began to send the last byte.
+    TcpSent,
+    /// That came to the queue of the device.
+    Queued,
+    /// It went to the driver.
+    Driven,
+    /// The other end has acknowledged all.
+    Acknowledged,
+}
+
+impl End {
+    /// The name with its process, as it is printed.
+    pub fn title(&self) -> String {
+        match &self.process {
+            Some(process) => format!("{} {}", process.title(), self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Event {
+    /// As it is printed.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::FirstArrived => "first segment arrived",
+            Self::LastArrived => "all of it had arrived",
+            Self::TcpTook => "TCP took it",
+            Self::Ready => "handed to the socket",
+            Self::Woken => "thread woken",
+            Self::Running => "thread running",
+            Self::Copying => "call copies",
+            Self::CallDone => "call done",
+            Self::CallBegun => "call begun",
+            Self::TcpSent => "TCP sends its last byte",
+            Self::Queued => "that is queued at the device",
+            Self::Driven => "that goes to the driver",
+            Self::Acknowledged => "all of it is acknowledged",
+        }
+    }
 }

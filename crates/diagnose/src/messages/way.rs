@@ -1,8 +1,19 @@
-//! The way of a received message, from its arrival to the end of the call that took it, as parts that
-//! follow each other without a gap: their sum is the whole.
+//! The way of a message as parts that follow each other without a gap: their sum is the whole. A received
+//! one goes from its arrival to the end of the call that took it, a sent one from the begin of its call to
+//! the ACK.
 
 use serde::Serialize;
-use table::tables::{Message, Messages};
+use table::tables::{ReceivedMessages, SentMessages};
+
+/// Which way a message went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From the other end to the program.
+    Received,
+    /// From the program to the other end.
+    Sent,
+}
 
 /// A part of the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -22,20 +33,55 @@ pub enum Part {
     Program,
     /// Until the call ended.
     Copy,
+    /// From the call's begin until TCP began to send the last byte, or the call ended.
+    Call,
+    /// From the call's end until TCP began to send the last byte: a window was full, Nagle's algorithm,
+    /// pacing.
+    Held,
+    /// Until that came to the queue of the device: TCP, IP and netfilter.
+    Output,
+    /// Until it went to the driver.
+    Qdisc,
+    /// Until the other end had acknowledged it: the network, and the other end.
+    Network,
+}
+
+/// Parts of a direction, at most.
+pub const PARTS_MOST: usize = 7;
+
+impl Direction {
+    /// Its parts, in the order of the way.
+    pub const fn parts(self) -> &'static [Part] {
+        match self {
+            Self::Received => &[
+                Part::Arriving,
+                Part::Softirq,
+                Part::Tcp,
+                Part::Wakeup,
+                Part::RunQueue,
+                Part::Program,
+                Part::Copy,
+            ],
+            Self::Sent => &[
+                Part::Call,
+                Part::Held,
+                Part::Output,
+                Part::Qdisc,
+                Part::Network,
+            ],
+        }
+    }
+
+    /// As people say it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Sent => "sent",
+        }
+    }
 }
 
 impl Part {
-    /// All, in the order of the way.
-    pub const ALL: [Self; 7] = [
-        Self::Arriving,
-        Self::Softirq,
-        Self::Tcp,
-        Self::Wakeup,
-        Self::RunQueue,
-        Self::Program,
-        Self::Copy,
-    ];
-
     /// As people call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,6 +92,11 @@ impl Part {
             Self::RunQueue => "run queue",
             Self::Program => "program",
             Self::Copy => "copy",
+            Self::Call => "call",
+            Self::Held => "held",
+            Self::Output => "output",
+            Self::Qdisc => "qdisc",
+            Self::Network => "network",
         }
     }
 }
@@ -53,12 +104,14 @@ impl Part {
 /// The way of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
-    /// When its first byte arrived.
+    /// Which way it went.
+    pub direction: Direction,
+    /// When it began.
     pub start_ns: u64,
-    /// From there to the end of the call, ns.
+    /// From there to the end, ns.
     pub whole_ns: u64,
-    /// Its parts, in the order of [`Part::ALL`]; `None`: it had no such part.
-    pub parts_ns: [Option<u64>; Part::ALL.len()],
+    /// Its parts, in the order of [`Direction::parts`]; `None`: it had no such part.
+    parts_ns: [Option<u64>; PARTS_MOST],
 }
 
 /// Why a message has no way.
@@ -71,13 +124,11 @@ pub enum Lack {
 }
 
 impl Way {
-    /// Of a row.
+    /// Of a received message.
     ///
     /// # Errors
     /// When a time is missing that every message has, or the times are in no order.
-    pub fn of(rows: &Messages, row: usize) -> Result<Self, Lack> {
-        let seen = |ns: Option<u64>| ns.ok_or(Lack::Unseen);
-        let start_ns = seen(rows.first_arrival_ns[row])?;
+    pub fn of_received(rows: &ReceivedMessages, row: usize) -> Result<Self, Lack> {
         let stamps = [
             Some(seen(rows.last_arrival_ns[row])?),
             Some(seen(rows.tcp_ns[row])?),
@@ -87,75 +138,142 @@ impl Way {
             Some(seen(rows.copy_ns[row])?),
             Some(rows.done_ns[row]),
         ];
-        let mut parts_ns = [None; Part::ALL.len()];
+        let start_ns = seen(rows.first_arrival_ns[row])?;
+        Self::through(Direction::Received, start_ns, &stamps)
+    }
+
+    /// Of a sent message.
+    ///
+    /// # Errors
+    /// As [`Way::of_received`].
+    pub fn of_sent(rows: &SentMessages, row: usize) -> Result<Self, Lack> {
+        let (done_ns, tcp_ns) = (rows.done_ns[row], seen(rows.tcp_ns[row])?);
+        let stamps = [
+            Some(done_ns.min(tcp_ns)),
+            (done_ns < tcp_ns).then_some(tcp_ns),
+            Some(seen(rows.queue_ns[row])?),
+            Some(seen(rows.driver_ns[row])?),
+            Some(seen(rows.acked_ns[row])?),
+        ];
+        Self::through(Direction::Sent, seen(rows.call_ns[row])?, &stamps)
+    }
+
+    /// `stamps`: when each part ended, in their order.
+    fn through(direction: Direction, start_ns: u64, stamps: &[Option<u64>]) -> Result<Self, Lack> {
+        let mut parts_ns = [None; PARTS_MOST];
         let mut from_ns = start_ns;
         for (part_ns, stamp) in parts_ns.iter_mut().zip(stamps) {
-            if let Some(until_ns) = stamp {
+            if let Some(until_ns) = *stamp {
                 *part_ns = Some(until_ns.checked_sub(from_ns).ok_or(Lack::Disorder)?);
                 from_ns = until_ns;
             }
         }
         Ok(Self {
+            direction,
             start_ns,
             whole_ns: from_ns - start_ns,
             parts_ns,
         })
     }
 
-    /// Of a message by itself.
-    ///
-    /// # Errors
-    /// As [`Way::of`].
-    pub fn of_message(message: Message) -> Result<Self, Lack> {
-        use table::Columns;
-        let mut rows = Messages::default();
-        rows.push(message);
-        Self::of(&rows, 0)
+    /// How long each part of [`Direction::parts`] took; `None`: it had no such part.
+    pub(super) fn parts_ns(&self) -> [Option<u64>; PARTS_MOST] {
+        self.parts_ns
     }
+
+    /// The parts that it had, with their lengths, in their order.
+    pub fn parts(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
+        let parts = self.direction.parts().iter().zip(self.parts_ns);
+        parts.filter_map(|(part, ns)| Some((*part, ns?)))
+    }
+}
+
+fn seen(ns: Option<u64>) -> Result<u64, Lack> {
+    ns.ok_or(Lack::Unseen)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use table::row_of;
+    use serde_json::{Value, json};
+    use table::{Columns, row_of};
 
     use super::*;
 
-    fn message(given: serde_json::Value) -> Result<Way, Lack> {
-        Way::of_message(row_of(given).expect("a row"))
+    fn received(given: Value) -> Result<Way, Lack> {
+        let mut rows = ReceivedMessages::default();
+        rows.push(row_of(given).expect("a row"));
+        Way::of_received(&rows, 0)
+    }
+
+    fn sent(given: Value) -> Result<Way, Lack> {
+        let mut rows = SentMessages::default();
+        rows.push(row_of(given).expect("a row"));
+        Way::of_sent(&rows, 0)
+    }
+
+    fn parts(way: &Way) -> Vec<(Part, u64)> {
+        way.parts().collect()
     }
 
     #[test]
     fn the_parts_add_up_to_the_whole() {
-        let way = message(json!({
+        let way = received(json!({
             "first_arrival_ns": 100, "last_arrival_ns": 130, "tcp_ns": 131, "ready_ns": 135,
             "woken_ns": 140, "running_ns": 190, "copy_ns": 200, "done_ns": 207,
         }));
         let way = way.expect("a way");
         assert_eq!((way.start_ns, way.whole_ns), (100, 107));
-        assert_eq!(way.parts_ns, [30, 1, 4, 5, 50, 10, 7].map(Some));
+        let took = Direction::Received.parts().iter().copied();
+        let took = took.zip([30, 1, 4, 5, 50, 10, 7]).collect::<Vec<_>>();
+        assert_eq!(parts(&way), took);
     }
 
     #[test]
     fn a_thread_that_did_not_wait_was_busy() {
-        let way = message(json!({
+        let way = received(json!({
             "first_arrival_ns": 100, "last_arrival_ns": 100, "tcp_ns": 101, "ready_ns": 102,
             "copy_ns": 200, "done_ns": 210,
         }));
-        let parts = way.expect("a way").parts_ns;
-        assert_eq!(
-            parts,
-            [Some(0), Some(1), Some(1), None, None, Some(98), Some(10)]
-        );
+        let took = [
+            (Part::Arriving, 0),
+            (Part::Softirq, 1),
+            (Part::Tcp, 1),
+            (Part::Program, 98),
+            (Part::Copy, 10),
+        ];
+        assert_eq!(parts(&way.expect("a way")), took);
+    }
+
+    #[test]
+    fn what_is_sent_within_the_call_is_not_held() {
+        let within = json!({
+            "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130,
+            "done_ns": 120,
+        });
+        let took = [
+            (Part::Call, 10),
+            (Part::Output, 2),
+            (Part::Qdisc, 1),
+            (Part::Network, 17),
+        ];
+        assert_eq!(parts(&sent(within).expect("a way")), took);
+        let held = json!({
+            "call_ns": 100, "tcp_ns": 150, "queue_ns": 152, "driver_ns": 153, "acked_ns": 170,
+            "done_ns": 120,
+        });
+        let way = sent(held).expect("a way");
+        assert_eq!(parts(&way)[..2], [(Part::Call, 20), (Part::Held, 30)]);
+        assert_eq!(way.whole_ns, 70);
     }
 
     #[test]
     fn what_was_not_seen_or_cannot_be_is_told_apart() {
-        assert_eq!(message(json!({"done_ns": 1})), Err(Lack::Unseen));
+        assert_eq!(received(json!({"done_ns": 1})), Err(Lack::Unseen));
+        assert_eq!(sent(json!({"done_ns": 1})), Err(Lack::Unseen));
         let backwards = json!({
             "first_arrival_ns": 100, "last_arrival_ns": 100, "tcp_ns": 99, "ready_ns": 102,
             "copy_ns": 200, "done_ns": 210,
         });
-        assert_eq!(message(backwards), Err(Lack::Disorder));
+        assert_eq!(received(backwards), Err(Lack::Disorder));
     }
 }

@@ -61,6 +61,17 @@ pub struct Process {
     pub comm: Option<String>,
 }
 
+impl Process {
+    /// As it is printed: its name with its number, as far as they are known.
+    pub fn title(&self) -> String {
+        match (self.comm.as_deref(), self.pid) {
+            (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),
+            (Some(comm), None) => comm.to_owned(),
+            (None, pid) => format!("process {}", pid.unwrap_or_default()),
+        }
+    }
+}
+
 /// Share of a connection's judged time.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct StageShare {

@@ -182,11 +182,7 @@ impl Identity {
         let Some(process) = &self.process else {
             return self.name.clone();
         };
-        let owner = match (process.comm.as_deref(), process.pid) {
-            (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),
-            (Some(comm), None) => comm.to_owned(),
-            (None, pid) => format!("process {}", pid.unwrap_or_default()),
-        };
+        let owner = process.title();
         if self.tid.is_some() && self.tid == process.pid {
             return owner;
         }

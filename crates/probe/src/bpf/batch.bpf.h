@@ -5,6 +5,7 @@
 
 #include "batch.h"
 #include "kernel.h"
+#include "ring.h"
 
 /* Hands over what is there, of records of `bytes` each, at most `most`. */
 static __always_inline void batch_flush(struct batch *batch, const void *records, u32 bytes,
@@ -14,7 +15,7 @@ static __always_inline void batch_flush(struct batch *batch, const void *records
 
 	if (len == 0 || len > most)
 		return;
-	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, ring_wakeup(ring)))
 		batch->lost_ring_full += len;
 	batch->len = 0;
 }

@@ -8,7 +8,7 @@
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
  * detail `waits`:  also sched_waking, and a clock on each CPU
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
- *                    skb_copy_datagram_iovec
+ *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit
  */
 #include "kernel.h"
 #include "ring.h"
@@ -23,6 +23,7 @@
 #include "../waits/waits.bpf.h"
 #include "../spins/spins.bpf.h"
 #include "../messages/receive.bpf.h"
+#include "../messages/send.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -31,6 +32,9 @@ const volatile bool detail_calls = false;
 
 /* Messages are put together: detail `messages`. */
 const volatile bool detail_messages = false;
+
+/* Sent ones, too, for which some kernels lack hooks. */
+const volatile bool detail_sent = false;
 
 /* Puts the wire types into the object's BTF, from which Rust takes them. */
 const struct socket_seen wire_socket_seen = {};
@@ -47,8 +51,10 @@ const enum stage wire_stage = 0;
 const struct wait_record wire_wait_record = {};
 const struct program_seen wire_program_seen = {};
 const struct spin_seen wire_spin_seen = {};
-const struct message_record wire_message_record = {};
-const struct message_batch wire_message_batch = {};
+const struct received_record wire_received_record = {};
+const struct received_batch wire_received_batch = {};
+const struct sent_record wire_sent_record = {};
+const struct sent_batch wire_sent_batch = {};
 const struct wait_batch wire_wait_batch = {};
 const struct stack_seen wire_stack_seen = {};
 const enum wait_object wire_wait_object = 0;
@@ -115,12 +121,16 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	if (!st)
 		return;
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
+	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
+		send_on_ack(sk, tp, tp->snd_una);
 	if (detail_calls && ledger_try_lock(st)) {
 		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
 	}
 	if (new_state != TCP_CLOSE)
 		return;
+	if (detail_sent)
+		send_on_close(sk);
 	events_on_close(st, sk, tp, detail_calls, now_ns);
 	socket_emit(st, sk, tp, now_ns, now_ns);
 	socket_end(st, sk, tp);
@@ -179,6 +189,8 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 	if (!st || !tp)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
+	if (detail_sent)
+		send_on_retransmit(sk, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
 	kind = retransmit_kind(sk, tp);
 	segments = SKB_CB(skb, u16, tcp_gso_segs); /* tcp_skb_pcount() */
 	event_emit(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
@@ -205,6 +217,15 @@ static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
 	ledger_unlock(st);
 }
 
+static __always_inline void messages_on_segment(struct sock *sk, const struct tcp_sock *tp,
+						const struct sk_buff *skb, bool bare)
+{
+	if (!bare)
+		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
+	if (detail_sent)
+		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq));
+}
+
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
@@ -218,8 +239,8 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
-	if (detail_messages && !bare && *(volatile u32 *)targets_of(sk))
-		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
+	if (detail_messages && *(volatile u32 *)targets_of(sk))
+		messages_on_segment(sk, tp, skb, bare);
 	late = bare && ack_may_be_by_timer(tp);
 	if (!late && !segment_may_matter(sk, tp))
 		return 0;
@@ -276,6 +297,8 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
+	if (detail_sent && st->chosen == CHOSEN_TARGET)
+		send_on_call(sk, result, now_ns);
 	end = call_end_of(sk, true);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
@@ -437,6 +460,46 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(handle_tcp_sendmsg_locked, const struct sock *sk)
+{
+	const struct tcp_sock *tp;
+
+	if (!*(volatile u32 *)targets_of(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
+	if (tp)
+		send_on_begin((struct sock *)sk, tp);
+	return 0;
+}
+
+/* Whose packet goes out, if it may be a target's: a TCP socket that has storage, unlike a request. */
+static __always_inline bool is_sender(const struct sock *sk)
+{
+	return *(volatile u32 *)targets_of(sk) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&
+	       sk->__sk_common.skc_state != TCP_TIME_WAIT && sk->sk_protocol == IPPROTO_TCP;
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(handle_net_dev_queue, struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (sk && is_sender(sk))
+		send_on_queue(sk, skb);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(handle_net_dev_start_xmit, const struct sk_buff *skb)
+{
+	struct sock *sk = skb->sk;
+
+	if (sk && is_sender(sk))
+		send_on_driver(sk, skb);
+	return 0;
+}
+
 /* A clock's look at the CPU: in an interrupt, the thread that it interrupted is the current one. */
 SEC("perf_event")
 int look_at_cpu(struct bpf_perf_event_data *ctx)
@@ -470,9 +533,10 @@ int learn_cpu(void *ctx)
 SEC("raw_tp")
 int flush_batches(void *ctx)
 {
-	struct message_batch *messages;
+	struct received_batch *received;
 	struct call_batch *calls;
 	struct wait_batch *waits;
+	struct sent_batch *sent;
 
 	for (u32 which = 0; which < 2; which++) {
 		u32 key = which;
@@ -480,13 +544,16 @@ int flush_batches(void *ctx)
 		calls = bpf_map_lookup_elem(&call_batches, &key);
 		if (calls && !batch_is_busy(&calls->batch))
 			call_batch_flush(calls);
+		sent = sent_batch(which);
+		if (sent && !batch_is_busy(&sent->batch))
+			sent_batch_flush(sent);
 	}
 	waits = wait_batch();
 	if (waits && !batch_is_busy(&waits->batch))
 		wait_batch_flush(waits);
-	messages = message_batch();
-	if (messages && !batch_is_busy(&messages->batch))
-		message_batch_flush(messages);
+	received = received_batch();
+	if (received && !batch_is_busy(&received->batch))
+		received_batch_flush(received);
 	return 0;
 }
 

@@ -209,6 +209,7 @@ struct tcp_sock {
 	u32 rcv_tstamp;
 	u8 nonagle : 4;
 	u8 rate_app_limited : 1;
+	u64 tcp_clock_cache;
 	u64 tcp_mstamp;
 	u32 rcv_nxt;
 	u32 snd_nxt;
@@ -252,8 +253,21 @@ struct tcp_skb_cb {
 	u32 ack_seq;
 };
 
+struct net_device {
+	int ifindex;
+};
+
+struct tcphdr {
+	u32 seq;
+	u32 ack_seq;
+};
+
 struct sk_buff {
+	struct net_device *dev;
 	struct sock *sk;
+	unsigned char *head;
+	unsigned char *data;
+	u16 transport_header;
 	char cb[48];
 	u64 skb_mstamp_ns;
 	struct list_head tcp_tsorted_anchor;
@@ -356,6 +370,7 @@ enum tcp_state {
 	TCP_SYN_RECV = 3,
 	TCP_FIN_WAIT1 = 4,
 	TCP_FIN_WAIT2 = 5,
+	TCP_TIME_WAIT = 6,
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * How records leave the kernel, and the counts that make loss exact. Nothing here wakes the
- * consumer: it looks at its own pace, because a wake-up costs more than everything else a hook
- * does.
+ * How records leave the kernel, and the counts that make loss exact. The consumer looks at its own
+ * pace, because a wake-up costs more than everything else a hook does, and is woken only when a ring
+ * fills faster than that.
  */
 #ifndef WHYLAT_RING_H
 #define WHYLAT_RING_H
@@ -57,6 +57,15 @@ struct {
 /* Sockets that could not be recorded because their storage could not be allocated. */
 u64 lost_socket_storage = 0;
 
+/* Flags for what is put into a ring: its consumer is woken when a quarter of it is filled. */
+static __always_inline u64 ring_wakeup(void *ring)
+{
+	u64 filled = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+
+	return filled > bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) / 4 ? BPF_RB_FORCE_WAKEUP
+								      : BPF_RB_NO_WAKEUP;
+}
+
 /*
  * Room for a record, or NULL when the ring is full; counted either way. A hook in an interrupt
  * can run inside another on the same CPU, hence the atomic additions. Every record is a struct
@@ -82,7 +91,7 @@ static __always_inline void *record_reserve(u32 kind, u64 size)
 
 static __always_inline void record_submit(void *record)
 {
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(record, ring_wakeup(&records));
 }
 
 #endif

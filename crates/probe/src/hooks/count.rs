@@ -17,7 +17,9 @@ unsafe impl Wire for wire::call_batch {}
 // SAFETY: see above.
 unsafe impl Wire for wire::wait_batch {}
 // SAFETY: see above.
-unsafe impl Wire for wire::message_batch {}
+unsafe impl Wire for wire::received_batch {}
+// SAFETY: `sent_batch` is `repr(C)` and made of integers.
+unsafe impl Wire for wire::sent_batch {}
 
 /// Records of one probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,8 +56,10 @@ pub struct Counts {
     pub calls: ProbeCount,
     /// Rows of `waits`.
     pub waits: ProbeCount,
-    /// Rows of `messages`.
-    pub messages: ProbeCount,
+    /// Rows of `received_messages`.
+    pub received: ProbeCount,
+    /// Rows of `sent_messages`.
+    pub sent: ProbeCount,
     /// Rows of `spins`.
     pub spins: ProbeCount,
     /// Switches between threads that were not looked at, because the kernel refused to run the program
@@ -124,8 +128,13 @@ pub(super) fn read_all(
         counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;
     }
     if has_messages {
-        for wire::message_batch { batch, .. } in per_cpu(&skel.maps.message_batches, 0)? {
-            counts.messages.add(batch.produced, batch.lost_ring_full);
+        for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, 0)? {
+            counts.received.add(batch.produced, batch.lost_ring_full);
+        }
+        for which in [0, 1] {
+            for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, which)? {
+                counts.sent.add(batch.produced, batch.lost_ring_full);
+            }
         }
     }
     let of_calls = [&p.handle_sock_send_length, &p.handle_sock_recv_length];

@@ -1,12 +1,15 @@
-//! Ring buffers → columns. The consumer looks at its own pace and is never woken.
+//! Ring buffers → columns. The consumer looks at its own pace, and is woken when a ring fills faster.
 
 use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use table::Columns;
 use table::tables::{
-    Calls, Connections, Listeners, Messages, Spins, TcpEvents, TcpSamples, TcpStages, Waits,
+    Calls, Connections, Listeners, ReceivedMessages, SentMessages, Spins, TcpEvents, TcpSamples,
+    TcpStages, Waits,
 };
 
 use super::HooksError;
@@ -18,6 +21,9 @@ use crate::wire::{Wire, read, read_all};
 // SAFETY: `record_header` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_header {}
 
+/// Rings of the hooks.
+const RINGS: usize = 7;
+
 /// Rows taken from the rings since the last [`Drainer::take`].
 #[derive(Debug, Default)]
 pub struct Drained {
@@ -26,7 +32,9 @@ pub struct Drained {
     /// Blocked intervals of threads.
     pub waits: Waits,
     /// Received messages.
-    pub messages: Messages,
+    pub received: ReceivedMessages,
+    /// Sent messages.
+    pub sent: SentMessages,
     /// Threads that ask what is ready without waiting for it.
     pub spins: Spins,
     /// Call stacks that were met for the first time.
@@ -52,6 +60,8 @@ pub struct Drained {
 /// Takes records out of the rings.
 pub struct Drainer<'a> {
     rings: RingBuffer<'a>,
+    /// Told by the programs when a ring fills (`ring_wakeup()`); not by what lies in the rings anyway.
+    filling: Epoll,
     rows: Rc<RefCell<Drained>>,
 }
 
@@ -62,7 +72,8 @@ impl<'a> Drainer<'a> {
         call_ring: &'a dyn MapCore,
         wait_ring: &'a dyn MapCore,
         stack_ring: &'a dyn MapCore,
-        message_ring: &'a dyn MapCore,
+        received_ring: &'a dyn MapCore,
+        sent_ring: &'a dyn MapCore,
     ) -> Result<Self, HooksError> {
         let failed = |error| HooksError::Use {
             action: "map the ring buffers",
@@ -72,7 +83,21 @@ impl<'a> Drainer<'a> {
         let of_calls = Rc::clone(&rows);
         let of_waits = Rc::clone(&rows);
         let of_stacks = Rc::clone(&rows);
-        let of_messages = Rc::clone(&rows);
+        let of_received = Rc::clone(&rows);
+        let of_sent = Rc::clone(&rows);
+        let all = [
+            records,
+            readings,
+            call_ring,
+            wait_ring,
+            stack_ring,
+            received_ring,
+            sent_ring,
+        ];
+        let filling = watch(&all).map_err(|error| HooksError::Read {
+            what: "how full the rings are",
+            error: error.into(),
+        })?;
         let mut builder = RingBufferBuilder::new();
         for ring in [records, readings] {
             let of_records = Rc::clone(&rows);
@@ -95,9 +120,16 @@ impl<'a> Drainer<'a> {
             })
             .map_err(failed)?;
         builder
-            .add(message_ring, move |bytes| {
-                let mut rows = of_messages.borrow_mut();
-                crate::messages::append(&read_all(bytes), &mut rows.messages);
+            .add(received_ring, move |bytes| {
+                let mut rows = of_received.borrow_mut();
+                crate::messages::append_received(&read_all(bytes), &mut rows.received);
+                0
+            })
+            .map_err(failed)?;
+        builder
+            .add(sent_ring, move |bytes| {
+                let mut rows = of_sent.borrow_mut();
+                crate::messages::append_sent(&read_all(bytes), &mut rows.sent);
                 0
             })
             .map_err(failed)?;
@@ -109,12 +141,17 @@ impl<'a> Drainer<'a> {
             .map_err(failed)?;
         Ok(Self {
             rings: builder.build().map_err(failed)?,
+            filling,
             rows,
         })
     }
 
     /// Takes at most `most` records or batches; returns how many there were.
     pub fn drain(&self, most: usize) -> usize {
+        // Being told again while this is under way is no harm; nor is it not to be told.
+        let _ = self
+            .filling
+            .wait(&mut [EpollEvent::empty(); RINGS], EpollTimeout::ZERO);
         usize::try_from(self.rings.consume_raw_n(most)).unwrap_or(0)
     }
 
@@ -122,6 +159,22 @@ impl<'a> Drainer<'a> {
     pub fn take(&self) -> Drained {
         std::mem::take(&mut self.rows.borrow_mut())
     }
+}
+
+impl AsFd for Drainer<'_> {
+    /// Readable when a ring fills faster than it was drained.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.filling.0.as_fd()
+    }
+}
+
+fn watch(rings: &[&dyn MapCore; RINGS]) -> nix::Result<Epoll> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    for ring in rings {
+        let when = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
+        epoll.add(ring.as_fd(), when)?;
+    }
+    Ok(epoll)
 }
 
 impl Drained {

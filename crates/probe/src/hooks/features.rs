@@ -18,6 +18,8 @@ pub(super) struct Features {
     waking: bool,
     /// The first hook of `messages` that is missing.
     missing_for_messages: Option<&'static str>,
+    /// The first hook of sent ones that is missing.
+    missing_for_sent: Option<&'static str>,
     pub(super) mib: Option<MibPlaces>,
 }
 
@@ -30,6 +32,9 @@ const FOR_MESSAGES: [&str; 6] = [
     "sk_data_ready",
     "skb_copy_datagram_iovec",
 ];
+
+/// Hooks that sent messages need beside those.
+const FOR_SENT: [&str; 3] = ["tcp_sendmsg_locked", "net_dev_queue", "net_dev_start_xmit"];
 
 impl Features {
     pub(super) fn probe() -> Result<Self, HooksError> {
@@ -46,6 +51,7 @@ impl Features {
             recv_length: has("sock_recv_length"),
             waking: has("sched_waking"),
             missing_for_messages: FOR_MESSAGES.into_iter().find(|name| !has(name)),
+            missing_for_sent: FOR_SENT.into_iter().find(|name| !has(name)),
             mib: MibPlaces::of(&btf),
         })
     }
@@ -59,6 +65,11 @@ impl Features {
     /// Messages need the call log's hooks, too.
     pub(super) fn has_messages(&self) -> bool {
         self.missing_for_messages.is_none()
+    }
+
+    /// What is sent, too.
+    pub(super) fn has_sent(&self) -> bool {
+        self.missing_for_sent.is_none()
     }
 
     pub(super) fn disable_missing(
@@ -85,6 +96,10 @@ impl Features {
         p.handle_netif_receive_skb.set_autoload(messages);
         p.handle_sk_data_ready.set_autoload(messages);
         p.handle_skb_copy_datagram_iovec.set_autoload(messages);
+        let sent = messages && self.has_sent();
+        p.handle_tcp_sendmsg_locked.set_autoload(sent);
+        p.handle_net_dev_queue.set_autoload(sent);
+        p.handle_net_dev_start_xmit.set_autoload(sent);
     }
 
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
@@ -125,6 +140,9 @@ impl Features {
                 None => on("messages"),
                 Some(hook) => off("messages", hook, "6.3"),
             });
+            if let (None, Some(hook)) = (missing, self.missing_for_sent) {
+                all.push(off("messages.sent", hook, "6.16"));
+            }
         }
         all
     }

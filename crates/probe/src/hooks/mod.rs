@@ -160,6 +160,7 @@ impl<'obj> Hooks<'obj> {
         configure(&mut open, selection, has_calls, has_waits);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.detail_messages = has_messages;
+            rodata.detail_sent = has_messages && features.has_sent();
         }
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.disable_missing(&mut open, has_calls, has_waits, has_messages);
@@ -213,6 +214,9 @@ impl<'obj> Hooks<'obj> {
             (&p.handle_netif_receive_skb, "netif_receive_skb"),
             (&p.handle_sk_data_ready, "sk_data_ready"),
             (&p.handle_skb_copy_datagram_iovec, "skb_copy_datagram_iovec"),
+            (&p.handle_tcp_sendmsg_locked, "tcp_sendmsg_locked"),
+            (&p.handle_net_dev_queue, "net_dev_queue"),
+            (&p.handle_net_dev_start_xmit, "net_dev_start_xmit"),
         ];
         let mut attached = Attached::default();
         for (program, name) in hooks {
@@ -416,7 +420,8 @@ impl<'obj> Hooks<'obj> {
             &maps.call_ring,
             &maps.wait_ring,
             &maps.stack_ring,
-            &maps.message_ring,
+            &maps.received_ring,
+            &maps.sent_ring,
         )
     }
 
@@ -446,6 +451,9 @@ impl<'obj> Hooks<'obj> {
             &p.handle_netif_receive_skb,
             &p.handle_sk_data_ready,
             &p.handle_skb_copy_datagram_iovec,
+            &p.handle_tcp_sendmsg_locked,
+            &p.handle_net_dev_queue,
+            &p.handle_net_dev_start_xmit,
             &p.flush_batches,
             &p.learn_cpu,
             &p.begin_poll,
@@ -556,7 +564,8 @@ fn shrink_unused_maps(
         shrink(&mut maps.stack_numbers, 1)?;
     }
     if !has_messages {
-        shrink(&mut maps.message_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.received_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* A message: what one receive call took, and what happened to its bytes on their way to it. */
+/* A message: what one receive call took or one send call gave, and what happened to its bytes on their way. */
 #ifndef WHYLAT_MESSAGES_H
 #define WHYLAT_MESSAGES_H
 
@@ -11,7 +11,7 @@
 #define MESSAGE_MERGED 2  /* its last segment was noted together with later ones */
 
 /* Times are of bpf_ktime_get_ns(); 0: not seen. */
-struct message_record {
+struct received_record {
 	__u64 cookie;
 	__u64 done_ns;	/* the call ended */
 	__u64 first_ns; /* the first of its segments arrived */
@@ -33,11 +33,37 @@ struct message_record {
 	__u8 pad;
 };
 
-#define MESSAGE_BATCH_LEN 64
+#define RECEIVED_BATCH_LEN 64
 
-struct message_batch {
+struct received_batch {
 	struct batch batch;
-	struct message_record records[MESSAGE_BATCH_LEN];
+	struct received_record records[RECEIVED_BATCH_LEN];
+};
+
+/* Times as above. */
+struct sent_record {
+	__u64 cookie;
+	__u64 call_ns;	 /* TCP began with the call */
+	__u64 done_ns;	 /* the call ended */
+	__u64 tcp_ns;	 /* TCP began to send its last byte */
+	__u64 queue_ns;	 /* that came to the queue of the device */
+	__u64 driver_ns; /* and to the driver */
+	__u64 acked_ns;	 /* the other end has all of it */
+	__u64 offset_end;
+	__u32 bytes;
+	__u32 spliced_bytes; /* given before it by another way than a send call */
+	__u32 tid;
+	__u32 pid;
+	__u32 resent;	  /* segments of it that were sent again */
+	__u16 cpu;	  /* where the call ended */
+	__u16 driver_cpu; /* where its last segment went to the driver */
+};
+
+#define SENT_BATCH_LEN 64
+
+struct sent_batch {
+	struct batch batch;
+	struct sent_record records[SENT_BATCH_LEN];
 };
 
 #endif

@@ -54,26 +54,26 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 * 1024 * 1024);
-} message_ring SEC(".maps");
+} received_ring SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct message_batch);
-} message_batches SEC(".maps");
+	__type(value, struct received_batch);
+} received_batches SEC(".maps");
 
-static __always_inline struct message_batch *message_batch(void)
+static __always_inline struct received_batch *received_batch(void)
 {
 	u32 key = 0;
 
-	return bpf_map_lookup_elem(&message_batches, &key);
+	return bpf_map_lookup_elem(&received_batches, &key);
 }
 
-static __always_inline void message_batch_flush(struct message_batch *batch)
+static __always_inline void received_batch_flush(struct received_batch *batch)
 {
-	batch_flush(&batch->batch, batch->records, sizeof(struct message_record), MESSAGE_BATCH_LEN,
-		    &message_ring);
+	batch_flush(&batch->batch, batch->records, sizeof(struct received_record),
+		    RECEIVED_BATCH_LEN, &received_ring);
 }
 
 /* Without room the newest segment is made longer, if this one follows it. */
@@ -213,7 +213,7 @@ static __always_inline bool waited_for(const struct thread_wait *wait, u64 cooki
 }
 
 /* The thread had been waiting when the message was handed over: when it was woken, and ran. */
-static __always_inline void message_wake(struct message_record *record,
+static __always_inline void message_wake(struct received_record *record,
 					 const struct thread_state *thread, u64 ready_ns)
 {
 	const struct thread_wait *wait = &thread->wait;
@@ -250,11 +250,11 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 {
 	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct message_batch *batch = message_batch();
+	struct received_batch *batch = received_batch();
 	u32 at, end = tp->copied_seq, spliced_bytes = 0;
 	struct covering found = {};
 	struct thread_state *thread;
-	struct message_record *to;
+	struct received_record *to;
 
 	if (!batch)
 		return;
@@ -269,7 +269,7 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 		receive_cover(stream, &found, end - bytes, end);
 	}
 	at = batch_begin(&batch->batch);
-	if (at < MESSAGE_BATCH_LEN) {
+	if (at < RECEIVED_BATCH_LEN) {
 		to = &batch->records[at];
 		to->cookie = st->cookie;
 		to->done_ns = now_ns;
@@ -293,8 +293,8 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 		else
 			to->woken_ns = to->run_ns = 0;
 		batch_made(&batch->batch, at);
-		if (at + 1 == MESSAGE_BATCH_LEN)
-			message_batch_flush(batch);
+		if (at + 1 == RECEIVED_BATCH_LEN)
+			received_batch_flush(batch);
 	}
 	batch_end(&batch->batch);
 	if (stream) {

@@ -126,7 +126,7 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 	bytes = __builtin_offsetof(struct stack_seen, copied) + seen->copied_bytes;
 	if (bytes > sizeof(*seen))
 		return 0;
-	if (bpf_ringbuf_output(&stack_ring, seen, bytes, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&stack_ring, seen, bytes, ring_wakeup(&stack_ring)))
 		return 0;
 	bpf_map_update_elem(&stack_numbers, key, &number, BPF_ANY);
 	return number;

@@ -1,7 +1,10 @@
-//! Received messages by connection: how long they took from the card to the program, in which parts of
-//! their way, and the slowest.
+//! Messages by connection and direction: how long they took, in which parts of their way, and the slowest;
+//! and one message by itself.
 
-use diagnose::messages::report::{MessageReport, PartSpread, Received, Slow, Spread, Took};
+use diagnose::messages::report::{
+    Event, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, Spread, Took,
+};
+use diagnose::messages::way::Direction;
 use diagnose::units::{bytes, count, counted, duration, percent};
 
 use super::{footer, head};
@@ -14,6 +17,10 @@ const LABEL: usize = 12;
 /// Width of a duration in a table.
 const CELL: usize = 11;
 
+/// Width of the CPU beside a step, and of the step.
+const PLACE: usize = 9;
+const WHAT: usize = 32;
+
 /// Parts of a slow message that are named.
 const PARTS: usize = 2;
 
@@ -22,10 +29,10 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     head(&mut page, &report.about);
     answer(&mut page, report);
-    for received in &report.connections {
-        draw(&mut page, received);
+    for group in &report.groups {
+        draw(&mut page, group);
     }
-    let (all, shown) = (report.all, report.connections.len() as u64);
+    let (all, shown) = (report.all, report.groups.len() as u64);
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
         page.paragraph(2, Style::Dim, &text);
@@ -36,12 +43,14 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
 }
 
 fn answer(page: &mut Page, report: &MessageReport) {
-    let text = match report.connections.first().and_then(|it| it.slowest.first()) {
-        None if report.all == 0 => "No message was received.".to_owned(),
+    let slowest = report.groups.first();
+    let text = match slowest.and_then(|group| Some((group, group.slowest.first()?))) {
+        None if report.all == 0 => "There was no message.".to_owned(),
         None => "Of no message the whole way was seen.".to_owned(),
-        Some(slow) => format!(
-            "The slowest message took {} from its arrival to the end of the call: {}.",
+        Some((group, slow)) => format!(
+            "The slowest message took {} from {}: {}.",
             duration(slow.whole_ns),
+            span(group.direction),
             most(slow)
         ),
     };
@@ -49,40 +58,50 @@ fn answer(page: &mut Page, report: &MessageReport) {
     page.blank();
 }
 
-fn draw(page: &mut Page, received: &Received) {
+/// From where to where the way goes.
+fn span(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Received => "its arrival to the end of the call that took it",
+        Direction::Sent => "the begin of its call to its acknowledgement",
+    }
+}
+
+fn draw(page: &mut Page, group: &Group) {
+    let direction = group.direction.name();
     page.title(&[
-        (Style::Bold, &received.identity.title()),
-        (Style::Dim, ", received"),
+        (Style::Bold, &group.end.title()),
+        (Style::Dim, &format!(", {direction}")),
     ]);
     let mut text = format!(
         "{} of {} in all",
-        counted(received.count, "message"),
-        bytes(received.bytes)
+        counted(group.count, "message"),
+        bytes(group.bytes)
     );
-    if received.spliced_bytes > 0 {
-        text += &format!(
-            "; {} more by splice or sendfile",
-            bytes(received.spliced_bytes)
-        );
+    if group.spliced_bytes > 0 {
+        let spliced = bytes(group.spliced_bytes);
+        text += &format!("; {spliced} more by splice or sendfile");
     }
-    page.labelled(2, "received", LABEL, &text);
-    if received.unseen > 0 {
-        let text = format!(
-            "of {} not every time was seen: they are in none of the figures below",
-            count(received.unseen)
-        );
-        page.labelled(2, "", LABEL, &text);
+    page.labelled(2, direction, LABEL, &text);
+    let of_these = [
+        (group.resent.unwrap_or(0), "a segment was sent again"),
+        (
+            group.unseen,
+            "not every time was seen: they are in none of the figures below",
+        ),
+        (
+            group.disordered,
+            "the times are in no order, which cannot be",
+        ),
+    ];
+    for (number, what) in of_these {
+        if number > 0 {
+            let text = format!("of {} {what}", count(number));
+            page.labelled(2, "", LABEL, &text);
+        }
     }
-    if received.disordered > 0 {
-        let text = format!(
-            "of {} the times are in no order, which cannot be",
-            count(received.disordered)
-        );
-        page.labelled(2, "", LABEL, &text);
-    }
-    if let Some(whole) = &received.whole {
-        draw_parts(page, whole, &received.parts);
-        for (index, slow) in received.slowest.iter().enumerate() {
+    if let Some(whole) = &group.whole {
+        draw_parts(page, whole, &group.parts);
+        for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
             let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
             page.labelled(2, label, LABEL, &text);
@@ -119,7 +138,7 @@ fn draw_parts(page: &mut Page, whole: &Spread, parts: &[PartSpread]) {
 }
 
 /// The parts that took most.
-fn most(slow: &Slow) -> String {
+fn most(slow: &Lifetime) -> String {
     let mut parts: Vec<&Took> = slow.parts.iter().filter(|it| it.ns > 0).collect();
     parts.sort_by_key(|it| std::cmp::Reverse(it.ns));
     let words = parts
@@ -127,4 +146,78 @@ fn most(slow: &Slow) -> String {
         .take(PARTS)
         .map(|it| format!("{} {}", it.part.name(), duration(it.ns)));
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// Draws one message.
+pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
+    let mut page = Page::new(options);
+    head(&mut page, &story.about);
+    let text = match &story.lifetime {
+        None => "Not every time of this message was seen.".to_owned(),
+        Some(lifetime) => format!(
+            "This message took {} from {}: {}.",
+            duration(lifetime.whole_ns),
+            span(story.direction),
+            most(lifetime)
+        ),
+    };
+    page.paragraph(0, Style::Bold, &text);
+    page.blank();
+    page.title(&[
+        (Style::Bold, &story.end.title()),
+        (Style::Dim, &format!(", {}", story.direction.name())),
+    ]);
+    if let Some(lifetime) = &story.lifetime {
+        page.labelled(2, "message", LABEL, &what(lifetime));
+    }
+    page.blank();
+    draw_steps(&mut page, story);
+    page.blank();
+    footer::draw(&mut page, &story.about);
+    page.finish()
+}
+
+/// Its place in the stream and in time.
+fn what(lifetime: &Lifetime) -> String {
+    let (size, end, more) = match &lifetime.message {
+        Row::Received(row) => {
+            let segments = counted(u64::from(row.segments), "segment");
+            (row.bytes, row.offset_end, format!(" in {segments}"))
+        }
+        Row::Sent(row) if row.resent_segments > 0 => {
+            let again = counted(u64::from(row.resent_segments), "segment");
+            (row.bytes, row.offset_end, format!(", {again} sent again"))
+        }
+        Row::Sent(row) => (row.bytes, row.offset_end, String::new()),
+    };
+    format!(
+        "{}{more}, up to byte {} of the stream, {} after the recording began",
+        bytes(u64::from(size)),
+        count(end),
+        duration(lifetime.since_start_ns)
+    )
+}
+
+/// A line for each step, those of the program indented, with the part of the way that it ends.
+fn draw_steps(page: &mut Page, story: &MessageStory) {
+    let mut cpu = None;
+    for step in &story.steps {
+        let mut place = String::new();
+        if step.cpu.is_some() && step.cpu != cpu {
+            cpu = step.cpu;
+            place = cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
+        }
+        let indent = if step.tid.is_some() { "  " } else { "" };
+        let what = match (step.what, step.tid) {
+            (Event::Woken, Some(tid)) => format!("thread {tid} woken"),
+            (what, _) => what.text().to_owned(),
+        };
+        let what = format!("{indent}{what}");
+        let after = duration(step.after_ns);
+        let left = format!("{after:>CELL$}  {place:PLACE$}{what:WHAT$}");
+        let part = step.ends.map_or(String::new(), |Took { part, ns }| {
+            format!("{} {}", part.name(), duration(ns))
+        });
+        page.line(2, &[(Style::Plain, &left), (Style::Dim, &part)]);
+    }
 }

@@ -18,7 +18,7 @@ use diagnose::units::{count, duration};
 use crate::TextOptions;
 use crate::page::{Page, Style};
 
-pub use messages::text as messages;
+pub use messages::{story_text as message, text as messages};
 pub use waits::text as waits;
 
 /// Column in which labelled text begins, after the indent.

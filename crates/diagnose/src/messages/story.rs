@@ -1,0 +1,205 @@
+//! One message by itself: found by its id, told step by step.
+
+use std::str::FromStr;
+
+use table::tables::{ReceivedMessage, SentMessage};
+
+use super::report::{Event, Row, Step, Took};
+use super::way::{Direction, Part, Way};
+
+/// Which message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
+/// counted from the connection's first byte; a report names the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageId {
+    /// Socket cookie.
+    pub conn: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// End of one of its bytes in the stream.
+    pub offset_end: u64,
+}
+
+impl FromStr for MessageId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text} is not a message: a report names them, such as 4711:r1024 or 4711:s512")
+        };
+        let (conn, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let (direction, offset) = match rest.split_at_checked(1) {
+            Some(("r", offset)) => (Direction::Received, offset),
+            Some(("s", offset)) => (Direction::Sent, offset),
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            conn: conn.parse().map_err(|_| wrong())?,
+            direction,
+            offset_end: offset.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+impl std::fmt::Display for MessageId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let letter = match self.direction {
+            Direction::Received => 'r',
+            Direction::Sent => 's',
+        };
+        write!(out, "{}:{letter}{}", self.conn, self.offset_end)
+    }
+}
+
+impl MessageId {
+    /// Whether a message of this end and length is the one.
+    pub(super) fn is(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
+        self.conn == conn
+            && self.offset_end <= offset_end
+            && self.offset_end > offset_end - u64::from(bytes)
+    }
+}
+
+impl Row {
+    /// What it is called.
+    pub fn id(&self) -> MessageId {
+        match self {
+            Self::Received(row) => MessageId {
+                conn: row.conn,
+                direction: Direction::Received,
+                offset_end: row.offset_end,
+            },
+            Self::Sent(row) => MessageId {
+                conn: row.conn,
+                direction: Direction::Sent,
+                offset_end: row.offset_end,
+            },
+        }
+    }
+
+    /// What is known to have happened to it, in the order of time. `way`: its own, if it has one.
+    pub(super) fn steps(&self, way: Option<&Way>) -> Vec<Step> {
+        let mut known = match self {
+            Self::Received(row) => received(row),
+            Self::Sent(row) => sent(row),
+        };
+        known.sort_by_key(|(ns, _)| *ns);
+        let first_ns = known.first().map_or(0, |(ns, _)| *ns);
+        let mut parts = parts_by_end(way).into_iter().peekable();
+        let steps = known.into_iter();
+        steps
+            .map(|(ns, (what, cpu, tid))| Step {
+                after_ns: ns - first_ns,
+                what,
+                cpu,
+                tid,
+                ends: parts.next_if(|(end_ns, _)| *end_ns == ns).map(|it| it.1),
+            })
+            .collect()
+    }
+}
+
+/// The parts of a way, and when each ended; without the time in which all of it arrived at once.
+fn parts_by_end(way: Option<&Way>) -> Vec<(u64, Took)> {
+    let Some(way) = way else {
+        return Vec::new();
+    };
+    let mut end_ns = way.start_ns;
+    let parts = way.parts().map(|(part, ns)| {
+        end_ns += ns;
+        (end_ns, Took { part, ns })
+    });
+    let apart = |(_, took): &(u64, Took)| took.part != Part::Arriving || took.ns > 0;
+    parts.filter(apart).collect()
+}
+
+/// When, and what where.
+type Known = (u64, (Event, Option<u16>, Option<u32>));
+
+fn received(row: &ReceivedMessage) -> Vec<Known> {
+    let tid = Some(row.tid);
+    let first = (row.segments > 1).then_some(row.first_arrival_ns).flatten();
+    let stamps = [
+        (first, (Event::FirstArrived, None, None)),
+        (row.last_arrival_ns, (Event::LastArrived, None, None)),
+        (row.tcp_ns, (Event::TcpTook, row.receive_cpu, None)),
+        (row.ready_ns, (Event::Ready, None, None)),
+        (row.woken_ns, (Event::Woken, None, tid)),
+        (row.running_ns, (Event::Running, None, tid)),
+        (row.copy_ns, (Event::Copying, None, tid)),
+        (Some(row.done_ns), (Event::CallDone, Some(row.cpu), tid)),
+    ];
+    let stamps = stamps.into_iter();
+    stamps.filter_map(|(ns, step)| Some((ns?, step))).collect()
+}
+
+fn sent(row: &SentMessage) -> Vec<Known> {
+    let tid = Some(row.tid);
+    let stamps = [
+        (row.call_ns, (Event::CallBegun, None, tid)),
+        (row.tcp_ns, (Event::TcpSent, None, None)),
+        (row.queue_ns, (Event::Queued, None, None)),
+        (row.driver_ns, (Event::Driven, row.driver_cpu, None)),
+        (Some(row.done_ns), (Event::CallDone, Some(row.cpu), tid)),
+        (row.acked_ns, (Event::Acknowledged, None, None)),
+    ];
+    let stamps = stamps.into_iter();
+    stamps.filter_map(|(ns, step)| Some((ns?, step))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use table::row_of;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        for text in ["4711:r1024", "1:s0"] {
+            let id: MessageId = text.parse().expect("an id");
+            assert_eq!(id.to_string(), text);
+        }
+        for text in [
+            "",
+            "4711",
+            "4711:1024",
+            "4711:x1",
+            "x:r1",
+            "1:r",
+            "1:é",
+            "1:r-1",
+        ] {
+            assert!(text.parse::<MessageId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_byte_of_a_message_names_it() {
+        let id: MessageId = "7:r100".parse().expect("an id");
+        assert!(id.is(7, 100, 1) && id.is(7, 149, 50));
+        assert!(!id.is(7, 150, 50) && !id.is(7, 99, 50) && !id.is(8, 100, 1));
+    }
+
+    #[test]
+    fn steps_are_in_the_order_of_time() {
+        let row = json!({
+            "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130,
+            "done_ns": 120, "cpu": 3, "tid": 9,
+        });
+        let steps = Row::Sent(row_of(row).expect("a row")).steps(None);
+        let what: Vec<_> = steps
+            .iter()
+            .map(|step| (step.after_ns, step.what))
+            .collect();
+        let all = [
+            (0, Event::CallBegun),
+            (10, Event::TcpSent),
+            (12, Event::Queued),
+            (13, Event::Driven),
+            (20, Event::CallDone),
+            (30, Event::Acknowledged),
+        ];
+        assert_eq!(what, all);
+        assert_eq!((steps[4].cpu, steps[4].tid), (Some(3), Some(9)));
+    }
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Sent messages: what one send call gave is a range of the stream. Its last byte is followed to the queue of
+ * the device, to the driver, and to the ACK.
+ *
+ * Calls begin, and segments and ACKs pass, under the socket's lock. A call ends after it was let go, and a
+ * queue gives its packets to the driver at any time. So each side first writes what it knows, then looks at
+ * what the other knows; `bits` decides which of them hands the message over.
+ */
+#ifndef WHYLAT_SEND_BPF_H
+#define WHYLAT_SEND_BPF_H
+
+#include "../bpf/batch.bpf.h"
+#include "../bpf/socket.h"
+#include "../calls/calls.bpf.h"
+#include "messages.h"
+
+/* A power of two. */
+#define SENDS 32
+
+#define SEND_DONE 1   /* the call has ended: end_seq holds */
+#define SEND_HANDED 2 /* to the recorder, or it sent nothing */
+
+struct send_call {
+	u32 begin_seq;
+	u32 end_seq;
+	u32 bits;
+	u32 tid;
+	u32 pid;
+	u32 spliced_bytes;
+	u64 offset_begin;
+	u64 call_ns;
+	u64 done_ns;
+	u64 tcp_ns;
+	u64 queue_ns;
+	u64 driver_ns;
+	u64 acked_ns;
+	u16 cpu;
+	u16 driver_cpu;
+	u32 resent;
+};
+
+/* The newest bytes that went out, and the newest ACK. */
+struct send_front {
+	u32 sent_seq;
+	u32 acked_seq;
+	u64 tcp_ns;
+	u64 queue_ns;
+	u64 driver_ns;
+	u64 acked_ns;
+	u64 skb; /* they are in; 0: some bytes were sent again since */
+	u32 ifindex;
+	u16 driver_cpu;
+};
+
+/* The sending side of a socket. */
+struct send_stream {
+	u64 cookie;
+	u64 offset;  /* of write_seq below, from the connection's first byte */
+	u32 end_seq; /* write_seq, when the last call had ended */
+	u32 head;
+	u32 tail;
+	struct send_front front;
+	struct send_call calls[SENDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct send_stream);
+} send_streams SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} sent_ring SEC(".maps");
+
+/* A thread's batch may be interrupted by an ACK, which then uses the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct sent_batch);
+} sent_batches SEC(".maps");
+
+static __always_inline struct sent_batch *sent_batch(u32 which)
+{
+	return bpf_map_lookup_elem(&sent_batches, &which);
+}
+
+static __always_inline void sent_batch_flush(struct sent_batch *batch)
+{
+	batch_flush(&batch->batch, batch->records, sizeof(struct sent_record), SENT_BATCH_LEN,
+		    &sent_ring);
+}
+
+static __always_inline void sent_record_fill(struct sent_record *to, u64 cookie,
+					     const struct send_call *call)
+{
+	to->cookie = cookie;
+	to->call_ns = call->call_ns;
+	to->done_ns = call->done_ns;
+	to->tcp_ns = call->tcp_ns;
+	to->queue_ns = call->queue_ns;
+	to->driver_ns = call->driver_ns;
+	to->acked_ns = call->acked_ns;
+	to->bytes = call->end_seq - call->begin_seq;
+	to->offset_end = call->offset_begin + to->bytes;
+	to->spliced_bytes = call->spliced_bytes;
+	to->tid = call->tid;
+	to->pid = call->pid;
+	to->cpu = call->cpu;
+	to->driver_cpu = call->driver_cpu;
+	to->resent = call->resent;
+}
+
+/* Hands over a message, unless somebody did. */
+__noinline int send_hand_over(u64 cookie, struct send_call *call)
+{
+	struct sent_batch *batch;
+	u32 at;
+
+	if (!call || __sync_fetch_and_or(&call->bits, SEND_HANDED) & SEND_HANDED)
+		return 0;
+	batch = sent_batch(0);
+	if (batch && batch_is_busy(&batch->batch))
+		batch = sent_batch(1);
+	if (!batch)
+		return 0;
+	at = batch_begin(&batch->batch);
+	if (at < SENT_BATCH_LEN) {
+		sent_record_fill(&batch->records[at], cookie, call);
+		batch_made(&batch->batch, at);
+		if (at + 1 == SENT_BATCH_LEN)
+			sent_batch_flush(batch);
+	}
+	batch_end(&batch->batch);
+	return 0;
+}
+
+static __always_inline struct send_stream *send_stream(struct sock *sk)
+{
+	return bpf_sk_storage_get(&send_streams, sk, NULL, 0);
+}
+
+/* The first call of a target. */
+static __always_inline struct send_stream *send_stream_begin(struct sock *sk,
+							     const struct tcp_sock *tp)
+{
+	struct socket_state *st = socket_recorded(sk);
+	struct send_stream *stream;
+
+	if (!st || st->chosen != CHOSEN_TARGET)
+		return NULL;
+	stream = bpf_sk_storage_get(&send_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stream)
+		return NULL;
+	stream->cookie = st->cookie;
+	stream->offset = stream_offset(st, tp, true);
+	stream->end_seq = tp->write_seq;
+	stream->front.sent_seq = tp->snd_nxt;
+	stream->front.acked_seq = tp->snd_una;
+	return stream;
+}
+
+static __always_inline struct send_call *send_call_at(struct send_stream *stream, u32 at)
+{
+	return &stream->calls[at & (SENDS - 1)];
+}
+
+/* tcp_sendmsg_locked: a call is about to fill an skb; the first time, it begins. */
+static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock *tp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct send_stream *stream = send_stream(sk);
+	struct send_call *call;
+	u32 tail;
+
+	if (!stream)
+		stream = send_stream_begin(sk, tp);
+	if (!stream)
+		return;
+	tail = stream->tail;
+	call = send_call_at(stream, tail - 1);
+	if (tail != stream->head && !(call->bits & SEND_DONE) && call->tid == (u32)task->pid)
+		return;
+	if (tail - stream->head >= SENDS) {
+		/* no room to wait for the oldest one's ACK */
+		send_hand_over(stream->cookie, send_call_at(stream, stream->head));
+		stream->head++;
+	}
+	call = send_call_at(stream, tail);
+	call->begin_seq = tp->write_seq;
+	call->spliced_bytes = tp->write_seq - stream->end_seq;
+	call->offset_begin = stream->offset + call->spliced_bytes;
+	call->tid = task->pid;
+	call->pid = task->tgid;
+	call->call_ns = bpf_ktime_get_ns();
+	call->tcp_ns = call->queue_ns = call->driver_ns = call->acked_ns = 0;
+	call->resent = 0;
+	call->bits = 0;
+	barrier();
+	stream->tail = tail + 1;
+}
+
+/* The bytes of the stream in a packet with TCP's header; false: none. */
+static __always_inline bool send_range(const struct sk_buff *skb, u32 *seq, u32 *end_seq)
+{
+	u64 header = (u64)skb->head + skb->transport_header;
+	/* what follows ack_seq begins with the header's length, in words */
+	u32 word = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)(header + 4), ack_seq));
+	u32 before = header - (u64)skb->data + (word >> 28) * 4;
+
+	*seq = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)header, seq));
+	*end_seq = *seq + skb->len - before;
+	return *end_seq != *seq;
+}
+
+/* The call's last byte is in [seq, end_seq), and the call has ended. */
+static __always_inline bool send_ends_in(const struct send_call *call, u32 seq, u32 end_seq)
+{
+	return call->bits & SEND_DONE && seq_diff(call->end_seq, seq) > 0 &&
+	       seq_diff(call->end_seq, end_seq) <= 0;
+}
+
+__noinline int send_queued(struct send_stream *stream, u32 seq, u32 end_seq)
+{
+	if (!stream)
+		return 0;
+	for (u32 i = 0; i < SENDS; i++) {
+		u32 at = stream->head + i;
+		struct send_call *call = send_call_at(stream, at);
+
+		if (at == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+			break;
+		if (!send_ends_in(call, seq, end_seq))
+			continue;
+		call->tcp_ns = stream->front.tcp_ns;
+		call->queue_ns = stream->front.queue_ns;
+	}
+	return 0;
+}
+
+/* net_dev_queue: a packet comes to the queue of a device. */
+static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff *skb)
+{
+	struct send_stream *stream = send_stream(sk);
+	struct send_front *front;
+	u32 seq, end_seq;
+
+	if (!stream || !send_range(skb, &seq, &end_seq))
+		return;
+	front = &stream->front;
+	if (seq_diff(end_seq, front->sent_seq) <= 0) {
+		/* sent again, unless it comes to a device below the first */
+		if (front->ifindex == (u32)skb->dev->ifindex)
+			front->skb = 0;
+		return;
+	}
+	front->tcp_ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
+	front->queue_ns = bpf_ktime_get_ns();
+	front->driver_ns = 0;
+	front->skb = (u64)skb;
+	front->ifindex = skb->dev->ifindex;
+	__sync_lock_test_and_set(&front->sent_seq, end_seq);
+	send_queued(stream, seq, end_seq);
+}
+
+/* `below`: the same packet comes to the next of several devices, and the last one counts. */
+__noinline int send_driven(struct send_stream *stream, u32 seq, u32 end_seq, u64 now_ns, bool below)
+{
+	if (!stream)
+		return 0;
+	for (u32 i = 0; i < SENDS; i++) {
+		u32 at = stream->head + i;
+		struct send_call *call = send_call_at(stream, at);
+
+		if (at == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+			break;
+		if (!send_ends_in(call, seq, end_seq) || !call->queue_ns ||
+		    (call->driver_ns && !below))
+			continue;
+		call->driver_ns = now_ns;
+		call->driver_cpu = bpf_get_smp_processor_id();
+	}
+	return 0;
+}
+
+/* net_dev_start_xmit: a packet, or a part of one that was cut, goes to the driver. */
+static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff *skb)
+{
+	struct send_stream *stream = send_stream(sk);
+	struct send_front *front;
+	u32 seq, end_seq;
+	u64 now_ns;
+	bool below;
+
+	if (!stream || !send_range(skb, &seq, &end_seq))
+		return;
+	front = &stream->front;
+	below = front->skb == (u64)skb;
+	if (front->driver_ns && !below)
+		return; /* sent again */
+	now_ns = bpf_ktime_get_ns();
+	if (end_seq == front->sent_seq) {
+		front->driver_ns = now_ns;
+		front->driver_cpu = bpf_get_smp_processor_id();
+	}
+	send_driven(stream, seq, end_seq, now_ns, below);
+}
+
+/* Lets go of the messages that are acknowledged, oldest first. */
+__noinline int send_acknowledged(struct send_stream *stream)
+{
+	u32 head;
+
+	if (!stream)
+		return 0;
+	head = stream->head;
+	for (u32 i = 0; i < SENDS; i++) {
+		struct send_call *call = send_call_at(stream, head + i);
+
+		if (head + i == stream->tail || !(call->bits & SEND_DONE) ||
+		    seq_diff(call->end_seq, stream->front.acked_seq) > 0)
+			break;
+		if (!(call->bits & SEND_HANDED)) {
+			call->acked_ns = stream->front.acked_ns;
+			send_hand_over(stream->cookie, call);
+		}
+		stream->head = head + i + 1;
+	}
+	return 0;
+}
+
+/* tcp_probe, inet_sock_set_state: the other end has taken all before `ack_seq`. */
+static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *tp, u32 ack_seq)
+{
+	struct send_stream *stream = send_stream(sk);
+
+	if (!stream || seq_diff(ack_seq, stream->front.acked_seq) <= 0 ||
+	    seq_diff(ack_seq, tp->snd_nxt) > 0)
+		return;
+	stream->front.acked_ns = bpf_ktime_get_ns();
+	__sync_lock_test_and_set(&stream->front.acked_seq, ack_seq);
+	send_acknowledged(stream);
+}
+
+/* tcp_retransmit_skb: [seq, end_seq) was sent again. */
+static __always_inline void send_on_retransmit(struct sock *sk, u32 seq, u32 end_seq)
+{
+	struct send_stream *stream = send_stream(sk);
+
+	if (!stream)
+		return;
+	for (u32 i = 0; i < SENDS; i++) {
+		struct send_call *call = send_call_at(stream, stream->head + i);
+
+		if (stream->head + i == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+			break;
+		if (!(call->bits & SEND_DONE) || seq_diff(call->end_seq, seq) > 0)
+			call->resent++;
+	}
+}
+
+/* What passed while the call was under way. */
+static __always_inline void send_catch_up(struct send_stream *stream, struct send_call *call)
+{
+	const struct send_front *front = &stream->front;
+
+	if (seq_diff(call->end_seq, front->sent_seq) <= 0 && !call->queue_ns) {
+		call->tcp_ns = front->tcp_ns;
+		call->queue_ns = front->queue_ns;
+		call->driver_ns = front->driver_ns;
+		call->driver_cpu = front->driver_cpu;
+	}
+	if (seq_diff(call->end_seq, front->acked_seq) <= 0 && !(call->bits & SEND_HANDED)) {
+		call->acked_ns = front->acked_ns;
+		send_hand_over(stream->cookie, call);
+	}
+}
+
+/* sock_send_length: the thread's call has ended, having given so many bytes. */
+static __always_inline void send_on_call(struct sock *sk, int result, u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct send_stream *stream = send_stream(sk);
+	u32 tid = task->pid, bits = SEND_DONE;
+	struct send_call *call;
+
+	if (!stream || stream->tail == stream->head)
+		return;
+	call = send_call_at(stream, stream->tail - 1);
+	if (call->tid != tid || call->bits & SEND_DONE)
+		return; /* it failed before it began, or another thread's came between */
+	if (result <= 0) {
+		result = 0;
+		bits |= SEND_HANDED;
+	}
+	call->end_seq = call->begin_seq + result;
+	call->done_ns = now_ns;
+	call->cpu = bpf_get_smp_processor_id();
+	stream->offset = call->offset_begin + result;
+	stream->end_seq = call->end_seq;
+	__sync_fetch_and_or(&call->bits, bits);
+	if (result)
+		send_catch_up(stream, call);
+}
+
+/* The socket closes: what it has not been told to be taken never will be. */
+static __always_inline void send_on_close(struct sock *sk)
+{
+	struct send_stream *stream = send_stream(sk);
+
+	if (!stream)
+		return;
+	for (u32 i = 0; i < SENDS; i++) {
+		if (stream->head == stream->tail)
+			break;
+		struct send_call *call = send_call_at(stream, stream->head);
+
+		if (call->bits & SEND_DONE)
+			send_hand_over(stream->cookie, call);
+		stream->head++;
+	}
+}
+
+#endif
