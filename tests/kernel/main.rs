@@ -8,6 +8,7 @@
 mod bpf;
 mod counts;
 mod delayed_acks;
+mod delays;
 mod demo;
 mod errors;
 mod faults;
@@ -20,6 +21,7 @@ mod messages;
 mod programs;
 mod report;
 mod select;
+mod servers;
 mod shares;
 mod spins;
 mod stacks;

@@ -1,8 +1,9 @@
 //! Messages: every call that moved bytes, byte for byte as the program says, and the times of what it moved
-//! in the order of its way.
+//! in the order of its way, on every kind of path.
 
 use std::process::Command;
 
+use lab::{DirectionConfig, Netns, Wire, WireConfig};
 use serde_json::Value;
 use table::tables::{ReceivedMessage, SentMessage};
 
@@ -12,24 +13,48 @@ use crate::report::{Report, number};
 /// Sends and reads in random sizes: see its head.
 const RANDOM_SIZES: &str = include_str!("programs/random_sizes.py");
 
-/// What the program says of the calls of one way, and the recording.
-fn recorded(direction: &str) -> (Vec<Value>, Report) {
+/// Where it does: arguments for the program.
+fn over(site: &[&str]) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
     let source = scratch.path().join("random_sizes.py");
     std::fs::write(&source, RANDOM_SIZES).expect("the source");
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "messages", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec python3 \"$0\" > \"$1\""]);
+    run.args([
+        "--",
+        "sh",
+        "-c",
+        "out=$1; shift; exec python3 \"$0\" \"$@\" > \"$out\"",
+    ]);
     run.arg(&source).arg(scratch.path().join("truth"));
-    finish(&mut run).ended(0);
+    finish(run.args(site)).ended(0);
     let report = Report::of(scratch);
     report.assert_whole();
     let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
     let lines = truth.lines();
     let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
-    let calls = lines.filter(|call: &Value| call["direction"] == direction);
-    (calls.collect(), report)
+    (lines.collect(), report)
+}
+
+/// The calls of one way, and their connection.
+fn calls(truth: &[Value], direction: &str) -> (Vec<Value>, u64) {
+    let calls = truth.iter().filter(|call| call["direction"] == direction);
+    let calls: Vec<Value> = calls.cloned().collect();
+    let conn = number(&calls[0], "/conn");
+    (calls, conn)
+}
+
+fn check_call(message: (u32, u64, u32), stamps: &[u64], within: [u64; 2], call: &Value, end: u64) {
+    let (bytes, offset_end, spliced_bytes) = message;
+    let said = (number(call, "/bytes"), end, 0);
+    let found = (u64::from(bytes), offset_end, spliced_bytes);
+    assert_eq!(found, said, "{call}");
+    let span = number(call, "/begin_ns")..=number(call, "/end_ns");
+    for ns in within {
+        assert!(span.contains(&ns), "{ns} is not in {call}");
+    }
+    assert!(stamps.is_sorted(), "{stamps:?}: {call}");
 }
 
 /// The times that are there, in the order of the way.
@@ -47,93 +72,137 @@ fn stamps_of_received(message: &ReceivedMessage) -> Vec<u64> {
     stamps.into_iter().flatten().collect()
 }
 
-#[test]
-fn every_receive_call_is_a_message_with_its_way() {
-    if !root() {
-        return;
-    }
-    let (truth, report) = recorded("received");
-    let conn = number(&truth[0], "/conn");
+fn check_received(truth: &[Value], report: &Report) {
+    let (calls, conn) = calls(truth, "received");
     let mut messages: Vec<ReceivedMessage> = report.rows();
     messages.retain(|message| message.conn == conn);
     messages.sort_by_key(|message| message.done_ns);
-    assert_eq!(messages.len(), truth.len());
-    let mut end = 0;
-    let (mut whole, mut woken) = (0, 0);
-    for (message, call) in messages.iter().zip(&truth) {
+    assert_eq!(messages.len(), calls.len());
+    let (mut end, mut whole, mut woken) = (0, 0, 0);
+    for (message, call) in messages.iter().zip(&calls) {
         end += number(call, "/bytes");
-        assert_eq!(
-            (
-                u64::from(message.bytes),
-                message.offset_end,
-                message.spliced_bytes
-            ),
-            (number(call, "/bytes"), end, 0),
-            "{message:?}"
-        );
-        let within = number(call, "/begin_ns")..=number(call, "/end_ns");
-        assert!(within.contains(&message.done_ns), "{message:?}: {call}");
-        assert!(
-            message.copy_ns.is_some_and(|ns| within.contains(&ns)),
-            "{message:?}: {call}"
-        );
+        let found = (message.bytes, message.offset_end, message.spliced_bytes);
         let stamps = stamps_of_received(message);
-        assert!(stamps.is_sorted(), "{message:?}");
+        let copy_ns = message.copy_ns.expect("it copied");
+        check_call(found, &stamps, [copy_ns, message.done_ns], call, end);
         let seen = message.first_arrival_ns.is_some() && message.last_arrival_ns.is_some();
         whole += usize::from(seen && message.tcp_ns.is_some() && message.ready_ns.is_some());
         woken += usize::from(message.woken_ns.is_some());
     }
-    // The rest came while the thread had the socket, or while 32 segments waited for it.
-    println!("{whole} whole, {woken} woken of {}", truth.len());
-    assert!(whole * 10 >= truth.len() * 9, "{whole} of {}", truth.len());
+    // The rest came when 64 segments with gaps between them waited.
+    println!("{whole} whole, {woken} woken of {} received", calls.len());
+    assert!(whole * 10 >= calls.len() * 9, "{whole} of {}", calls.len());
     assert!(woken > 0);
 }
 
-fn stamps_of_sent(message: &SentMessage) -> Vec<u64> {
-    let stamps = [
-        message.call_ns,
-        message.tcp_ns,
-        message.queue_ns,
-        message.driver_ns,
-        message.acked_ns,
-    ];
-    stamps.into_iter().flatten().collect()
-}
-
-#[test]
-fn every_send_call_is_a_message_with_its_way() {
-    if !root() {
-        return;
-    }
-    let (truth, report) = recorded("sent");
-    let conn = number(&truth[0], "/conn");
+fn check_sent(truth: &[Value], report: &Report) {
+    let (calls, conn) = calls(truth, "sent");
     let mut messages: Vec<SentMessage> = report.rows();
     messages.retain(|message| message.conn == conn);
     messages.sort_by_key(|message| message.done_ns);
-    assert_eq!(messages.len(), truth.len());
+    assert_eq!(messages.len(), calls.len());
     let (mut end, mut whole) = (0, 0);
-    for (message, call) in messages.iter().zip(&truth) {
+    for (message, call) in messages.iter().zip(&calls) {
         end += number(call, "/bytes");
-        assert_eq!(
-            (
-                u64::from(message.bytes),
-                message.offset_end,
-                message.spliced_bytes
-            ),
-            (number(call, "/bytes"), end, 0),
-            "{message:?}"
-        );
-        let within = number(call, "/begin_ns")..=number(call, "/end_ns");
-        assert!(within.contains(&message.done_ns), "{message:?}: {call}");
-        assert!(
-            message.call_ns.is_some_and(|ns| within.contains(&ns)),
-            "{message:?}: {call}"
-        );
-        let stamps = stamps_of_sent(message);
-        assert!(stamps.is_sorted(), "{message:?}");
+        let found = (message.bytes, message.offset_end, message.spliced_bytes);
+        let stamps = [
+            message.call_ns,
+            message.tcp_ns,
+            message.queue_ns,
+            message.driver_ns,
+            message.acked_ns,
+        ];
+        let stamps: Vec<u64> = stamps.into_iter().flatten().collect();
+        let call_ns = message.call_ns.expect("it began");
+        check_call(found, &stamps, [call_ns, message.done_ns], call, end);
         whole += usize::from(stamps.len() == 5);
     }
-    // Of the rest 32 later calls were made before it was acknowledged.
-    println!("{whole} whole of {}", truth.len());
-    assert!(whole * 10 >= truth.len() * 9, "{whole} of {}", truth.len());
+    // Of the rest 32 calls before it were not acknowledged yet.
+    println!("{whole} whole of {} sent", calls.len());
+    assert!(whole * 10 >= calls.len() * 9, "{whole} of {}", calls.len());
+}
+
+fn check(site: &[&str]) -> Report {
+    let (truth, report) = over(site);
+    check_received(&truth, &report);
+    check_sent(&truth, &report);
+    report
+}
+
+#[test]
+fn over_loopback() {
+    if root() {
+        check(&["127.0.0.1"]);
+    }
+}
+
+/// Two namespaces, joined by devices of this name.
+const DEVICE: &str = "veth0";
+
+fn over_veth(more: &[&str]) -> Option<Report> {
+    if !root() {
+        return None;
+    }
+    let (a, b) = (
+        Netns::new().expect("a namespace"),
+        Netns::new().expect("a namespace"),
+    );
+    let (a_path, b_path) = (a.path(), b.path());
+    let (a_path, b_path) = (
+        a_path.to_str().expect("text"),
+        b_path.to_str().expect("text"),
+    );
+    a.ip(&format!(
+        "link add {DEVICE} type veth peer name {DEVICE} netns {b_path}"
+    ))
+    .expect("devices");
+    for (netns, address) in [(&a, "10.99.0.1"), (&b, "10.99.0.2")] {
+        netns
+            .ip(&format!("addr add {address}/24 dev {DEVICE}"))
+            .expect("an address");
+        netns
+            .ip(&format!("link set {DEVICE} up"))
+            .expect("it is up");
+    }
+    Some(check(&[&["10.99.0.2", a_path, b_path], more].concat()))
+}
+
+#[test]
+fn over_a_pair_of_devices() {
+    over_veth(&[]);
+}
+
+/// Packets of one segment each, joined on arrival.
+#[test]
+fn over_a_pair_of_devices_with_gro() {
+    let Some(report) = over_veth(&[DEVICE]) else {
+        return;
+    };
+    let joined: Vec<ReceivedMessage> = report.rows();
+    assert!(joined.iter().any(|message| message.segments > 1));
+}
+
+#[test]
+fn over_a_wire_that_delays_and_loses() {
+    if !root() {
+        return;
+    }
+    let direction = DirectionConfig {
+        loss_ppm: 10_000,
+        jitter_us: 200,
+        ..DirectionConfig::delay(2_000)
+    };
+    let (a, b) = (
+        Netns::new().expect("a namespace"),
+        Netns::new().expect("a namespace"),
+    );
+    let (a_path, b_path) = (a.path(), b.path());
+    let wire = Wire::between(WireConfig::both(direction), a, b).expect("a wire");
+    let address = wire.address_b().to_string();
+    let netns = [a_path, b_path];
+    let netns = netns.each_ref().map(|path| path.to_str().expect("text"));
+    let report = check(&[&address, netns[0], netns[1]]);
+    let sent: Vec<SentMessage> = report.rows();
+    let resent = sent.iter().filter(|message| message.resent_segments > 0);
+    assert!(resent.count() > 0, "nothing was sent again");
 }

@@ -381,7 +381,7 @@ impl Session<'_> {
         self.intake.read_clocks();
         if let Some(hooks) = self.hooks {
             hooks.walk()?;
-            hooks.detach();
+            hooks.detach()?;
             if let Some(usdt) = &self.usdt {
                 usdt.detach();
             }

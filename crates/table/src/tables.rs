@@ -628,11 +628,11 @@ table! {
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
         /// did.
-        first_arrival_ns: Option<u64>, "ns", null = "it waited in the socket's backlog, or there was no room to note it";
+        first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, or it came before the recording";
         /// The same of the last, which made it whole: not always the one with the last byte.
         last_arrival_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
         /// When TCP took that (`tcp_probe`).
-        tcp_ns: Option<u64>, "ns", null = "there was no room to note it, or it came before the recording";
+        tcp_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
         /// When that was handed to the socket: all before it had come, too (`sk_data_ready`).
         ready_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the reader took it before";
         /// When the thread that had waited since before that was woken.
@@ -652,10 +652,12 @@ table! {
         tid: u32, "-";
         /// Its process.
         pid: u32, "-";
-        /// The last of its segments waited for the thread that had the socket.
+        /// The last of its segments waited for the thread that had the socket; if the kernel joined it with
+        /// others meanwhile, its arrival is that of the first of them.
         backlog: bool, "-";
-        /// It was noted together with later ones: its times are those of the first of them.
-        merged: bool, "-";
+        /// How much later `first_arrival_ns` to `ready_ns` may have been: of more than 32 unread segments, those
+        /// that follow each other are noted together.
+        doubt_ns: u64, "ns";
     }
 }
 
@@ -675,13 +677,13 @@ table! {
         /// When TCP began with the call, having the socket's lock (`tcp_sendmsg_locked`).
         call_ns: Option<u64>, "ns", null = "not seen";
         /// When TCP began to send the last byte (`tcp_write_xmit`): before that it lay in the send queue.
-        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or 32 later calls were made first";
+        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or not followed: 32 calls before it were not acknowledged yet";
         /// When that came to the queue of the device (`net_dev_queue`).
         queue_ns: Option<u64>, "ns", null = "as `tcp_ns`";
         /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.
         driver_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the queue dropped it";
         /// When the other end had acknowledged all of it.
-        acked_ns: Option<u64>, "ns", null = "not before the socket closed, or 32 later calls were made first";
+        acked_ns: Option<u64>, "ns", null = "not before the socket closed, or not followed";
         /// Segments with bytes of it that were sent again.
         resent_segments: u32, "segments";
         /// CPU on which the call ended.

@@ -1,15 +1,26 @@
 """Sends 300 pieces of random sizes to itself and reads them in other random sizes; now and then it peeks
 first, asks for all of what it wants (MSG_WAITALL), or comes late. Prints a line of JSON for each call that
-moved bytes: the connection, which way, how many, and when the call began and ended."""
+moved bytes: the connection, which way, how many, and when the call began and ended.
 
+Arguments: the address at which it reads, and the network namespaces (paths) of the sender and of the reader;
+with the name that the device has in both, packets are cut before it and joined behind it (GRO)."""
+
+import ctypes
+import fcntl
 import json
+import os
 import random
 import socket
+import struct
+import sys
 import threading
 import time
 
 PIECES = 300
 SO_COOKIE = 57
+CLONE_NEWNET = 0x40000000
+# include/uapi/linux/ethtool.h, sockios.h
+SIOCETHTOOL, ETHTOOL_STSO, ETHTOOL_SGRO = 0x8946, 0x1F, 0x2C
 FLAGS = [0] * 8 + [socket.MSG_PEEK, socket.MSG_WAITALL]
 
 
@@ -56,14 +67,37 @@ def receive(connection, choice):
             log.add(taken, begin_ns, end_ns)
 
 
-def client(address, logs):
+def enter(netns):
+    """This thread only."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(os.open(netns, os.O_RDONLY), CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), f"setns({netns})")
+
+
+def offload(device, what, on):
+    value = ctypes.create_string_buffer(struct.pack("II", what, on))
+    request = struct.pack("16sP", device.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCETHTOOL, request)
+
+
+def client(address, netns, device, logs):
+    if netns:
+        enter(netns)
+    if device:
+        offload(device, ETHTOOL_STSO, 0)
     with socket.create_connection(address) as connection:
         logs.append(send(connection, random.Random(7)))
 
 
-listener = socket.create_server(("127.0.0.1", 0))
+address, client_netns, own_netns, device = (sys.argv[1:] + [None] * 4)[:4]
+if own_netns:
+    enter(own_netns)
+if device:
+    offload(device, ETHTOOL_SGRO, 1)
+listener = socket.create_server((address, 0))
 logs = []
-sender = threading.Thread(target=client, args=(listener.getsockname(), logs))
+sender = threading.Thread(target=client, args=(listener.getsockname(), client_netns, device, logs))
 sender.start()
 logs.append(receive(listener.accept()[0], random.Random(8)))
 sender.join()

@@ -57,6 +57,8 @@ struct Digest {
     bytes: u64,
     spliced_bytes: u64,
     resent: Option<u64>,
+    doubtful: u64,
+    doubt_ns: u64,
     unseen: u64,
     disordered: u64,
     whole: Times,
@@ -96,6 +98,9 @@ impl MessageTable {
             digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
                 Row::Received(rows.row(row))
             });
+            let doubt_ns = rows.doubt_ns[row];
+            digest.doubtful += u64::from(doubt_ns > 0);
+            digest.doubt_ns = digest.doubt_ns.max(doubt_ns);
             if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
                 self.found = Some((way, Row::Received(rows.row(row))));
             }
@@ -177,6 +182,8 @@ impl MessageTable {
             bytes: digest.bytes,
             spliced_bytes: digest.spliced_bytes,
             resent: digest.resent,
+            doubtful: digest.doubtful,
+            doubt_ns: digest.doubt_ns,
             unseen: digest.unseen,
             disordered: digest.disordered,
             whole: digest.whole.spread(),

@@ -56,6 +56,10 @@ pub struct Group {
     pub spliced_bytes: u64,
     /// How many have segments that were sent again; of received ones it is not known.
     pub resent: Option<u64>,
+    /// Of how many the arrival may have been later than is said.
+    pub doubtful: u64,
+    /// By how much at most, ns.
+    pub doubt_ns: u64,
     /// Of how many not every time was seen: they are in no percentile.
     pub unseen: u64,
     /// Of how many the times are in no order, which cannot be.

@@ -669,6 +669,15 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
+/* When nothing is attached any more: what was sent and is not acknowledged. */
+SEC("iter/bpf_sk_storage_map")
+int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	if (ctx->sk && ctx->value)
+		send_on_close(ctx->sk);
+	return 0;
+}
+
 /*
  * Advances the ledgers of sockets of which an end has closed: no hook sees their ACKs. Their
  * statistics are not read, which is done at random times only.

@@ -100,6 +100,7 @@ impl Features {
         p.handle_tcp_sendmsg_locked.set_autoload(sent);
         p.handle_net_dev_queue.set_autoload(sent);
         p.handle_net_dev_start_xmit.set_autoload(sent);
+        p.read_sending.set_autoload(sent);
     }
 
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {

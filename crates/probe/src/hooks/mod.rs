@@ -138,6 +138,7 @@ struct Attached {
     walk: Option<Link>,
     sockets: Option<Link>,
     draining: Option<Link>,
+    sending: Option<Link>,
 }
 
 impl<'obj> Hooks<'obj> {
@@ -234,13 +235,19 @@ impl<'obj> Hooks<'obj> {
             .attach()
             .map_err(HooksError::attach("walk_task_files"))?;
         attached.walk = Some(walk);
-        let over_sockets = |program: &ProgramMut<'_>, name| {
-            let link = program.attach_iter(self.skel.maps.sockets.as_fd());
+        let maps = &self.skel.maps;
+        let over = |map: &dyn MapCore, program: &ProgramMut<'_>, name| {
+            let link = program.attach_iter(map.as_fd());
             link.map_err(HooksError::attach(name))
         };
-        attached.sockets = Some(over_sockets(&p.read_sockets, "read_sockets")?);
+        attached.sockets = Some(over(&maps.sockets, &p.read_sockets, "read_sockets")?);
         if self.has_calls {
-            attached.draining = Some(over_sockets(&p.read_draining, "read_draining")?);
+            let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
+            attached.draining = Some(draining);
+        }
+        if p.read_sending.autoload() {
+            let sending = over(&maps.send_streams, &p.read_sending, "read_sending")?;
+            attached.sending = Some(sending);
         }
         self.attached.replace(attached);
         Ok(())
@@ -396,9 +403,12 @@ impl<'obj> Hooks<'obj> {
         Ok(())
     }
 
-    /// Detaches every program; records that are on their way can still be drained.
-    pub fn detach(&self) {
-        self.attached.take();
+    /// Detaches every program, and has those messages handed over that are not acknowledged yet. Records that
+    /// are on their way can still be drained.
+    pub fn detach(&self) -> Result<(), HooksError> {
+        let mut attached = self.attached.take();
+        attached.hooks.clear();
+        read_iterator(attached.sending.as_ref(), "sent messages")
     }
 
     /// Records produced and lost so far, by probe.
@@ -565,6 +575,7 @@ fn shrink_unused_maps(
     }
     if !has_messages {
         shrink(&mut maps.received_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.arrivals, 1)?;
         shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
     }
     Ok(())

@@ -1,86 +1,85 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * When a packet arrived at this host. The driver hands it over (netif_rx(), GRO) before the stack takes it
- * (netif_receive_skb()), on the same CPU and in the same order unless RPS moves it: the time waits in a
- * queue of the CPU, under the packet's address. GRO puts several packets into the first of them.
+ * When a packet arrived at this host: the driver hands it over (netif_rx(), GRO), and then the stack takes
+ * it (netif_receive_skb()), of which some drivers make one step. TCP looks at it at once, or when the thread
+ * that has the socket lets it go, on another CPU. The time is noted in a place that the packet's address
+ * gives, as packets that live have different ones. A place that another packet has taken meanwhile is found
+ * to be so: then the time is not known.
  */
 #ifndef WHYLAT_ARRIVAL_BPF_H
 #define WHYLAT_ARRIVAL_BPF_H
 
 #include "../bpf/kernel.h"
 
-/* A power of two: more than netdev_max_backlog's part that is taken at a time (64). */
-#define ARRIVALS 256
-/* What GRO may have put into others before the next packet that is found. */
-#define ARRIVALS_SKIPPED 64
+/* A power of two: many times the packets that are on their way through a host at a time. */
+#define ARRIVALS 4096
 
-struct arrivals {
-	u64 skb; /* which the stack takes now */
+struct arrival {
+	u64 skb;
 	u64 arrived_ns;
-	u32 first; /* not yet taken */
-	u32 next;
-	u64 skbs[ARRIVALS];
-	u64 times_ns[ARRIVALS];
+	u32 ifindex; /* of the device that handed it over and has not seen it taken; 0: taken */
+	u32 pad;
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ARRIVALS);
 	__type(key, u32);
-	__type(value, struct arrivals);
-} arrivals_of_cpu SEC(".maps");
+	__type(value, struct arrival);
+} arrivals SEC(".maps");
 
-static __always_inline struct arrivals *arrivals(void)
+/* Where a packet is noted: struct sk_buff lies at multiples of 64 bytes. */
+static __always_inline struct arrival *arrival_of(const struct sk_buff *skb)
 {
-	u32 key = 0;
+	u32 key = ((u64)skb >> 6 ^ (u64)skb >> 18) & (ARRIVALS - 1);
 
-	return bpf_map_lookup_elem(&arrivals_of_cpu, &key);
+	return bpf_map_lookup_elem(&arrivals, &key);
+}
+
+static __always_inline void arrival_note(struct arrival *arrival, const struct sk_buff *skb,
+					 u32 ifindex)
+{
+	arrival->skb = 0;
+	barrier();
+	arrival->arrived_ns = bpf_ktime_get_ns();
+	arrival->ifindex = ifindex;
+	barrier();
+	arrival->skb = (u64)skb;
 }
 
 /* The driver hands over a packet. */
 static __always_inline void arrival_begins(const struct sk_buff *skb)
 {
-	struct arrivals *all = arrivals();
-	u32 at;
+	struct arrival *arrival = arrival_of(skb);
 
-	if (!all)
-		return;
-	at = all->next & (ARRIVALS - 1);
-	all->skbs[at] = (u64)skb;
-	all->times_ns[at] = bpf_ktime_get_ns();
-	all->next++;
-	if (all->next - all->first > ARRIVALS)
-		all->first = all->next - ARRIVALS;
+	if (arrival)
+		arrival_note(arrival, skb, skb->dev->ifindex);
 }
 
-/* The stack takes a packet: when did it arrive? Without an earlier time it arrives now. */
+/* The stack takes a packet. Without a driver that handed it over before, it arrives now. */
 static __always_inline void arrival_ends(const struct sk_buff *skb)
 {
-	struct arrivals *all = arrivals();
-	u32 at;
+	struct arrival *arrival = arrival_of(skb);
 
-	if (!all)
+	if (!arrival)
 		return;
-	all->skb = (u64)skb;
-	for (u32 i = 0; i < ARRIVALS_SKIPPED; i++) {
-		at = all->first + i;
-		if (at == all->next)
-			break;
-		if (all->skbs[at & (ARRIVALS - 1)] == (u64)skb) {
-			all->arrived_ns = all->times_ns[at & (ARRIVALS - 1)];
-			all->first = at + 1;
-			return;
-		}
-	}
-	all->arrived_ns = bpf_ktime_get_ns();
+	if (arrival->skb == (u64)skb && arrival->ifindex == (u32)skb->dev->ifindex)
+		arrival->ifindex = 0;
+	else
+		arrival_note(arrival, skb, 0);
 }
 
-/* When a packet that TCP takes arrived; 0: it is not the one that the stack takes now. */
+/* When a packet that TCP takes arrived; 0: not known. */
 static __always_inline u64 arrived_ns(const struct sk_buff *skb)
 {
-	const struct arrivals *all = arrivals();
+	const struct arrival *arrival = arrival_of(skb);
+	u64 at_ns;
 
-	return all && all->skb == (u64)skb ? all->arrived_ns : 0;
+	if (!arrival)
+		return 0;
+	at_ns = arrival->arrived_ns;
+	barrier();
+	return arrival->skb == (u64)skb ? at_ns : 0;
 }
 
 #endif

@@ -8,7 +8,6 @@
 #include "../bpf/batch.h"
 
 #define MESSAGE_BACKLOG 1 /* its last segment waited for the thread that had the socket */
-#define MESSAGE_MERGED 2  /* its last segment was noted together with later ones */
 
 /* Times are of bpf_ktime_get_ns(); 0: not seen. */
 struct received_record {
@@ -21,6 +20,7 @@ struct received_record {
 	__u64 woken_ns; /* the thread that waited was woken */
 	__u64 run_ns;	/* and ran again */
 	__u64 copy_ns;	/* the first byte was copied */
+	__u64 doubt_ns; /* how much later first_ns to ready_ns may have been */
 	__u64 offset_end;
 	__u32 bytes;
 	__u32 spliced_bytes; /* taken before it by another way than a receive call */

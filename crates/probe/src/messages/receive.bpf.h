@@ -20,16 +20,27 @@
 #define MSG_PEEK 2 /* include/linux/socket.h */
 
 /* A power of two. */
-#define SEGMENTS 32
+#define SEGMENTS 64
+/* With so many unread, those that follow each other are noted together. */
+#define SEGMENTS_APART 32
 
-struct segment {
-	u32 seq;
-	u32 end_seq;
+/* Times of bpf_ktime_get_ns(); 0: not known, or not yet. */
+struct segment_times {
 	u64 arrived_ns;
 	u64 tcp_ns;
 	u64 ready_ns;
+};
+
+/* Segments noted together: the times of the first and of the last. */
+struct segment {
+	u32 seq;
+	u32 end_seq;
+	struct segment_times first;
+	struct segment_times last;
+	u32 count;
 	u16 cpu;
 	u8 bits; /* MESSAGE_* */
+	u8 pad;
 };
 
 /* The receiving side of a socket. */
@@ -40,7 +51,8 @@ struct receive_stream {
 	u64 last_copy_ns; /* when it last did */
 	u32 head;
 	u32 tail;
-	u32 lost; /* segments that found no room */
+	u32 lost;    /* segments that found no room */
+	u32 waiting; /* of what is noted, so many are not the reader's yet */
 	struct segment segments[SEGMENTS];
 };
 
@@ -76,43 +88,46 @@ static __always_inline void received_batch_flush(struct received_batch *batch)
 		    RECEIVED_BATCH_LEN, &received_ring);
 }
 
-/* Without room the newest segment is made longer, if this one follows it. */
-static __always_inline void segment_merge(struct receive_stream *stream, u32 seq, u32 end_seq)
-{
-	struct segment *newest = &stream->segments[(stream->tail - 1) & (SEGMENTS - 1)];
-
-	if (newest->end_seq != seq) {
-		stream->lost++;
-		return;
-	}
-	newest->end_seq = end_seq;
-	newest->bits |= MESSAGE_MERGED;
-}
-
 /* tcp_probe: a segment with data, not yet acted on. */
 static __always_inline void receive_on_segment(struct sock *sk, const struct tcp_sock *tp,
 					       const struct sk_buff *skb, u32 seq, u32 end_seq)
 {
+	struct segment_times times = {};
 	struct receive_stream *stream;
 	struct segment *at;
+	u32 unread;
 
 	if (seq_diff(end_seq, tp->rcv_nxt) <= 0)
 		return; /* all of it was there before */
 	stream = bpf_sk_storage_get(&receive_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!stream)
 		return;
-	if (stream->tail - stream->head >= SEGMENTS) {
-		segment_merge(stream, seq, end_seq);
+	times.arrived_ns = arrived_ns(skb);
+	times.tcp_ns = bpf_ktime_get_ns();
+	unread = stream->tail - stream->head;
+	if (!unread)
+		stream->waiting = 0; /* the reader took it before it was handed over */
+	at = &stream->segments[(stream->tail - 1) & (SEGMENTS - 1)];
+	if (unread >= SEGMENTS_APART && at->end_seq == seq) {
+		if (at->last.ready_ns)
+			stream->waiting++;
+		at->end_seq = end_seq;
+		at->last = times;
+		at->count++;
+		return;
+	}
+	if (unread >= SEGMENTS) {
+		stream->lost++;
 		return;
 	}
 	at = &stream->segments[stream->tail & (SEGMENTS - 1)];
 	at->seq = seq;
 	at->end_seq = end_seq;
-	at->arrived_ns = arrived_ns(skb);
-	at->tcp_ns = bpf_ktime_get_ns();
-	at->ready_ns = 0;
+	at->first = at->last = times;
+	at->count = 1;
 	at->cpu = bpf_get_smp_processor_id();
-	at->bits = at->arrived_ns ? 0 : MESSAGE_BACKLOG;
+	at->bits = sk->sk_lock.owned ? MESSAGE_BACKLOG : 0;
+	stream->waiting++;
 	barrier();
 	stream->tail++;
 }
@@ -129,10 +144,15 @@ static __always_inline void receive_on_ready(struct sock *sk, const struct tcp_s
 	for (u32 i = 1; i <= SEGMENTS; i++) {
 		struct segment *at = &stream->segments[(stream->tail - i) & (SEGMENTS - 1)];
 
-		if (i > stream->tail - stream->head || at->ready_ns)
+		/* counted in memory only: the verifier must not tell the counts apart */
+		if (i > stream->tail - stream->head || !*(volatile u32 *)&stream->waiting)
 			break;
-		if (seq_diff(at->end_seq, tp->rcv_nxt) <= 0)
-			at->ready_ns = now_ns;
+		if (at->last.ready_ns || seq_diff(at->end_seq, tp->rcv_nxt) > 0)
+			continue;
+		at->last.ready_ns = now_ns;
+		if (!at->first.ready_ns)
+			at->first.ready_ns = now_ns;
+		stream->waiting--;
 	}
 }
 
@@ -151,9 +171,8 @@ static __always_inline void receive_on_copy(struct sock *sk)
 /* The segments of a message: when the first of them arrived, and what is known of the last. */
 struct covering {
 	u64 first_ns;
-	u64 last_ns;
-	u64 tcp_ns;
-	u64 ready_ns;
+	struct segment_times last;
+	u64 doubt_ns; /* how much later a segment may have come: noted together with others */
 	u32 bytes;
 	u32 segments;
 	u16 cpu;
@@ -163,18 +182,19 @@ struct covering {
 static __always_inline void cover_with(struct covering *found, const struct segment *at, u32 from,
 				       u32 to)
 {
-	u32 begin = seq_diff(at->seq, from) > 0 ? at->seq : from;
-	u32 end = seq_diff(at->end_seq, to) < 0 ? at->end_seq : to;
+	bool begins = seq_diff(at->seq, from) >= 0, ends = seq_diff(at->end_seq, to) <= 0;
+	const struct segment_times *times = ends ? &at->last : &at->first;
+	u64 doubt_ns = at->last.arrived_ns - at->first.arrived_ns;
 
-	found->bytes += end - begin;
-	if (!found->segments || at->arrived_ns < found->first_ns)
-		found->first_ns = at->arrived_ns;
-	found->segments++;
-	if (at->tcp_ns < found->tcp_ns)
+	found->bytes += (ends ? at->end_seq : to) - (begins ? at->seq : from);
+	if (!found->segments || at->first.arrived_ns < found->first_ns)
+		found->first_ns = at->first.arrived_ns;
+	found->segments += at->count;
+	if (!(begins && ends) && doubt_ns > found->doubt_ns)
+		found->doubt_ns = doubt_ns;
+	if (times->tcp_ns < found->last.tcp_ns)
 		return;
-	found->last_ns = at->arrived_ns;
-	found->tcp_ns = at->tcp_ns;
-	found->ready_ns = at->ready_ns;
+	found->last = *times;
 	found->cpu = at->cpu;
 	found->bits = at->bits;
 }
@@ -201,7 +221,8 @@ __noinline int receive_cover(struct receive_stream *stream, struct covering *fou
 	}
 	/* some of it was not noted */
 	if (found->bytes < to - from)
-		found->first_ns = found->last_ns = found->tcp_ns = found->ready_ns = 0;
+		found->first_ns = found->last.arrived_ns = found->last.tcp_ns =
+			found->last.ready_ns = 0;
 	return 0;
 }
 
@@ -274,10 +295,11 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 		to->cookie = st->cookie;
 		to->done_ns = now_ns;
 		to->first_ns = found.first_ns;
-		to->last_ns = found.last_ns;
-		to->tcp_ns = found.tcp_ns;
-		to->ready_ns = found.ready_ns;
-		to->copy_ns = stream ? copied_ns(stream, found.ready_ns) : 0;
+		to->last_ns = found.last.arrived_ns;
+		to->tcp_ns = found.last.tcp_ns;
+		to->ready_ns = found.last.ready_ns;
+		to->doubt_ns = found.doubt_ns;
+		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;
 		to->offset_end = stream_offset(st, tp, false);
 		to->bytes = bytes;
 		to->spliced_bytes = spliced_bytes;
@@ -289,7 +311,7 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 		to->bits = found.bits;
 		thread = thread_known(task);
 		if (thread)
-			message_wake(to, thread, found.ready_ns);
+			message_wake(to, thread, found.last.ready_ns);
 		else
 			to->woken_ns = to->run_ns = 0;
 		batch_made(&batch->batch, at);

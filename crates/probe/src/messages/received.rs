@@ -12,7 +12,6 @@ unsafe impl Wire for received_record {}
 
 /// Bits of `received_record.bits` (`messages.h`).
 const BACKLOG: u8 = 1;
-const MERGED: u8 = 2;
 
 /// Appends the rows of a batch.
 pub(crate) fn append(records: &[received_record], rows: &mut ReceivedMessages) {
@@ -32,6 +31,7 @@ fn row(record: &received_record) -> ReceivedMessage {
         woken_ns,
         run_ns,
         copy_ns,
+        doubt_ns,
         offset_end,
         bytes,
         spliced_bytes,
@@ -62,6 +62,6 @@ fn row(record: &received_record) -> ReceivedMessage {
         tid,
         pid,
         backlog: bits & BACKLOG != 0,
-        merged: bits & MERGED != 0,
+        doubt_ns,
     }
 }

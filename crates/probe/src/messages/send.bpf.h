@@ -61,6 +61,7 @@ struct send_stream {
 	u32 head;
 	u32 tail;
 	struct send_front front;
+	struct send_call unfollowed; /* there was no room for it: it is handed over when it ends */
 	struct send_call calls[SENDS];
 };
 
@@ -169,28 +170,35 @@ static __always_inline struct send_call *send_call_at(struct send_stream *stream
 	return &stream->calls[at & (SENDS - 1)];
 }
 
+static __always_inline bool send_is_open(const struct send_call *call, u32 tid)
+{
+	return call->tid == tid && !(call->bits & SEND_DONE);
+}
+
+/* The call that the thread is in, or NULL. */
+static __always_inline struct send_call *send_call_of(struct send_stream *stream, u32 tid)
+{
+	struct send_call *newest = send_call_at(stream, stream->tail - 1);
+
+	if (stream->tail != stream->head && send_is_open(newest, tid))
+		return newest;
+	return send_is_open(&stream->unfollowed, tid) ? &stream->unfollowed : NULL;
+}
+
 /* tcp_sendmsg_locked: a call is about to fill an skb; the first time, it begins. */
 static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock *tp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct send_stream *stream = send_stream(sk);
 	struct send_call *call;
-	u32 tail;
+	bool followed;
 
 	if (!stream)
 		stream = send_stream_begin(sk, tp);
-	if (!stream)
+	if (!stream || send_call_of(stream, task->pid))
 		return;
-	tail = stream->tail;
-	call = send_call_at(stream, tail - 1);
-	if (tail != stream->head && !(call->bits & SEND_DONE) && call->tid == (u32)task->pid)
-		return;
-	if (tail - stream->head >= SENDS) {
-		/* no room to wait for the oldest one's ACK */
-		send_hand_over(stream->cookie, send_call_at(stream, stream->head));
-		stream->head++;
-	}
-	call = send_call_at(stream, tail);
+	followed = stream->tail - stream->head < SENDS;
+	call = followed ? send_call_at(stream, stream->tail) : &stream->unfollowed;
 	call->begin_seq = tp->write_seq;
 	call->spliced_bytes = tp->write_seq - stream->end_seq;
 	call->offset_begin = stream->offset + call->spliced_bytes;
@@ -201,7 +209,8 @@ static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock
 	call->resent = 0;
 	call->bits = 0;
 	barrier();
-	stream->tail = tail + 1;
+	if (followed)
+		stream->tail++;
 }
 
 /* The bytes of the stream in a packet with TCP's header; false: none. */
@@ -388,10 +397,10 @@ static __always_inline void send_on_call(struct sock *sk, int result, u64 now_ns
 	u32 tid = task->pid, bits = SEND_DONE;
 	struct send_call *call;
 
-	if (!stream || stream->tail == stream->head)
+	if (!stream)
 		return;
-	call = send_call_at(stream, stream->tail - 1);
-	if (call->tid != tid || call->bits & SEND_DONE)
+	call = send_call_of(stream, tid);
+	if (!call)
 		return; /* it failed before it began, or another thread's came between */
 	if (result <= 0) {
 		result = 0;
@@ -403,11 +412,15 @@ static __always_inline void send_on_call(struct sock *sk, int result, u64 now_ns
 	stream->offset = call->offset_begin + result;
 	stream->end_seq = call->end_seq;
 	__sync_fetch_and_or(&call->bits, bits);
-	if (result)
+	if (!result)
+		return;
+	if (call == &stream->unfollowed)
+		send_hand_over(stream->cookie, call);
+	else
 		send_catch_up(stream, call);
 }
 
-/* The socket closes: what it has not been told to be taken never will be. */
+/* The socket closes, or the recording ends: that more of it is acknowledged will not be seen. */
 static __always_inline void send_on_close(struct sock *sk)
 {
 	struct send_stream *stream = send_stream(sk);

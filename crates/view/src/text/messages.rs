@@ -82,8 +82,13 @@ fn draw(page: &mut Page, group: &Group) {
         text += &format!("; {spliced} more by splice or sendfile");
     }
     page.labelled(2, direction, LABEL, &text);
+    let doubt = format!(
+        "the arrival may have been up to {} later",
+        duration(group.doubt_ns)
+    );
     let of_these = [
         (group.resent.unwrap_or(0), "a segment was sent again"),
+        (group.doubtful, doubt.as_str()),
         (
             group.unseen,
             "not every time was seen: they are in none of the figures below",
@@ -182,7 +187,11 @@ fn what(lifetime: &Lifetime) -> String {
     let (size, end, more) = match &lifetime.message {
         Row::Received(row) => {
             let segments = counted(u64::from(row.segments), "segment");
-            (row.bytes, row.offset_end, format!(" in {segments}"))
+            let doubt = match row.doubt_ns {
+                0 => String::new(),
+                ns => format!(" (arrived up to {} later than said)", duration(ns)),
+            };
+            (row.bytes, row.offset_end, format!(" in {segments}{doubt}"))
         }
         Row::Sent(row) if row.resent_segments > 0 => {
             let again = counted(u64::from(row.resent_segments), "segment");

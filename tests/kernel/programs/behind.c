@@ -1,0 +1,132 @@
+/* A reader whose CPU is taken, at a higher priority, from before each message until 10 ms later. Prints for
+ * each of 20 messages when the CPU was given back (CLOCK_MONOTONIC), as a line of JSON. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS 20
+#define TAKEN_NS 10000000ULL
+
+static int ends[2], go[2], done[2];
+static volatile int taken, reader_tid;
+static unsigned long long given_back_ns[ROUNDS];
+
+static unsigned long long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+static void must(int ok, const char *what)
+{
+	if (!ok) {
+		perror(what);
+		exit(1);
+	}
+}
+
+static void run_on(int cpu, int priority)
+{
+	struct sched_param how = {.sched_priority = priority};
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+	must(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &how),
+	     "sched_setscheduler");
+}
+
+static void connect_ends(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t len = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	must(!bind(listener, (struct sockaddr *)&at, len) && !listen(listener, 1), "listen");
+	must(!getsockname(listener, (struct sockaddr *)&at, &len), "getsockname");
+	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+	must(!connect(ends[0], (struct sockaddr *)&at, len), "connect");
+	ends[1] = accept(listener, NULL, NULL);
+	must(ends[1] >= 0, "accept");
+}
+
+static void *reader(void *unused)
+{
+	char message[100];
+
+	run_on(1, 0);
+	reader_tid = gettid();
+	for (int round = 0; round < ROUNDS; round++) {
+		must(recv(ends[1], message, sizeof(message), MSG_WAITALL) == sizeof(message), "recv");
+		must(write(done[1], "", 1) == 1, "write");
+	}
+	return unused;
+}
+
+static void *taker(void *unused)
+{
+	char byte;
+
+	run_on(1, 1);
+	for (int round = 0; round < ROUNDS; round++) {
+		must(read(go[0], &byte, 1) == 1, "read");
+		unsigned long long until_ns = now() + TAKEN_NS;
+		taken = 1;
+		while (now() < until_ns)
+			;
+		given_back_ns[round] = now();
+	}
+	return unused;
+}
+
+/* Until the reader waits for its message. */
+static void reader_sleeps(void)
+{
+	char path[64], state = 0;
+
+	while (!reader_tid)
+		;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", reader_tid);
+	while (state != 'S') {
+		FILE *stat = fopen(path, "r");
+
+		must(stat && fscanf(stat, "%*d %*s %c", &state) == 1, path);
+		fclose(stat);
+	}
+}
+
+int main(void)
+{
+	pthread_t threads[2];
+	char message[100] = {}, byte;
+
+	must(!pipe(go) && !pipe(done), "pipe");
+	connect_ends();
+	run_on(0, 0);
+	must(!pthread_create(&threads[0], NULL, reader, NULL) &&
+		     !pthread_create(&threads[1], NULL, taker, NULL),
+	     "pthread_create");
+	for (int round = 0; round < ROUNDS; round++) {
+		taken = 0;
+		reader_sleeps();
+		must(write(go[1], "", 1) == 1, "write");
+		while (!taken)
+			;
+		must(send(ends[0], message, sizeof(message), 0) == sizeof(message), "send");
+		must(read(done[0], &byte, 1) == 1, "read");
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (int round = 0; round < ROUNDS; round++)
+		printf("{\"given_back_ns\": %llu}\n", given_back_ns[round]);
+	return 0;
+}

@@ -1,0 +1,127 @@
+//! Messages of real servers, unchanged: each call that moved bytes is a message, and what is missing of
+//! their times is counted and explained.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use table::tables::{Call, Connection, ReceivedMessage, SentMessage};
+
+use crate::harness::{finish, program, root};
+use crate::report::Report;
+
+/// Starts, drives and ends them: see its head.
+const SERVERS: &str = include_str!("programs/servers.py");
+
+/// `include/linux/socket.h`.
+const MSG_PEEK: u32 = 2;
+
+fn recorded(server: &str) -> Report {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("servers.py");
+    std::fs::write(&source, SERVERS).expect("the source");
+    let directory = tempfile::tempdir().expect("a directory").keep();
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "messages", "--output"]);
+    run.arg(scratch.path().join("r.whylat"))
+        .arg("--")
+        .arg("python3");
+    finish(run.arg(&source).arg(server).arg(directory)).ended(0);
+    let report = Report::of(scratch);
+    report.assert_whole();
+    report
+}
+
+/// Where in the stream each call that moved bytes ended, and how many it moved, by connection.
+type Moved = BTreeMap<u64, Vec<(u64, u32)>>;
+
+fn in_order(all: impl Iterator<Item = (u64, (u64, u32))>) -> Moved {
+    let mut moved = Moved::new();
+    for (conn, range) in all {
+        moved.entry(conn).or_default().push(range);
+    }
+    moved.values_mut().for_each(|ranges| ranges.sort_unstable());
+    moved
+}
+
+fn of_calls(calls: &[Call], is_send: bool) -> Moved {
+    let moved = calls
+        .iter()
+        .filter(|call| call.is_send == is_send && call.result > 0 && call.flags & MSG_PEEK == 0);
+    in_order(moved.map(|call| {
+        let bytes = u32::try_from(call.result).expect("not negative");
+        (call.conn, (call.offset_end, bytes))
+    }))
+}
+
+fn check(server: &str, streams: bool) {
+    if !root() {
+        return;
+    }
+    let report = recorded(server);
+    let calls: Vec<Call> = report.rows();
+    let received: Vec<ReceivedMessage> = report.rows();
+    let sent: Vec<SentMessage> = report.rows();
+    let messages = received.iter();
+    let messages = in_order(messages.map(|it| (it.conn, (it.offset_end, it.bytes))));
+    assert_same(&of_calls(&calls, false), &messages);
+    let messages = sent.iter();
+    let messages = in_order(messages.map(|it| (it.conn, (it.offset_end, it.bytes))));
+    assert_same(&of_calls(&calls, true), &messages);
+    assert!(received.len() > 100 && sent.len() > 100);
+    let whole = |all: usize, whole: usize, which: &str| {
+        println!("{server}: {whole} of {all} {which} whole");
+        // who sends without waiting has more than 32 calls on their way at a time
+        let least = if streams && which == "sent" { 10 } else { 95 };
+        assert!(whole * 100 >= all * least, "{whole} of {all} {which}");
+    };
+    let is_whole = |it: &&ReceivedMessage| it.last_arrival_ns.is_some() && it.ready_ns.is_some();
+    whole(
+        received.len(),
+        received.iter().filter(is_whole).count(),
+        "received",
+    );
+    let is_whole = |it: &&SentMessage| it.driver_ns.is_some() && it.acked_ns.is_some();
+    whole(sent.len(), sent.iter().filter(is_whole).count(), "sent");
+    let connections: Vec<Connection> = report.rows();
+    assert!(connections.iter().any(|it| it.closed_ns.is_some()));
+}
+
+fn assert_same(calls: &Moved, messages: &Moved) {
+    for conn in calls.keys().chain(messages.keys()) {
+        let none = Vec::new();
+        let calls = calls.get(conn).unwrap_or(&none);
+        let messages = messages.get(conn).unwrap_or(&none);
+        let missing: Vec<_> = calls.iter().filter(|it| !messages.contains(it)).collect();
+        let more: Vec<_> = messages.iter().filter(|it| !calls.contains(it)).collect();
+        let numbers = (calls.len(), messages.len());
+        assert!(
+            missing.is_empty() && more.is_empty() && numbers.0 == numbers.1,
+            "connection {conn}, {numbers:?}: without a message {missing:?}, without a call {more:?}"
+        );
+    }
+}
+
+#[test]
+fn redis() {
+    check("redis", false);
+}
+
+#[test]
+fn memcached() {
+    check("memcached", false);
+}
+
+#[test]
+fn nginx_with_sendfile() {
+    check("nginx", false);
+}
+
+#[test]
+fn postgresql() {
+    check("postgresql", true);
+}
+
+#[test]
+fn iperf3() {
+    check("iperf3", true);
+}
