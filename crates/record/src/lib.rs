@@ -14,6 +14,7 @@ mod listen;
 mod options;
 mod plan;
 mod poll;
+mod priority;
 mod session;
 mod signals;
 mod sockets;

@@ -1,6 +1,7 @@
 //! The storing thread: batches of rows in, sealed segments out. It alone waits for the disk.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use table::tables::{
 };
 use table::{Columns, WriteError, Writer};
 
+use crate::priority::GivingWay;
+
 /// Batches under way to the disk; more, and the collector waits.
-const QUEUE_LEN: usize = 16;
+const QUEUE_LEN: usize = 32;
 
 /// A batch for one table, or a line of the manifest.
 pub(crate) enum Batch {
@@ -69,14 +72,22 @@ impl Batch {
 pub(crate) struct Store {
     queue: SyncSender<Batch>,
     thread: JoinHandle<(Writer, Option<WriteError>)>,
+    priority: Arc<GivingWay>,
 }
 
 impl Store {
     pub(crate) fn start(writer: Writer) -> Self {
         let (queue, batches) = sync_channel(QUEUE_LEN);
+        let priority = Arc::new(GivingWay::default());
+        let of_thread = Arc::clone(&priority);
+        let thread = std::thread::spawn(move || {
+            of_thread.begin();
+            store_all(writer, &batches, &of_thread)
+        });
         Self {
             queue,
-            thread: std::thread::spawn(move || store_all(writer, &batches)),
+            thread,
+            priority,
         }
     }
 
@@ -86,11 +97,15 @@ impl Store {
             return;
         }
         // The thread ends only after this sender is gone.
-        let _ = self.queue.send(batch);
+        if let Err(TrySendError::Full(batch)) = self.queue.try_send(batch) {
+            self.priority.hurry();
+            let _ = self.queue.send(batch);
+        }
     }
 
     /// Ends the thread; gives the writer back, with the first error that it met.
     pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
+        self.priority.hurry();
         drop(self.queue);
         self.thread.join().ok()
     }
@@ -98,10 +113,18 @@ impl Store {
 
 /// A disk that fails once may work again: rows that could not be written are counted by the
 /// writer, and it goes on.
-fn store_all(mut writer: Writer, batches: &Receiver<Batch>) -> (Writer, Option<WriteError>) {
+fn store_all(
+    mut writer: Writer,
+    batches: &Receiver<Batch>,
+    priority: &GivingWay,
+) -> (Writer, Option<WriteError>) {
     let mut first_error = None;
     loop {
-        let stored = match batches.recv_timeout(Duration::from_millis(100)) {
+        let batch = batches.try_recv().or_else(|_| {
+            priority.relax();
+            batches.recv_timeout(Duration::from_millis(100))
+        });
+        let stored = match batch {
             Ok(batch) => store(&mut writer, batch),
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => return (writer, first_error),
