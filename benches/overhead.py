@@ -2,7 +2,7 @@
 """What recording costs a server under saturating request-response load on loopback.
 
 In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
-(none, none again, `stats`, `calls`, `waits`, `waits` of another process, and what other tools cost that
+(none, none again, `stats`, `calls`, `waits`, `messages`, `waits` of another process, and what other tools cost that
 are there: `perf trace -s`, `strace -c -f`), and the cost that the budget is about: the recorder's CPU time during the load,
 and, from a run of its own, the run time of each BPF program.
 """
@@ -25,11 +25,12 @@ import programs
 CONNECTIONS = 16
 # requests of the round that finds the rate, from which the others' number follows
 FIRST_REQUESTS = 50_000
-NONE, AGAIN, STATS, CALLS, WAITS = "none", "none again", "stats", "calls", "waits"
+NONE, AGAIN = "none", "none again"
+STATS, CALLS, WAITS, MESSAGES = "stats", "calls", "waits", "messages"
 # what the hooks cost those who are not recorded: nearly all of it is the kernel's way to them
 BYSTANDER = "waits of another"
 # machine's CPU, %: what the project promises
-BUDGET = {STATS: 1.0, CALLS: 3.0, WAITS: 6.0}
+BUDGET = {STATS: 1.0, CALLS: 3.0, WAITS: 6.0, MESSAGES: 10.0}
 # other tools, each attached to the server's process
 PEERS = {
     "perf trace -s": ["perf", "trace", "-s", "-o", "/dev/null", "-p"],
@@ -299,7 +300,7 @@ def one_server(kind, options):
     ):
         bench = Bench(Load(kind, port), pid, where, options.seconds)
         peers = [mode for mode, words in PEERS.items() if shutil.which(words[0])]
-        modes, rounds = [NONE, STATS, AGAIN, CALLS, *peers, BYSTANDER, WAITS], []
+        modes, rounds = [NONE, STATS, AGAIN, CALLS, *peers, BYSTANDER, WAITS, MESSAGES], []
         for number in range(options.rounds):
             # another first each time, so that a drift is in no mode alone
             turn = number % len(modes)

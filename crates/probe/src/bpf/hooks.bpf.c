@@ -122,7 +122,7 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		return;
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
-		send_on_ack(sk, tp, tp->snd_una);
+		send_on_ack(sk, tp, tp->snd_una, now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
 		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
@@ -204,26 +204,28 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 
 /* ---- detail `calls`: the ledger and the call log ---- */
 
+/* `now_ns`: 0 if the clock is not read yet, which takes longer than most of what is done here. */
 static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
-				       const struct tcp_sock *tp, u32 ack_seq, bool bare)
+				       const struct tcp_sock *tp, u32 ack_seq, bool bare,
+				       u64 now_ns)
 {
-	u64 now_ns;
-
 	if (!ledger_try_lock(st))
 		return;
-	now_ns = bpf_ktime_get_ns();
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
 	events_on_segment(st, tp, now_ns);
 	stages_on_segment(st, sk, tp, ack_seq, bare, now_ns);
 	ledger_unlock(st);
 }
 
 static __always_inline void messages_on_segment(struct sock *sk, const struct tcp_sock *tp,
-						const struct sk_buff *skb, bool bare)
+						const struct sk_buff *skb, bool bare, u64 now_ns)
 {
 	if (!bare)
-		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
+		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq),
+				   now_ns);
 	if (detail_sent)
-		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq));
+		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq), now_ns);
 }
 
 SEC("tp_btf/tcp_probe")
@@ -232,6 +234,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 	bool bare, late;
+	u64 now_ns = 0;
 
 	if (!must_look(sk))
 		return 0;
@@ -239,8 +242,10 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
-	if (detail_messages && *(volatile u32 *)targets_of(sk))
-		messages_on_segment(sk, tp, skb, bare);
+	if (detail_messages && *(volatile u32 *)targets_of(sk)) {
+		now_ns = bpf_ktime_get_ns();
+		messages_on_segment(sk, tp, skb, bare, now_ns);
+	}
 	late = bare && ack_may_be_by_timer(tp);
 	if (!late && !segment_may_matter(sk, tp))
 		return 0;
@@ -249,7 +254,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 		return 0;
 	note_ready(&st->ledger, tp);
 	if (late || segment_matters(st, sk, tp))
-		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare);
+		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare, now_ns);
 	return 0;
 }
 

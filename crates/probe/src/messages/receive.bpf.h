@@ -45,14 +45,18 @@ struct segment {
 
 /* The receiving side of a socket. */
 struct receive_stream {
+	/* written by the reader: one line with the 8 bytes that the storage has before it */
 	u32 known;	  /* copied_seq holds: since the first call */
 	u32 copied_seq;	  /* as the last call left it */
 	u64 copy_ns;	  /* when the present call began to copy; 0: it has not */
 	u64 last_copy_ns; /* when it last did */
 	u32 head;
+	u32 pad[7];
+	/* written by TCP, often on another CPU */
 	u32 tail;
 	u32 lost;    /* segments that found no room */
 	u32 waiting; /* of what is noted, so many are not the reader's yet */
+	u32 pad_of_tcp[13];
 	struct segment segments[SEGMENTS];
 };
 
@@ -90,7 +94,8 @@ static __always_inline void received_batch_flush(struct received_batch *batch)
 
 /* tcp_probe: a segment with data, not yet acted on. */
 static __always_inline void receive_on_segment(struct sock *sk, const struct tcp_sock *tp,
-					       const struct sk_buff *skb, u32 seq, u32 end_seq)
+					       const struct sk_buff *skb, u32 seq, u32 end_seq,
+					       u64 now_ns)
 {
 	struct segment_times times = {};
 	struct receive_stream *stream;
@@ -103,7 +108,7 @@ static __always_inline void receive_on_segment(struct sock *sk, const struct tcp
 	if (!stream)
 		return;
 	times.arrived_ns = arrived_ns(skb);
-	times.tcp_ns = bpf_ktime_get_ns();
+	times.tcp_ns = now_ns;
 	unread = stream->tail - stream->head;
 	if (!unread)
 		stream->waiting = 0; /* the reader took it before it was handed over */

@@ -55,11 +55,15 @@ struct send_front {
 
 /* The sending side of a socket. */
 struct send_stream {
+	/* written by who calls: one line with the 8 bytes that the storage has before it */
 	u64 cookie;
 	u64 offset;  /* of write_seq below, from the connection's first byte */
 	u32 end_seq; /* write_seq, when the last call had ended */
-	u32 head;
 	u32 tail;
+	u32 pad[8];
+	/* written where segments and ACKs pass, often on another CPU */
+	u32 head;
+	u32 pad_of_front;
 	struct send_front front;
 	struct send_call unfollowed; /* there was no room for it: it is handed over when it ends */
 	struct send_call calls[SENDS];
@@ -343,14 +347,15 @@ __noinline int send_acknowledged(struct send_stream *stream)
 }
 
 /* tcp_probe, inet_sock_set_state: the other end has taken all before `ack_seq`. */
-static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *tp, u32 ack_seq)
+static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *tp, u32 ack_seq,
+					u64 now_ns)
 {
 	struct send_stream *stream = send_stream(sk);
 
 	if (!stream || seq_diff(ack_seq, stream->front.acked_seq) <= 0 ||
 	    seq_diff(ack_seq, tp->snd_nxt) > 0)
 		return;
-	stream->front.acked_ns = bpf_ktime_get_ns();
+	stream->front.acked_ns = now_ns;
 	__sync_lock_test_and_set(&stream->front.acked_seq, ack_seq);
 	send_acknowledged(stream);
 }
