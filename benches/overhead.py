@@ -2,9 +2,9 @@
 """What recording costs a server under saturating request-response load on loopback.
 
 In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
-(none, none again, `stats`, `calls`, `waits`, `messages`, `waits` of another process, and what other tools cost that
-are there: `perf trace -s`, `strace -c -f`), and the cost that the budget is about: the recorder's CPU time during the load,
-and, from a run of its own, the run time of each BPF program.
+(none, none again, `stats`, `calls`, `waits`, `messages`, `waits` of another process, and what other tools
+cost that are there: `perf trace -s`, `strace -c -f`), and the cost that the budget is about: the recorder's
+CPU time during the load, and, from a run of its own, the run time of each BPF program.
 """
 
 import contextlib

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use diagnose::messages::MessageTable;
+use diagnose::messages::ends::report::EndsReport;
+use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::messages::story::MessageId;
 use diagnose::report::Recorded;
@@ -12,10 +14,10 @@ use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, Counter, CpuSample, Listener, Process, ProcessSample, ReceivedMessage,
-    SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
+    Call, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
+    ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
-use table::{Recording, Table};
+use table::{Columns, Recording, Table};
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -116,6 +118,27 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
         );
     };
     Ok(story)
+}
+
+/// Messages of a recording that are known at the other end, too, by its own recording.
+pub(crate) fn ends(path: &Path, other: &Path, limit: usize) -> anyhow::Result<EndsReport> {
+    let (first, other) = (Recording::open(path)?, Recording::open(other)?);
+    let sides = (side(&first)?, side(&other)?);
+    Ok(ends::report(sides.0, sides.1, recorded(&first), limit))
+}
+
+fn side(recording: &Recording) -> anyhow::Result<Side> {
+    require::<SentMessage>(recording, "messages")?;
+    let (mut names, mut connections) = (Names::default(), Connections::default());
+    recording.scan::<Connection>(|rows| {
+        connections.append(rows.clone());
+        names.add_connections(rows);
+    });
+    recording.scan::<Process>(|rows| names.add_processes(&rows));
+    let mut side = Side::new(recording.header().clone(), connections, names);
+    recording.scan::<SentMessage>(|rows| side.add_sent(&rows));
+    recording.scan::<ReceivedMessage>(|rows| side.add_received(&rows));
+    Ok(side)
 }
 
 fn message_rows(

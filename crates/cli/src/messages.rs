@@ -1,6 +1,6 @@
 //! `whylat report --messages` and `--message`: messages, and the parts of their way.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -21,6 +21,11 @@ pub(crate) struct MessageArgs {
     /// of recordings of detail `messages`
     #[arg(long, conflicts_with = "by")]
     messages: bool,
+
+    /// With --messages: the recording of the other end, to tell how long messages took in the one program, on
+    /// the wire, and in the other; this recording itself, if it has both ends
+    #[arg(long, value_name = "RECORDING", requires = "messages")]
+    other_end: Option<PathBuf>,
 
     /// Show what happened to one message, step by step: CONN:rOFFSET for a received one, CONN:sOFFSET for a
     /// sent one, as --messages names them
@@ -46,6 +51,9 @@ impl MessageArgs {
             Format::Text => SHOWN,
             Format::Json => usize::MAX,
         });
+        if let Some(other) = &self.other_end {
+            return ends(path, other, format, limit).map(Some);
+        }
         let report = load::messages(path, limit)?;
         match format {
             Format::Text => out::print(&view::messages_text(&report, &args::text_options()))?,
@@ -62,6 +70,15 @@ fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode>
         Format::Json => out::line(&view::message_json(&story))?,
     }
     Ok(code(&story.about))
+}
+
+fn ends(path: &Path, other: &Path, format: Format, limit: usize) -> anyhow::Result<ExitCode> {
+    let report = load::ends(path, other, limit)?;
+    match format {
+        Format::Text => out::print(&view::ends_text(&report, &args::text_options()))?,
+        Format::Json => out::line(&view::ends_json(&report))?,
+    }
+    Ok(code(&report.about))
 }
 
 fn code(about: &About) -> ExitCode {

@@ -30,7 +30,7 @@ pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};
 pub use process::Running;
 pub use site::Site;
-pub use wire::{Direction, DirectionConfig, Wire, WireConfig};
+pub use wire::{Direction, DirectionConfig, PacketRecord, Wire, WireConfig};
 
 use nix::time::{ClockId, clock_gettime};
 

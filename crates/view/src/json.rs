@@ -2,6 +2,7 @@
 //! describe them.
 
 use diagnose::Report;
+use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::waits::WaitReport;
 
@@ -20,6 +21,11 @@ pub fn waits_json(report: &WaitReport) -> String {
 
 /// The same of messages.
 pub fn messages_json(report: &MessageReport) -> String {
+    escaped(serde_json::to_string_pretty(report))
+}
+
+/// The same of messages that are known at both ends.
+pub fn ends_json(report: &EndsReport) -> String {
     escaped(serde_json::to_string_pretty(report))
 }
 

@@ -9,8 +9,11 @@ mod page;
 mod text;
 
 pub use compare::{Side, side_by_side};
-pub use json::{json, message_json, messages_json, waits_json};
-pub use text::{message as message_text, messages as messages_text, text, waits as waits_text};
+pub use json::{ends_json, json, message_json, messages_json, waits_json};
+pub use text::{
+    ends as ends_text, message as message_text, messages as messages_text, text,
+    waits as waits_text,
+};
 
 /// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

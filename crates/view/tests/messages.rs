@@ -14,10 +14,15 @@ mod schema;
 use std::path::{Path, PathBuf};
 
 use diagnose::messages::MessageTable;
+use diagnose::messages::ends::report::EndsReport;
+use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::report::Recorded;
 use diagnose::waits::Names;
-use table::tables::{Connection, Process, ReceivedMessage, SentMessage};
+use table::tables::{
+    Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
+};
+use table::{Columns, row_of};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
@@ -68,6 +73,68 @@ fn story(id: &str) -> Outcome<MessageStory> {
     Ok(found.ok_or("no such message")?)
 }
 
+/// The server's end of what the client sent, by a clock that is 5 s ahead: each message takes 40 µs, is read
+/// 3 µs later, and its call ends after 2 µs; the server answers every fourth after 10 µs.
+fn server(sent: &SentMessages) -> Outcome<(ReceivedMessages, SentMessages)> {
+    const AHEAD_NS: u64 = 5_000_000_000;
+    let (mut received, mut answers) = (ReceivedMessages::default(), SentMessages::default());
+    for row in 0..sent.len() {
+        let arrived_ns = sent.driver_ns[row].ok_or("it went out")? + AHEAD_NS + 40_000;
+        received.push(row_of(serde_json::json!({
+            "conn": 2, "bytes": sent.bytes[row], "offset_end": sent.offset_end[row],
+            "first_arrival_ns": arrived_ns, "last_arrival_ns": arrived_ns, "segments": 1,
+            "ready_ns": arrived_ns + 1_000, "running_ns": arrived_ns + 3_000,
+            "done_ns": arrived_ns + 5_000,
+        }))?);
+        if row % 4 == 0 {
+            let call_ns = arrived_ns + 15_000;
+            answers.push(row_of(serde_json::json!({
+                "conn": 2, "bytes": 7, "offset_end": 7 * (row as u64 / 4 + 1),
+                "call_ns": call_ns, "driver_ns": call_ns + 2_000, "done_ns": call_ns + 4_000,
+            }))?);
+        }
+    }
+    Ok((received, answers))
+}
+
+/// The client's end of that: answers take 60 µs.
+fn client(answers: &SentMessages) -> Outcome<ReceivedMessages> {
+    let mut received = ReceivedMessages::default();
+    for row in 0..answers.len() {
+        let arrived_ns = answers.driver_ns[row].ok_or("it went out")? - 5_000_000_000 + 60_000;
+        received.push(row_of(serde_json::json!({
+            "conn": 1, "bytes": 7, "offset_end": answers.offset_end[row],
+            "first_arrival_ns": arrived_ns, "last_arrival_ns": arrived_ns, "segments": 1,
+            "ready_ns": arrived_ns + 1_000, "done_ns": arrived_ns + 2_000,
+        }))?);
+    }
+    Ok(received)
+}
+
+fn both_ends() -> Outcome<EndsReport> {
+    let directory = root().join("recording");
+    let side = |boot_id: Option<&str>| -> Outcome<Side> {
+        let mut names = Names::default();
+        names.add_connections(rows::<Connection>(&directory)?);
+        names.add_processes(&rows::<Process>(&directory)?);
+        let header = document(&directory.join("header.json"))?;
+        let mut header: table::manifest::Header = header.ok_or("header.json is missing")?;
+        if let Some(boot_id) = boot_id {
+            (header.boot_id, header.host) = (boot_id.to_owned(), "lab2".to_owned());
+        }
+        Ok(Side::new(header, rows::<Connection>(&directory)?, names))
+    };
+    let sent = rows::<SentMessage>(&directory)?;
+    let (received, answers) = server(&sent)?;
+    let mut first = side(None)?;
+    first.add_received(&client(&answers)?);
+    first.add_sent(&sent);
+    let mut other = side(Some("another"))?;
+    other.add_received(&received);
+    other.add_sent(&answers);
+    Ok(ends::report(first, other, recorded()?, 10))
+}
+
 #[test]
 fn answers_are_as_committed() -> Outcome {
     let options = TextOptions::default();
@@ -79,6 +146,9 @@ fn answers_are_as_committed() -> Outcome {
     };
     check("messages.txt", &view::messages_text(&report, &options))?;
     check("messages.json", &view::messages_json(&report))?;
+    let ends = both_ends()?;
+    check("ends.txt", &view::ends_text(&ends, &options))?;
+    check("ends.json", &view::ends_json(&ends))?;
     for (name, id) in STORIES {
         let story = story(id)?;
         let text = view::message_text(&story, &options);
@@ -100,6 +170,7 @@ fn json_keeps_the_published_schemas() -> Outcome {
         Ok(())
     };
     check("messages.schema.json", &view::messages_json(&answer(10)?))?;
+    check("ends.schema.json", &view::ends_json(&both_ends()?))?;
     for (_, id) in STORIES {
         check("message.schema.json", &view::message_json(&story(id)?))?;
     }
@@ -119,6 +190,20 @@ fn the_parts_add_up_to_the_whole() -> Outcome {
     Ok(())
 }
 
+/// Known to be 5 s, with half of the quickest round trip's 100 µs as its error.
+#[test]
+fn the_clocks_are_told_by_the_messages() -> Outcome {
+    let report = serde_json::to_value(both_ends()?)?;
+    let offsets = report["clocks"]["offsets"]
+        .as_array()
+        .ok_or("clocks apart")?;
+    assert_eq!(offsets.len(), 1);
+    let offset_ns = offsets[0]["offset_ns"].as_i64().ok_or("an offset")?;
+    assert_eq!(offset_ns, 5_000_000_000 - 10_000);
+    assert_eq!(offsets[0]["error_ns"], 50_000);
+    Ok(())
+}
+
 #[test]
 fn a_message_that_is_not_there_is_not_found() -> Outcome {
     for id in ["1:r999999999", "99:r1", "1:s0"] {
@@ -130,7 +215,10 @@ fn a_message_that_is_not_there_is_not_found() -> Outcome {
 #[test]
 fn lines_fit() -> Outcome {
     let options = TextOptions::default();
-    let mut texts = vec![view::messages_text(&answer(1)?, &options)];
+    let mut texts = vec![
+        view::messages_text(&answer(1)?, &options),
+        view::ends_text(&both_ends()?, &options),
+    ];
     for (_, id) in STORIES {
         texts.push(view::message_text(&story(id)?, &options));
     }

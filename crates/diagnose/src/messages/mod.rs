@@ -4,9 +4,11 @@
 //! ```text
 //! way       row → the parts of its way, which add up to the whole
 //! story     one message by itself, step by step
+//! ends      what is known at both ends of a connection
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
+pub mod ends;
 pub mod report;
 pub mod story;
 pub mod way;

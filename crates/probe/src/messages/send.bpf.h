@@ -40,17 +40,19 @@ struct send_call {
 	u32 resent;
 };
 
-/* The newest bytes that went out, and the newest ACK. */
+/* The newest bytes that came to each place, and when. */
 struct send_front {
 	u32 sent_seq;
+	u32 driven_seq;
 	u32 acked_seq;
+	u32 ifindex; /* of the first device that sent_seq came to */
 	u64 tcp_ns;
 	u64 queue_ns;
 	u64 driver_ns;
 	u64 acked_ns;
-	u64 skb; /* they are in; 0: some bytes were sent again since */
-	u32 ifindex;
+	u64 skb; /* sent_seq is in; 0: some bytes were sent again since */
 	u16 driver_cpu;
+	u16 pad[3];
 };
 
 /* The sending side of a socket. */
@@ -63,7 +65,7 @@ struct send_stream {
 	u32 pad[8];
 	/* written where segments and ACKs pass, often on another CPU */
 	u32 head;
-	u32 pad_of_front;
+	u32 pad_of_head;
 	struct send_front front;
 	struct send_call unfollowed; /* there was no room for it: it is handed over when it ends */
 	struct send_call calls[SENDS];
@@ -164,7 +166,7 @@ static __always_inline struct send_stream *send_stream_begin(struct sock *sk,
 	stream->cookie = st->cookie;
 	stream->offset = stream_offset(st, tp, true);
 	stream->end_seq = tp->write_seq;
-	stream->front.sent_seq = tp->snd_nxt;
+	stream->front.sent_seq = stream->front.driven_seq = tp->snd_nxt;
 	stream->front.acked_seq = tp->snd_una;
 	return stream;
 }
@@ -239,13 +241,16 @@ static __always_inline bool send_ends_in(const struct send_call *call, u32 seq, 
 
 __noinline int send_queued(struct send_stream *stream, u32 seq, u32 end_seq)
 {
+	u32 at, tail;
+
 	if (!stream)
 		return 0;
-	for (u32 i = 0; i < SENDS; i++) {
-		u32 at = stream->head + i;
+	at = *(volatile u32 *)&stream->head;
+	tail = *(volatile u32 *)&stream->tail;
+	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
-		if (at == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+		if (at == tail || seq_diff(call->begin_seq, end_seq) >= 0)
 			break;
 		if (!send_ends_in(call, seq, end_seq))
 			continue;
@@ -273,7 +278,6 @@ static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff 
 	}
 	front->tcp_ns = KERNEL_READ(struct tcp_sock, sk, tcp_clock_cache);
 	front->queue_ns = bpf_ktime_get_ns();
-	front->driver_ns = 0;
 	front->skb = (u64)skb;
 	front->ifindex = skb->dev->ifindex;
 	__sync_lock_test_and_set(&front->sent_seq, end_seq);
@@ -283,16 +287,18 @@ static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff 
 /* `below`: the same packet comes to the next of several devices, and the last one counts. */
 __noinline int send_driven(struct send_stream *stream, u32 seq, u32 end_seq, u64 now_ns, bool below)
 {
+	u32 at, tail; /* an ACK may let go of the oldest meanwhile */
+
 	if (!stream)
 		return 0;
-	for (u32 i = 0; i < SENDS; i++) {
-		u32 at = stream->head + i;
+	at = *(volatile u32 *)&stream->head;
+	tail = *(volatile u32 *)&stream->tail;
+	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
-		if (at == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+		if (at == tail || seq_diff(call->begin_seq, end_seq) >= 0)
 			break;
-		if (!send_ends_in(call, seq, end_seq) || !call->queue_ns ||
-		    (call->driver_ns && !below))
+		if (!send_ends_in(call, seq, end_seq) || (call->driver_ns && !below))
 			continue;
 		call->driver_ns = now_ns;
 		call->driver_cpu = bpf_get_smp_processor_id();
@@ -312,14 +318,13 @@ static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff
 	if (!stream || !send_range(skb, &seq, &end_seq))
 		return;
 	front = &stream->front;
-	below = front->skb == (u64)skb;
-	if (front->driver_ns && !below)
+	below = seq_diff(end_seq, front->driven_seq) <= 0;
+	if (below && front->skb != (u64)skb)
 		return; /* sent again */
 	now_ns = bpf_ktime_get_ns();
-	if (end_seq == front->sent_seq) {
-		front->driver_ns = now_ns;
-		front->driver_cpu = bpf_get_smp_processor_id();
-	}
+	front->driver_ns = now_ns;
+	front->driver_cpu = bpf_get_smp_processor_id();
+	__sync_lock_test_and_set(&front->driven_seq, end_seq);
 	send_driven(stream, seq, end_seq, now_ns, below);
 }
 
@@ -385,6 +390,8 @@ static __always_inline void send_catch_up(struct send_stream *stream, struct sen
 	if (seq_diff(call->end_seq, front->sent_seq) <= 0 && !call->queue_ns) {
 		call->tcp_ns = front->tcp_ns;
 		call->queue_ns = front->queue_ns;
+	}
+	if (seq_diff(call->end_seq, front->driven_seq) <= 0 && !call->driver_ns) {
 		call->driver_ns = front->driver_ns;
 		call->driver_cpu = front->driver_cpu;
 	}

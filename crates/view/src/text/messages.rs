@@ -2,7 +2,7 @@
 //! and one message by itself.
 
 use diagnose::messages::report::{
-    Event, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, Spread, Took,
+    Event, Group, Lifetime, MessageReport, MessageStory, Row, Spread, Took,
 };
 use diagnose::messages::way::Direction;
 use diagnose::units::{bytes, count, counted, duration, percent};
@@ -12,7 +12,7 @@ use crate::TextOptions;
 use crate::page::{Page, Style};
 
 /// Column in which labelled text begins, after the indent.
-const LABEL: usize = 12;
+pub(super) const LABEL: usize = 12;
 
 /// Width of a duration in a table.
 const CELL: usize = 11;
@@ -105,7 +105,9 @@ fn draw(page: &mut Page, group: &Group) {
         }
     }
     if let Some(whole) = &group.whole {
-        draw_parts(page, whole, &group.parts);
+        let parts = group.parts.iter();
+        let parts = parts.map(|it| (it.part.name(), &it.spread, true));
+        spreads(page, whole, parts);
         for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
             let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
@@ -115,8 +117,12 @@ fn draw(page: &mut Page, group: &Group) {
     page.blank();
 }
 
-/// A line for each part, the whole last.
-fn draw_parts(page: &mut Page, whole: &Spread, parts: &[PartSpread]) {
+/// A line for each part, the whole last. A part that is none of the whole has no share of it.
+pub(super) fn spreads<'a>(
+    page: &mut Page,
+    whole: &Spread,
+    parts: impl Iterator<Item = (&'a str, &'a Spread, bool)>,
+) {
     let titles = ["half", "90 %", "99 %", "99.9 %", "most", "of all"];
     let line = |name: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
@@ -124,7 +130,7 @@ fn draw_parts(page: &mut Page, whole: &Spread, parts: &[PartSpread]) {
     };
     let head = line("", &titles.map(str::to_owned));
     page.line(2, &[(Style::Dim, &head)]);
-    let cells = |spread: &Spread| {
+    let cells = |spread: &Spread, is_of_whole: bool| {
         let times = [
             spread.p50_ns,
             spread.p90_ns,
@@ -134,12 +140,16 @@ fn draw_parts(page: &mut Page, whole: &Spread, parts: &[PartSpread]) {
         ];
         let share = spread.sum_ns as f64 / whole.sum_ns.max(1) as f64;
         let times = times.into_iter().map(duration);
-        times.chain([percent(share)]).collect::<Vec<_>>()
+        let share = is_of_whole.then(|| percent(share));
+        times.chain(share).collect::<Vec<_>>()
     };
-    for PartSpread { part, spread } in parts {
-        page.line(2, &[(Style::Plain, &line(part.name(), &cells(spread)))]);
+    for (name, spread, is_of_whole) in parts {
+        page.line(
+            2,
+            &[(Style::Plain, &line(name, &cells(spread, is_of_whole)))],
+        );
     }
-    page.line(2, &[(Style::Bold, &line("whole", &cells(whole)))]);
+    page.line(2, &[(Style::Bold, &line("whole", &cells(whole, true)))]);
 }
 
 /// The parts that took most.

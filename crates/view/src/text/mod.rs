@@ -5,6 +5,7 @@
 mod answer;
 mod bar;
 mod connections;
+mod ends;
 pub mod findings;
 mod footer;
 mod messages;
@@ -18,6 +19,7 @@ use diagnose::units::{count, duration};
 use crate::TextOptions;
 use crate::page::{Page, Style};
 
+pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
 pub use waits::text as waits;
 

@@ -1,0 +1,352 @@
+//! Messages that are known at both ends: rows of two recordings in (or of one that has both ends), one
+//! [`EndsReport`] out.
+//!
+//! ```text
+//! join      what one end sent and the other received, by the range of the stream
+//! offset    how far two hosts' clocks are apart, from the messages themselves
+//! report    the contract `whylat.ends/1`
+//! ```
+
+mod join;
+mod offset;
+pub mod report;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use table::manifest::Header;
+use table::tables::{Connections, ReceivedMessages, SentMessages};
+use table::{Columns, fold_connections};
+
+use super::report::Spread;
+use super::story::MessageId;
+use super::way::Direction;
+use super::{Times, end};
+use crate::histogram::RELATIVE_ERROR;
+use crate::report::{About, Recorded};
+use crate::waits::Names;
+use join::{Crossing, Joined, Received, Sent, join};
+use offset::{Offset, Pair, offsets};
+use report::{Clocks, Crossed, EndsReport, Leg, LegSpread, SCHEMA, Slow, Took};
+
+/// Messages of a group that are shown by themselves.
+const SLOWEST: usize = 10;
+
+/// One recording: its connections, and what was sent and received on each.
+#[derive(Debug)]
+pub struct Side {
+    header: Header,
+    names: Names,
+    connections: Connections,
+    sent: HashMap<u64, Vec<Sent>>,
+    received: HashMap<u64, Vec<Received>>,
+    latest_ns: u64,
+}
+
+impl Side {
+    /// Starts with what the manifest says, its connections, and names that are complete.
+    pub fn new(header: Header, connections: Connections, mut names: Names) -> Self {
+        names.finish();
+        Self {
+            latest_ns: header.started_ns,
+            header,
+            names,
+            connections: fold_connections(connections),
+            sent: HashMap::new(),
+            received: HashMap::new(),
+        }
+    }
+
+    /// Adds rows of table `sent_messages`, in any order.
+    pub fn add_sent(&mut self, rows: &SentMessages) {
+        self.note_latest(rows.time_range_ns());
+        for row in 0..rows.len() {
+            let of_connection = self.sent.entry(rows.conn[row]).or_default();
+            of_connection.push(Sent {
+                offset_end: rows.offset_end[row],
+                bytes: rows.bytes[row],
+                call_ns: rows.call_ns[row],
+                driver_ns: rows.driver_ns[row],
+            });
+        }
+    }
+
+    /// Adds rows of table `received_messages`, in any order.
+    pub fn add_received(&mut self, rows: &ReceivedMessages) {
+        self.note_latest(rows.time_range_ns());
+        for row in 0..rows.len() {
+            let of_connection = self.received.entry(rows.conn[row]).or_default();
+            of_connection.push(Received {
+                offset_end: rows.offset_end[row],
+                bytes: rows.bytes[row],
+                arrived_ns: rows.last_arrival_ns[row],
+                readable_ns: rows.running_ns[row].or(rows.ready_ns[row]),
+                done_ns: rows.done_ns[row],
+                at_once: rows.segments[row] == 1,
+            });
+        }
+    }
+
+    fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
+        let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
+        self.latest_ns = self.latest_ns.max(last_ns);
+    }
+
+    /// When all rows are there.
+    fn sort(&mut self) {
+        let sent = self.sent.values_mut();
+        sent.for_each(|all| all.sort_by_key(|it| it.offset_end));
+        let received = self.received.values_mut();
+        received.for_each(|all| all.sort_by_key(|it| it.offset_end));
+    }
+
+    /// Its clock's time as time of day, as far as it was known at the start, ns.
+    fn realtime_ns(&self, ns: u64) -> i128 {
+        i128::from(ns) - i128::from(self.header.started_ns)
+            + i128::from(self.header.started_realtime_ns)
+    }
+}
+
+/// What one end sent and the other received.
+struct Path<'a> {
+    from: (&'a Side, u64),
+    to: (&'a Side, u64),
+    /// The receiver is of the second recording.
+    forth: bool,
+    joined: Joined,
+}
+
+/// The report of two recordings, with at most `limit` groups. `first` names the host and the coverage.
+pub fn report(mut first: Side, mut other: Side, recorded: Recorded, limit: usize) -> EndsReport {
+    first.sort();
+    other.sort();
+    let pairs = pairs(&first, &other);
+    let mut paths = Vec::new();
+    for (here, there) in pairs {
+        paths.extend(path((&first, here), (&other, there), true));
+        paths.extend(path((&other, there), (&first, here), false));
+    }
+    let clocks = clocks(&first, &other, &paths);
+    let mut groups: Vec<_> = paths.iter().map(|path| crossed(path, &clocks)).collect();
+    let slowest_ns = |group: &Crossed| group.slowest.first().map_or(0, |it| it.whole_ns);
+    groups.sort_by_key(|group| (Reverse(slowest_ns(group)), group.from.conn));
+    let all = groups.len() as u64;
+    groups.truncate(limit);
+    EndsReport {
+        schema: SCHEMA,
+        other_host: other.header.host,
+        clocks,
+        relative_error: RELATIVE_ERROR,
+        all,
+        groups,
+        about: About::of(&first.header, recorded, first.latest_ns, (0, u64::MAX)),
+    }
+}
+
+/// Connections of the first recording with their other ends in the second: told by the kernel if it is one
+/// host, or by the addresses, of which there may be only one at a time.
+fn pairs(first: &Side, other: &Side) -> Vec<(u64, u64)> {
+    let same_host = first.header.boot_id == other.header.boot_id;
+    let mut by_address: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    let there = &other.connections;
+    for row in 0..there.len() {
+        let key = (there.remote[row].as_str(), there.local[row].as_str());
+        by_address.entry(key).or_default().push(row);
+    }
+    let here = &first.connections;
+    let mut pairs = Vec::new();
+    for row in 0..here.len() {
+        let key = (here.local[row].as_str(), here.remote[row].as_str());
+        let known = here.peer_conn[row].filter(|_| same_host);
+        let meet = by_address.get(&key).into_iter().flatten().copied();
+        let meet = meet.filter(|at| known.is_none_or(|conn| there.conn[*at] == conn));
+        let meet: Vec<_> = meet.filter(|at| overlap(first, row, other, *at)).collect();
+        if let [only] = meet[..] {
+            pairs.push((here.conn[row], there.conn[only]));
+        }
+    }
+    // a recording that has both ends has each pair twice
+    pairs.retain(|(here, there)| !same_host || here != there);
+    if first.header == other.header {
+        pairs.retain(|(here, there)| here < there);
+    }
+    pairs
+}
+
+/// Whether two sockets lived at the same time, within the second in which clocks of hosts usually agree.
+fn overlap(first: &Side, here: usize, other: &Side, there: usize) -> bool {
+    const ABOUT_NS: i128 = 1_000_000_000;
+    let span = |side: &Side, row: usize| {
+        let opened = side.connections.opened_ns[row].unwrap_or(side.header.started_ns);
+        let closed = side.connections.closed_ns[row].unwrap_or(side.latest_ns);
+        (side.realtime_ns(opened), side.realtime_ns(closed))
+    };
+    let (here, there) = (span(first, here), span(other, there));
+    here.0 <= there.1 + ABOUT_NS && there.0 <= here.1 + ABOUT_NS
+}
+
+fn path<'a>(from: (&'a Side, u64), to: (&'a Side, u64), forth: bool) -> Option<Path<'a>> {
+    let sent = from.0.sent.get(&from.1)?;
+    let none = Vec::new();
+    let received = to.0.received.get(&to.1).unwrap_or(&none);
+    Some(Path {
+        from,
+        to,
+        forth,
+        joined: join(sent, received),
+    })
+}
+
+fn clocks(first: &Side, other: &Side, paths: &[Path<'_>]) -> Clocks {
+    if first.header.boot_id == other.header.boot_id {
+        return Clocks::Same;
+    }
+    let mut pairs = Vec::new();
+    for path in paths {
+        pairs.extend(path.joined.crossings.iter().map(|it| {
+            let (here, there) = match path.forth {
+                true => (it.driver_ns, it.arrived_ns),
+                false => (it.arrived_ns, it.driver_ns),
+            };
+            Pair {
+                at_ns: here,
+                difference_ns: there.cast_signed().wrapping_sub(here.cast_signed()),
+                forth: path.forth,
+            }
+        }));
+    }
+    pairs.sort_by_key(|pair| pair.at_ns);
+    let offsets = offsets(&pairs);
+    match offsets.is_empty() {
+        true => Clocks::Unknown,
+        false => Clocks::Apart { offsets },
+    }
+}
+
+/// How much the receiver's clock is ahead of the sender's, and how far that may be off.
+fn ahead(clocks: &Clocks, path: &Path<'_>, crossing: &Crossing) -> Option<(i64, u64)> {
+    let Clocks::Apart { offsets } = clocks else {
+        return (*clocks == Clocks::Same).then_some((0, 0));
+    };
+    let here_ns = match path.forth {
+        true => crossing.driver_ns,
+        false => crossing.arrived_ns,
+    };
+    let Offset {
+        offset_ns,
+        error_ns,
+        ..
+    } = offset::at(offsets, here_ns)?;
+    let ahead_ns = if path.forth { offset_ns } else { -offset_ns };
+    Some((ahead_ns, error_ns))
+}
+
+/// Ends of the receive calls on the sender's own connection, in order of time: what it thought about.
+fn taken_ns(path: &Path<'_>) -> Vec<u64> {
+    let own = path.from.0.received.get(&path.from.1);
+    let mut taken: Vec<u64> = own.into_iter().flatten().map(|it| it.done_ns).collect();
+    taken.sort_unstable();
+    taken
+}
+
+fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
+    let (sender, conn) = path.from;
+    let sent = sender.sent.get(&conn).map_or(&[][..], |all| all);
+    let taken_ns = taken_ns(path);
+    let (mut whole, mut error_ns, mut unmatched) = (Times::default(), 0, path.joined.unmatched);
+    let mut legs: [Times; Leg::ALL.len()] = Default::default();
+    let mut slowest: Vec<Slow> = Vec::new();
+    let mut before_ns = 0;
+    for crossing in &path.joined.crossings {
+        let thought_since = taken_ns
+            .partition_point(|ns| *ns <= crossing.call_ns)
+            .checked_sub(1);
+        let thought_since = thought_since
+            .map(|at| taken_ns[at])
+            .filter(|ns| *ns >= before_ns);
+        before_ns = crossing.call_ns;
+        let Some((ahead_ns, error)) = ahead(clocks, path, crossing) else {
+            unmatched += 1;
+            continue;
+        };
+        error_ns = error_ns.max(error);
+        let took = took(crossing, ahead_ns, thought_since);
+        for Took { leg, ns } in &took {
+            legs[*leg as usize].add(*ns);
+        }
+        let after = took.iter().filter(|it| it.leg.is_of_whole());
+        let whole_ns = after.map(|it| it.ns).sum();
+        whole.add(whole_ns);
+        let place = slowest.partition_point(|kept| kept.whole_ns >= whole_ns);
+        if place < SLOWEST {
+            let id = MessageId {
+                conn,
+                direction: Direction::Sent,
+                offset_end: crossing.offset_end,
+            };
+            let id = id.to_string();
+            slowest.insert(
+                place,
+                Slow {
+                    id,
+                    whole_ns,
+                    legs: took,
+                },
+            );
+            slowest.truncate(SLOWEST);
+        }
+    }
+    Crossed {
+        from: end(&sender.names, conn),
+        to: end(&path.to.0.names, path.to.1),
+        count: sent.len() as u64,
+        bytes: sent.iter().map(|it| u64::from(it.bytes)).sum(),
+        shared: path.joined.shared,
+        unmatched,
+        error_ns,
+        whole: whole.spread(),
+        legs: leg_spreads(&legs),
+        slowest,
+    }
+}
+
+fn leg_spreads(legs: &[Times]) -> Vec<LegSpread> {
+    let legs = Leg::ALL.into_iter().zip(legs);
+    let legs = legs.filter_map(|(leg, times)| {
+        let spread: Spread = times.spread()?;
+        Some(LegSpread { leg, spread })
+    });
+    legs.collect()
+}
+
+/// The legs of one message. A wire that seems shorter than nothing is so by less than the clocks' error.
+fn took(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<Took> {
+    let wire_ns =
+        i128::from(crossing.arrived_ns) - i128::from(crossing.driver_ns) - i128::from(ahead_ns);
+    let readable_ns = crossing.readable_ns.max(crossing.arrived_ns);
+    let legs = [
+        (
+            Leg::SenderApplication,
+            thought_since.map(|ns| crossing.call_ns - ns),
+        ),
+        (
+            Leg::SenderKernel,
+            crossing.driver_ns.checked_sub(crossing.call_ns),
+        ),
+        (Leg::Wire, Some(u64::try_from(wire_ns).unwrap_or(0))),
+        (Leg::ReceiverKernel, Some(readable_ns - crossing.arrived_ns)),
+        (
+            Leg::ReceiverApplication,
+            crossing.done_ns.checked_sub(readable_ns),
+        ),
+    ];
+    let legs = legs.into_iter();
+    legs.filter_map(|(leg, ns)| Some(Took { leg, ns: ns? }))
+        .collect()
+}
+
+impl std::fmt::Debug for Path<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} to {}: {:?}", self.from.1, self.to.1, self.joined)
+    }
+}
