@@ -43,7 +43,7 @@ static __always_inline void batch_end(struct batch *batch)
 
 static __always_inline bool batch_is_busy(const struct batch *batch)
 {
-	return *(volatile u32 *)&batch->busy;
+	return READ_ONCE(batch->busy);
 }
 
 #endif

@@ -242,7 +242,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	if (!tp)
 		return 0;
 	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
-	if (detail_messages && *(volatile u32 *)targets_of(sk)) {
+	if (detail_messages && READ_ONCE(*targets_of(sk))) {
 		now_ns = bpf_ktime_get_ns();
 		messages_on_segment(sk, tp, skb, bare, now_ns);
 	}
@@ -447,7 +447,7 @@ int BPF_PROG(handle_sk_data_ready, const struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
-	if (!*(volatile u32 *)targets_of(sk))
+	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
 	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
 	if (tp)
@@ -460,7 +460,7 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 {
 	struct sock *sk = skb->sk;
 
-	if (sk && *(volatile u32 *)targets_of(sk))
+	if (sk && READ_ONCE(*targets_of(sk)))
 		receive_on_copy(sk);
 	return 0;
 }
@@ -470,7 +470,7 @@ int BPF_PROG(handle_tcp_sendmsg_locked, const struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
-	if (!*(volatile u32 *)targets_of(sk))
+	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
 	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
 	if (tp)
@@ -481,7 +481,7 @@ int BPF_PROG(handle_tcp_sendmsg_locked, const struct sock *sk)
 /* Whose packet goes out, if it may be a target's: a TCP socket that has storage, unlike a request. */
 static __always_inline bool is_sender(const struct sock *sk)
 {
-	return *(volatile u32 *)targets_of(sk) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&
+	return READ_ONCE(*targets_of(sk)) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&
 	       sk->__sk_common.skc_state != TCP_TIME_WAIT && sk->sk_protocol == IPPROTO_TCP;
 }
 

@@ -26,6 +26,9 @@ typedef __s64 s64;
 #define NULL ((void *)0)
 #endif
 
+/* What another CPU may write meanwhile: read here, once. */
+#define READ_ONCE(place) (*(const volatile typeof(place) *)&(place))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 /* include/net/sock.h, include/net/inet_sock.h */

@@ -130,15 +130,15 @@ struct sample_memory {
 struct socket_state {
 	u64 cookie; /* 0: a listening socket */
 	struct sample_memory sampled;
-	u64 since_ns; /* when the ledger began */
-	u32 pid;      /* who owns it, as last written out; 0: not known */
-	u32 owner;    /* who last called on it */
+	u32 first_sent; /* sequence numbers of the two streams' first bytes */
+	u32 first_received;
+	u32 pid;   /* who owns it, as last written out; 0: not known */
+	u32 owner; /* who last called on it */
 	u8 role;
 	u8 chosen;
-	u8 syn_acked;	   /* bytes_acked counts our SYN, too */
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
-	u8 pad;
+	u8 pad[2];
 	u16 number;  /* connection_number(), which the socket loses when it closes */
 	u32 watched; /* the last hook left something that the next segment may end */
 	u32 begun;   /* socket_begin() has run */
@@ -149,6 +149,7 @@ struct socket_state {
 	u64 connect_ns;	    /* when connect() was called; 0: not seen */
 	u64 listen_ns;	    /* of the listening socket: when listen() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
+	u64 since_ns;	    /* when the ledger began */
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs sent again */
 };
@@ -195,12 +196,12 @@ static __always_inline u16 connection_number(const struct sock *sk)
 
 static __always_inline bool may_be_watched(const struct sock *sk)
 {
-	return *(volatile u32 *)&watched_by_number[connection_number(sk)];
+	return READ_ONCE(watched_by_number[connection_number(sk)]);
 }
 
 static __always_inline bool must_look(const struct sock *sk)
 {
-	return *(volatile u32 *)targets_of(sk) || may_be_watched(sk);
+	return READ_ONCE(*targets_of(sk)) || may_be_watched(sk);
 }
 
 /* Several hooks may do so at once: each change is counted once. */

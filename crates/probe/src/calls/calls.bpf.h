@@ -60,20 +60,31 @@ static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, 
 /* The other end's FIN has come: it counts in rcv_nxt and bytes_received, and is no byte. */
 static __always_inline bool fin_received(const struct tcp_sock *tp)
 {
-	u8 state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	u8 state = READ_ONCE(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state);
 
 	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
-/* Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. */
+/*
+ * Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. The call has let
+ * go of the socket, and what others change meanwhile (the bytes acknowledged, or received) does not fit
+ * together: it only tells which 4 GiB of the stream it is.
+ */
 static __always_inline u64 stream_offset(const struct socket_state *st, const struct tcp_sock *tp,
 					 bool is_send)
 {
-	u32 unread = tp->rcv_nxt - tp->copied_seq;
+	bool fin = fin_received(tp); /* so it is in the numbers read after it */
+	u32 end = is_send ? tp->write_seq : tp->copied_seq;
+	u64 near;
 
-	if (is_send)
-		return tp->bytes_acked + (u32)(tp->write_seq - tp->snd_una) - st->syn_acked;
-	return tp->bytes_received - unread - (!unread && fin_received(tp));
+	if (is_send) {
+		end -= st->first_sent;
+		near = tp->bytes_acked;
+	} else {
+		end -= (fin && end == READ_ONCE(tp->rcv_nxt)) + st->first_received;
+		near = tp->bytes_received;
+	}
+	return near + (s32)(end - (u32)near);
 }
 
 /*

@@ -207,16 +207,45 @@ static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 wh
 	return st;
 }
 
+/* A count of the stream's bytes, and the sequence number that it has come to. */
+struct counted {
+	u64 bytes;
+	u32 seq;
+};
+
+/* The kernel changes one after the other, and a walk does not hold the socket: until two readings agree. */
+static __always_inline struct counted read_together(const u64 *bytes, const u32 *seq)
+{
+	struct counted now = {READ_ONCE(*bytes), READ_ONCE(*seq)}, before;
+
+	for (int i = 0; i < 4; i++) {
+		before = now;
+		now = (struct counted){READ_ONCE(*bytes), READ_ONCE(*seq)};
+		if (now.bytes == before.bytes && now.seq == before.seq)
+			break;
+	}
+	return now;
+}
+
 /*
  * Whether bytes_acked counts our SYN: it does where we connected (tcp_rcv_synsent_state_process()),
  * and then is one ahead of the bytes sent for the first time.
  */
-static __always_inline bool syn_acked(const struct tcp_sock *tp)
+static __always_inline bool syn_acked(const struct tcp_sock *tp, struct counted acked)
 {
 	if (!bpf_core_field_exists(tp->bytes_sent))
 		return false;
-	return tp->bytes_acked + (u32)(tp->snd_nxt - tp->snd_una) >
-	       tp->bytes_sent - tp->bytes_retrans;
+	return acked.bytes + (u32)(tp->snd_nxt - acked.seq) > tp->bytes_sent - tp->bytes_retrans;
+}
+
+/* A FIN counts in both numbers. */
+static __always_inline void streams_begin(struct socket_state *st, const struct tcp_sock *tp)
+{
+	struct counted acked = read_together(&tp->bytes_acked, &tp->snd_una);
+	struct counted received = read_together(&tp->bytes_received, &tp->rcv_nxt);
+
+	st->first_sent = acked.seq - (u32)acked.bytes + syn_acked(tp, acked);
+	st->first_received = received.seq - (u32)received.bytes;
 }
 
 /* A socket with a stream begins its ledger; opened_ns 0 if it was open before. */
@@ -228,7 +257,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 		return;
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->opened_ns = opened_ns;
-	st->syn_acked = syn_acked(tp);
+	streams_begin(st, tp);
 	st->sampled.busy = true;
 	/* while it becomes established, skc_state still says what it was before */
 	st->number = connection_number(sk);

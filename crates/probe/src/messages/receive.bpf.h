@@ -150,7 +150,7 @@ static __always_inline void receive_on_ready(struct sock *sk, const struct tcp_s
 		struct segment *at = &stream->segments[(stream->tail - i) & (SEGMENTS - 1)];
 
 		/* counted in memory only: the verifier must not tell the counts apart */
-		if (i > stream->tail - stream->head || !*(volatile u32 *)&stream->waiting)
+		if (i > stream->tail - stream->head || !READ_ONCE(stream->waiting))
 			break;
 		if (at->last.ready_ns || seq_diff(at->end_seq, tp->rcv_nxt) > 0)
 			continue;
@@ -213,7 +213,7 @@ __noinline int receive_cover(struct receive_stream *stream, struct covering *fou
 	if (!stream || !found)
 		return 0;
 	head = stream->head;
-	tail = *(volatile u32 *)&stream->tail;
+	tail = READ_ONCE(stream->tail);
 	for (u32 i = 0; i < SEGMENTS; i++) {
 		const struct segment *at = &stream->segments[(head + i) & (SEGMENTS - 1)];
 

@@ -245,8 +245,8 @@ __noinline int send_queued(struct send_stream *stream, u32 seq, u32 end_seq)
 
 	if (!stream)
 		return 0;
-	at = *(volatile u32 *)&stream->head;
-	tail = *(volatile u32 *)&stream->tail;
+	at = READ_ONCE(stream->head);
+	tail = READ_ONCE(stream->tail);
 	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
@@ -291,8 +291,8 @@ __noinline int send_driven(struct send_stream *stream, u32 seq, u32 end_seq, u64
 
 	if (!stream)
 		return 0;
-	at = *(volatile u32 *)&stream->head;
-	tail = *(volatile u32 *)&stream->tail;
+	at = READ_ONCE(stream->head);
+	tail = READ_ONCE(stream->tail);
 	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
