@@ -201,9 +201,13 @@ impl Case<'_> {
     /// Time in which lost data waited for a timer, ns. What the receiver added by holding its ACK
     /// back is not of the loss.
     pub fn stalled_ns(&self) -> u64 {
-        let ack_held_ns = self.ledger().map_or(0, |led| led.timeout_ack_delayed_ns);
         let stalls_ns = self.ns(Stage::RetransmitTimeout) + self.ns(Stage::TailLoss);
-        stalls_ns.saturating_sub(ack_held_ns)
+        stalls_ns.saturating_sub(self.ack_held_ns())
+    }
+
+    /// Time by which receivers made stalls longer, as they held back the ACK after a timeout, ns.
+    pub fn ack_held_ns(&self) -> u64 {
+        self.ledger().map_or(0, |led| led.timeout_ack_delayed_ns)
     }
 
     /// The part of a harm without which the work would have been done earlier, ns. What a program that

@@ -3,8 +3,8 @@
 //! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_bytes, measured, min_rtt,
-    sum, whole,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout,
+    known_bytes, measured, min_rtt, sum, whole,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
@@ -57,6 +57,7 @@ impl Rule for BurstAfterIdle {
             )),
             case.retransmits()
                 .map(|n| sum("retransmits", n, "segment(s) sent again")),
+            delayed_ack_after_timeout::part_of(case),
             known_bytes(
                 "cwnd_bytes",
                 case.cwnd_bytes(),

@@ -5,11 +5,11 @@ use table::Stage;
 
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    whole,
+    total_ns, whole,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::report::{Direction, Fact, Finding, Undecided, Unit};
 use crate::units::{counted, duration};
 
 /// See the module.
@@ -34,6 +34,10 @@ impl Rule for DelayedAckAfterTimeout {
     }
 
     fn check(&self, case: &Case) -> Verdict {
+        // What named the cause has counted this, too: it goes with the timeouts.
+        if case.loss_named {
+            return Verdict::Quiet;
+        }
         let Some(ledger) = case.ledger() else {
             return self.check_events(case);
         };
@@ -41,7 +45,7 @@ impl Rule for DelayedAckAfterTimeout {
         if held == 0 {
             return Verdict::Quiet;
         }
-        let held_ns = ledger.timeout_ack_delayed_ns;
+        let held_ns = case.ack_held_ns();
         let facts = [
             Some(sum(
                 "timeout_acks_delayed",
@@ -102,6 +106,13 @@ impl Rule for DelayedAckAfterTimeout {
             duration(undecided.possible_harm_ns)
         )
     }
+}
+
+/// Evidence for a rule that names why data was lost: what this added to it, if anything.
+pub(super) fn part_of(case: &Case) -> Option<Fact> {
+    let held_ns = case.ack_held_ns();
+    let label = "of the time, receivers held back the ACK after a timeout";
+    (held_ns > 0).then(|| total_ns("ack_held_ns", held_ns, label))
 }
 
 impl DelayedAckAfterTimeout {

@@ -5,8 +5,8 @@
 use table::Stage;
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
-    min_rtt, sum, whole,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, known,
+    known_real, measured, min_rtt, sum, whole,
 };
 use crate::case::Case;
 use crate::coincidence::Coincidence;
@@ -59,7 +59,7 @@ impl Rule for Incast {
         if !queued {
             return Verdict::Quiet;
         }
-        let harm_ns = case.stalled_ns() + ledger.fast_retransmit_ns;
+        let harm_ns = case.stalled_ns() + case.ack_held_ns() + ledger.fast_retransmit_ns;
         if harm_ns == 0 {
             return Verdict::Quiet;
         }
@@ -92,6 +92,7 @@ impl Rule for Incast {
                 ledger.tail_loss_stalls.into(),
                 "stall(s) mended by a tail-loss probe",
             )),
+            delayed_ack_after_timeout::part_of(case),
             known_real(
                 "queueing",
                 queueing(case),

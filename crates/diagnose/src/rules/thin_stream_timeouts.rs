@@ -4,8 +4,8 @@
 use table::Stage;
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, incast, known, measured, sum,
-    total_ns,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, incast,
+    known, measured, sum, total_ns,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
@@ -58,6 +58,7 @@ impl Rule for ThinStreamTimeouts {
             Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
             Some(total_ns("thin_stall_ns", thin_ns, "they took together")),
             known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"),
+            delayed_ack_after_timeout::part_of(case),
             known(
                 "connections_beside",
                 Some(beside),
@@ -67,10 +68,11 @@ impl Rule for ThinStreamTimeouts {
             case.retransmits()
                 .map(|n| sum("retransmits", n, "segment(s) sent again")),
         ];
+        let harm_ns = stalled_ns + case.ack_held_ns();
         Verdict::Fires(Found {
             direction: Direction::Sending,
-            concerned_ns: stalled_ns,
-            harm_ns: stalled_ns,
+            concerned_ns: harm_ns,
+            harm_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
