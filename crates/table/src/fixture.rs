@@ -74,7 +74,7 @@ pub fn row_of<T: Table + DeserializeOwned>(given: Value) -> Result<T, serde_json
         "role" => "client".into(),
         "chosen" => "target".into(),
         "kind" => "poll".into(),
-        "closed" | "nodelay" | "is_send" | "backlog" => false.into(),
+        "closed" | "nodelay" | "is_send" | "backlog" | "begin_seen" | "end_seen" => false.into(),
         _ => 0.into(),
     };
     let required = T::FIELDS.iter().filter(|field| field.null.is_empty());

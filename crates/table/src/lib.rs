@@ -29,8 +29,8 @@ pub use error::{Problem, ReadError, WriteError};
 pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
 pub use names::{
-    Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage, TaskKind, TcpEventKind,
-    ValueSource, WaitObject, Waker,
+    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker,
 };
 pub use read::Recording;
 pub use recover::{Recovered, recover};

@@ -321,3 +321,39 @@ names! {
         LeftOut = "left_out",
     }
 }
+
+names! {
+    /// What a core or a thread did.
+    pub enum ActivityKind {
+        /// A thread had the CPU.
+        Task = "task",
+        /// No thread had it.
+        Idle = "idle",
+        /// An interrupt or exception was handled.
+        Irq = "irq",
+        /// A softirq ran; the name is its vector (`NET_RX`, `TIMER`, …).
+        Softirq = "softirq",
+        /// A system call.
+        Syscall = "syscall",
+        /// A function ran, or one that it had called.
+        Function = "function",
+        /// The source was not tracing; the name says why, if it is known.
+        Untraced = "untraced",
+        /// The source lost or could not decode what was done; the name is its own error message.
+        DecodeError = "decode_error",
+    }
+}
+
+names! {
+    /// Who saw an activity.
+    pub enum ActivitySource {
+        /// Intel PT: every branch.
+        IntelPt = "intel_pt",
+        /// Call stacks sampled in intervals: begins and ends are those of the samples.
+        Samples = "samples",
+        /// The kernel's function tracer (`function_graph`).
+        FunctionGraph = "function_graph",
+        /// The kernel's tracepoints of scheduler, interrupts and system calls.
+        Tracepoints = "tracepoints",
+    }
+}

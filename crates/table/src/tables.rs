@@ -2,8 +2,8 @@
 //! meaning of null are part of the declaration.
 
 use crate::names::{
-    Caller, Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource, WaitObject,
-    Waker,
+    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Role, SampleKind, TaskKind,
+    TcpEventKind, ValueSource, WaitObject, Waker,
 };
 use crate::{Stage, table};
 
@@ -772,6 +772,35 @@ table! {
     }
 }
 
+table! {
+    /// One span of what a core, or a thread on its cores, did. Those of the same CPU, thread and source are
+    /// nested: `depth` counts the spans around this one.
+    row Activity, columns Activities, name "activity", time begin_ns {
+        /// When it began.
+        begin_ns: u64, "ns";
+        /// When it ended.
+        end_ns: u64, "ns";
+        /// Spans around it.
+        depth: u16, "-";
+        /// What was done.
+        kind: ActivityKind, "-";
+        /// Name of the function, interrupt, softirq vector, system call or thread, or a message.
+        name: Option<String>, "-", null = "the source does not tell";
+        /// Process.
+        pid: Option<u32>, "-", null = "the source does not tell, or it was no process's";
+        /// Thread.
+        tid: Option<u32>, "-", null = "as `pid`";
+        /// CPU.
+        cpu: Option<u16>, "-", null = "the source does not tell: spans are then nested by thread";
+        /// Who saw it.
+        source: ActivitySource, "-";
+        /// Whether the source shows the begin. If not, it began at `begin_ns` or before.
+        begin_seen: bool, "-";
+        /// Whether the source shows the end. If not, it ended at `end_ns` or later.
+        end_seen: bool, "-";
+    }
+}
+
 /// Calls `$then!` with every table's row type: the one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
@@ -795,6 +824,7 @@ macro_rules! for_each_table {
             $crate::tables::Task,
             $crate::tables::StackFrame,
             $crate::tables::Symbol,
+            $crate::tables::Activity,
         }
     };
 }

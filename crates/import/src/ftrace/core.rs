@@ -1,0 +1,262 @@
+//! One CPU: which thread has it, and what lies open on top: system call, functions, interrupts.
+//!
+//! What a thread has open when it loses the CPU is cut: that part ends unseen, and goes on unseen
+//! where the thread next gets a CPU.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use table::tables::Activities;
+use table::{ActivityKind, ActivitySource};
+
+use crate::span::{Lane, Moment, Owner, What};
+
+/// System calls and functions that threads have open while they have no CPU, outermost first.
+pub(crate) type Suspended = BTreeMap<u32, Vec<Activity>>;
+
+/// What may be open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Activity {
+    pub(crate) kind: ActivityKind,
+    pub(crate) name: Option<Rc<str>>,
+    pub(crate) source: ActivitySource,
+}
+
+/// Who has a CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Runner {
+    /// Zero for the idle task.
+    pub(crate) tid: u32,
+    pub(crate) pid: Option<u32>,
+    pub(crate) comm: Rc<str>,
+}
+
+#[derive(Debug)]
+struct Running {
+    runner: Runner,
+    span: usize,
+}
+
+/// The spans of one CPU.
+#[derive(Debug)]
+pub(crate) struct Core {
+    cpu: Option<u16>,
+    lane: Lane,
+    running: Option<Running>,
+    open: Vec<(usize, Activity)>,
+    /// Since when nothing was lost and no other thread ran.
+    whole_since: Moment,
+    error: Option<usize>,
+    /// The function that ended last of those that called no other, and when.
+    leaf: Option<(usize, u64)>,
+    last_ns: u64,
+}
+
+impl Core {
+    /// A CPU whose first event is at `time_ns`.
+    pub(crate) fn new(cpu: Option<u16>, time_ns: u64) -> Self {
+        let mut lane = Lane::default();
+        let whole_since = lane.moment(time_ns);
+        Self {
+            cpu,
+            lane,
+            running: None,
+            open: Vec::new(),
+            whole_since,
+            error: None,
+            leaf: None,
+            last_ns: time_ns,
+        }
+    }
+
+    /// Time of the last event.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Takes note of the time of an event, and of the thread that it shows on the CPU.
+    pub(crate) fn advance(
+        &mut self,
+        time_ns: u64,
+        shown: Option<&Runner>,
+        source: ActivitySource,
+        suspended: &mut Suspended,
+    ) {
+        self.end_leaf(time_ns);
+        let before_ns = self.last_ns;
+        self.last_ns = time_ns;
+        if let Some(error) = self.error.take() {
+            self.lane.close(error, time_ns, true);
+        }
+        let Some(shown) = shown else { return };
+        match &mut self.running {
+            Some(running) if running.runner.tid == shown.tid => {
+                running.runner.pid = running.runner.pid.or(shown.pid);
+            }
+            // Nobody told of the switch: the one before ran until its last event at least.
+            _ => {
+                self.take_off(before_ns, false, suspended);
+                self.put_on(time_ns, shown.clone(), source, false, suspended);
+            }
+        }
+    }
+
+    /// The CPU goes to another thread.
+    pub(crate) fn switch(
+        &mut self,
+        time_ns: u64,
+        next: Runner,
+        source: ActivitySource,
+        suspended: &mut Suspended,
+    ) {
+        self.take_off(time_ns, true, suspended);
+        self.put_on(time_ns, next, source, true, suspended);
+    }
+
+    /// Something begins.
+    pub(crate) fn begin(&mut self, time_ns: u64, activity: Activity) {
+        let what = self.what(&activity);
+        let span = self.lane.open(what, time_ns, true);
+        self.open.push((span, activity));
+    }
+
+    /// Something ends: the innermost open one of its kind, and of its name where one is told. Those
+    /// within it whose ends were not told end with it, unseen. Without any, it began unseen.
+    pub(crate) fn end(&mut self, time_ns: u64, activity: &Activity) {
+        let is_it = |(_, open): &(usize, Activity)| {
+            open.kind == activity.kind && (activity.name.is_none() || open.name == activity.name)
+        };
+        match self.open.iter().rposition(is_it) {
+            Some(place) => {
+                self.close_from(place + 1, time_ns);
+                if let Some((span, _)) = self.open.pop() {
+                    self.lane.close(span, time_ns, true);
+                }
+            }
+            None => {
+                self.close_from(0, time_ns);
+                let what = self.what(activity);
+                let span = self.lane.open_around(self.whole_since, what);
+                self.lane.close(span, time_ns, true);
+            }
+        }
+    }
+
+    /// Something began and ended.
+    pub(crate) fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &Activity) {
+        let what = self.what(activity);
+        let span = self.lane.open(what, begin_ns, true);
+        self.lane.close(span, end_ns, true);
+        self.leaf = Some((span, end_ns));
+    }
+
+    /// Durations and times are not read off the clock at once: a function may seem to end after the
+    /// next event. It ended before.
+    fn end_leaf(&mut self, next_ns: u64) {
+        let Some((span, end_ns)) = self.leaf.take() else {
+            return;
+        };
+        if end_ns > next_ns {
+            self.lane.end_at(span, next_ns);
+        }
+        self.last_ns = self.last_ns.max(end_ns.min(next_ns));
+    }
+
+    /// Events were lost, after the last one.
+    pub(crate) fn lose(
+        &mut self,
+        message: Rc<str>,
+        source: ActivitySource,
+        suspended: &mut Suspended,
+    ) {
+        self.end_leaf(u64::MAX);
+        if let Some(error) = self.error.take() {
+            self.lane.close(error, self.last_ns, true);
+        }
+        self.take_off(self.last_ns, false, suspended);
+        suspended.clear();
+        let what = self.what(&Activity {
+            kind: ActivityKind::DecodeError,
+            name: Some(message),
+            source,
+        });
+        self.whole_since = self.lane.moment(self.last_ns);
+        self.error = Some(self.lane.open(what, self.last_ns, true));
+    }
+
+    /// Ends all at the last event.
+    pub(crate) fn finish(mut self, into: &mut Activities) {
+        self.end_leaf(u64::MAX);
+        self.take_off(self.last_ns, false, &mut Suspended::new());
+        if let Some(error) = self.error.take() {
+            self.lane.close(error, self.last_ns, false);
+        }
+        self.lane.store(into);
+    }
+
+    fn take_off(&mut self, time_ns: u64, seen: bool, suspended: &mut Suspended) {
+        let kept = |kind| matches!(kind, ActivityKind::Syscall | ActivityKind::Function);
+        let activities = self.open.iter().map(|(_, activity)| activity);
+        let still_open: Vec<_> = activities
+            .take_while(|activity| kept(activity.kind))
+            .cloned()
+            .collect();
+        self.close_from(0, time_ns);
+        if let Some(Running { runner, span }) = self.running.take() {
+            self.lane.close(span, time_ns, seen);
+            if runner.tid != 0 && !still_open.is_empty() {
+                suspended.insert(runner.tid, still_open);
+            }
+        }
+    }
+
+    fn put_on(
+        &mut self,
+        time_ns: u64,
+        runner: Runner,
+        source: ActivitySource,
+        seen: bool,
+        suspended: &mut Suspended,
+    ) {
+        let tid = runner.tid;
+        let (kind, name) = match tid {
+            0 => (ActivityKind::Idle, None),
+            _ => (ActivityKind::Task, Some(Rc::clone(&runner.comm))),
+        };
+        self.running = Some(Running { runner, span: 0 });
+        let task = Activity { kind, name, source };
+        let what = self.what(&task);
+        let span = self.lane.open(what, time_ns, seen);
+        if let Some(running) = &mut self.running {
+            running.span = span;
+        }
+        self.whole_since = self.lane.moment(time_ns);
+        for activity in suspended.remove(&tid).unwrap_or_default() {
+            let what = self.what(&activity);
+            let span = self.lane.open(what, time_ns, false);
+            self.open.push((span, activity));
+        }
+    }
+
+    fn close_from(&mut self, place: usize, time_ns: u64) {
+        while self.open.len() > place {
+            if let Some((span, _)) = self.open.pop() {
+                self.lane.close(span, time_ns, false);
+            }
+        }
+    }
+
+    fn what(&self, activity: &Activity) -> What {
+        let runner = self.running.as_ref().map(|running| &running.runner);
+        What {
+            kind: activity.kind,
+            name: activity.name.clone(),
+            owner: Owner {
+                pid: runner.and_then(|runner| runner.pid),
+                tid: runner.map(|runner| runner.tid),
+                cpu: self.cpu,
+            },
+            source: activity.source,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the tracer `function_graph` draws: `| f() {`, `| f();`, `| } /* f */`.
+
+use table::{ActivityKind, ActivitySource};
+
+use super::core::{Activity, Core};
+
+/// A call, a return, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Graph<'a> {
+    Call(&'a str),
+    /// With its function where the text tells it.
+    Return(Option<&'a str>),
+    /// A function that called no other, with its duration in nanoseconds.
+    Leaf(&'a str, u64),
+    InterruptBegins,
+    InterruptEnds,
+}
+
+impl Graph<'_> {
+    /// Takes it to the CPU on which it happened.
+    pub(crate) fn apply(self, core: &mut Core, time_ns: u64, resolution_ns: u64) {
+        let activity = |kind, name: Option<&str>| Activity {
+            kind,
+            name: name.map(Into::into),
+            source: ActivitySource::FunctionGraph,
+        };
+        match self {
+            Self::Call(name) => core.begin(time_ns, activity(ActivityKind::Function, Some(name))),
+            Self::Return(name) => core.end(time_ns, &activity(ActivityKind::Function, name)),
+            Self::Leaf(name, duration_ns) => {
+                // The begin was rounded down; so is the end, or it could lie after the caller's.
+                let end_ns = time_ns.saturating_add(duration_ns);
+                let end_ns = end_ns - end_ns % resolution_ns;
+                let function = activity(ActivityKind::Function, Some(name));
+                core.whole(time_ns, end_ns, &function);
+            }
+            Self::InterruptBegins => core.begin(time_ns, activity(ActivityKind::Irq, None)),
+            Self::InterruptEnds => core.end(time_ns, &activity(ActivityKind::Irq, None)),
+        }
+    }
+}
+
+/// `[DURATION us] | DRAWING`.
+pub(crate) fn parse(text: &str) -> Option<Graph<'_>> {
+    let (duration, drawing) = text.split_once('|')?;
+    let duration = duration.trim();
+    match duration {
+        "==========>" => return Some(Graph::InterruptBegins),
+        "<==========" => return Some(Graph::InterruptEnds),
+        _ => {}
+    }
+    let drawing = drawing.trim();
+    if let Some(rest) = drawing.strip_prefix('}') {
+        let name = rest.split_once("/* ").map(|(_, name)| name);
+        let name = name.and_then(|name| name.split([' ', '*']).next());
+        return Some(Graph::Return(name.filter(|name| !name.is_empty())));
+    }
+    if let Some(call) = drawing.strip_suffix('{') {
+        return Some(Graph::Call(function(call)?));
+    }
+    let end = drawing.rfind(';')?;
+    Some(Graph::Leaf(
+        function(&drawing[..end])?,
+        duration_ns(duration)?,
+    ))
+}
+
+/// `f()`, `f [module]()`, `f(args)`: the name alone.
+fn function(text: &str) -> Option<&str> {
+    let name = text.split(['(', '[']).next()?.trim();
+    Some(name).filter(|name| !name.is_empty() && !name.contains(' '))
+}
+
+/// `0.123 us`, before it maybe a mark of how long that is (`+ ! # * @ $`).
+fn duration_ns(text: &str) -> Option<u64> {
+    let text = text
+        .trim_start_matches(['+', '!', '#', '*', '@', '$'])
+        .trim();
+    let (whole, fraction) = text.strip_suffix("us")?.trim_end().split_once('.')?;
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if fraction.len() != 3 || !digits(fraction) {
+        return None;
+    }
+    let whole_ns = whole.parse::<u64>().ok()?.checked_mul(1_000)?;
+    whole_ns.checked_add(fraction.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Graph, parse};
+
+    #[test]
+    fn drawings() {
+        let known = [
+            ("  0.123 us    |    kfree();", Graph::Leaf("kfree", 123)),
+            (" ! 120.001 us  |    f [mod]();", Graph::Leaf("f", 120_001)),
+            (
+                "                |  do_softirq() {",
+                Graph::Call("do_softirq"),
+            ),
+            (" + 10.5 us | }", Graph::Return(None)),
+            (
+                "   1.0 us   |  } /* tcp_v4_rcv */",
+                Graph::Return(Some("tcp_v4_rcv")),
+            ),
+            ("   1.0 us   |  } /* f ret=0x1 */", Graph::Return(Some("f"))),
+            (" ==========> |", Graph::InterruptBegins),
+            (" <========== |", Graph::InterruptEnds),
+        ];
+        for (text, graph) in known {
+            assert_eq!(parse(text), Some(graph), "{text}");
+        }
+        for text in ["", "|", "| ;", "f();", "x us | f();", "| /* a comment */"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

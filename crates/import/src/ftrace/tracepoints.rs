@@ -1,0 +1,210 @@
+//! Tracepoints of scheduler, interrupts and system calls → spans of each CPU.
+
+use std::collections::BTreeMap;
+
+use table::tables::Activities;
+use table::{ActivityKind, ActivitySource};
+
+use super::core::{Activity, Core, Runner, Suspended};
+use super::event::{Event, Thread};
+use super::graph::{self, Graph};
+use crate::tally::Tally;
+
+const NO_CPU: &str = "events without their CPU";
+const BACKWARDS: &str = "earlier than the CPU's event before";
+const OTHER: &str = "events that are no activity";
+const MALFORMED: &str = "events whose fields are not understood";
+
+/// Interrupt vectors of x86 that have tracepoints of their own (`asm/trace/irq_vectors.h`).
+const VECTORS: [&str; 11] = [
+    "local_timer",
+    "reschedule",
+    "call_function",
+    "call_function_single",
+    "irq_work",
+    "x86_platform_ipi",
+    "error_apic",
+    "spurious_apic",
+    "threshold_apic",
+    "deferred_error_apic",
+    "thermal_apic",
+];
+
+/// What an event says of its CPU.
+enum Told<'a> {
+    Begin(Activity),
+    End(Activity),
+    Switch(Thread<'a>),
+    Graph(Graph<'a>),
+}
+
+/// The spans of all CPUs.
+#[derive(Debug, Default)]
+pub(crate) struct Tracepoints {
+    cores: BTreeMap<Option<u16>, Core>,
+    suspended: Suspended,
+}
+
+impl Tracepoints {
+    /// Whether an event of `perf script` is one of these: it has the name of its system.
+    pub(crate) fn knows(event: &str) -> bool {
+        let systems = [
+            "sched",
+            "irq",
+            "irq_vectors",
+            "raw_syscalls",
+            "syscalls",
+            "ftrace",
+        ];
+        event
+            .split_once(':')
+            .is_some_and(|(system, _)| systems.contains(&system))
+    }
+
+    /// Takes an event.
+    pub(crate) fn event(&mut self, event: &Event<'_>, tally: &mut Tally) {
+        if event.cpu.is_none() {
+            return tally.ignore(NO_CPU);
+        }
+        let told = match told(event) {
+            Ok(told) => told,
+            Err(reason) => return tally.ignore(reason),
+        };
+        let begin = || Core::new(event.cpu, event.time_ns);
+        let core = self.cores.entry(event.cpu).or_insert_with(begin);
+        if event.time_ns < core.last_ns() {
+            return tally.ignore(BACKWARDS);
+        }
+        tally.use_one();
+        let source = match told {
+            Told::Graph(_) => ActivitySource::FunctionGraph,
+            _ => ActivitySource::Tracepoints,
+        };
+        let shown = event.thread.map(|thread| runner(&thread));
+        core.advance(event.time_ns, shown.as_ref(), source, &mut self.suspended);
+        match told {
+            Told::Begin(activity) => core.begin(event.time_ns, activity),
+            Told::End(activity) => core.end(event.time_ns, &activity),
+            Told::Switch(next) => {
+                core.switch(event.time_ns, runner(&next), source, &mut self.suspended);
+            }
+            Told::Graph(graph) => graph.apply(core, event.time_ns, event.resolution_ns),
+        }
+    }
+
+    /// Takes that events of a CPU were lost.
+    pub(crate) fn lost(&mut self, cpu: u16, message: &str, tally: &mut Tally) {
+        let Some(core) = self.cores.get_mut(&Some(cpu)) else {
+            return tally.ignore("losses before the CPU's first event");
+        };
+        tally.use_one();
+        let source = ActivitySource::Tracepoints;
+        core.lose(message.into(), source, &mut self.suspended);
+    }
+
+    /// Ends all.
+    pub(crate) fn finish(self, into: &mut Activities) {
+        for core in self.cores.into_values() {
+            core.finish(into);
+        }
+    }
+}
+
+fn runner(thread: &Thread<'_>) -> Runner {
+    Runner {
+        tid: thread.tid,
+        pid: thread.pid,
+        comm: thread.comm.into(),
+    }
+}
+
+fn told<'a>(event: &Event<'a>) -> Result<Told<'a>, &'static str> {
+    let begin = |kind, name| Told::Begin(activity(kind, name));
+    let end = |kind, name| Told::End(activity(kind, name));
+    let known = match event.name {
+        "sched_switch" => next(event.body).map(Told::Switch),
+        "irq_handler_entry" => {
+            value(event.body, "name=").map(|name| begin(ActivityKind::Irq, Some(name)))
+        }
+        "irq_handler_exit" => Some(end(ActivityKind::Irq, None)),
+        "softirq_entry" => vector(event.body).map(|name| begin(ActivityKind::Softirq, Some(name))),
+        "softirq_exit" => vector(event.body).map(|name| end(ActivityKind::Softirq, Some(name))),
+        "sys_enter" => number(event.body).map(|name| begin(ActivityKind::Syscall, Some(name))),
+        "sys_exit" => Some(end(ActivityKind::Syscall, None)),
+        "funcgraph_entry" | "funcgraph_exit" => graph::parse(event.body).map(Told::Graph),
+        "" => return syscall(event.body).ok_or(OTHER),
+        name => return named(name).ok_or(OTHER),
+    };
+    known.ok_or(MALFORMED)
+}
+
+/// Events whose name holds the name of the system call or vector.
+fn named<'a>(name: &str) -> Option<Told<'a>> {
+    if let Some(call) = name.strip_prefix("sys_enter_") {
+        return Some(Told::Begin(activity(ActivityKind::Syscall, Some(call))));
+    }
+    if name.starts_with("sys_exit_") {
+        return Some(Told::End(activity(ActivityKind::Syscall, None)));
+    }
+    let vector = |end: &str| name.strip_suffix(end).filter(|name| VECTORS.contains(name));
+    if let Some(vector) = vector("_entry") {
+        return Some(Told::Begin(activity(ActivityKind::Irq, Some(vector))));
+    }
+    vector("_exit").map(|vector| Told::End(activity(ActivityKind::Irq, Some(vector))))
+}
+
+/// `sys_read(fd: 3, …)` and `sys_read -> 0x1`, as the trace file prints them.
+fn syscall<'a>(body: &str) -> Option<Told<'a>> {
+    let rest = body.strip_prefix("sys_")?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+    let (call, rest) = rest.split_at(end);
+    if rest.starts_with('(') {
+        return Some(Told::Begin(activity(ActivityKind::Syscall, Some(call))));
+    }
+    let ends = rest.starts_with(" -> ");
+    ends.then(|| Told::End(activity(ActivityKind::Syscall, None)))
+}
+
+fn activity(kind: ActivityKind, name: Option<&str>) -> Activity {
+    Activity {
+        kind,
+        name: name.map(Into::into),
+        source: ActivitySource::Tracepoints,
+    }
+}
+
+/// The thread that gets the CPU: `… ==> next_comm=C next_pid=P …`, or `… ==> C:P [PRIO]`.
+fn next(body: &str) -> Option<Thread<'_>> {
+    let (_, next) = body.split_once("==> ")?;
+    let (comm, tid) = match next.strip_prefix("next_comm=") {
+        Some(next) => {
+            let (comm, rest) = next.split_once(" next_pid=")?;
+            (comm, rest.split_whitespace().next()?)
+        }
+        None => next.rsplit_once(" [")?.0.rsplit_once(':')?,
+    };
+    Some(Thread {
+        comm,
+        tid: tid.parse().ok()?,
+        pid: None,
+    })
+}
+
+/// The word after `field`, which may hold spaces if it is the last.
+fn value<'a>(body: &'a str, field: &str) -> Option<&'a str> {
+    let (_, value) = body.split_once(field)?;
+    Some(value.trim_end()).filter(|value| !value.is_empty())
+}
+
+/// `vec=3 [action=NET_RX]`.
+fn vector(body: &str) -> Option<&str> {
+    let (_, name) = body.split_once("[action=")?;
+    name.split(']').next().filter(|name| !name.is_empty())
+}
+
+/// `NR 0 (3, 7f, 10, …)`, the number with its field's name.
+fn number(body: &str) -> Option<&str> {
+    let (number, _) = body.split_once(" (")?;
+    number.strip_prefix("NR ")?.parse::<i64>().ok()?;
+    Some(number)
+}

@@ -1,0 +1,63 @@
+//! Traces that other tools made → rows of the table `activity`.
+//!
+//! - `perf_script`: the text of `perf script`: Intel PT branches, sampled stacks, tracepoints;
+//! - `perf_data`: `perf.data` itself: its clock, its threads, and its Intel PT packets;
+//! - `ftrace`: the text of ftrace's `trace` file and of `trace-cmd report`.
+//!
+//! Bytes in, rows and an account of every line or record out: what was not used is counted by the
+//! reason. What a trace does not show becomes rows of kind `untraced` or `decode_error`.
+
+mod branch;
+mod error;
+mod ftrace;
+mod perf_script;
+mod span;
+mod stack;
+mod tally;
+
+pub use error::ImportError;
+pub use tally::Tally;
+
+use table::tables::Activities;
+
+/// What was read from a trace.
+#[derive(Debug, Default)]
+pub struct Imported {
+    /// The spans.
+    pub activities: Activities,
+    /// What became of each line or record.
+    pub tally: Tally,
+    /// What a reader should know of the trace, in words.
+    pub notes: Vec<String>,
+}
+
+/// Reads `perf.data`, or the text of `perf script`.
+///
+/// # Errors
+/// When it is neither, or nothing in it is an event.
+pub fn perf(bytes: &[u8]) -> Result<Imported, ImportError> {
+    let text = text(bytes)?;
+    something(perf_script::read(text), ImportError::NotPerf)
+}
+
+/// Reads the text of ftrace's `trace` file or of `trace-cmd report`.
+///
+/// # Errors
+/// When nothing in it is an event.
+pub fn ftrace(bytes: &[u8]) -> Result<Imported, ImportError> {
+    something(ftrace::read(text(bytes)?), ImportError::NotFtrace)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, ImportError> {
+    std::str::from_utf8(bytes).map_err(|error| ImportError::NotText {
+        offset: error.valid_up_to() as u64,
+    })
+}
+
+/// Refuses a file without a single event.
+fn something(imported: Imported, error: ImportError) -> Result<Imported, ImportError> {
+    if imported.tally.used == 0 {
+        return Err(error);
+    }
+    Ok(imported)
+}

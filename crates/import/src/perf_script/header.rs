@@ -1,0 +1,178 @@
+//! The head of a `perf script` line: `[COMM] PID[/TID] [[CPU]] SECONDS.FRACTION: [PERIOD] EVENT: …`.
+//! Which of its parts are there depends on `perf script -F`.
+
+/// What a line begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header<'a> {
+    pub(crate) comm: Option<&'a str>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) tid: Option<u32>,
+    pub(crate) cpu: Option<u16>,
+    pub(crate) time_ns: u64,
+    /// Name of the event, with its modifiers (`branches:uH`).
+    pub(crate) event: &'a str,
+    /// What follows.
+    pub(crate) rest: &'a str,
+}
+
+impl<'a> Header<'a> {
+    /// Takes a line's head apart; `None` if it has none.
+    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+        let (before, time_ns, after) = split_time(line)?;
+        let (comm, pid, tid, cpu) = who(before)?;
+        let (event, rest) = event(after)?;
+        Some(Self {
+            comm,
+            pid,
+            tid,
+            cpu,
+            time_ns,
+            event,
+            rest,
+        })
+    }
+
+    /// Name of the event without PMU, terms and modifiers.
+    pub(crate) fn event_name(&self) -> &'a str {
+        let name = self.event.split(['/', ':']).next().unwrap_or_default();
+        match name {
+            // The PMU comes first: `intel_pt//`, `cpu/cycles/`.
+            "cpu" | "intel_pt" => self.event.split('/').nth(1).unwrap_or(name),
+            _ => name,
+        }
+    }
+
+    /// Whether the event's modifiers leave user code out (`branches:k`).
+    pub(crate) fn kernel_only(&self) -> bool {
+        let modifiers = self.event.rsplit([':', '/']).next().unwrap_or_default();
+        self.event.len() > modifiers.len() && modifiers.contains('k') && !modifiers.contains('u')
+    }
+}
+
+/// Splits a line at its time: the first word of digits, a point, digits and a colon.
+fn split_time(line: &str) -> Option<(&str, u64, &str)> {
+    let mut from = 0;
+    while let Some(found) = line[from..].find(':') {
+        let colon = from + found;
+        let begin = line[..colon]
+            .rfind(char::is_whitespace)
+            .map_or(0, |at| at + 1);
+        if let Some(time_ns) = seconds_ns(&line[begin..colon]) {
+            return Some((&line[..begin], time_ns, &line[colon + 1..]));
+        }
+        from = colon + 1;
+    }
+    None
+}
+
+/// Nanoseconds of `SECONDS.FRACTION`. Digits of less than a nanosecond are dropped.
+pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(seconds) || !digits(fraction) {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(9)];
+    let scale = 10_u64.pow(9 - fraction.len() as u32);
+    let fraction_ns = fraction.parse::<u64>().ok()? * scale;
+    let seconds_ns = seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    seconds_ns.checked_add(fraction_ns)
+}
+
+type Who<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
+
+/// `COMM PID/TID [CPU]`, each but the thread optional; a command name may hold spaces.
+fn who(text: &str) -> Option<Who<'_>> {
+    let mut text = text.trim_end();
+    let mut cpu = None;
+    if let Some(inside) = text.strip_suffix(']') {
+        let open = inside.rfind('[')?;
+        cpu = Some(inside[open + 1..].trim().parse().ok()?);
+        text = inside[..open].trim_end();
+    }
+    let begin = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let (pid, tid) = match text[begin..].split_once('/') {
+        Some((pid, tid)) => (number(pid)?, number(tid)?),
+        None => (None, number(&text[begin..])?),
+    };
+    let comm = Some(text[..begin].trim()).filter(|comm| !comm.is_empty());
+    Some((comm, pid, tid, cpu))
+}
+
+/// A process or thread id. perf writes -1 for one that it does not know.
+fn number(text: &str) -> Option<Option<u32>> {
+    match text {
+        "-1" | "?" => Some(None),
+        _ => text.parse().ok().map(Some),
+    }
+}
+
+/// `[PERIOD] EVENT:`, and the rest of the line.
+fn event(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let (first, rest) = word(text);
+    let is_period = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    let (event, rest) = if is_period { word(rest) } else { (first, rest) };
+    let name = event.strip_suffix(':').filter(|name| !name.is_empty())?;
+    Some((name, rest))
+}
+
+/// The first word of a text, and what follows it.
+pub(crate) fn word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    match text.find(char::is_whitespace) {
+        Some(end) => text.split_at(end),
+        None => (text, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Header, seconds_ns};
+
+    #[test]
+    fn heads_of_several_field_lists() {
+        let line =
+            "364691/364691 62709.735347701:      1   branches:uH:   jmp  40bb19 f+0x1 (a.so)";
+        let header = Header::parse(line).unwrap();
+        assert_eq!((header.pid, header.tid), (Some(364_691), Some(364_691)));
+        assert_eq!(header.time_ns, 62_709_735_347_701);
+        assert_eq!(header.event_name(), "branches");
+        assert!(!header.kernel_only());
+        assert!(header.rest.starts_with("   jmp"));
+
+        let line = "Web Content 12/14 [003]  10.5: sched:sched_switch: prev_comm=a";
+        let header = Header::parse(line).unwrap();
+        assert_eq!(header.comm, Some("Web Content"));
+        assert_eq!((header.tid, header.cpu), (Some(14), Some(3)));
+        assert_eq!(
+            (header.time_ns, header.event),
+            (10_500_000_000, "sched:sched_switch")
+        );
+
+        let line = "  -1/-1  1.000000001: 1 branches:k: tr strt";
+        let header = Header::parse(line).unwrap();
+        assert_eq!((header.pid, header.tid), (None, None));
+        assert!(header.kernel_only());
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(seconds_ns("1.000000001"), Some(1_000_000_001));
+        assert_eq!(seconds_ns("0.5"), Some(500_000_000));
+        assert_eq!(seconds_ns("0.1234567899"), Some(123_456_789));
+        for text in [
+            "",
+            "1",
+            ".",
+            "1.",
+            ".1",
+            "-1.0",
+            "1.x",
+            "99999999999999999999.0",
+            "18446744074.0",
+        ] {
+            assert_eq!(seconds_ns(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The text of `perf script` → spans: branches of Intel PT, sampled call stacks, and tracepoints of
+//! scheduler, interrupts and system calls.
+//!
+//! perf has decoded the trace; what comes in is a line an event, and sampled stacks below their
+//! line, indented by a tab.
+
+mod header;
+mod line;
+mod samples;
+
+use std::collections::BTreeMap;
+
+use crate::Imported;
+use crate::ftrace::Tracepoints;
+use crate::span::Owner;
+use crate::stack::CallStack;
+use crate::tally::Tally;
+
+pub(crate) use header::{Header, seconds_ns, word};
+use line::{Names, TraceError, branch, place};
+use samples::{SampledFrame, Samples};
+
+const BLANK: &str = "blank";
+const COMMENT: &str = "comments";
+const NO_EVENT: &str = "not an event";
+const BAD_BRANCH: &str = "not a branch";
+const BAD_ERROR: &str = "not an error";
+const BAD_FRAME: &str = "not a frame";
+const STRAY_FRAME: &str = "frames of no sample";
+const BACKWARDS: &str = "earlier than the thread's event before";
+const ROLLED_BACK: &str = "of a transaction that was rolled back";
+const NO_STACK: &str = "samples without a call stack";
+const NO_ACTIVITY: &str = "events that are no activity";
+
+/// Reads the text of `perf script`.
+pub(crate) fn read(text: &str) -> Imported {
+    let mut reader = Reader::default();
+    for line in text.lines() {
+        reader.line(line);
+    }
+    reader.finish()
+}
+
+/// A sample whose frames are still to come.
+struct OpenSample {
+    thread: Owner,
+    time_ns: u64,
+    frames: Vec<SampledFrame>,
+}
+
+#[derive(Default)]
+struct Reader {
+    names: Names,
+    traced: BTreeMap<Owner, CallStack>,
+    sampled: BTreeMap<Owner, Samples>,
+    tracepoints: Tracepoints,
+    sample: Option<OpenSample>,
+    tally: Tally,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) {
+        if line.starts_with('\t') {
+            return self.frame(line);
+        }
+        self.end_sample();
+        if line.trim().is_empty() {
+            return self.tally.ignore(BLANK);
+        }
+        if line.starts_with('#') {
+            return self.tally.ignore(COMMENT);
+        }
+        if TraceError::begins(line) {
+            return self.error(line);
+        }
+        match Header::parse(line) {
+            Some(header) => self.event(&header),
+            None => self.tally.ignore(NO_EVENT),
+        }
+    }
+
+    fn event(&mut self, header: &Header<'_>) {
+        match header.event_name() {
+            "branches" => self.branch(header),
+            "psb" | "cbr" | "ptwrite" | "pwre" | "pwrx" | "mwait" | "exstop" | "evt" | "iflag" => {
+                self.tally.ignore(NO_ACTIVITY);
+            }
+            _ if Tracepoints::knows(header.event) => {
+                let event = crate::ftrace::Event::of_perf(header);
+                self.tracepoints.event(&event, &mut self.tally);
+            }
+            _ if header.rest.trim().is_empty() => self.begin_sample(header),
+            "instructions" | "cycles" | "cpu-clock" | "task-clock" => self.tally.ignore(NO_STACK),
+            _ => self.tally.ignore(NO_ACTIVITY),
+        }
+    }
+
+    fn branch(&mut self, header: &Header<'_>) {
+        let Some(branch) = branch(header.rest, &mut self.names) else {
+            return self.tally.ignore(BAD_BRANCH);
+        };
+        let thread = thread(header);
+        let begin = || CallStack::new(thread, header.kernel_only(), header.time_ns);
+        let stack = self.traced.entry(thread).or_insert_with(begin);
+        if header.time_ns < stack.last_ns() {
+            return self.tally.ignore(BACKWARDS);
+        }
+        self.tally.use_one();
+        let undone = stack.branch(header.time_ns, branch);
+        self.tally.withdraw(undone, ROLLED_BACK);
+    }
+
+    fn error(&mut self, line: &str) {
+        let Some(error) = TraceError::parse(line) else {
+            return self.tally.ignore(BAD_ERROR);
+        };
+        let thread = Owner {
+            pid: error.pid,
+            tid: error.tid,
+            cpu: None,
+        };
+        let begin = || CallStack::new(thread, false, error.time_ns.unwrap_or_default());
+        let stack = self.traced.entry(thread).or_insert_with(begin);
+        // An error is never left out: one whose time is too early is put at the last event.
+        let time_ns = error.time_ns.filter(|time_ns| *time_ns >= stack.last_ns());
+        self.tally.use_one();
+        stack.error(time_ns, self.names.get(error.message));
+    }
+
+    fn begin_sample(&mut self, header: &Header<'_>) {
+        self.sample = Some(OpenSample {
+            thread: thread(header),
+            time_ns: header.time_ns,
+            frames: Vec::new(),
+        });
+    }
+
+    fn frame(&mut self, line: &str) {
+        let Some(sample) = &mut self.sample else {
+            return self.tally.ignore(STRAY_FRAME);
+        };
+        match place(line, &mut self.names) {
+            Some((place, _)) => {
+                self.tally.use_one();
+                sample.frames.push((place.function, place.address));
+            }
+            None => self.tally.ignore(BAD_FRAME),
+        }
+    }
+
+    /// The sample's line and its frames are used, or not, together.
+    fn end_sample(&mut self) {
+        let Some(sample) = self.sample.take() else {
+            return;
+        };
+        let begin = || Samples::new(sample.thread);
+        let samples = self.sampled.entry(sample.thread).or_insert_with(begin);
+        let frames = sample.frames.len() as u64;
+        if frames == 0 {
+            return self.tally.ignore(NO_STACK);
+        }
+        if sample.time_ns < samples.last_ns() {
+            self.tally.withdraw(frames, BACKWARDS);
+            return self.tally.ignore(BACKWARDS);
+        }
+        self.tally.use_one();
+        samples.sample(sample.time_ns, sample.frames);
+    }
+
+    fn finish(mut self) -> Imported {
+        self.end_sample();
+        let mut imported = Imported::default();
+        for stack in self.traced.into_values() {
+            stack.finish().store(&mut imported.activities);
+        }
+        for samples in self.sampled.into_values() {
+            samples.finish().store(&mut imported.activities);
+        }
+        self.tracepoints.finish(&mut imported.activities);
+        imported.tally = self.tally;
+        imported
+    }
+}
+
+fn thread(header: &Header<'_>) -> Owner {
+    Owner {
+        pid: header.pid,
+        tid: header.tid,
+        cpu: None,
+    }
+}

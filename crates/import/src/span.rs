@@ -1,0 +1,164 @@
+//! Spans on their way into the table: begun and ended at times that may be equal, so that the order
+//! in which the source told them decides what lies within what.
+
+use std::rc::Rc;
+
+use table::tables::{Activities, Activity};
+use table::{ActivityKind, ActivitySource, Columns};
+
+/// Where on one lane a span began or ended, in the order of the source. A begin that was inferred
+/// later lies `outward` of everything of its step: before what was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Order {
+    step: u64,
+    /// Zero for what was seen; ever lower for what was inferred.
+    outward: i64,
+}
+
+/// Whom a lane's spans belong to: a thread, or a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Owner {
+    pub(crate) pid: Option<u32>,
+    pub(crate) tid: Option<u32>,
+    pub(crate) cpu: Option<u16>,
+}
+
+/// What a span is of.
+#[derive(Debug, Clone)]
+pub(crate) struct What {
+    pub(crate) kind: ActivityKind,
+    pub(crate) name: Option<Rc<str>>,
+    pub(crate) owner: Owner,
+    pub(crate) source: ActivitySource,
+}
+
+/// A span of the table that is not numbered by depth yet.
+#[derive(Debug)]
+struct Span {
+    begin_ns: u64,
+    end_ns: u64,
+    opened: Order,
+    closed: Order,
+    what: What,
+    begin_seen: bool,
+    end_seen: bool,
+}
+
+/// A time, and the step at which what is inferred to have begun then is put.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    pub(crate) time_ns: u64,
+    step: u64,
+}
+
+/// The spans of one lane: of a thread, or a CPU. One that is open is known by its number.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    spans: Vec<Span>,
+    step: u64,
+    inferred: i64,
+}
+
+impl Lane {
+    /// Begins a span.
+    pub(crate) fn open(&mut self, what: What, begin_ns: u64, begin_seen: bool) -> usize {
+        let opened = self.next_order();
+        self.spans.push(Span {
+            begin_ns,
+            end_ns: begin_ns,
+            opened,
+            closed: opened,
+            what,
+            begin_seen,
+            end_seen: false,
+        });
+        self.spans.len() - 1
+    }
+
+    /// Begins a span that must have begun before the source shows it, around all since `began`.
+    pub(crate) fn open_around(&mut self, began: Moment, what: What) -> usize {
+        let span = self.open(what, began.time_ns, false);
+        self.inferred -= 1;
+        self.spans[span].opened = Order {
+            step: began.step,
+            outward: self.inferred,
+        };
+        span
+    }
+
+    /// Ends a span.
+    pub(crate) fn close(&mut self, span: usize, end_ns: u64, end_seen: bool) {
+        let closed = self.next_order();
+        let span = &mut self.spans[span];
+        (span.end_ns, span.closed, span.end_seen) = (end_ns, closed, end_seen);
+    }
+
+    /// Says when a span began.
+    pub(crate) fn begin_at(&mut self, span: usize, begin_ns: u64) {
+        self.spans[span].begin_ns = begin_ns;
+    }
+
+    /// Says when a span ended.
+    pub(crate) fn end_at(&mut self, span: usize, end_ns: u64) {
+        self.spans[span].end_ns = end_ns;
+    }
+
+    /// Now, for what turns out later to have begun by now.
+    pub(crate) fn moment(&mut self, time_ns: u64) -> Moment {
+        let step = self.next_order().step;
+        Moment { time_ns, step }
+    }
+
+    /// Moves the spans into the table, in order of their begins and with their depths.
+    pub(crate) fn store(mut self, into: &mut Activities) {
+        self.spans.sort_by_key(|span| span.opened);
+        let mut around: Vec<Order> = Vec::new();
+        for span in self.spans {
+            while around.last().is_some_and(|closed| *closed < span.opened) {
+                around.pop();
+            }
+            let depth = u16::try_from(around.len()).unwrap_or(u16::MAX);
+            around.push(span.closed);
+            into.push(row(span, depth));
+        }
+    }
+
+    fn next_order(&mut self) -> Order {
+        self.step += 1;
+        Order {
+            step: self.step,
+            outward: 0,
+        }
+    }
+}
+
+fn row(span: Span, depth: u16) -> Activity {
+    let Span {
+        begin_ns,
+        end_ns,
+        opened: _,
+        closed: _,
+        what,
+        begin_seen,
+        end_seen,
+    } = span;
+    let What {
+        kind,
+        name,
+        owner: Owner { pid, tid, cpu },
+        source,
+    } = what;
+    Activity {
+        begin_ns,
+        end_ns,
+        depth,
+        kind,
+        name: name.map(|name| name.to_string()),
+        pid,
+        tid,
+        cpu,
+        source,
+        begin_seen,
+        end_seen,
+    }
+}

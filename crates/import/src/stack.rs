@@ -1,0 +1,380 @@
+//! Branches → spans: the call stack of one thread, mended where the trace does not show all of it.
+//!
+//! What is mended, and how (the rules are those of magic-trace's trace writer, which has met more
+//! broken traces than anybody):
+//! - the function under the program counter is not the stack's top (a tail call, the PLT): the top
+//!   returns, and the function was called;
+//! - the stack is empty: whatever runs was called before the trace shows it, at the latest when this
+//!   stack began;
+//! - a system call or interrupt gets a stack of its own, and its end restores the one below;
+//! - a broken trace closes everything, and leaves a span that says why and for how long;
+//! - several calls at one time share the time until the next time evenly.
+
+use std::rc::Rc;
+
+use table::{ActivityKind, ActivitySource};
+
+use crate::branch::{Branch, BranchKind, Edge, Place};
+use crate::span::{Lane, Moment, Owner, What};
+
+/// Message of a trace that begins again although it had not ended.
+const RESUMED: &str = "the trace begins again without having ended";
+
+/// A function that runs, or waits for one that it called.
+#[derive(Debug)]
+struct Frame {
+    span: usize,
+    function: Option<Rc<str>>,
+    /// Stands for what is not traced; ends when the trace begins again.
+    untraced: bool,
+}
+
+/// The functions that called each other since user code began, or the kernel was entered.
+#[derive(Debug)]
+struct Stack {
+    frames: Vec<Frame>,
+    /// The system call or interrupt that this stack serves.
+    entry: Option<usize>,
+    began: Moment,
+}
+
+impl Stack {
+    fn new(began: Moment) -> Self {
+        Self {
+            frames: Vec::new(),
+            entry: None,
+            began,
+        }
+    }
+}
+
+/// A begin or end that waits for the next time, to share the interval until then.
+#[derive(Debug, Clone, Copy)]
+enum Pending {
+    Call(usize),
+    Entry(usize),
+    End(usize),
+}
+
+/// The spans of one thread.
+#[derive(Debug)]
+pub(crate) struct CallStack {
+    owner: Owner,
+    /// Only the kernel is traced: it is entered anew whenever the trace begins.
+    kernel_only: bool,
+    stack: Stack,
+    interrupted: Vec<Stack>,
+    /// Since when nothing was lost.
+    whole_since: Moment,
+    error: Option<usize>,
+    last_error_ns: Option<u64>,
+    last_ns: u64,
+    pending: Vec<Pending>,
+    pending_ns: u64,
+    lane: Lane,
+    /// Branches of a transaction that may yet be rolled back.
+    transaction: Vec<(u64, Branch)>,
+}
+
+impl CallStack {
+    /// The stack of a thread whose first event is at `time_ns`.
+    pub(crate) fn new(owner: Owner, kernel_only: bool, time_ns: u64) -> Self {
+        let mut lane = Lane::default();
+        let begin = lane.moment(time_ns);
+        Self {
+            owner,
+            kernel_only,
+            stack: Stack::new(begin),
+            interrupted: Vec::new(),
+            whole_since: begin,
+            error: None,
+            last_error_ns: None,
+            last_ns: time_ns,
+            pending: Vec::new(),
+            pending_ns: time_ns,
+            lane,
+            transaction: Vec::new(),
+        }
+    }
+
+    /// Time of the last event.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Takes a branch. Returns how many earlier ones turned out not to have happened: those of a
+    /// transaction that was rolled back.
+    pub(crate) fn branch(&mut self, time_ns: u64, branch: Branch) -> u64 {
+        if branch.kind == BranchKind::TransactionAbort {
+            let undone = self.transaction.len() as u64;
+            self.transaction.clear();
+            self.apply(time_ns, &branch);
+            return undone;
+        }
+        if branch.in_transaction {
+            self.transaction.push((time_ns, branch));
+            return 0;
+        }
+        self.commit();
+        self.apply(time_ns, &branch);
+        0
+    }
+
+    fn commit(&mut self) {
+        for (time_ns, branch) in std::mem::take(&mut self.transaction) {
+            self.apply(time_ns, &branch);
+        }
+    }
+
+    /// Takes an error of the trace, at the last event's time if it has none of its own.
+    pub(crate) fn error(&mut self, time_ns: Option<u64>, message: Rc<str>) {
+        self.commit();
+        let time_ns = self.at(time_ns.unwrap_or(self.last_ns));
+        self.close_error(time_ns);
+        self.break_off(time_ns, message);
+    }
+
+    /// Ends all at the last event.
+    pub(crate) fn finish(mut self) -> Lane {
+        self.commit();
+        let end_ns = self.last_ns.max(self.pending_ns);
+        self.close_all(end_ns);
+        if let Some(error) = self.error.take() {
+            self.lane.close(error, end_ns, false);
+        }
+        self.lane
+    }
+
+    /// The time of an event. One at the very time of the error before it is put 1 ns later: what
+    /// follows an error never has its time, or stacks before and after could not be told apart.
+    fn at(&mut self, time_ns: u64) -> u64 {
+        self.last_ns = time_ns;
+        time_ns + u64::from(self.last_error_ns == Some(time_ns))
+    }
+
+    fn apply(&mut self, time_ns: u64, branch: &Branch) {
+        let previous_ns = self.last_ns;
+        let time_ns = self.at(time_ns);
+        self.close_error(time_ns);
+        match (branch.edge, branch.kind) {
+            (Edge::End, kind) => self.trace_ends(time_ns, kind, &branch.to),
+            (Edge::Begin, _) => self.trace_begins(time_ns, previous_ns, &branch.to),
+            (Edge::Inside, BranchKind::Call) => self.call(time_ns, &branch.to),
+            (Edge::Inside, BranchKind::Return) => {
+                self.end_top(time_ns, true);
+                self.agree_with(time_ns, &branch.to);
+            }
+            (Edge::Inside, BranchKind::Syscall) => {
+                self.enter(time_ns, ActivityKind::Syscall, &branch.to);
+            }
+            (Edge::Inside, BranchKind::Interrupt) => {
+                self.enter(time_ns, ActivityKind::Irq, &branch.to);
+            }
+            (Edge::Inside, BranchKind::Sysret | BranchKind::Iret) => {
+                self.leave(time_ns, &branch.to);
+            }
+            (Edge::Inside, BranchKind::Jump | BranchKind::TransactionAbort) => {
+                self.agree_with(time_ns, &branch.to);
+            }
+            (Edge::Inside, BranchKind::Unknown) => {}
+        }
+    }
+
+    fn trace_ends(&mut self, time_ns: u64, kind: BranchKind, to: &Place) {
+        match kind {
+            BranchKind::Call => {
+                let function = to.function.clone();
+                self.push(time_ns, ActivityKind::Function, function, true);
+            }
+            BranchKind::Syscall => self.push(time_ns, ActivityKind::Syscall, None, true),
+            BranchKind::Return => {
+                let name = Some("returned".into());
+                self.push(time_ns, ActivityKind::Untraced, name, true);
+            }
+            BranchKind::Iret | BranchKind::Sysret => {
+                self.clear(time_ns, true);
+                self.push(time_ns, ActivityKind::Untraced, None, true);
+            }
+            _ => self.push(time_ns, ActivityKind::Untraced, None, true),
+        }
+    }
+
+    fn trace_begins(&mut self, time_ns: u64, previous_ns: u64, to: &Place) {
+        match self.stack.frames.last() {
+            _ if self.kernel_only => {
+                self.clear(time_ns, true);
+                self.stack = Stack::new(self.beginning(time_ns, to));
+                self.call(time_ns, to);
+            }
+            None => self.call(time_ns, to),
+            // No look at where it goes on: that may lie in a page fault of the call that ended it.
+            Some(Frame { untraced: true, .. }) => self.end_top(time_ns, true),
+            Some(_) => {
+                self.break_off(previous_ns.max(self.pending_ns), RESUMED.into());
+                self.close_error(time_ns);
+                self.call(time_ns, to);
+            }
+        }
+    }
+
+    /// When a stack that is found running `place` began: in the kernel now, or nobody knows when.
+    fn beginning(&mut self, time_ns: u64, place: &Place) -> Moment {
+        if !place.in_kernel() {
+            return self.whole_since;
+        }
+        self.lane.moment(time_ns)
+    }
+
+    /// The kernel is entered: what ran is put aside.
+    fn enter(&mut self, time_ns: u64, kind: ActivityKind, to: &Place) {
+        let entry = self.open(kind, to.function.clone(), time_ns);
+        self.put_off(time_ns, Pending::Entry(entry));
+        let mut stack = Stack::new(self.lane.moment(time_ns));
+        stack.entry = Some(entry);
+        self.interrupted
+            .push(std::mem::replace(&mut self.stack, stack));
+        self.call(time_ns, to);
+    }
+
+    /// The kernel is left: what ran before goes on.
+    fn leave(&mut self, time_ns: u64, to: &Place) {
+        self.clear(time_ns, true);
+        match self.interrupted.pop() {
+            Some(stack) => self.stack = stack,
+            None => {
+                self.stack = Stack::new(self.beginning(time_ns, to));
+                self.agree_with(time_ns, to);
+            }
+        }
+    }
+
+    fn call(&mut self, time_ns: u64, to: &Place) {
+        let function = to.function.clone();
+        self.push(time_ns, ActivityKind::Function, function, false);
+    }
+
+    fn push(&mut self, time_ns: u64, kind: ActivityKind, name: Option<Rc<str>>, untraced: bool) {
+        let span = self.open(kind, name.clone(), time_ns);
+        self.put_off(time_ns, Pending::Call(span));
+        self.stack.frames.push(Frame {
+            span,
+            function: name,
+            untraced,
+        });
+    }
+
+    /// The top of the stack ends; of an empty one, what must have called all that it has held.
+    fn end_top(&mut self, time_ns: u64, seen: bool) {
+        let span = match self.stack.frames.pop() {
+            Some(frame) => frame.span,
+            None => self.infer(None),
+        };
+        self.end(span, time_ns, seen);
+    }
+
+    /// Makes the stack's top the function that runs.
+    fn agree_with(&mut self, time_ns: u64, place: &Place) {
+        match self.stack.frames.last() {
+            Some(top) if top.function == place.function => {}
+            Some(_) => {
+                self.end_top(time_ns, true);
+                self.call(time_ns, place);
+            }
+            None => {
+                let span = self.infer(place.function.clone());
+                self.stack.frames.push(Frame {
+                    span,
+                    function: place.function.clone(),
+                    untraced: false,
+                });
+            }
+        }
+    }
+
+    /// A function that was called before the trace shows it, around all that this stack has held.
+    fn infer(&mut self, function: Option<Rc<str>>) -> usize {
+        let what = self.what(ActivityKind::Function, function);
+        self.lane.open_around(self.stack.began, what)
+    }
+
+    fn clear(&mut self, time_ns: u64, seen: bool) {
+        while !self.stack.frames.is_empty() {
+            self.end_top(time_ns, seen);
+        }
+        if let Some(entry) = self.stack.entry.take() {
+            self.end(entry, time_ns, seen);
+        }
+    }
+
+    /// Closes everything, ends unseen.
+    fn close_all(&mut self, time_ns: u64) {
+        self.clear(time_ns, false);
+        while let Some(stack) = self.interrupted.pop() {
+            self.stack = stack;
+            self.clear(time_ns, false);
+        }
+        self.settle(self.pending_ns);
+    }
+
+    /// The trace is broken from here on, until its next event.
+    fn break_off(&mut self, time_ns: u64, message: Rc<str>) {
+        self.close_all(time_ns);
+        self.whole_since = self.lane.moment(time_ns);
+        self.stack = Stack::new(self.whole_since);
+        let error = self.open(ActivityKind::DecodeError, Some(message), time_ns);
+        self.error = Some(error);
+        self.last_error_ns = Some(time_ns);
+    }
+
+    fn close_error(&mut self, time_ns: u64) {
+        if let Some(error) = self.error.take() {
+            self.lane.close(error, time_ns, true);
+        }
+    }
+
+    fn open(&mut self, kind: ActivityKind, name: Option<Rc<str>>, time_ns: u64) -> usize {
+        let what = self.what(kind, name);
+        self.lane.open(what, time_ns, true)
+    }
+
+    fn what(&self, kind: ActivityKind, name: Option<Rc<str>>) -> What {
+        What {
+            kind,
+            name,
+            owner: self.owner,
+            source: ActivitySource::IntelPt,
+        }
+    }
+
+    fn end(&mut self, span: usize, time_ns: u64, seen: bool) {
+        self.put_off(time_ns, Pending::End(span));
+        self.lane.close(span, time_ns, seen);
+    }
+
+    fn put_off(&mut self, time_ns: u64, what: Pending) {
+        if time_ns != self.pending_ns {
+            self.settle(time_ns);
+        }
+        self.pending.push(what);
+    }
+
+    /// Gives the pending begins and ends their times: the calls share what passed until `to_ns`
+    /// evenly; ends take no time.
+    fn settle(&mut self, to_ns: u64) {
+        let is_call = |pending: &&Pending| matches!(pending, Pending::Call(_));
+        let mut calls = self.pending.iter().filter(is_call).count() as u64;
+        let mut now_ns = self.pending_ns;
+        for pending in self.pending.drain(..) {
+            match pending {
+                Pending::Call(span) => {
+                    self.lane.begin_at(span, now_ns);
+                    now_ns += to_ns.saturating_sub(now_ns) / calls;
+                    calls -= 1;
+                }
+                Pending::Entry(span) => self.lane.begin_at(span, now_ns),
+                Pending::End(span) => self.lane.end_at(span, now_ns),
+            }
+        }
+        self.pending_ns = to_ns;
+    }
+}

@@ -1,0 +1,62 @@
+//! The account of what was read: every line was used, or ignored for a reason that has a name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How many lines (of a binary file: records) were read, and what became of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All.
+    pub read: u64,
+    /// Those that spans were made from.
+    pub used: u64,
+    /// The others, by reason.
+    pub ignored: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Counts one that is used.
+    pub(crate) fn use_one(&mut self) {
+        self.read += 1;
+        self.used += 1;
+    }
+
+    /// Counts one that is not.
+    pub(crate) fn ignore(&mut self, reason: &'static str) {
+        self.read += 1;
+        *self.ignored.entry(reason).or_default() += 1;
+    }
+
+    /// Takes back that so many were used.
+    pub(crate) fn withdraw(&mut self, count: u64, reason: &'static str) {
+        if count > 0 {
+            self.used -= count;
+            *self.ignored.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Adds another account to this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.read += other.read;
+        self.used += other.used;
+        for (reason, count) in &other.ignored {
+            *self.ignored.entry(reason).or_default() += count;
+        }
+    }
+
+    /// What the account leaves unexplained: zero, always.
+    pub fn residual(&self) -> i128 {
+        let ignored: u64 = self.ignored.values().sum();
+        i128::from(self.read) - i128::from(self.used) - i128::from(ignored)
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} read, {} used", self.read, self.used)?;
+        for (reason, count) in &self.ignored {
+            write!(f, "; {count} {reason}")?;
+        }
+        Ok(())
+    }
+}
