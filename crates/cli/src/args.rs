@@ -87,7 +87,7 @@ impl Recording {
 }
 
 /// `whylat-20261121T203000Z.whylat`; the second of the same second gets a `-2`, and so on.
-fn default_output() -> PathBuf {
+pub(crate) fn default_output() -> PathBuf {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

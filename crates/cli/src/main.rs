@@ -7,6 +7,7 @@
 mod args;
 mod demo;
 mod doctor;
+mod import;
 mod lab;
 mod load;
 mod maintain;
@@ -49,6 +50,8 @@ enum Command {
     Validate(maintain::Validate),
     /// Close what a crash left open.
     Recover(maintain::Recover),
+    /// Make a recording of a trace that perf or ftrace made.
+    Import(import::Import),
     /// Workloads that cause known problems, and a wire emulator.
     Lab(lab::Lab),
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.execute(),
         Command::Validate(validate) => validate.execute(),
         Command::Recover(recover) => recover.execute(),
+        Command::Import(import) => import.execute(),
         Command::Lab(lab) => return lab.execute(),
     };
     result.unwrap_or_else(|error| {

@@ -25,4 +25,21 @@ pub enum ImportError {
          /sys/kernel/tracing/trace; of function_graph, with options/funcgraph-abstime set"
     )]
     NotFtrace,
+    /// perf.data of a machine with the other byte order.
+    #[error(
+        "it was recorded on a big-endian machine\nhint: turn it into text there with `perf script`"
+    )]
+    ByteOrder,
+    /// perf.data whose header makes no sense.
+    #[error("it is damaged: {what}\nhint: `perf report -D -i FILE` tells what perf makes of it")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// perf.data without traces or context switches.
+    #[error(
+        "it holds no Intel PT trace and no context switches\nhint: for samples, perf script --ns -F \
+         comm,pid,tid,cpu,time,event,ip,sym,dso -i FILE > TEXT, then import TEXT"
+    )]
+    NoActivity,
 }

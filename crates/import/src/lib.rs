@@ -10,6 +10,8 @@
 mod branch;
 mod error;
 mod ftrace;
+mod intel_pt;
+mod perf_data;
 mod perf_script;
 mod span;
 mod stack;
@@ -36,6 +38,9 @@ pub struct Imported {
 /// # Errors
 /// When it is neither, or nothing in it is an event.
 pub fn perf(bytes: &[u8]) -> Result<Imported, ImportError> {
+    if perf_data::is_perf_data(bytes) {
+        return something(perf_data::read(bytes)?, ImportError::NoActivity);
+    }
     let text = text(bytes)?;
     something(perf_script::read(text), ImportError::NotPerf)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Runner {
     /// Zero for the idle task.
     pub(crate) tid: u32,
     pub(crate) pid: Option<u32>,
-    pub(crate) comm: Rc<str>,
+    pub(crate) comm: Option<Rc<str>>,
 }
 
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Core {
         let tid = runner.tid;
         let (kind, name) = match tid {
             0 => (ActivityKind::Idle, None),
-            _ => (ActivityKind::Task, Some(Rc::clone(&runner.comm))),
+            _ => (ActivityKind::Task, runner.comm.clone()),
         };
         self.running = Some(Running { runner, span: 0 });
         let task = Activity { kind, name, source };

@@ -8,6 +8,7 @@ mod tracepoints;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::core::{Core, Runner, Suspended};
 pub(crate) use event::Event;
 use event::{Thread, resolution_ns, thread};
 pub(crate) use tracepoints::Tracepoints;

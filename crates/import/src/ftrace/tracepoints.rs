@@ -114,7 +114,9 @@ fn runner(thread: &Thread<'_>) -> Runner {
     Runner {
         tid: thread.tid,
         pid: thread.pid,
-        comm: thread.comm.into(),
+        comm: Some(thread.comm)
+            .filter(|comm| !comm.is_empty())
+            .map(Into::into),
     }
 }
 

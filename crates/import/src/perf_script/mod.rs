@@ -5,7 +5,7 @@
 //! line, indented by a tab.
 
 mod header;
-mod line;
+pub(crate) mod line;
 mod samples;
 
 use std::collections::BTreeMap;

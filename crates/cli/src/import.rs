@@ -1,0 +1,135 @@
+//! `whylat import`: a trace that another tool made becomes a recording.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::import::Imported;
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand};
+use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
+use table::{Closed, Columns, WriteOptions, Writer};
+
+use crate::args;
+
+/// Name under which a recording accounts for imported rows.
+const PROBE: &str = "activity";
+
+/// Makes a recording of a trace.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    from: From,
+}
+
+#[derive(Debug, Subcommand)]
+enum From {
+    /// perf.data, or the text of `perf script`: Intel PT, call stacks, tracepoints
+    Perf(File),
+    /// The text of ftrace's `trace` file or of `trace-cmd report`
+    Ftrace(File),
+}
+
+#[derive(Debug, Args)]
+struct File {
+    /// The trace
+    file: PathBuf,
+    /// Directory to create [default: whylat-<UTC time>.whylat here]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace an existing recording at PATH
+    #[arg(long)]
+    force: bool,
+}
+
+impl Import {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let (file, read): (_, fn(&[u8]) -> Result<Imported, ::import::ImportError>) =
+            match self.from {
+                From::Perf(file) => (file, ::import::perf),
+                From::Ftrace(file) => (file, ::import::ftrace),
+            };
+        let path = file.file.display();
+        let bytes = std::fs::read(&file.file).with_context(|| format!("cannot read {path}"))?;
+        let imported = read(&bytes).map_err(|error| anyhow!("cannot import {path}: {error}"))?;
+        for note in &imported.notes {
+            eprintln!("note: {note}");
+        }
+        eprintln!("{path}: {}", imported.tally);
+        let output = file.output.unwrap_or_else(args::default_output);
+        let rows = store(imported, &output, file.force)?;
+        eprintln!("imported {rows} rows of activity to {}", output.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes the recording. Returns how many rows it has.
+fn store(imported: Imported, output: &Path, force: bool) -> anyhow::Result<u64> {
+    let Imported {
+        activities,
+        tally: _,
+        notes,
+    } = imported;
+    let (first_ns, _) = activities.time_range_ns().unwrap_or_default();
+    let last_ns = activities.end_ns.iter().copied().max().unwrap_or(first_ns);
+    let options = WriteOptions {
+        force,
+        ..WriteOptions::default()
+    };
+    let produced = activities.len() as u64;
+    let mut writer = Writer::create(output, &header(first_ns), options)?;
+    writer.append(activities)?;
+    writer.line(&Line::Coverage(coverage(&notes)))?;
+    writer.line(&Line::Loss(Loss {
+        probe: PROBE.to_owned(),
+        produced,
+        stored: produced,
+        filtered: 0,
+        lost: BTreeMap::new(),
+    }))?;
+    let closed = writer.close(last_ns)?;
+    let Closed {
+        stored, failures, ..
+    } = closed;
+    if let Some(error) = failures.into_iter().next() {
+        return Err(error.into());
+    }
+    Ok(stored.values().sum())
+}
+
+fn coverage(notes: &[String]) -> Coverage {
+    let state = match notes {
+        [] => ProbeState::On,
+        notes => ProbeState::Fallback {
+            which: "what the file alone tells".to_owned(),
+            why: notes.join("; "),
+        },
+    };
+    Coverage {
+        probe: PROBE.to_owned(),
+        state,
+    }
+}
+
+/// What is known of the recording. A trace does not name its host, and has a clock of its own.
+fn header(started_ns: u64) -> Header {
+    let unknown = || "unknown".to_owned();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Header {
+        format: FORMAT,
+        whylat: env!("CARGO_PKG_VERSION").to_owned(),
+        host: unknown(),
+        boot_id: unknown(),
+        kernel: unknown(),
+        cpus: 0,
+        clocksource: "the trace's own".to_owned(),
+        detail: "import".to_owned(),
+        arguments: std::env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect(),
+        started_ns,
+        started_realtime_ns: now.unwrap_or_default().as_nanos() as u64,
+        jiffy_ns: None,
+    }
+}

@@ -1,0 +1,219 @@
+//! Packets of Intel PT (Intel SDM volume 3, "Trace Packets and Data Types").
+
+/// An address as a packet tells it: often only its lower bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// Left out.
+    None,
+    /// The lowest two, four or six bytes; those above are of the address before.
+    Lower { bytes: u8, value: u64 },
+    /// Whole.
+    Whole(u64),
+}
+
+impl Address {
+    /// The address, after the one before.
+    pub(crate) fn after(self, last: u64) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Lower { bytes, value } => Some(last >> (bytes * 8) << (bytes * 8) | value),
+            Self::Whole(value) => Some(value),
+        }
+    }
+}
+
+/// A packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packet {
+    Pad,
+    /// Conditional branches, taken or not.
+    Tnt,
+    Tip(Address),
+    TipPge(Address),
+    TipPgd(Address),
+    Fup(Address),
+    /// The lower seven bytes of the time stamp counter.
+    Tsc(u64),
+    /// The crystal clock's counter at a time stamp, and what the time stamp counter went beyond it.
+    Tma {
+        ctc: u16,
+        fast: u16,
+    },
+    /// Eight bits of the crystal clock's counter.
+    Mtc(u8),
+    Cyc(u64),
+    /// Core frequency in units of the bus clock.
+    Cbr(u8),
+    ModeExec,
+    /// Whether a transaction was aborted.
+    ModeTsx {
+        aborted: bool,
+    },
+    Psb,
+    PsbEnd,
+    Overflow,
+    TraceStop,
+    /// One whose address follows in a FUP.
+    WithFup,
+    /// The processor will wait; an address may follow in a FUP.
+    Mwait,
+    /// Begin of a block of items, whose packets look like others.
+    BlockBegin {
+        small: bool,
+    },
+    BlockEnd {
+        with_fup: bool,
+    },
+    /// One that tells nothing about the flow or the time.
+    Other,
+}
+
+/// Within a block of items, some bytes mean an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Block {
+    #[default]
+    None,
+    /// Items of four bytes.
+    Small,
+    /// Items of eight bytes.
+    Large,
+}
+
+/// Sixteen bytes that occur nowhere else.
+pub(crate) const PSB: [u8; 16] =
+    *b"\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82";
+
+/// The packet at the beginning of some bytes, and its length; `None`: there is none, or not all.
+pub(crate) fn parse(bytes: &[u8], block: Block) -> Option<(Packet, usize)> {
+    let first = *bytes.first()?;
+    let whole = |(packet, len): (Packet, usize)| (len <= bytes.len()).then_some((packet, len));
+    if block != Block::None && first & 7 == 4 {
+        return whole((Packet::Other, if block == Block::Small { 5 } else { 9 }));
+    }
+    match first {
+        0x00 => Some((Packet::Pad, 1)),
+        0x02 => whole(extended(bytes)?),
+        0x19 => Some((Packet::Tsc(number(bytes, 1, 7)?), 8)),
+        0x59 => Some((Packet::Mtc(*bytes.get(1)?), 2)),
+        0x99 => Some((mode(*bytes.get(1)?)?, 2)),
+        _ if first & 1 == 0 => Some((Packet::Tnt, 1)),
+        _ if first & 3 == 3 => cycles(bytes),
+        _ => target(bytes),
+    }
+}
+
+fn extended(bytes: &[u8]) -> Option<(Packet, usize)> {
+    let second = *bytes.get(1)?;
+    Some(match second {
+        0x03 => (Packet::Cbr(*bytes.get(2)?), 4),
+        0x13 => match bytes.get(2)? & 0x80 {
+            0 => (Packet::Other, 4),
+            _ => (Packet::WithFup, 4),
+        },
+        0x22 => (Packet::Other, 4),
+        0x23 => (Packet::PsbEnd, 2),
+        0x33 => (Packet::BlockEnd { with_fup: false }, 2),
+        0xb3 => (Packet::BlockEnd { with_fup: true }, 2),
+        0x43 => (Packet::Other, 8),
+        0x53 => (Packet::Other, 11),
+        0x62 => (Packet::Other, 2),
+        0xe2 => (Packet::WithFup, 2),
+        0x63 => {
+            let small = bytes.get(2)? & 0x80 != 0;
+            (Packet::BlockBegin { small }, 3)
+        }
+        0x73 => {
+            let ctc = number(bytes, 2, 2)? as u16;
+            let fast = number(bytes, 5, 2)? as u16 & 0x1ff;
+            (Packet::Tma { ctc, fast }, 7)
+        }
+        0x82 if bytes.starts_with(&PSB) => (Packet::Psb, PSB.len()),
+        0x83 => (Packet::TraceStop, 2),
+        0xa2 => (Packet::Other, 7),
+        0xa3 => (Packet::Tnt, 8),
+        0xc2 => (Packet::Mwait, 10),
+        0xc3 => match bytes.get(2)? {
+            0x88 => (Packet::Other, 11),
+            _ => return None,
+        },
+        0xc8 => (Packet::Other, 7),
+        0xf3 => (Packet::Overflow, 2),
+        _ if second & 0x1f == 0x12 => {
+            let len = match second >> 5 & 3 {
+                0 => 6,
+                1 => 10,
+                _ => return None,
+            };
+            let packet = match second & 0x80 {
+                0 => Packet::Other,
+                _ => Packet::WithFup,
+            };
+            (packet, len)
+        }
+        _ => return None,
+    })
+}
+
+fn mode(second: u8) -> Option<Packet> {
+    match second >> 5 {
+        0 => Some(Packet::ModeExec),
+        1 => Some(Packet::ModeTsx {
+            aborted: second & 2 != 0,
+        }),
+        _ => None,
+    }
+}
+
+/// Five bits of the first byte, seven of each further one.
+fn cycles(bytes: &[u8]) -> Option<(Packet, usize)> {
+    let mut count = u64::from(bytes[0] >> 3);
+    let mut more = bytes[0] & 4 != 0;
+    let (mut len, mut shift) = (1, 5);
+    while more {
+        let byte = *bytes.get(len)?;
+        if shift > 57 {
+            return None;
+        }
+        count |= u64::from(byte >> 1) << shift;
+        more = byte & 1 != 0;
+        len += 1;
+        shift += 7;
+    }
+    Some((Packet::Cyc(count), len))
+}
+
+fn target(bytes: &[u8]) -> Option<(Packet, usize)> {
+    let first = bytes[0];
+    let lower = |bytes: u8, value| Address::Lower { bytes, value };
+    let (address, len) = match first >> 5 {
+        0 => (Address::None, 1),
+        1 => (lower(2, number(bytes, 1, 2)?), 3),
+        2 => (lower(4, number(bytes, 1, 4)?), 5),
+        // The upper two bytes repeat the sign.
+        3 => {
+            let value = number(bytes, 1, 6)?;
+            (
+                Address::Whole((value << 16).cast_signed().wrapping_shr(16).cast_unsigned()),
+                7,
+            )
+        }
+        4 => (lower(6, number(bytes, 1, 6)?), 7),
+        6 => (Address::Whole(number(bytes, 1, 8)?), 9),
+        _ => return None,
+    };
+    let packet = match first & 0x1f {
+        0x0d => Packet::Tip(address),
+        0x11 => Packet::TipPge(address),
+        0x01 => Packet::TipPgd(address),
+        0x1d => Packet::Fup(address),
+        _ => return None,
+    };
+    Some((packet, len))
+}
+
+/// A little-endian number of some bytes.
+fn number(bytes: &[u8], begin: usize, len: usize) -> Option<u64> {
+    let bytes = bytes.get(begin..begin + len)?;
+    let add = |number, byte: &u8| number << 8 | u64::from(*byte);
+    Some(bytes.iter().rev().fold(0, add))
+}

@@ -1,0 +1,32 @@
+//! `perf.data` → spans: who had which CPU, from its context-switch records, and what Intel PT tells
+//! without the programs' code.
+
+mod bytes;
+mod file;
+mod sideband;
+mod trace;
+
+#[cfg(test)]
+mod quipper;
+
+pub(crate) use file::is_perf_data;
+
+use file::PerfData;
+use sideband::Sideband;
+
+use crate::Imported;
+use crate::error::ImportError;
+
+/// Reads a file.
+///
+/// # Errors
+/// When its header makes no sense, or it holds nothing that is an activity.
+pub(crate) fn read(bytes: &[u8]) -> Result<Imported, ImportError> {
+    let file = PerfData::parse(bytes)?;
+    let mut imported = Imported::default();
+    let sideband = Sideband::read(&file, &mut imported.tally);
+    trace::read(&file, &sideband, &mut imported);
+    sideband.store_tasks(&mut imported.activities);
+    imported.notes.extend(file.damage);
+    Ok(imported)
+}
