@@ -69,6 +69,8 @@ pub(crate) struct CallStack {
     error: Option<usize>,
     last_error_ns: Option<u64>,
     last_ns: u64,
+    /// As `last_ns`, but after the error before.
+    now_ns: u64,
     pending: Vec<Pending>,
     pending_ns: u64,
     lane: Lane,
@@ -90,6 +92,7 @@ impl CallStack {
             error: None,
             last_error_ns: None,
             last_ns: time_ns,
+            now_ns: time_ns,
             pending: Vec::new(),
             pending_ns: time_ns,
             lane,
@@ -105,6 +108,7 @@ impl CallStack {
     /// Takes a branch. Returns how many earlier ones turned out not to have happened: those of a
     /// transaction that was rolled back.
     pub(crate) fn branch(&mut self, time_ns: u64, branch: Branch) -> u64 {
+        self.last_ns = time_ns;
         if branch.kind == BranchKind::TransactionAbort {
             let undone = self.transaction.len() as u64;
             self.transaction.clear();
@@ -137,7 +141,7 @@ impl CallStack {
     /// Ends all at the last event.
     pub(crate) fn finish(mut self) -> Lane {
         self.commit();
-        let end_ns = self.last_ns.max(self.pending_ns);
+        let end_ns = self.now_ns;
         self.close_all(end_ns);
         if let Some(error) = self.error.take() {
             self.lane.close(error, end_ns, false);
@@ -149,11 +153,15 @@ impl CallStack {
     /// follows an error never has its time, or stacks before and after could not be told apart.
     fn at(&mut self, time_ns: u64) -> u64 {
         self.last_ns = time_ns;
-        time_ns + u64::from(self.last_error_ns == Some(time_ns))
+        self.now_ns = match self.last_error_ns {
+            Some(error_ns) => time_ns.max(error_ns + 1),
+            None => time_ns,
+        };
+        self.now_ns
     }
 
     fn apply(&mut self, time_ns: u64, branch: &Branch) {
-        let previous_ns = self.last_ns;
+        let previous_ns = self.now_ns;
         let time_ns = self.at(time_ns);
         self.close_error(time_ns);
         match (branch.edge, branch.kind) {
@@ -210,7 +218,7 @@ impl CallStack {
             // No look at where it goes on: that may lie in a page fault of the call that ended it.
             Some(Frame { untraced: true, .. }) => self.end_top(time_ns, true),
             Some(_) => {
-                self.break_off(previous_ns.max(self.pending_ns), RESUMED.into());
+                self.break_off(previous_ns, RESUMED.into());
                 self.close_error(time_ns);
                 self.call(time_ns, to);
             }

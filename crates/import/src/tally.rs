@@ -35,15 +35,6 @@ impl Tally {
         }
     }
 
-    /// Adds another account to this one.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.read += other.read;
-        self.used += other.used;
-        for (reason, count) in &other.ignored {
-            *self.ignored.entry(reason).or_default() += count;
-        }
-    }
-
     /// What the account leaves unexplained: zero, always.
     pub fn residual(&self) -> i128 {
         let ignored: u64 = self.ignored.values().sum();

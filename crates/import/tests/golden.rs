@@ -1,10 +1,12 @@
 //! Spans of Intel PT branch traces, against those that magic-trace's own tests demand.
 
 mod common;
+mod data;
 
 use std::collections::BTreeMap;
 
-use common::{check, rows, sample};
+use common::{check, rows};
+use data::sample;
 use table::ActivityKind;
 use table::tables::Activity;
 

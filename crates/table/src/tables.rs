@@ -773,8 +773,8 @@ table! {
 }
 
 table! {
-    /// One span of what a core, or a thread on its cores, did. Those of the same CPU, thread and source are
-    /// nested: `depth` counts the spans around this one.
+    /// One span of what a core, or a thread on its cores, did. Spans of one CPU are nested; where the source
+    /// tells no CPU, those of one thread. Tasks that perf.data tells are a nest of their own beside its trace.
     row Activity, columns Activities, name "activity", time begin_ns {
         /// When it began.
         begin_ns: u64, "ns";

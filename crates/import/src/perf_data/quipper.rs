@@ -1,7 +1,8 @@
 //! A real capture against what perf itself makes of it: every branch and error, its time on perf's
 //! clock, its thread and its addresses.
 
-use std::path::PathBuf;
+#[path = "../../tests/data/mod.rs"]
+mod data;
 
 use super::file::PerfData;
 use super::sideband::Sideband;
@@ -14,20 +15,6 @@ use crate::tally::Tally;
 
 /// A branch or, without addresses to, an error: time, process, thread, kind, from, to.
 type Event = (u64, Option<u32>, Option<u32>, String, u64, u64);
-
-fn sample(name: &str) -> Option<Vec<u8>> {
-    let beside = || {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        Some(root.canonicalize().ok()?.parent()?.join("shared/data"))
-    };
-    let data = std::env::var_os("WHYLAT_TEST_DATA").map(PathBuf::from);
-    let file = data.or_else(beside)?.join("quipper").join(name);
-    let bytes = std::fs::read(&file);
-    if bytes.is_err() {
-        eprintln!("skipped: {} is not here", file.display());
-    }
-    bytes.ok()
-}
 
 fn named(edge: Edge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
@@ -102,8 +89,8 @@ fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
 #[test]
 fn a_real_capture_decodes_as_perf_decodes_it() {
     let (Some(bytes), Some(text)) = (
-        sample("perf.data.intel_pt-4.14"),
-        sample("derived/perf-script-6.1-bep.txt"),
+        data::sample("quipper/perf.data.intel_pt-4.14"),
+        data::sample("quipper/derived/perf-script-6.1-bep.txt"),
     ) else {
         return;
     };

@@ -54,9 +54,7 @@ fn split_time(line: &str) -> Option<(&str, u64, &str)> {
     let mut from = 0;
     while let Some(found) = line[from..].find(':') {
         let colon = from + found;
-        let begin = line[..colon]
-            .rfind(char::is_whitespace)
-            .map_or(0, |at| at + 1);
+        let begin = last_word(&line[..colon]);
         if let Some(time_ns) = seconds_ns(&line[begin..colon]) {
             return Some((&line[..begin], time_ns, &line[colon + 1..]));
         }
@@ -90,7 +88,7 @@ fn who(text: &str) -> Option<Who<'_>> {
         cpu = Some(inside[open + 1..].trim().parse().ok()?);
         text = inside[..open].trim_end();
     }
-    let begin = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let begin = last_word(text);
     let (pid, tid) = match text[begin..].split_once('/') {
         Some((pid, tid)) => (number(pid)?, number(tid)?),
         None => (None, number(&text[begin..])?),
@@ -115,6 +113,12 @@ fn event(text: &str) -> Option<(&str, &str)> {
     let (event, rest) = if is_period { word(rest) } else { (first, rest) };
     let name = event.strip_suffix(':').filter(|name| !name.is_empty())?;
     Some((name, rest))
+}
+
+/// Where the last word of a text begins.
+fn last_word(text: &str) -> usize {
+    let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    text.len() - last.len()
 }
 
 /// The first word of a text, and what follows it.

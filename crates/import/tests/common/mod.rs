@@ -1,27 +1,7 @@
-//! Where the sample data is, and rows as the tests look at them.
-
-use std::path::PathBuf;
+//! Rows as the tests look at them.
 
 use table::Columns;
 use table::tables::Activity;
-
-/// A file of the sample data, which the repository does not hold: below `WHYLAT_TEST_DATA`, or
-/// `../shared/data` beside the repository. `None`, said on stderr: it is not here.
-pub fn sample(path: &str) -> Option<Vec<u8>> {
-    let beside = || {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        Some(root.canonicalize().ok()?.parent()?.join("shared/data"))
-    };
-    let data = std::env::var_os("WHYLAT_TEST_DATA").map(PathBuf::from);
-    let file = data.or_else(beside)?.join(path);
-    match std::fs::read(&file) {
-        Ok(bytes) => Some(bytes),
-        Err(error) => {
-            eprintln!("skipped: {}: {error}", file.display());
-            None
-        }
-    }
-}
 
 /// The rows of an import.
 pub fn rows(imported: &whylat_import::Imported) -> Vec<Activity> {
