@@ -16,6 +16,9 @@ use crate::args;
 /// Name under which a recording accounts for imported rows.
 const PROBE: &str = "activity";
 
+/// What reads a format.
+type Reader = fn(&[u8]) -> Result<Imported, ::import::ImportError>;
+
 /// Makes a recording of a trace.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
@@ -45,11 +48,10 @@ struct File {
 
 impl Import {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let (file, read): (_, fn(&[u8]) -> Result<Imported, ::import::ImportError>) =
-            match self.from {
-                From::Perf(file) => (file, ::import::perf),
-                From::Ftrace(file) => (file, ::import::ftrace),
-            };
+        let (file, read): (File, Reader) = match self.from {
+            From::Perf(file) => (file, ::import::perf),
+            From::Ftrace(file) => (file, ::import::ftrace),
+        };
         let path = file.file.display();
         let bytes = std::fs::read(&file.file).with_context(|| format!("cannot read {path}"))?;
         let imported = read(&bytes).map_err(|error| anyhow!("cannot import {path}: {error}"))?;
@@ -131,5 +133,30 @@ fn header(started_ns: u64) -> Header {
         started_ns,
         started_realtime_ns: now.unwrap_or_default().as_nanos() as u64,
         jiffy_ns: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::store;
+    use table::Recording;
+    use table::tables::Activity;
+
+    const TEXT: &[u8] = include_bytes!("../../import/tests/traces/sched.txt");
+
+    #[test]
+    fn an_imported_recording_is_valid() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.whylat");
+        let rows = store(::import::ftrace(TEXT).unwrap(), &path, false).unwrap();
+        assert_eq!(rows, 12);
+        assert_eq!(table::validate(&path).unwrap(), []);
+        assert_eq!(Recording::open(&path).unwrap().rows::<Activity>(), rows);
+        let again = store(::import::ftrace(TEXT).unwrap(), &path, false).unwrap_err();
+        assert!(again.to_string().contains("hint: "), "{again}");
+        assert_eq!(
+            store(::import::ftrace(TEXT).unwrap(), &path, true).unwrap(),
+            rows
+        );
     }
 }

@@ -98,6 +98,11 @@ impl Lane {
         self.spans[span].begin_ns = begin_ns;
     }
 
+    /// Says that a span began when another did.
+    pub(crate) fn begin_with(&mut self, span: usize, other: usize) {
+        self.spans[span].begin_ns = self.spans[other].begin_ns;
+    }
+
     /// Says when a span ended.
     pub(crate) fn end_at(&mut self, span: usize, end_ns: u64) {
         self.spans[span].end_ns = end_ns;

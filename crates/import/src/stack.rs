@@ -74,6 +74,9 @@ pub(crate) struct CallStack {
     pending: Vec<Pending>,
     pending_ns: u64,
     lane: Lane,
+    /// Functions inferred to have begun with a system call or interrupt, and that, whose begin may
+    /// still be pending.
+    entered_with: Vec<(usize, usize)>,
     /// Branches of a transaction that may yet be rolled back.
     transaction: Vec<(u64, Branch)>,
 }
@@ -96,6 +99,7 @@ impl CallStack {
             pending: Vec::new(),
             pending_ns: time_ns,
             lane,
+            entered_with: Vec::new(),
             transaction: Vec::new(),
         }
     }
@@ -145,6 +149,9 @@ impl CallStack {
         self.close_all(end_ns);
         if let Some(error) = self.error.take() {
             self.lane.close(error, end_ns, false);
+        }
+        for (span, entry) in self.entered_with {
+            self.lane.begin_with(span, entry);
         }
         self.lane
     }
@@ -302,7 +309,11 @@ impl CallStack {
     /// A function that was called before the trace shows it, around all that this stack has held.
     fn infer(&mut self, function: Option<Rc<str>>) -> usize {
         let what = self.what(ActivityKind::Function, function);
-        self.lane.open_around(self.stack.began, what)
+        let span = self.lane.open_around(self.stack.began, what);
+        if let Some(entry) = self.stack.entry {
+            self.entered_with.push((span, entry));
+        }
+        span
     }
 
     fn clear(&mut self, time_ns: u64, seen: bool) {

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
-    Caller, Chosen, Columns, CounterKind, Role, SampleKind, Table, TaskKind, TcpEventKind,
-    ValueSource, WaitObject, Waker,
+    ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, Role, SampleKind, Table,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker,
 };
 
 /// A header of this version.
@@ -120,6 +120,8 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("stacks", "caller") => random.pick(Caller::ALL).name().to_owned(),
         ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
+        ("activity", "kind") => random.pick(ActivityKind::ALL).name().to_owned(),
+        ("activity", "source") => random.pick(ActivitySource::ALL).name().to_owned(),
         ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {
             let words = [
