@@ -16,6 +16,7 @@ mod recover;
 mod reference;
 mod segment;
 
+pub mod clock;
 pub mod declare;
 pub mod manifest;
 pub mod names;

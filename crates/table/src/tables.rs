@@ -487,6 +487,15 @@ table! {
         other_ns: i64, "ns";
         /// Half of the window in which both were read: the bound of the error.
         error_ns: u64, "ns";
+        /// Whether the clock was set since the pair before, as the kernel says.
+        set: Option<bool>, "-", null = "the kernel does not say it of this clock";
+        /// What the kernel was told the reference's rate to be, less what this clock's own is, in parts
+        /// of this clock's: by `adjtimex`, frequency and tick, and for a network adapter's clock by
+        /// `clock_adjtime`, too.
+        steer_ppb: Option<i64>, "ppb", null = "not known, or the clock runs as the reference does";
+        /// At most this much faster or slower while a correction of the reference's phase is under
+        /// way, of `adjtime` or the kernel's phase-locked loop.
+        slew_ppb: Option<u64>, "ppb", null = "as `steer_ppb`";
     }
 }
 

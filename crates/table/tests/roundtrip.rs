@@ -102,6 +102,9 @@ fn differences_wrap_around() {
             clock: "realtime".to_owned(),
             other_ns: extreme,
             error_ns: index << 54,
+            set: None,
+            steer_ppb: (index % 5 > 0).then_some(extreme),
+            slew_ppb: None,
         });
     }
     through_segments::<ClockPair>(&pairs, &mut Random::new(3));
