@@ -8,6 +8,7 @@ mod inventory;
 pub mod itt;
 mod messages;
 pub mod netns;
+mod perf_event;
 pub mod processes;
 pub mod self_cost;
 mod skel;

@@ -1,7 +1,7 @@
 //! What probes give → the store, completed by what only user space knows: the other end of a
 //! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds.
 
-use probe::clock::read_pairs;
+use probe::clock::Clocks;
 use probe::hooks::Drained;
 use probe::itt::Rows;
 use probe::stacks::{SeenStack, Stacks};
@@ -28,6 +28,7 @@ type Owners = [(u32, String)];
 pub(crate) struct Intake {
     pub(crate) sockets: Sockets,
     pub(crate) cpu: CpuUse,
+    pub(crate) clocks: Clocks,
     stacks: Stacks,
     pub(crate) added: Added,
     pub(crate) store: Store,
@@ -38,6 +39,7 @@ impl Intake {
         Self {
             sockets: Sockets::default(),
             cpu: CpuUse::default(),
+            clocks: Clocks::open(),
             stacks: Stacks::default(),
             added: Added::default(),
             store,
@@ -173,7 +175,7 @@ impl Intake {
     /// Reads how far the clocks are apart.
     pub(crate) fn read_clocks(&mut self) {
         let mut rows = ClockPairs::default();
-        for pair in read_pairs(CLOCK_ATTEMPTS) {
+        for pair in self.clocks.read(CLOCK_ATTEMPTS) {
             rows.push(pair);
         }
         self.added.clock_pairs += rows.len() as u64;

@@ -97,6 +97,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let writer = Writer::create(&options.output, &header(&host, options), write)?;
     let intake = Intake::new(Store::start(writer));
     coverage.push(intake.cpu.coverage());
+    coverage.extend_from_slice(intake.clocks.coverage());
     let session = Session {
         options,
         signals,
@@ -162,6 +163,7 @@ impl Session<'_> {
         if let Some(usdt) = &self.usdt {
             usdt.put_probes(&self.intake);
         }
+        self.intake.read_clocks();
         self.drain();
         self.poll()?;
         self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
@@ -378,7 +380,6 @@ impl Session<'_> {
         self.drain();
         self.poll()?;
         self.intake.read_cpu();
-        self.intake.read_clocks();
         if let Some(hooks) = self.hooks {
             hooks.walk()?;
             hooks.detach()?;
@@ -388,6 +389,8 @@ impl Session<'_> {
             hooks.flush()?;
         }
         self.drain_all();
+        // after the last stamp
+        self.intake.read_clocks();
         self.intake.put_symbols();
         let itt = self.listening.finish(&self.intake.store);
         let usdt = self.usdt.as_mut();

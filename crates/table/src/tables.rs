@@ -489,9 +489,8 @@ table! {
         error_ns: u64, "ns";
         /// Whether the clock was set since the pair before, as the kernel says.
         set: Option<bool>, "-", null = "the kernel does not say it of this clock";
-        /// What the kernel was told the reference's rate to be, less what this clock's own is, in parts
-        /// of this clock's: by `adjtimex`, frequency and tick, and for a network adapter's clock by
-        /// `clock_adjtime`, too.
+        /// How much faster than this clock the reference runs, as far as the kernel was told: by
+        /// `adjtimex` (frequency and tick), and a network adapter's clock by `clock_adjtime`, too.
         steer_ppb: Option<i64>, "ppb", null = "not known, or the clock runs as the reference does";
         /// At most this much faster or slower while a correction of the reference's phase is under
         /// way, of `adjtime` or the kernel's phase-locked loop.

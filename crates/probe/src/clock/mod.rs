@@ -1,12 +1,16 @@
-//! Clocks and the host that keeps them. In: `clock_gettime` and `/proc`. Out: the time in
-//! nanoseconds, readings of two clocks together ([`read_pairs`]), and what a recording's header
+//! Clocks and the host that keeps them. In: `clock_gettime`, devices and `/proc`. Out: the time in
+//! nanoseconds, readings of two clocks together ([`Clocks`]), and what a recording's header
 //! says of the host ([`Host`]).
 
 mod host;
+mod notice;
 mod pairs;
+mod perf;
+mod ptp;
+mod steering;
 
 pub use host::{Host, HostError};
-pub use pairs::{Clock, read_pair, read_pairs};
+pub use pairs::{Clock, Clocks, read_pair};
 
 use nix::time::{ClockId, clock_getres, clock_gettime};
 

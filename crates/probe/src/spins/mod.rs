@@ -3,10 +3,11 @@
 //! wait, and its records as rows of table `spins`.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use table::tables::Spin;
 
+use crate::perf_event;
 use crate::wire::Wire;
 use crate::wire::types::{spin_seen, syscall_timeout};
 
@@ -90,54 +91,19 @@ pub(crate) fn open_clocks() -> io::Result<Vec<OwnedFd>> {
     online_cpus()?.into_iter().map(open_clock).collect()
 }
 
-/// The beginning of `struct perf_event_attr` (include/uapi/linux/perf_event.h): PERF_ATTR_SIZE_VER0.
-#[repr(C)]
-#[derive(Default)]
-struct PerfEventAttr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_freq: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-}
-
 fn open_clock(cpu: i32) -> io::Result<OwnedFd> {
-    const PERF_TYPE_SOFTWARE: u32 = 1;
     const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
     const DISABLED: u64 = 1;
     const FREQ: u64 = 1 << 10;
-    const PERF_FLAG_FD_CLOEXEC: u64 = 8;
-    let attr = PerfEventAttr {
-        kind: PERF_TYPE_SOFTWARE,
-        size: size_of::<PerfEventAttr>() as u32,
+    let attr = perf_event::Attr {
+        kind: perf_event::SOFTWARE,
         config: PERF_COUNT_SW_CPU_CLOCK,
         sample_freq: LOOKS_PER_S,
         flags: DISABLED | FREQ,
-        ..PerfEventAttr::default()
+        ..perf_event::Attr::default()
     };
-    let (every_process, no_group) = (-1, -1);
-    // SAFETY: `attr` is as large as it says, and lives until the call is over, which only reads it.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attr,
-            every_process,
-            cpu,
-            no_group,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    let fd = i32::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let every_process = -1;
+    perf_event::open(&attr, every_process, cpu)
 }
 
 /// Numbers of the CPUs that are on.
