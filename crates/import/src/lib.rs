@@ -13,7 +13,6 @@ mod ftrace;
 mod intel_pt;
 mod perf_data;
 mod perf_script;
-mod span;
 mod stack;
 mod tally;
 

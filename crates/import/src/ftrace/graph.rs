@@ -2,7 +2,7 @@
 
 use table::{ActivityKind, ActivitySource};
 
-use super::core::{Activity, Core};
+use activity::{Activity, Core};
 
 /// A call, a return, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

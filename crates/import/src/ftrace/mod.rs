@@ -1,14 +1,12 @@
 //! The text of ftrace's `trace` file and of `trace-cmd report` → spans: tracepoints of scheduler,
 //! interrupts and system calls, and the drawings of the tracer `function_graph`.
 
-mod core;
 mod event;
 mod graph;
 mod tracepoints;
 
 use std::collections::BTreeMap;
 
-pub(crate) use self::core::{Core, Runner, Suspended};
 pub(crate) use event::Event;
 use event::{Thread, resolution_ns, thread};
 pub(crate) use tracepoints::Tracepoints;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use table::tables::Activities;
 use table::{ActivityKind, ActivitySource};
 
-use super::core::{Activity, Core, Runner, Suspended};
 use super::event::{Event, Thread};
 use super::graph::{self, Graph};
 use crate::tally::Tally;
+use activity::{Activity, Core, Runner, Suspended};
 
 const NO_CPU: &str = "events without their CPU";
 const BACKWARDS: &str = "earlier than the CPU's event before";

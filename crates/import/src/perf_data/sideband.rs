@@ -9,8 +9,8 @@ use table::tables::Activities;
 
 use super::bytes::Fields;
 use super::file::{PerfData, Record, Stamp, known, record_type};
-use crate::ftrace::{Core, Runner, Suspended};
 use crate::tally::Tally;
+use activity::{Core, Runner, Suspended};
 
 /// Bit of `misc`: the thread leaves the CPU.
 const SWITCH_OUT: u16 = 1 << 13;

@@ -10,8 +10,8 @@ use super::sideband::{Sideband, Thread};
 use crate::Imported;
 use crate::branch::{Branch, Place};
 use crate::intel_pt::{Decoder, PtEvent, Ratios, Stop, TimeConv, Told};
-use crate::span::Owner;
 use crate::stack::CallStack;
+use activity::Owner;
 
 /// Kind of trace that AUXTRACE_INFO announces (`PERF_AUXTRACE_INTEL_PT`).
 const INTEL_PT: u32 = 1;

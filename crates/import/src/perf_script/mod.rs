@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use crate::Imported;
 use crate::ftrace::Tracepoints;
-use crate::span::Owner;
 use crate::stack::CallStack;
 use crate::tally::Tally;
+use activity::Owner;
 
 pub(crate) use header::{Header, seconds_ns, word};
 use line::{Names, TraceError, branch, place};

@@ -9,26 +9,31 @@ use std::rc::Rc;
 use table::tables::Activities;
 use table::{ActivityKind, ActivitySource};
 
-use crate::span::{Lane, Moment, Owner, What};
+use crate::lane::{Lane, Moment, Owner, What};
 
 /// System calls and functions that threads have open while they have no CPU, outermost first.
-pub(crate) type Suspended = BTreeMap<u32, Vec<Activity>>;
+pub type Suspended = BTreeMap<u32, Vec<Activity>>;
 
 /// What may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Activity {
-    pub(crate) kind: ActivityKind,
-    pub(crate) name: Option<Rc<str>>,
-    pub(crate) source: ActivitySource,
+pub struct Activity {
+    /// What.
+    pub kind: ActivityKind,
+    /// As in the table.
+    pub name: Option<Rc<str>>,
+    /// Who saw it.
+    pub source: ActivitySource,
 }
 
 /// Who has a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Runner {
+pub struct Runner {
     /// Zero for the idle task.
-    pub(crate) tid: u32,
-    pub(crate) pid: Option<u32>,
-    pub(crate) comm: Option<Rc<str>>,
+    pub tid: u32,
+    /// Its process, where it is told.
+    pub pid: Option<u32>,
+    /// Its name, where it is told.
+    pub comm: Option<Rc<str>>,
 }
 
 #[derive(Debug)]
@@ -39,7 +44,7 @@ struct Running {
 
 /// The spans of one CPU.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub struct Core {
     cpu: Option<u16>,
     lane: Lane,
     running: Option<Running>,
@@ -54,7 +59,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// A CPU whose first event is at `time_ns`.
-    pub(crate) fn new(cpu: Option<u16>, time_ns: u64) -> Self {
+    pub fn new(cpu: Option<u16>, time_ns: u64) -> Self {
         let mut lane = Lane::default();
         let whole_since = lane.moment(time_ns);
         Self {
@@ -70,12 +75,12 @@ impl Core {
     }
 
     /// Time of the last event.
-    pub(crate) fn last_ns(&self) -> u64 {
+    pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
     /// Takes note of the time of an event, and of the thread that it shows on the CPU.
-    pub(crate) fn advance(
+    pub fn advance(
         &mut self,
         time_ns: u64,
         shown: Option<&Runner>,
@@ -102,7 +107,7 @@ impl Core {
     }
 
     /// The CPU goes to another thread.
-    pub(crate) fn switch(
+    pub fn switch(
         &mut self,
         time_ns: u64,
         next: Runner,
@@ -114,7 +119,7 @@ impl Core {
     }
 
     /// Something begins.
-    pub(crate) fn begin(&mut self, time_ns: u64, activity: Activity) {
+    pub fn begin(&mut self, time_ns: u64, activity: Activity) {
         let what = self.what(&activity);
         let span = self.lane.open(what, time_ns, true);
         self.open.push((span, activity));
@@ -122,7 +127,7 @@ impl Core {
 
     /// Something ends: the innermost open one of its kind, and of its name where one is told. Those
     /// within it whose ends were not told end with it, unseen. Without any, it began unseen.
-    pub(crate) fn end(&mut self, time_ns: u64, activity: &Activity) {
+    pub fn end(&mut self, time_ns: u64, activity: &Activity) {
         let is_it = |(_, open): &(usize, Activity)| {
             open.kind == activity.kind && (activity.name.is_none() || open.name == activity.name)
         };
@@ -143,7 +148,7 @@ impl Core {
     }
 
     /// Something began and ended.
-    pub(crate) fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &Activity) {
+    pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &Activity) {
         let what = self.what(activity);
         let span = self.lane.open(what, begin_ns, true);
         self.lane.close(span, end_ns, true);
@@ -163,12 +168,7 @@ impl Core {
     }
 
     /// Events were lost, after the last one.
-    pub(crate) fn lose(
-        &mut self,
-        message: Rc<str>,
-        source: ActivitySource,
-        suspended: &mut Suspended,
-    ) {
+    pub fn lose(&mut self, message: Rc<str>, source: ActivitySource, suspended: &mut Suspended) {
         self.end_leaf(u64::MAX);
         if let Some(error) = self.error.take() {
             self.lane.close(error, self.last_ns, true);
@@ -185,7 +185,7 @@ impl Core {
     }
 
     /// Ends all at the last event.
-    pub(crate) fn finish(mut self, into: &mut Activities) {
+    pub fn finish(mut self, into: &mut Activities) {
         self.end_leaf(u64::MAX);
         self.take_off(self.last_ns, false, &mut Suspended::new());
         if let Some(error) = self.error.take() {

@@ -17,19 +17,26 @@ struct Order {
 
 /// Whom a lane's spans belong to: a thread, or a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub(crate) struct Owner {
-    pub(crate) pid: Option<u32>,
-    pub(crate) tid: Option<u32>,
-    pub(crate) cpu: Option<u16>,
+pub struct Owner {
+    /// Process.
+    pub pid: Option<u32>,
+    /// Thread.
+    pub tid: Option<u32>,
+    /// CPU.
+    pub cpu: Option<u16>,
 }
 
 /// What a span is of.
 #[derive(Debug, Clone)]
-pub(crate) struct What {
-    pub(crate) kind: ActivityKind,
-    pub(crate) name: Option<Rc<str>>,
-    pub(crate) owner: Owner,
-    pub(crate) source: ActivitySource,
+pub struct What {
+    /// What was done.
+    pub kind: ActivityKind,
+    /// As in the table.
+    pub name: Option<Rc<str>>,
+    /// Who did it.
+    pub owner: Owner,
+    /// Who saw it.
+    pub source: ActivitySource,
 }
 
 /// A span of the table that is not numbered by depth yet.
@@ -46,14 +53,15 @@ struct Span {
 
 /// A time, and the step at which what is inferred to have begun then is put.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Moment {
-    pub(crate) time_ns: u64,
+pub struct Moment {
+    /// The time.
+    pub time_ns: u64,
     step: u64,
 }
 
 /// The spans of one lane: of a thread, or a CPU. One that is open is known by its number.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub struct Lane {
     spans: Vec<Span>,
     step: u64,
     inferred: i64,
@@ -61,7 +69,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Begins a span.
-    pub(crate) fn open(&mut self, what: What, begin_ns: u64, begin_seen: bool) -> usize {
+    pub fn open(&mut self, what: What, begin_ns: u64, begin_seen: bool) -> usize {
         let opened = self.next_order();
         self.spans.push(Span {
             begin_ns,
@@ -76,7 +84,7 @@ impl Lane {
     }
 
     /// Begins a span that must have begun before the source shows it, around all since `began`.
-    pub(crate) fn open_around(&mut self, began: Moment, what: What) -> usize {
+    pub fn open_around(&mut self, began: Moment, what: What) -> usize {
         let span = self.open(what, began.time_ns, false);
         self.inferred -= 1;
         self.spans[span].opened = Order {
@@ -87,35 +95,35 @@ impl Lane {
     }
 
     /// Ends a span.
-    pub(crate) fn close(&mut self, span: usize, end_ns: u64, end_seen: bool) {
+    pub fn close(&mut self, span: usize, end_ns: u64, end_seen: bool) {
         let closed = self.next_order();
         let span = &mut self.spans[span];
         (span.end_ns, span.closed, span.end_seen) = (end_ns, closed, end_seen);
     }
 
     /// Says when a span began.
-    pub(crate) fn begin_at(&mut self, span: usize, begin_ns: u64) {
+    pub fn begin_at(&mut self, span: usize, begin_ns: u64) {
         self.spans[span].begin_ns = begin_ns;
     }
 
     /// Says that a span began when another did.
-    pub(crate) fn begin_with(&mut self, span: usize, other: usize) {
+    pub fn begin_with(&mut self, span: usize, other: usize) {
         self.spans[span].begin_ns = self.spans[other].begin_ns;
     }
 
     /// Says when a span ended.
-    pub(crate) fn end_at(&mut self, span: usize, end_ns: u64) {
+    pub fn end_at(&mut self, span: usize, end_ns: u64) {
         self.spans[span].end_ns = end_ns;
     }
 
     /// Now, for what turns out later to have begun by now.
-    pub(crate) fn moment(&mut self, time_ns: u64) -> Moment {
+    pub fn moment(&mut self, time_ns: u64) -> Moment {
         let step = self.next_order().step;
         Moment { time_ns, step }
     }
 
     /// Moves the spans into the table, in order of their begins and with their depths.
-    pub(crate) fn store(mut self, into: &mut Activities) {
+    pub fn store(mut self, into: &mut Activities) {
         self.spans.sort_by_key(|span| span.opened);
         let mut around: Vec<Order> = Vec::new();
         for span in self.spans {
