@@ -7,8 +7,9 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects, and what their skeletons are called.
-const OBJECTS: [(&str, &str); 2] = [
+const OBJECTS: [(&str, &str); 3] = [
     ("src/bpf/hooks.bpf.c", "hooks.skel.rs"),
+    ("src/activity/activity.bpf.c", "activity.skel.rs"),
     ("src/usdt/usdt.bpf.c", "usdt.skel.rs"),
 ];
 
@@ -52,6 +53,7 @@ fn main() {
             .unwrap_or_else(|error| panic!("{source}: {error:#}"));
     }
     for folder in [
+        "src/activity",
         "src/bpf",
         "src/calls",
         "src/inventory",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
@@ -55,6 +56,14 @@ pub(crate) struct Recording {
     /// How much to record
     #[arg(long, value_enum, default_value = "waits")]
     pub(crate) detail: Detail,
+    /// What every CPU did is kept for the moments of slow messages and of some others: `p99`, those slower
+    /// than 99 % of the process's; `sample=1000`, one of 1,000. Needs `--detail messages`
+    #[arg(long, value_name = "p99,sample=1000")]
+    pub(crate) keep: Option<::record::Keep>,
+    /// When a message takes longer than this, all that is known of the last second or so is kept, of every
+    /// CPU: `latency>1ms`. Needs `--detail messages`
+    #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
+    pub(crate) trigger: Option<u64>,
     /// Mean milliseconds between polls, which come at random times
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) poll_ms: u64,
@@ -64,15 +73,25 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The options of a recording of `target`.
+    /// The options of a recording of `target`. What contradicts itself ends the program, as clap does.
     pub(crate) fn options(
         self,
         target: ::record::Target,
         duration: Option<Duration>,
     ) -> ::record::Options {
+        let has_messages = matches!(self.detail, Detail::Messages);
+        if !has_messages && (self.keep.is_some() || self.trigger.is_some()) {
+            let text = "--keep and --trigger judge messages, which are not recorded\n\
+                        hint: add --detail messages\n";
+            clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+        }
         ::record::Options {
             target,
             detail: self.detail.into(),
+            keep: ::record::Keep {
+                trigger_ns: self.trigger,
+                ..self.keep.unwrap_or_default()
+            },
             usdt: self.usdt,
             output: self.output.unwrap_or_else(default_output),
             force: self.force,
@@ -144,6 +163,14 @@ pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
             Err("not a time\nhint: a number with ns, us, ms, s, min or h, such as 1.5s".to_owned())
         }
     }
+}
+
+/// The time of `latency>1ms`, in ns.
+fn latency_ns(text: &str) -> Result<u64, String> {
+    let refused = "not a condition\nhint: latency>1ms";
+    let time = text.trim().strip_prefix("latency").ok_or(refused)?;
+    let time = time.trim_start().strip_prefix('>').ok_or(refused)?;
+    time_ns(time)
 }
 
 /// How text goes to stdout: colour for a terminal unless NO_COLOR is set; 80 columns.

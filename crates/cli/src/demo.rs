@@ -109,6 +109,7 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
         output: output.to_owned(),
         force: true,
         duration: None,
+        keep: record::Keep::default(),
         poll_mean: args::POLL_MEAN,
         ready_file: None,
         arguments: vec!["whylat".to_owned(), "demo".to_owned()],

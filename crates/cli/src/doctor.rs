@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use probe::clock::Host;
+use probe::clock::{Clocks, Host};
 use probe::hooks::{Hooks, Selection, Storage};
 use probe::tcp_stats::{Poller, Scope};
 use serde::Serialize;
@@ -33,11 +33,11 @@ impl Doctor {
         let host = Host::read()?;
         let mut probes = polling();
         probes.extend(hooks());
+        probes.push(record::flight_recorder());
         probes.push(probe::cpu::Cpus::new().coverage());
         probes.push(probe::itt::coverage(probe::itt::find()));
-        let works = probes
-            .iter()
-            .all(|probe| !matches!(probe.state, ProbeState::Off { .. }));
+        probes.extend_from_slice(Clocks::open().coverage());
+        let works = !probes.iter().any(can_be_mended);
         let findings = Findings {
             schema: "whylat.doctor/1",
             kernel: host.kernel,
@@ -54,6 +54,11 @@ impl Doctor {
     }
 }
 
+/// What this host does not have at all is no failure.
+fn can_be_mended(coverage: &Coverage) -> bool {
+    matches!(&coverage.state, ProbeState::Off { remedy, .. } if !remedy.is_empty())
+}
+
 fn polling() -> Vec<Coverage> {
     let root = nix::unistd::geteuid().is_root();
     let state = match Poller::open(if root { Scope::Host } else { Scope::Own }) {
@@ -68,7 +73,7 @@ fn polling() -> Vec<Coverage> {
         },
     };
     vec![Coverage {
-        probe: "tcp_stats".to_owned(),
+        probe: "tcp_stats.without_bpf".to_owned(),
         state,
     }]
 }

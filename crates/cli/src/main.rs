@@ -40,6 +40,8 @@ enum Command {
     Run(record::Run),
     /// Record processes that are running, until interrupted or for a time.
     Record(record::Record),
+    /// Keep what the flight recorder of a running recording holds now.
+    Snapshot(record::Snapshot),
     /// Print the diagnosis of a recording again.
     Report(report::ReportArgs),
     /// Say what works on this host, what does not, and the command that mends it.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
+        Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),

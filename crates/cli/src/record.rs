@@ -150,3 +150,18 @@ fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
         out::print(&view::text(&report, &args::text_options()))
     }
 }
+
+/// Asks a running recorder.
+#[derive(Debug, Args)]
+pub(crate) struct Snapshot {
+    /// The recorder [default: the only one that runs]
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<u32>,
+}
+
+impl Snapshot {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        out::line(&record::snapshot(self.pid)?)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,5 +1,6 @@
 //! Kernel to records: the probes of whylat. `itt` has another source: what programs say.
 
+pub mod activity;
 mod calls;
 pub mod clock;
 pub mod cpu;

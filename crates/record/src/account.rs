@@ -9,6 +9,8 @@ use probe::tcp_stats::SampleCounts;
 use probe::{itt, usdt};
 use table::manifest::Loss;
 
+use crate::keep::WindowCounts;
+
 /// Rows that user space itself added, by table.
 #[derive(Debug, Default)]
 pub(crate) struct Added {
@@ -26,6 +28,8 @@ pub(crate) struct Added {
     pub(crate) stack_frames: u64,
     /// `symbols` rows.
     pub(crate) symbols: u64,
+    /// `activity` rows.
+    pub(crate) activities: u64,
     /// Records from the kernel that could not be decoded.
     pub(crate) undecoded: u64,
 }
@@ -136,6 +140,26 @@ fn usdt_loss(counts: &usdt::Counts, said: &Said) -> Loss {
         .lost("unread", lost_unread)
         .lost("no_begin", lost_no_begin);
     account.loss
+}
+
+/// The accounts of the flight recorder.
+pub(crate) fn kept_losses(
+    windows: WindowCounts,
+    added: &Added,
+    stored: &Rows,
+    discarded: &Rows,
+) -> [Loss; 2] {
+    let spans = Account::new("activity", "activity", added.activities, stored, discarded);
+    let probe = "activity.windows";
+    let windows = Account::new(
+        probe,
+        "activity_windows",
+        windows.produced,
+        stored,
+        discarded,
+    )
+    .filtered(windows.filtered);
+    [spans.loss, windows.loss]
 }
 
 /// The account of what the program said by ITT.

@@ -14,6 +14,7 @@ use table::{Columns, TcpEventKind};
 
 use crate::account::Added;
 use crate::cpu::CpuUse;
+use crate::keep::Moments;
 use crate::poll::Polls;
 use crate::sockets::Sockets;
 use crate::store::{Batch, Store};
@@ -130,6 +131,19 @@ impl Intake {
         let rows = std::mem::take(&mut self.stacks).symbols();
         self.added.symbols += rows.len() as u64;
         self.store.put(Batch::Symbols(Box::new(rows)));
+    }
+
+    /// Moments that the flight recorder kept.
+    pub(crate) fn put_moments(
+        &mut self,
+        Moments {
+            activities,
+            windows,
+        }: Moments,
+    ) {
+        self.added.activities += activities.len() as u64;
+        self.store.put(Batch::Activities(Box::new(activities)));
+        self.store.put(Batch::Windows(Box::new(windows)));
     }
 
     /// What programs said by USDT probes.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use probe::hooks::Detail;
 use probe::usdt::Request;
 
+use crate::keep::Keep;
+
 /// A command to start and record.
 #[derive(Debug, Clone)]
 pub struct Command {
@@ -42,6 +44,8 @@ pub struct Options {
     pub target: Target,
     /// How much.
     pub detail: Detail,
+    /// What the flight recorder keeps; it runs if anything is asked for, and needs detail `messages`.
+    pub keep: Keep,
     /// USDT probes to listen to.
     pub usdt: Vec<Request>,
     /// The directory to create.

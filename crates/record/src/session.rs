@@ -11,16 +11,18 @@ use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PollTimes;
-use probe::usdt;
+use probe::{activity, usdt};
 use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
 use table::{WriteError, WriteOptions, Writer};
 
-use crate::account::{losses, said_losses};
+use crate::account::{kept_losses, losses, said_losses};
 use crate::intake::Intake;
+use crate::keep::{self, Keeping};
 use crate::listen::Listening;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
+use crate::snapshot::Asked;
 use crate::store::{Batch, Store};
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
@@ -81,6 +83,9 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
+    let mut flight_storage = activity::Storage::uninit();
+    let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
+    coverage.extend(flight_coverage);
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
     let polls = match hooks {
@@ -108,6 +113,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         intake,
         listening,
         usdt: probes.as_ref().map(Usdt::new),
+        asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
+        keeping,
         bpf_time: None,
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
@@ -140,6 +147,10 @@ struct Session<'a> {
     listening: Listening,
     /// What programs say by USDT probes.
     usdt: Option<Usdt<'a>>,
+    /// The flight recorder.
+    keeping: Option<Keeping<'a>>,
+    /// Where others ask for a snapshot of it.
+    asked: Option<Asked>,
     bpf_time: Option<BpfTimeSampler>,
     started_ns: u64,
     /// CPU time used before the recording began.
@@ -156,10 +167,15 @@ impl Session<'_> {
         for entry in coverage {
             self.intake.put_coverage(entry.clone());
         }
-        let program = self.usdt.as_ref().map(Usdt::program);
+        let usdt = self.usdt.as_ref().map(Usdt::program);
+        let flight = self
+            .keeping
+            .as_ref()
+            .map(|keeping| keeping.flight().programs());
+        let others = usdt.into_iter().chain(flight.into_iter().flatten());
         self.bpf_time = self
             .hooks
-            .and_then(|hooks| hooks.run_time(self.started_ns, program).ok());
+            .and_then(|hooks| hooks.run_time(self.started_ns, others).ok());
         if let Some(usdt) = &self.usdt {
             usdt.put_probes(&self.intake);
         }
@@ -260,6 +276,7 @@ impl Session<'_> {
         }
         self.busy = self.drain() > BUSY_BATCHES;
         self.listening.drain(&self.intake.store);
+        self.answer_asker();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
             self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
@@ -285,13 +302,35 @@ impl Session<'_> {
             return 0;
         };
         let taken = drainer.drain(DRAIN_MOST);
-        if self.intake.put(drainer.take()) {
+        let drained = drainer.take();
+        if let Some(keeping) = &mut self.keeping {
+            let moments = keeping.take(&drained.received, &drained.sent, monotonic_ns());
+            self.intake.put_moments(moments);
+        }
+        if self.intake.put(drained) {
             self.draining = true;
             // who had a connection that ends may end with it
             self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
         }
         let usdt = self.usdt.as_mut();
         taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
+    }
+
+    /// Keeps what the flight recorder holds, if somebody asks for it.
+    fn answer_asker(&mut self) {
+        let Some(asker) = self.asked.as_ref().and_then(Asked::next) else {
+            return;
+        };
+        let Some(keeping) = &mut self.keeping else {
+            return;
+        };
+        let moments = keeping.snapshot();
+        asker.answer(&format!(
+            "{}, kept in {}",
+            moments,
+            self.options.output.display()
+        ));
+        self.intake.put_moments(moments);
     }
 
     /// Until the rings are empty.
@@ -389,6 +428,9 @@ impl Session<'_> {
             hooks.flush()?;
         }
         self.drain_all();
+        if let Some(keeping) = &mut self.keeping {
+            keeping.detach();
+        }
         // after the last stamp
         self.intake.read_clocks();
         self.intake.put_symbols();
@@ -408,6 +450,7 @@ impl Session<'_> {
             .transpose()?
             .unwrap_or_default();
         let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
+        let windows = self.keeping.as_ref().map(Keeping::counts);
         let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
             return Err(RecordError::Signals(std::io::Error::other(
                 "the storing thread died",
@@ -417,6 +460,11 @@ impl Session<'_> {
         let sealed = writer.seal();
         let (stored, discarded) = (writer.stored(), writer.discarded());
         let mut losses = losses(&counts, polled, &self.intake.added, stored, discarded);
+        losses.extend(
+            windows
+                .into_iter()
+                .flat_map(|counts| kept_losses(counts, &self.intake.added, stored, discarded)),
+        );
         losses.extend(said_losses(itt.as_ref(), usdt.as_ref(), stored, discarded));
         let lost = losses.iter().map(Loss::lost_total).sum();
         let lines = losses

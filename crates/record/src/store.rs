@@ -8,9 +8,9 @@ use std::time::Duration;
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::tables::{
-    Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners, ProcessSamples, Processes,
-    ReceivedMessages, SentMessages, Spins, StackFrames, Symbols, Tasks, TcpEvents, TcpSamples,
-    TcpStages, Waits,
+    Activities, ActivityWindows, Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners,
+    ProcessSamples, Processes, ReceivedMessages, SentMessages, Spins, StackFrames, Symbols, Tasks,
+    TcpEvents, TcpSamples, TcpStages, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -39,6 +39,8 @@ pub(crate) enum Batch {
     Tasks(Box<Tasks>),
     Stacks(Box<StackFrames>),
     Symbols(Box<Symbols>),
+    Activities(Box<Activities>),
+    Windows(Box<ActivityWindows>),
     Line(Line),
 }
 
@@ -63,6 +65,8 @@ impl Batch {
             Self::Tasks(rows) => rows.is_empty(),
             Self::Stacks(rows) => rows.is_empty(),
             Self::Symbols(rows) => rows.is_empty(),
+            Self::Activities(rows) => rows.is_empty(),
+            Self::Windows(rows) => rows.is_empty(),
             Self::Line(_) => false,
         }
     }
@@ -156,6 +160,8 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::Tasks(rows) => writer.append(*rows),
         Batch::Stacks(rows) => writer.append(*rows),
         Batch::Symbols(rows) => writer.append(*rows),
+        Batch::Activities(rows) => writer.append(*rows),
+        Batch::Windows(rows) => writer.append(*rows),
         Batch::Line(line) => writer.line(&line),
     }
 }

@@ -31,7 +31,7 @@ pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl
 pub use fold::fold_connections;
 pub use names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 pub use read::Recording;
 pub use recover::{Recovered, recover};

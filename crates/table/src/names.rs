@@ -345,6 +345,20 @@ names! {
 }
 
 names! {
+    /// Why what CPUs did was kept.
+    pub enum Why {
+        /// A message was slow by the others of its process.
+        Slow = "slow",
+        /// A message was drawn at random.
+        Sample = "sample",
+        /// A message took longer than the trigger allows: all that was held then.
+        Trigger = "trigger",
+        /// The user asked for it: all that was held then.
+        Snapshot = "snapshot",
+    }
+}
+
+names! {
     /// Who saw an activity.
     pub enum ActivitySource {
         /// Intel PT: every branch.

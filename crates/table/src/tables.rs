@@ -3,7 +3,7 @@
 
 use crate::names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Role, SampleKind, TaskKind,
-    TcpEventKind, ValueSource, WaitObject, Waker,
+    TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 use crate::{Stage, table};
 
@@ -809,6 +809,29 @@ table! {
     }
 }
 
+table! {
+    /// A time of which `activity` was kept, and why. There is nothing of other times; of other CPUs only
+    /// where other windows have them.
+    row ActivityWindow, columns ActivityWindows, name "activity_windows", time begin_ns {
+        /// From when.
+        begin_ns: u64, "ns";
+        /// Until when.
+        end_ns: u64, "ns";
+        /// Why.
+        why: Why, "-";
+        /// Socket cookie of the message that it was kept for.
+        conn: Option<u64>, "-", null = "the user asked for it";
+        /// Whether that was sent.
+        is_send: Option<bool>, "-", null = "as `conn`";
+        /// Where it ends in the stream: with `conn` and `is_send` this finds it in its table.
+        offset_end: Option<u64>, "bytes", null = "as `conn`";
+        /// CPU where the message began: that took its last segment, or on which its call ended.
+        first_cpu: Option<u16>, "-", null = "all CPUs were kept, or it is not known";
+        /// CPU where it ended: on which its call ended, or that gave it to the driver.
+        last_cpu: Option<u16>, "-", null = "as `first_cpu`";
+    }
+}
+
 /// Calls `$then!` with every table's row type: the one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
@@ -833,6 +856,7 @@ macro_rules! for_each_table {
             $crate::tables::StackFrame,
             $crate::tables::Symbol,
             $crate::tables::Activity,
+            $crate::tables::ActivityWindow,
         }
     };
 }

@@ -435,11 +435,11 @@ impl<'obj> Hooks<'obj> {
         )
     }
 
-    /// A sampler of the programs' run time, and of that of one of another object.
-    pub fn run_time(
-        &self,
+    /// A sampler of the programs' run time, and of that of others.
+    pub fn run_time<'a>(
+        &'a self,
         now_ns: u64,
-        other: Option<BorrowedFd<'_>>,
+        others: impl IntoIterator<Item = BorrowedFd<'a>>,
     ) -> Result<BpfTimeSampler, BpfTimeError> {
         let p = &self.skel.progs;
         let hooks = [
@@ -473,7 +473,7 @@ impl<'obj> Hooks<'obj> {
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
         let loaded = loaded.map(|program| program.as_fd());
-        BpfTimeSampler::new(loaded.chain(other), now_ns, now_ns)
+        BpfTimeSampler::new(loaded.chain(others), now_ns, now_ns)
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
     ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, Role, SampleKind, Table,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 
 /// A header of this version.
@@ -121,6 +121,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("activity", "kind") => random.pick(ActivityKind::ALL).name().to_owned(),
+        ("activity_windows", "why") => random.pick(Why::ALL).name().to_owned(),
         ("activity", "source") => random.pick(ActivitySource::ALL).name().to_owned(),
         ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {

@@ -24,7 +24,18 @@ pub fn draw(page: &mut Page, about: &About) {
     }
 }
 
+/// What coverage of clocks begins with: they are told apart from probes.
+const CLOCK: &str = "clock.";
+
 fn draw_coverage(page: &mut Page, all: &[Coverage]) {
+    let (clocks, probes): (Vec<&Coverage>, Vec<&Coverage>) = all
+        .iter()
+        .partition(|coverage| coverage.probe.starts_with(CLOCK));
+    draw_probes(page, &probes);
+    draw_clocks(page, &clocks);
+}
+
+fn draw_probes(page: &mut Page, all: &[&Coverage]) {
     let on: Vec<&str> = all
         .iter()
         .filter(|coverage| coverage.state == ProbeState::On)
@@ -51,6 +62,26 @@ fn draw_coverage(page: &mut Page, all: &[Coverage]) {
         };
         page.labelled(2, "", LABEL, &text);
     }
+}
+
+fn draw_clocks(page: &mut Page, all: &[&Coverage]) {
+    let names = |is_read: bool| {
+        let named = all.iter().filter(|coverage| {
+            let is_off = matches!(coverage.state, ProbeState::Off { .. });
+            is_off != is_read
+        });
+        let names = named.map(|coverage| coverage.probe.trim_start_matches(CLOCK));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (read, missing) = (names(true), names(false));
+    if all.is_empty() {
+        return;
+    }
+    let text = match missing.is_empty() {
+        true => read,
+        false => format!("{read}; not {missing}: `whylat doctor` says why"),
+    };
+    page.labelled(2, "clocks", LABEL, &text);
 }
 
 fn draw_loss(page: &mut Page, all: &[Loss]) {

@@ -1,0 +1,236 @@
+//! The flight recorder: its programs, loaded and attached, and its memory. Out: rows of a window.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramMut};
+use table::tables::Activities;
+
+use super::memory::Memory;
+use super::names::{Names, VECTORS};
+use super::replay::{Window, replay};
+use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
+use crate::clock::monotonic_ns;
+use crate::hooks::HooksError;
+
+/// Where the loaded object lives; it must outlive [`Flight`].
+pub type Storage = MaybeUninit<OpenObject>;
+
+/// Events of a CPU that are held: 4 MiB.
+const SLOTS: u64 = 1 << 18;
+/// All CPUs together hold no more, 64 MiB: of many CPUs each holds less.
+const MOST_SLOTS: u64 = 1 << 22;
+/// Events younger than this may still be on their way into the memory.
+const YOUNG_NS: u64 = 20_000;
+
+/// What every CPU did lately. Dropping it detaches its programs; so does the kernel after a kill.
+pub struct Flight<'obj> {
+    links: Vec<Link>,
+    memory: Memory,
+    names: RefCell<Names>,
+    skel: ActivitySkel<'obj>,
+}
+
+impl<'obj> Flight<'obj> {
+    /// Loads and attaches the programs, and begins.
+    ///
+    /// # Errors
+    /// When the kernel refuses one.
+    pub fn begin(storage: &'obj mut Storage) -> Result<Self, HooksError> {
+        let btf = Btf::from_vmlinux().map_err(|error| HooksError::NoBtf(error.to_string()))?;
+        let has = |tracepoint: &str| {
+            let name = format!("btf_trace_{tracepoint}");
+            btf.type_by_name::<Typedef<'_>>(&name).is_some()
+        };
+        let mut open = ActivitySkelBuilder::default()
+            .open(storage)
+            .map_err(HooksError::Load)?;
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        let cpus = u16::try_from(cpus).unwrap_or(u16::MAX);
+        let share = MOST_SLOTS / u64::from(cpus).next_power_of_two();
+        let slots = SLOTS.min(share);
+        configure(&mut open, cpus, slots).map_err(HooksError::Load)?;
+        let has_vectors = has("local_timer_entry");
+        let p = &mut open.progs;
+        p.note_vector_entry.set_autoload(has_vectors);
+        p.note_vector_exit.set_autoload(has_vectors);
+        let skel = open.load().map_err(HooksError::Load)?;
+        let maps = &skel.maps;
+        let memory = Memory::map(&maps.activity_events, &maps.activity_heads, cpus, slots);
+        let memory = memory.map_err(|error| HooksError::Read {
+            what: "the flight recorder's memory",
+            error,
+        })?;
+        let links = attach(&skel, has)?;
+        Ok(Self {
+            links,
+            memory,
+            names: RefCell::default(),
+            skel,
+        })
+    }
+
+    /// CPUs that may be there.
+    pub fn cpus(&self) -> u16 {
+        self.memory.cpus()
+    }
+
+    /// Appends what is held of a window. Windows of one CPU must not overlap, or a span is there twice.
+    /// What is still under way at the end of the last one is cut there.
+    pub fn read(&self, window: Window, into: &mut Activities) {
+        let until_ns = window.until_ns.min(monotonic_ns().saturating_sub(YOUNG_NS));
+        let window = Window { until_ns, ..window };
+        if window.from_ns < until_ns {
+            let names = &mut self.names.borrow_mut();
+            replay(
+                &self.memory,
+                names,
+                &self.skel.maps.ended_threads,
+                window,
+                into,
+            );
+        }
+    }
+
+    /// When the oldest event of a CPU that is held was, and the newest that can be read.
+    pub fn held(&self, cpu: u16) -> Window {
+        let held = self.memory.held(cpu);
+        let newest_ns = monotonic_ns().saturating_sub(YOUNG_NS);
+        let oldest = held.clone().next();
+        let from_ns = oldest.map_or(newest_ns, |number| self.memory.event(cpu, number).time_ns);
+        Window {
+            cpu,
+            from_ns,
+            until_ns: newest_ns,
+        }
+    }
+
+    /// Forgets the names of threads, which change.
+    pub fn forget_threads(&self) {
+        self.names.borrow_mut().forget_threads();
+    }
+
+    /// Detaches; what is held can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The programs, for measuring their run time.
+    pub fn programs(&self) -> Vec<BorrowedFd<'_>> {
+        let all = all(&self.skel).map(|(program, _)| program);
+        let p = &self.skel.progs;
+        let all = all
+            .into_iter()
+            .chain([&p.note_vector_entry, &p.note_vector_exit]);
+        let loaded = all.filter(|program| program.autoload());
+        loaded.map(|program| program.as_fd()).collect()
+    }
+}
+
+fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_rs::Result<()> {
+    let all = u64::from(cpus) * slots;
+    open.maps.activity_events.set_max_entries(all as u32)?;
+    open.maps.activity_heads.set_max_entries(cpus.into())?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.slots_mask = (slots - 1) as u32;
+    }
+    Ok(())
+}
+
+/// Programs that have a tracepoint each.
+fn all<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 14] {
+    let p = &skel.progs;
+    [
+        (&p.note_sched_switch, "sched_switch"),
+        (&p.note_sched_process_exit, "sched_process_exit"),
+        (&p.note_sys_enter, "sys_enter"),
+        (&p.note_sys_exit, "sys_exit"),
+        (&p.note_irq_handler_entry, "irq_handler_entry"),
+        (&p.note_irq_handler_exit, "irq_handler_exit"),
+        (&p.note_softirq_entry, "softirq_entry"),
+        (&p.note_softirq_exit, "softirq_exit"),
+        (&p.note_netif_receive_skb_entry, "netif_receive_skb_entry"),
+        (&p.note_netif_receive_skb_exit, "netif_receive_skb_exit"),
+        (&p.note_hrtimer_expire_entry, "hrtimer_expire_entry"),
+        (&p.note_hrtimer_expire_exit, "hrtimer_expire_exit"),
+        (&p.note_timer_expire_entry, "timer_expire_entry"),
+        (&p.note_timer_expire_exit, "timer_expire_exit"),
+    ]
+}
+
+fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Link>, HooksError> {
+    let mut links = Vec::new();
+    for (program, name) in all(skel) {
+        let link = program.attach();
+        links.push(link.map_err(|error| HooksError::Attach {
+            program: name,
+            error,
+        })?);
+    }
+    let p = &skel.progs;
+    let both = [
+        (&p.note_vector_entry, "entry"),
+        (&p.note_vector_exit, "exit"),
+    ];
+    for (program, end) in both {
+        let names = VECTORS.map(|(name, _)| format!("{name}_{end}"));
+        for name in names.into_iter().filter(|name| has(name)) {
+            let link = program.attach_raw_tracepoint(&name);
+            links.push(link.map_err(|error| HooksError::Attach {
+                program: "an interrupt of the CPU's own",
+                error,
+            })?);
+        }
+    }
+    Ok(links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use table::{ActivityKind, Columns};
+
+    /// Needs root, and says so.
+    #[test]
+    fn own_system_calls_are_held_with_their_names() {
+        let mut storage = Storage::uninit();
+        let flight = match Flight::begin(&mut storage) {
+            Ok(flight) => flight,
+            Err(error) if error.is_permission() => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        };
+        let from_ns = monotonic_ns();
+        for _ in 0..500 {
+            nix::unistd::getppid();
+        }
+        let until_ns = monotonic_ns();
+        while monotonic_ns() < until_ns + 10 * YOUNG_NS {}
+        let mut rows = Activities::default();
+        for cpu in 0..flight.cpus() {
+            let window = Window {
+                cpu,
+                from_ns,
+                until_ns,
+            };
+            flight.read(window, &mut rows);
+        }
+        let tid = nix::unistd::gettid().as_raw().cast_unsigned();
+        let rows: Vec<_> = (0..rows.len()).map(|index| rows.row(index)).collect();
+        let own = rows.iter().filter(|row| row.tid == Some(tid));
+        let calls = own.filter(|row| row.kind == ActivityKind::Syscall);
+        let whole: Vec<_> = calls
+            .filter(|row| row.name.as_deref() == Some("getppid") && row.begin_seen && row.end_seen)
+            .collect();
+        assert_eq!(whole.len(), 500);
+        for row in whole {
+            assert!(
+                from_ns <= row.begin_ns && row.begin_ns <= row.end_ns && row.end_ns <= until_ns
+            );
+            assert!(row.depth >= 1, "within its thread's time: {row:?}");
+        }
+    }
+}

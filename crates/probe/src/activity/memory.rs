@@ -1,0 +1,125 @@
+//! The events of all CPUs, as the programs write them. In: the two maps, mapped. Out: events of a CPU by
+//! their number, and which of them are still there.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::skel::types::{activity_event, activity_event_kind, activity_head};
+
+/// The oldest events are left alone: they are the next to be overwritten.
+const GUARD: u64 = 64;
+const PAGE_BYTES: usize = 4096;
+
+/// An event of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) time_ns: u64,
+    /// Thread that has the CPU, or gets it; zero: nobody.
+    pub(super) tid: u32,
+    /// What it means depends on the kind.
+    pub(super) number: i16,
+    pub(super) kind: activity_event_kind,
+}
+
+/// The memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    events: MmapRaw,
+    heads: MmapRaw,
+    slots: u64,
+    cpus: u16,
+}
+
+impl Memory {
+    /// Maps the maps, of `cpus` CPUs with `slots` events each, a power of two.
+    pub(super) fn map(
+        events: &impl AsFd,
+        heads: &impl AsFd,
+        cpus: u16,
+        slots: u64,
+    ) -> std::io::Result<Self> {
+        const { assert!(size_of::<activity_event>() == 16) };
+        let count = usize::from(cpus);
+        let events_bytes = size_of::<activity_event>() * slots as usize * count;
+        Ok(Self {
+            events: map(events, events_bytes)?,
+            heads: map(heads, size_of::<activity_head>() * count)?,
+            slots,
+            cpus,
+        })
+    }
+
+    /// CPUs that may be there.
+    pub(super) fn cpus(&self) -> u16 {
+        self.cpus
+    }
+
+    /// Numbers of the events of a CPU that are there, whole.
+    pub(super) fn held(&self, cpu: u16) -> Range<u64> {
+        let words_of_head = size_of::<activity_head>() / size_of::<u64>();
+        let next = word(&self.heads, usize::from(cpu) * words_of_head).load(Ordering::Acquire);
+        let overwritten = next
+            .checked_sub(self.slots)
+            .map_or(0, |first| first + GUARD);
+        overwritten.min(next)..next
+    }
+
+    /// The event of this number; a newer one if it was overwritten.
+    pub(super) fn event(&self, cpu: u16, number: u64) -> Event {
+        let slot = u64::from(cpu) * self.slots + number % self.slots;
+        let at = 2 * slot as usize;
+        let [time_ns, rest] = [at, at + 1].map(|at| word(&self.events, at).load(Ordering::Relaxed));
+        Event {
+            time_ns,
+            tid: rest as u32,
+            number: (rest >> 32) as i16,
+            kind: activity_event_kind((rest >> 48) as u8 as u32),
+        }
+    }
+
+    /// The events of these numbers that were not overwritten while they were read.
+    pub(super) fn copy(&self, cpu: u16, numbers: Range<u64>) -> Vec<Event> {
+        let events: Vec<Event> = numbers
+            .clone()
+            .map(|number| self.event(cpu, number))
+            .collect();
+        // what was read before is compared with what is written after
+        fence(Ordering::Acquire);
+        let lost = self.held(cpu).start.saturating_sub(numbers.start);
+        let lost = usize::try_from(lost).map_or(events.len(), |lost| lost.min(events.len()));
+        events[lost..].to_vec()
+    }
+
+    /// Number of the first event that is not before a time. Events are in order but for those that an
+    /// interrupt wrote between another's clock reading and its own.
+    pub(super) fn first_from(&self, cpu: u16, held: Range<u64>, time_ns: u64) -> u64 {
+        let (mut low, mut high) = (held.start, held.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.event(cpu, middle).time_ns < time_ns {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+fn map(fd: &impl AsFd, bytes: usize) -> std::io::Result<MmapRaw> {
+    let bytes = bytes.next_multiple_of(PAGE_BYTES);
+    MmapOptions::new()
+        .len(bytes)
+        .map_raw_read_only(fd.as_fd().as_raw_fd())
+}
+
+/// A word of a mapping. It panics beyond its end.
+fn word(mapping: &MmapRaw, at: usize) -> &AtomicU64 {
+    assert!(at < mapping.len() / size_of::<u64>());
+    // SAFETY: the place was checked, a mapping is aligned to a page, and the kernel's writers and we touch
+    // it by whole words that are never unmapped while `mapping` lives.
+    unsafe { &*mapping.as_ptr().cast::<AtomicU64>().add(at) }
+}

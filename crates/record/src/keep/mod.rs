@@ -1,0 +1,349 @@
+//! Chooses what the flight recorder keeps: the moments of slow messages and of some others, and all that it
+//! holds when a trigger or the user says so. In: messages as they come. Out: rows of `activity` and
+//! `activity_windows`.
+
+mod kept;
+mod options;
+mod slow;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use probe::activity::{Flight, PROBE, Storage, Window};
+use probe::clock::monotonic_ns;
+use probe::hooks::HooksError;
+use table::manifest::{Coverage, ProbeState};
+use table::tables::{
+    Activities, ActivityWindow, ActivityWindows, ReceivedMessage, ReceivedMessages, SentMessage,
+    SentMessages,
+};
+use table::{Columns, Why};
+
+use kept::Kept;
+pub use options::{Keep, KeepError};
+use slow::Durations;
+
+/// Kept before a message's first time and after its last: what is under way then began before.
+const MARGIN_NS: u64 = 100_000;
+/// Spans that may be kept in a second, on average, so that hours of recording stay some gigabytes.
+const SPANS_PER_S: u64 = 20_000;
+/// What was not used of that is saved up for so long.
+const SAVED_S: u64 = 10;
+/// The trigger keeps everything this often at most; between, it keeps the slow message's moment.
+const FULL_EVERY_NS: u64 = 10_000_000_000;
+/// Processes whose messages are told apart.
+const MOST_PROCESSES: usize = 1_024;
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// What is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    pub(crate) activities: Activities,
+    pub(crate) windows: ActivityWindows,
+}
+
+impl fmt::Display for Moments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spans = self.activities.len();
+        let begin_ns = self.activities.begin_ns.iter().min().copied();
+        let end_ns = self.activities.end_ns.iter().max().copied();
+        let length_ns = end_ns.unwrap_or(0).saturating_sub(begin_ns.unwrap_or(0));
+        write!(f, "{spans} spans of {:.3} s", length_ns as f64 / 1e9)
+    }
+}
+
+/// How many windows there were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WindowCounts {
+    /// Asked for.
+    pub(crate) produced: u64,
+    /// Not kept: more than the recording may grow.
+    pub(crate) filtered: u64,
+}
+
+/// A message, as far as it matters here.
+struct Message {
+    conn: u64,
+    pid: u32,
+    is_send: bool,
+    offset_end: u64,
+    from_ns: u64,
+    until_ns: u64,
+    /// From `from_ns` on, how long it took.
+    took_ns: u64,
+    cpus: [Option<u16>; 2],
+}
+
+/// See the module.
+pub(crate) struct Keeping<'a> {
+    flight: Flight<'a>,
+    keep: Keep,
+    durations: HashMap<(u32, bool), Durations>,
+    kept: Vec<Kept>,
+    random: u64,
+    /// Spans that may be kept now; below zero: too many were.
+    saved_spans: i64,
+    saved_until_ns: u64,
+    full_ns: Option<u64>,
+    counts: WindowCounts,
+}
+
+/// Begins the flight recorder where it is asked for. Without it the recording goes on, and says why.
+pub(crate) fn begin(storage: &mut Storage, keep: Keep) -> (Option<Keeping<'_>>, Option<Coverage>) {
+    if !keep.is_asked() {
+        return (None, None);
+    }
+    let flight = Flight::begin(storage);
+    let state = flight.as_ref().map_or_else(off, |_| ProbeState::On);
+    let coverage = Coverage {
+        probe: PROBE.to_owned(),
+        state,
+    };
+    let now_ns = monotonic_ns();
+    let keeping = flight.ok().map(|flight| Keeping::new(flight, keep, now_ns));
+    (keeping, Some(coverage))
+}
+
+/// Whether this host lets the flight recorder run.
+pub fn flight_recorder() -> Coverage {
+    let mut storage = Storage::uninit();
+    let state = match Flight::begin(&mut storage) {
+        Ok(_) => ProbeState::On,
+        Err(error) => off(&error),
+    };
+    Coverage {
+        probe: PROBE.to_owned(),
+        state,
+    }
+}
+
+fn off(error: &HooksError) -> ProbeState {
+    ProbeState::Off {
+        why: error.to_string(),
+        remedy: "see what is missing: whylat doctor".to_owned(),
+    }
+}
+
+impl<'a> Keeping<'a> {
+    fn new(flight: Flight<'a>, keep: Keep, now_ns: u64) -> Self {
+        Self {
+            kept: vec![Kept::default(); flight.cpus().into()],
+            flight,
+            keep,
+            durations: HashMap::new(),
+            random: now_ns | 1,
+            saved_spans: (SPANS_PER_S * SAVED_S) as i64,
+            saved_until_ns: now_ns,
+            full_ns: None,
+            counts: WindowCounts::default(),
+        }
+    }
+
+    pub(crate) fn flight(&self) -> &Flight<'a> {
+        &self.flight
+    }
+
+    pub(crate) fn counts(&self) -> WindowCounts {
+        self.counts
+    }
+
+    /// Keeps what is worth it of the moments of messages that have just come.
+    pub(crate) fn take(
+        &mut self,
+        received: &ReceivedMessages,
+        sent: &SentMessages,
+        now_ns: u64,
+    ) -> Moments {
+        let received = (0..received.len()).filter_map(|row| of_received(received.row(row)));
+        let sent = (0..sent.len()).filter_map(|row| of_sent(sent.row(row)));
+        let wanted: Vec<(Message, Why)> = received
+            .chain(sent)
+            .filter_map(|message| Some((self.why(&message)?, message)))
+            .map(|(why, message)| (message, why))
+            .collect();
+        let mut moments = Moments::default();
+        if wanted.is_empty() {
+            return moments;
+        }
+        self.save_up(now_ns);
+        for (message, why) in wanted {
+            if why == Why::Trigger && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS) {
+                self.full_ns = Some(now_ns);
+                self.keep_all(Some(&message), why, &mut moments);
+            } else {
+                self.keep_moment(&message, why, &mut moments);
+            }
+        }
+        self.tidy(&mut moments);
+        moments
+    }
+
+    /// Keeps everything that is held.
+    pub(crate) fn snapshot(&mut self) -> Moments {
+        let mut moments = Moments::default();
+        self.keep_all(None, Why::Snapshot, &mut moments);
+        self.tidy(&mut moments);
+        moments
+    }
+
+    /// What is under way when the recording ends is over.
+    pub(crate) fn detach(&mut self) {
+        self.flight.detach();
+    }
+
+    /// Why a message's moment is to be kept; `None`: it is not.
+    fn why(&mut self, message: &Message) -> Option<Why> {
+        let is_slow = self.is_slow(message);
+        if self
+            .keep
+            .trigger_ns
+            .is_some_and(|most_ns| message.took_ns > most_ns)
+        {
+            return Some(Why::Trigger);
+        }
+        if is_slow {
+            return Some(Why::Slow);
+        }
+        let one_of = self.keep.one_of?;
+        self.draw().is_multiple_of(one_of).then_some(Why::Sample)
+    }
+
+    fn is_slow(&mut self, message: &Message) -> bool {
+        let Some(quantile) = self.keep.slower_than else {
+            return false;
+        };
+        let key = (message.pid, message.is_send);
+        if self.durations.len() >= MOST_PROCESSES && !self.durations.contains_key(&key) {
+            self.durations.clear();
+        }
+        let durations = self.durations.entry(key);
+        let durations = durations.or_insert_with(|| Durations::new(quantile));
+        durations.is_slow(message.took_ns)
+    }
+
+    /// xorshift64.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn save_up(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.saved_until_ns);
+        let earned = passed_ns.min(SAVED_S * NS_PER_S) * SPANS_PER_S / NS_PER_S;
+        let most = (SPANS_PER_S * SAVED_S) as i64;
+        self.saved_spans = self.saved_spans.saturating_add_unsigned(earned).min(most);
+        self.saved_until_ns = now_ns;
+    }
+
+    fn keep_moment(&mut self, message: &Message, why: Why, moments: &mut Moments) {
+        self.counts.produced += 1;
+        if self.saved_spans < 0 {
+            self.counts.filtered += 1;
+            return;
+        }
+        let from_ns = message.from_ns.saturating_sub(MARGIN_NS);
+        let until_ns = message.until_ns + MARGIN_NS;
+        let [first, second] = message.cpus;
+        let second = second.filter(|_| second != first);
+        for cpu in [first, second].into_iter().flatten() {
+            let window = Window {
+                cpu,
+                from_ns,
+                until_ns,
+            };
+            self.keep_window(window, moments);
+        }
+        let window = window_row(Some(message), why, (from_ns, until_ns));
+        moments.windows.push(window);
+    }
+
+    fn keep_all(&mut self, message: Option<&Message>, why: Why, moments: &mut Moments) {
+        self.counts.produced += 1;
+        let held: Vec<Window> = (0..self.flight.cpus())
+            .map(|cpu| self.flight.held(cpu))
+            .filter(|window| window.from_ns < window.until_ns)
+            .collect();
+        let from_ns = held.iter().map(|window| window.from_ns).min();
+        let until_ns = held.iter().map(|window| window.until_ns).max();
+        for window in held {
+            self.keep_window(window, moments);
+        }
+        let times = (from_ns.unwrap_or_default(), until_ns.unwrap_or_default());
+        moments.windows.push(window_row(message, why, times));
+    }
+
+    fn keep_window(&mut self, window: Window, moments: &mut Moments) {
+        let Some(kept) = self.kept.get_mut(usize::from(window.cpu)) else {
+            return;
+        };
+        let before = moments.activities.len();
+        for (from_ns, until_ns) in kept.add(window.from_ns, window.until_ns) {
+            let part = Window {
+                from_ns,
+                until_ns,
+                ..window
+            };
+            self.flight.read(part, &mut moments.activities);
+        }
+        self.saved_spans -= (moments.activities.len() - before) as i64;
+    }
+
+    fn tidy(&mut self, moments: &mut Moments) {
+        self.flight.forget_threads();
+        for (cpu, kept) in self.kept.iter_mut().enumerate() {
+            if !moments.windows.is_empty() {
+                kept.forget_before(self.flight.held(cpu as u16).from_ns);
+            }
+        }
+    }
+}
+
+fn window_row(
+    message: Option<&Message>,
+    why: Why,
+    (begin_ns, end_ns): (u64, u64),
+) -> ActivityWindow {
+    let is_all = matches!(why, Why::Trigger | Why::Snapshot);
+    let [first_cpu, last_cpu] = message.filter(|_| !is_all).map_or([None; 2], |it| it.cpus);
+    ActivityWindow {
+        begin_ns,
+        end_ns,
+        why,
+        conn: message.map(|message| message.conn),
+        is_send: message.map(|message| message.is_send),
+        offset_end: message.map(|message| message.offset_end),
+        first_cpu,
+        last_cpu,
+    }
+}
+
+fn of_received(row: ReceivedMessage) -> Option<Message> {
+    let from_ns = row.last_arrival_ns?;
+    Some(Message {
+        conn: row.conn,
+        pid: row.pid,
+        is_send: false,
+        offset_end: row.offset_end,
+        from_ns,
+        until_ns: row.done_ns,
+        took_ns: row.done_ns.saturating_sub(from_ns),
+        cpus: [row.receive_cpu, Some(row.cpu)],
+    })
+}
+
+fn of_sent(row: SentMessage) -> Option<Message> {
+    let from_ns = row.call_ns?;
+    let until_ns = row.driver_ns.map_or(row.done_ns, |at| at.max(row.done_ns));
+    Some(Message {
+        conn: row.conn,
+        pid: row.pid,
+        is_send: true,
+        offset_end: row.offset_end,
+        from_ns,
+        until_ns,
+        took_ns: until_ns.saturating_sub(from_ns),
+        cpus: [Some(row.cpu), row.driver_cpu],
+    })
+}

@@ -1,0 +1,72 @@
+//! Which moments of the flight recorder are kept: what the user says.
+
+use std::str::FromStr;
+
+/// Which messages' moments are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Keep {
+    /// Those slower than this share of the process's other messages of that direction, 0 to 1.
+    pub slower_than: Option<f64>,
+    /// One of so many of the others, at random.
+    pub one_of: Option<u64>,
+    /// Any message that took longer has everything kept that is held then, of all CPUs, ns.
+    pub trigger_ns: Option<u64>,
+}
+
+/// What is not understood of a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} says neither which slow messages nor how many others\n\
+     hint: p99, sample=1000 (one of 1,000), or both: p99,sample=1000"
+)]
+pub struct KeepError(String);
+
+impl Keep {
+    /// Whether it asks for anything.
+    pub fn is_asked(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+impl FromStr for Keep {
+    type Err = KeepError;
+
+    fn from_str(text: &str) -> Result<Self, KeepError> {
+        let mut keep = Self::default();
+        for word in text.split(',') {
+            let refused = || KeepError(word.to_owned());
+            if let Some(number) = word.strip_prefix("sample=") {
+                let one_of = number.parse().ok().filter(|one_of| *one_of > 0);
+                keep.one_of = Some(one_of.ok_or_else(refused)?);
+            } else {
+                let percent = word.strip_prefix('p').ok_or_else(refused)?;
+                let percent: f64 = percent.parse().map_err(|_| refused())?;
+                if !(0.0..100.0).contains(&percent) {
+                    return Err(refused());
+                }
+                keep.slower_than = Some(percent / 100.0);
+            }
+        }
+        Ok(keep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_understood_or_refused() {
+        let keep: Keep = "p99.9,sample=1000".parse().unwrap();
+        let slower_than = keep.slower_than.unwrap();
+        assert!((slower_than - 0.999).abs() < 1e-9 && keep.one_of == Some(1000));
+        let keep: Keep = "p50".parse().unwrap();
+        assert_eq!((keep.slower_than, keep.one_of), (Some(0.5), None));
+        for text in [
+            "", "p100", "p-1", "pNaN", "sample=0", "sample=x", "99", "p99;p98",
+        ] {
+            let error = Keep::from_str(text).unwrap_err();
+            assert!(error.to_string().contains("hint: "), "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which messages are slow: those above a quantile of the recent ones, found without keeping any of them.
+
+/// Buckets of a power of two: a bucket is at most 0.8 % wide.
+const PARTS: u64 = 128;
+/// Up to 2^40 ns, 18 minutes.
+const BUCKETS: usize = 40 * PARTS as usize;
+/// When there are so many, each counts half from now on: what is slow changes with the load.
+const RECENT: u32 = 65_536;
+/// How often the quantile is looked up again.
+const LOOK_EVERY: u32 = 64;
+
+/// Durations, counted.
+#[derive(Debug, Clone)]
+pub(super) struct Durations {
+    quantile: f64,
+    counts: Vec<u32>,
+    total: u32,
+    /// First bucket above the quantile; `None`: there are not enough durations to tell.
+    slow_from: Option<usize>,
+    until_look: u32,
+}
+
+impl Durations {
+    pub(super) fn new(quantile: f64) -> Self {
+        Self {
+            quantile,
+            counts: vec![0; BUCKETS],
+            total: 0,
+            slow_from: None,
+            until_look: 0,
+        }
+    }
+
+    /// Counts a duration. Whether it is slow by those before it.
+    pub(super) fn is_slow(&mut self, duration_ns: u64) -> bool {
+        let bucket = bucket(duration_ns);
+        if self.until_look == 0 {
+            self.slow_from = self.look();
+            self.until_look = LOOK_EVERY.min(self.total.max(1));
+        }
+        self.until_look -= 1;
+        self.counts[bucket] += 1;
+        self.total += 1;
+        if self.total >= RECENT {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.total = self.counts.iter().sum();
+        }
+        self.slow_from.is_some_and(|slow_from| bucket >= slow_from)
+    }
+
+    /// Below so many, not one would be above the quantile.
+    fn look(&self) -> Option<usize> {
+        let above = f64::from(self.total) * (1.0 - self.quantile);
+        if above < 1.0 {
+            return None;
+        }
+        let mut counted = 0;
+        let upwards = self.counts.iter().enumerate().rev();
+        for (bucket, count) in upwards {
+            counted += count;
+            if f64::from(counted) > above {
+                return Some(bucket + 1);
+            }
+        }
+        None
+    }
+}
+
+/// The bucket of a duration: below 256 ns each has its own.
+fn bucket(duration_ns: u64) -> usize {
+    let power = (duration_ns | PARTS).ilog2() - PARTS.ilog2();
+    let part = duration_ns >> power;
+    ((u64::from(power) * PARTS + part) as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_in_a_hundred_is_slow() {
+        let mut durations = Durations::new(0.99);
+        let slow: Vec<u64> = (0..100_000u64)
+            .map(|number| 10_000 + (number * 7_919) % 90_000)
+            .filter(|duration_ns| durations.is_slow(*duration_ns))
+            .collect();
+        assert!((300..=1_100).contains(&slow.len()), "{}", slow.len());
+        assert!(slow.iter().all(|duration_ns| *duration_ns > 90_000));
+    }
+
+    #[test]
+    fn few_messages_do_not_tell_what_is_slow() {
+        let mut durations = Durations::new(0.99);
+        assert!((0..100).all(|number| !durations.is_slow(number * 1_000_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn buckets_are_in_order_and_narrow(a in 0u64..1 << 41, b in 0u64..1 << 41) {
+            let (low, high) = (a.min(b), a.max(b));
+            prop_assert!(bucket(low) <= bucket(high));
+            if bucket(low) == bucket(high) && high < 1 << 40 {
+                prop_assert!((high - low) * PARTS <= low.max(1), "{low} {high}");
+            }
+        }
+    }
+}

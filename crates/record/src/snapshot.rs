@@ -1,0 +1,111 @@
+//! `whylat snapshot`: another process asks a running recorder to keep what its flight recorder holds. They meet
+//! at a socket without a file, whose name tells the recorder's pid; it is gone with the recorder.
+
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+
+const NAME: &str = "whylat.snapshot.";
+/// A recorder looks at its socket twenty times a second, and keeps everything in much less than this.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_MOST: u64 = 1_000;
+
+/// Why nothing was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// No recorder has a flight recorder.
+    #[error(
+        "nothing here is recording with a flight recorder\n\
+         hint: whylat record --detail messages --keep p99 … has one"
+    )]
+    Nobody,
+    /// Several do.
+    #[error("several recorders run here: {0}\nhint: choose one with -p PID")]
+    Several(String),
+    /// The recorder did not answer.
+    #[error("recorder {pid} did not answer: {source}\nhint: it must be yours, or be root")]
+    Deaf {
+        /// The recorder.
+        pid: u32,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
+/// Asks a recorder, the only one if none is named. Returns what it says.
+///
+/// # Errors
+/// When there is none or are several, or it does not answer.
+pub fn snapshot(pid: Option<u32>) -> Result<String, SnapshotError> {
+    let pid = match pid {
+        Some(pid) => pid,
+        None => the_only_one()?,
+    };
+    ask(pid).map_err(|source| SnapshotError::Deaf { pid, source })
+}
+
+fn ask(pid: u32) -> io::Result<String> {
+    let stream = UnixStream::connect_addr(&address(pid)?)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut answer = String::new();
+    stream.take(ANSWER_MOST).read_to_string(&mut answer)?;
+    if answer.is_empty() {
+        return Err(io::Error::other("it refused"));
+    }
+    Ok(answer.trim_end().to_owned())
+}
+
+fn the_only_one() -> Result<u32, SnapshotError> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let pid = |line: &str| line.split_once(NAME)?.1.trim().parse().ok();
+    let mut pids: Vec<u32> = sockets.lines().filter_map(pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    match pids[..] {
+        [pid] => Ok(pid),
+        [] => Err(SnapshotError::Nobody),
+        _ => {
+            let all: Vec<String> = pids.iter().map(u32::to_string).collect();
+            Err(SnapshotError::Several(all.join(", ")))
+        }
+    }
+}
+
+fn address(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{NAME}{pid}"))
+}
+
+/// Where a recorder is asked.
+#[derive(Debug)]
+pub(crate) struct Asked(UnixListener);
+
+impl Asked {
+    pub(crate) fn listen() -> io::Result<Self> {
+        let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self(listener))
+    }
+
+    /// Who asks now, if somebody does who may.
+    pub(crate) fn next(&self) -> Option<Asker> {
+        let (stream, _) = self.0.accept().ok()?;
+        let uid = getsockopt(&stream, PeerCredentials).ok()?.uid();
+        (uid == 0 || uid == geteuid().as_raw()).then_some(Asker(stream))
+    }
+}
+
+/// Who asked.
+#[derive(Debug)]
+pub(crate) struct Asker(UnixStream);
+
+impl Asker {
+    /// Answers. Who has gone away misses nothing.
+    pub(crate) fn answer(mut self, text: &str) {
+        let _ = self.0.set_nonblocking(true);
+        let _ = self.0.write_all(text.as_bytes());
+    }
+}
