@@ -317,6 +317,10 @@ impl Recorder {
         Recorder { process, scratch }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }

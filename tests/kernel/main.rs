@@ -5,6 +5,7 @@
 //! network namespaces without names, in temporary directories, and in processes that die with
 //! the test: nothing is left behind, however it ends.
 
+mod activity;
 mod bpf;
 mod counts;
 mod delayed_acks;

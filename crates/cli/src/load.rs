@@ -14,7 +14,7 @@ use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
-    Call, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
+    Activity, Call, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
     ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Recording, Table};
@@ -109,7 +109,8 @@ pub(crate) fn messages(path: &Path, limit: usize) -> anyhow::Result<MessageRepor
 /// Finds one message.
 pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory> {
     let recording = Recording::open(path)?;
-    let messages = message_rows(&recording, |table| table.looking_for(id))?;
+    let mut messages = message_rows(&recording, |table| table.looking_for(id))?;
+    recording.scan::<Activity>(|rows| messages.add_activities(&rows));
     let Some(story) = messages.story(recorded(&recording)) else {
         bail!(
             "there is no message {id} in {}\n\

@@ -351,7 +351,8 @@ names! {
         Slow = "slow",
         /// A message was drawn at random.
         Sample = "sample",
-        /// A message took longer than the trigger allows: all that was held then.
+        /// A message took longer than the trigger allows: all that was held then, or its moment if that was
+        /// done a short time before.
         Trigger = "trigger",
         /// The user asked for it: all that was held then.
         Snapshot = "snapshot",

@@ -810,8 +810,8 @@ table! {
 }
 
 table! {
-    /// A time of which `activity` was kept, and why. There is nothing of other times; of other CPUs only
-    /// where other windows have them.
+    /// A time of which `activity` was kept, and why. There is nothing of other times. Of a message, the CPUs
+    /// named here are kept, and those on which its thread ran meanwhile.
     row ActivityWindow, columns ActivityWindows, name "activity_windows", time begin_ns {
         /// From when.
         begin_ns: u64, "ns";

@@ -20,7 +20,7 @@ use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::report::Recorded;
 use diagnose::waits::Names;
 use table::tables::{
-    Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
+    Activity, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
 };
 use table::{Columns, row_of};
 use whylat_view as view;
@@ -69,8 +69,9 @@ fn answer(limit: usize) -> Outcome<MessageReport> {
 
 fn story(id: &str) -> Outcome<MessageStory> {
     let id = id.parse()?;
-    let found = table(|table| table.looking_for(id))?.story(recorded()?);
-    Ok(found.ok_or("no such message")?)
+    let mut table = table(|table| table.looking_for(id))?;
+    table.add_activities(&rows::<Activity>(&root().join("recording"))?);
+    Ok(table.story(recorded()?).ok_or("no such message")?)
 }
 
 /// The server's end of what the client sent, by a clock that is 5 s ahead: each message takes 40 µs, is read

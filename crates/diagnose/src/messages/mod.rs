@@ -4,10 +4,12 @@
 //! ```text
 //! way       row → the parts of its way, which add up to the whole
 //! story     one message by itself, step by step
+//! doing     what its CPUs did meanwhile
 //! ends      what is known at both ends of a connection
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
+pub mod doing;
 pub mod ends;
 pub mod report;
 pub mod story;
@@ -18,11 +20,12 @@ use std::collections::HashMap;
 
 use table::Columns;
 use table::manifest::Header;
-use table::tables::{ReceivedMessages, SentMessages};
+use table::tables::{Activities, ReceivedMessages, SentMessages};
 
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::report::{About, Recorded};
 use crate::waits::Names;
+use doing::Doing;
 use report::{
     End, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, SCHEMA, STORY_SCHEMA,
     Spread, Took,
@@ -42,6 +45,7 @@ pub struct MessageTable {
     /// The one that is looked for, if one is.
     wanted: Option<MessageId>,
     found: Option<(Result<Way, Lack>, Row)>,
+    doings: Vec<Doing>,
     latest_ns: u64,
 }
 
@@ -80,6 +84,7 @@ impl MessageTable {
             groups: HashMap::new(),
             wanted: None,
             found: None,
+            doings: Vec::new(),
         }
     }
 
@@ -106,6 +111,14 @@ impl MessageTable {
             if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
                 self.found = Some((way, Row::Received(rows.row(row))));
             }
+        }
+    }
+
+    /// Adds rows of table `activity`, in any order, after those of the messages: what belongs to the message
+    /// that is looked for.
+    pub fn add_activities(&mut self, rows: &Activities) {
+        if let Some((_, row)) = &self.found {
+            row.meanwhile().add(rows, &mut self.doings);
         }
     }
 
@@ -147,6 +160,7 @@ impl MessageTable {
             end: end(&self.names, id.conn),
             direction: id.direction,
             steps: row.steps(way.as_ref()),
+            meanwhile: doing::in_order(self.doings),
             lifetime: way.map(|way| lifetime(&way, &row, self.header.started_ns)),
         })
     }

@@ -4,6 +4,7 @@
 use serde::Serialize;
 use table::tables::{ReceivedMessage, SentMessage};
 
+use super::doing::Doing;
 use super::way::{Direction, Part};
 use crate::report::{About, Process};
 
@@ -152,6 +153,8 @@ pub struct MessageStory {
     pub lifetime: Option<Lifetime>,
     /// What happened to it, in the order of time.
     pub steps: Vec<Step>,
+    /// What its CPUs did meanwhile; `None`: it was not kept.
+    pub meanwhile: Option<Vec<Doing>>,
 }
 
 /// Something that happened to a message.

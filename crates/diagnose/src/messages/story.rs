@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use table::tables::{ReceivedMessage, SentMessage};
 
+use super::doing::Meanwhile;
 use super::report::{Event, Row, Step, Took};
 use super::way::{Direction, Part, Way};
 
@@ -73,6 +74,20 @@ impl Row {
                 direction: Direction::Sent,
                 offset_end: row.offset_end,
             },
+        }
+    }
+
+    /// Its time, from what is known first to what is known last, and its CPUs.
+    pub(super) fn meanwhile(&self) -> Meanwhile {
+        let (known, cpus) = match self {
+            Self::Received(row) => (received(row), [row.receive_cpu, Some(row.cpu)]),
+            Self::Sent(row) => (sent(row), [Some(row.cpu), row.driver_cpu]),
+        };
+        let times = known.iter().map(|(ns, _)| *ns);
+        Meanwhile {
+            from_ns: times.clone().min().unwrap_or(0),
+            until_ns: times.max().unwrap_or(0),
+            cpus: cpus.into_iter().flatten().collect(),
         }
     }
 

@@ -12,7 +12,7 @@ use table::tables::Activities;
 
 use super::memory::Memory;
 use super::names::{Names, VECTORS};
-use super::replay::{Window, replay};
+use super::replay::{Window, had_thread, replay};
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
 use crate::hooks::HooksError;
@@ -94,6 +94,11 @@ impl<'obj> Flight<'obj> {
                 into,
             );
         }
+    }
+
+    /// Whether a thread had the window's CPU at some time of it, as far as it is held.
+    pub fn had_thread(&self, window: Window, tid: u32) -> bool {
+        had_thread(&self.memory, window, tid)
     }
 
     /// When the oldest event of a CPU that is held was, and the newest that can be read.

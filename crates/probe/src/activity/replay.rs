@@ -61,6 +61,15 @@ pub(super) fn replay(
     }
 }
 
+/// Whether a thread had the CPU at some time of a window.
+pub(super) fn had_thread(memory: &Memory, window: Window, tid: u32) -> bool {
+    let held = memory.held(window.cpu);
+    let first = memory.first_from(window.cpu, held.clone(), window.from_ns);
+    let last = memory.first_from(window.cpu, held.clone(), window.until_ns);
+    let before = last_switch(memory, window.cpu, held.start..first);
+    (before..last).any(|number| memory.event(window.cpu, number).tid == tid)
+}
+
 /// Number of the last switch in a range of events, of its begin if there is none near.
 fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     let least = range.end.saturating_sub(MOST_BEFORE).max(range.start);

@@ -65,6 +65,7 @@ pub(crate) struct WindowCounts {
 struct Message {
     conn: u64,
     pid: u32,
+    tid: u32,
     is_send: bool,
     offset_end: u64,
     from_ns: u64,
@@ -245,17 +246,18 @@ impl<'a> Keeping<'a> {
         }
         let from_ns = message.from_ns.saturating_sub(MARGIN_NS);
         let until_ns = message.until_ns + MARGIN_NS;
-        let [first, second] = message.cpus;
-        let second = second.filter(|_| second != first);
-        for cpu in [first, second].into_iter().flatten() {
+        for cpu in 0..self.flight.cpus() {
             let window = Window {
                 cpu,
                 from_ns,
                 until_ns,
             };
-            self.keep_window(window, moments);
+            // the thread may have come from another CPU meanwhile
+            if message.cpus.contains(&Some(cpu)) || self.flight.had_thread(window, message.tid) {
+                self.keep_window(window, moments);
+            }
         }
-        let window = window_row(Some(message), why, (from_ns, until_ns));
+        let window = window_row(Some(message), why, (from_ns, until_ns), message.cpus);
         moments.windows.push(window);
     }
 
@@ -271,7 +273,9 @@ impl<'a> Keeping<'a> {
             self.keep_window(window, moments);
         }
         let times = (from_ns.unwrap_or_default(), until_ns.unwrap_or_default());
-        moments.windows.push(window_row(message, why, times));
+        moments
+            .windows
+            .push(window_row(message, why, times, [None; 2]));
     }
 
     fn keep_window(&mut self, window: Window, moments: &mut Moments) {
@@ -304,9 +308,8 @@ fn window_row(
     message: Option<&Message>,
     why: Why,
     (begin_ns, end_ns): (u64, u64),
+    [first_cpu, last_cpu]: [Option<u16>; 2],
 ) -> ActivityWindow {
-    let is_all = matches!(why, Why::Trigger | Why::Snapshot);
-    let [first_cpu, last_cpu] = message.filter(|_| !is_all).map_or([None; 2], |it| it.cpus);
     ActivityWindow {
         begin_ns,
         end_ns,
@@ -324,6 +327,7 @@ fn of_received(row: ReceivedMessage) -> Option<Message> {
     Some(Message {
         conn: row.conn,
         pid: row.pid,
+        tid: row.tid,
         is_send: false,
         offset_end: row.offset_end,
         from_ns,
@@ -339,6 +343,7 @@ fn of_sent(row: SentMessage) -> Option<Message> {
     Some(Message {
         conn: row.conn,
         pid: row.pid,
+        tid: row.tid,
         is_send: true,
         offset_end: row.offset_end,
         from_ns,

@@ -7,7 +7,7 @@ use diagnose::messages::report::{
 use diagnose::messages::way::Direction;
 use diagnose::units::{bytes, count, counted, duration, percent};
 
-use super::{footer, head};
+use super::{footer, head, meanwhile};
 use crate::TextOptions;
 use crate::page::{Page, Style};
 
@@ -15,7 +15,7 @@ use crate::page::{Page, Style};
 pub(super) const LABEL: usize = 12;
 
 /// Width of a duration in a table.
-const CELL: usize = 11;
+pub(super) const CELL: usize = 11;
 
 /// Width of the CPU beside a step, and of the step.
 const PLACE: usize = 9;
@@ -188,6 +188,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
     page.blank();
     draw_steps(&mut page, story);
     page.blank();
+    meanwhile::draw(&mut page, story);
     footer::draw(&mut page, &story.about);
     page.finish()
 }

@@ -8,6 +8,7 @@ mod connections;
 mod ends;
 pub mod findings;
 mod footer;
+mod meanwhile;
 mod messages;
 mod preceding;
 mod waits;

@@ -1,0 +1,104 @@
+//! What the CPUs of a message did while it was on its way: rows of `activity`, as far as they were kept.
+
+use serde::Serialize;
+use table::tables::{Activities, Activity};
+use table::{ActivityKind, Columns};
+
+/// Something that a CPU did meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Doing {
+    /// CPU.
+    pub cpu: u16,
+    /// When it began, ns from the message's first step; below zero: before.
+    pub after_ns: i64,
+    /// How long it took, ns, as far as it was kept.
+    pub length_ns: u64,
+    /// What was done around it.
+    pub depth: u16,
+    /// What.
+    pub kind: ActivityKind,
+    /// Name of the thread, system call, interrupt, softirq or function; `None`: not known.
+    pub name: Option<String>,
+    /// Thread that had the CPU; `None`: not known.
+    pub tid: Option<u32>,
+    /// Whether it began then, and not before.
+    pub begin_seen: bool,
+    /// Whether it ended then, and not later.
+    pub end_seen: bool,
+}
+
+/// The time of a message, and its CPUs.
+#[derive(Debug, Clone)]
+pub(super) struct Meanwhile {
+    pub(super) from_ns: u64,
+    pub(super) until_ns: u64,
+    pub(super) cpus: Vec<u16>,
+}
+
+impl Meanwhile {
+    /// Adds what of these rows belongs to it.
+    pub(super) fn add(&self, rows: &Activities, into: &mut Vec<Doing>) {
+        let rows = (0..rows.len()).map(|row| rows.row(row));
+        into.extend(rows.filter_map(|row| self.doing(row)));
+    }
+
+    fn doing(&self, row: Activity) -> Option<Doing> {
+        let cpu = row.cpu.filter(|cpu| self.cpus.contains(cpu))?;
+        if row.begin_ns > self.until_ns || row.end_ns < self.from_ns {
+            return None;
+        }
+        Some(Doing {
+            cpu,
+            after_ns: row.begin_ns.cast_signed() - self.from_ns.cast_signed(),
+            length_ns: row.end_ns - row.begin_ns,
+            depth: row.depth,
+            kind: row.kind,
+            name: row.name,
+            tid: row.tid,
+            begin_seen: row.begin_seen,
+            end_seen: row.end_seen,
+        })
+    }
+}
+
+/// In the order of CPU and time; `None` if nothing was kept.
+pub(super) fn in_order(mut all: Vec<Doing>) -> Option<Vec<Doing>> {
+    all.sort_by_key(|doing| (doing.cpu, doing.after_ns, doing.depth));
+    (!all.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use table::row_of;
+
+    use super::*;
+
+    #[test]
+    fn only_what_its_cpus_did_meanwhile() {
+        let meanwhile = Meanwhile {
+            from_ns: 1_000,
+            until_ns: 2_000,
+            cpus: vec![3],
+        };
+        let mut rows = Activities::default();
+        for (cpu, begin_ns, end_ns) in [
+            (3, 0, 999),
+            (3, 900, 1_000),
+            (2, 1_500, 1_600),
+            (3, 2_000, 9_000),
+            (3, 2_001, 2_002),
+        ] {
+            let row = json!({
+                "cpu": cpu, "begin_ns": begin_ns, "end_ns": end_ns, "kind": "task", "source": "tracepoints",
+            });
+            rows.push(row_of(row).expect("a row"));
+        }
+        let mut found = Vec::new();
+        meanwhile.add(&rows, &mut found);
+        let found = in_order(found).expect("some");
+        let times: Vec<_> = found.iter().map(|it| (it.after_ns, it.length_ns)).collect();
+        assert_eq!(times, [(-100, 100), (1_000, 7_000)]);
+        assert_eq!(in_order(Vec::new()), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the CPUs of a message did while it was on its way, as an indented timeline.
+
+use diagnose::messages::doing::Doing;
+use diagnose::messages::report::MessageStory;
+use diagnose::units::{count, duration};
+use table::ActivityKind;
+
+use super::messages::CELL;
+use crate::page::{Page, Style};
+
+/// Lines for a CPU, at most; the shortest are left out.
+const MOST: usize = 24;
+/// Width of what was done.
+const WHAT: usize = 40;
+
+pub(super) fn draw(page: &mut Page, story: &MessageStory) {
+    let Some(all) = &story.meanwhile else {
+        return;
+    };
+    for on_cpu in all.chunk_by(|a, b| a.cpu == b.cpu) {
+        page.title(&[(Style::Bold, &format!("CPU {} meanwhile", on_cpu[0].cpu))]);
+        draw_cpu(page, on_cpu);
+        page.blank();
+    }
+}
+
+fn draw_cpu(page: &mut Page, all: &[Doing]) {
+    let mut lengths: Vec<u64> = all.iter().map(|doing| doing.length_ns).collect();
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    let least_ns = lengths.get(MOST).map_or(0, |ns| ns + 1);
+    let shown = all.iter().filter(|doing| doing.length_ns >= least_ns);
+    let hidden = all.len() - shown.clone().count();
+    for doing in shown {
+        let after = match u64::try_from(doing.after_ns) {
+            Ok(ns) => duration(ns),
+            Err(_) => format!("−{}", duration(doing.after_ns.unsigned_abs())),
+        };
+        let indent = "  ".repeat(doing.depth.into());
+        let left = format!(
+            "{after:>CELL$}  {:WHAT$}",
+            format!("{indent}{}", what(doing))
+        );
+        page.line(2, &[(Style::Plain, &left), (Style::Dim, &length(doing))]);
+    }
+    if hidden > 0 {
+        let text = format!(
+            "{} shorter ones: --format json has them.",
+            count(hidden as u64)
+        );
+        page.paragraph(2, Style::Dim, &text);
+    }
+}
+
+fn what(doing: &Doing) -> String {
+    let name = doing.name.as_deref().unwrap_or("?");
+    match doing.kind {
+        ActivityKind::Task => match doing.tid {
+            Some(tid) => format!("thread {tid} {name}"),
+            None => name.to_owned(),
+        },
+        ActivityKind::Idle => "idle".to_owned(),
+        ActivityKind::Irq => format!("interrupt {name}"),
+        ActivityKind::Softirq => format!("softirq {name}"),
+        ActivityKind::Syscall | ActivityKind::Function => format!("{name}()"),
+        ActivityKind::Untraced | ActivityKind::DecodeError => format!("unknown: {name}"),
+    }
+}
+
+/// What is cut took longer.
+fn length(doing: &Doing) -> String {
+    let cut = !(doing.begin_seen && doing.end_seen);
+    let more = if cut { " or more" } else { "" };
+    format!("{}{more}", duration(doing.length_ns))
+}

@@ -1,0 +1,171 @@
+//! The flight recorder keeps the moments of slow messages, whole and exact, and little else.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use probe::clock::monotonic_ns;
+use serde_json::{Value, json};
+use table::tables::{Activity, ActivityWindow, ReceivedMessage};
+use table::{ActivityKind, Why};
+
+use crate::harness::{Recorder, finish, program, root, whylat};
+use crate::report::{Report, number};
+
+const MOMENTS: &str = include_str!("programs/moments.py");
+/// As in the program.
+const MARKS: usize = 13;
+
+/// Runs it with `messages` messages; what it says of those that it held up, and the recording.
+fn recorded(messages: &str, keep: &[&str]) -> (Vec<Value>, Report) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("moments.py");
+    std::fs::write(&source, MOMENTS).expect("the source");
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "messages"]);
+    run.args(keep).arg("--output");
+    run.arg(scratch.path().join("r.whylat"));
+    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
+    run.arg(scratch.path().join("truth"));
+    finish(run.arg("python3").arg(&source).arg(messages)).ended(0);
+    let report = Report::of(scratch);
+    report.assert_whole();
+    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
+    let truth = truth.lines().map(serde_json::from_str);
+    (truth.collect::<Result<_, _>>().expect("JSON"), report)
+}
+
+/// Spans of a CPU lie within each other as deep as they say, none twice.
+fn assert_nested(spans: &[Activity]) {
+    let mut by_cpu: BTreeMap<Option<u16>, Vec<&Activity>> = BTreeMap::new();
+    for span in spans {
+        assert!(span.begin_ns <= span.end_ns, "{span:?}");
+        by_cpu.entry(span.cpu).or_default().push(span);
+    }
+    for spans in by_cpu.values_mut() {
+        spans.sort_by_key(|span| (span.begin_ns, span.depth));
+        let mut around: Vec<&Activity> = Vec::new();
+        for span in spans {
+            // one that ends where another begins may be empty, and the other way round
+            around.truncate(span.depth.into());
+            assert_eq!(around.len(), usize::from(span.depth), "{span:?}");
+            if let Some(outer) = around.last() {
+                let inside = outer.begin_ns <= span.begin_ns && span.end_ns <= outer.end_ns;
+                assert!(inside, "{span:?} in {outer:?}");
+            }
+            around.push(span);
+        }
+    }
+}
+
+/// The marks of a message that was held up.
+fn marks<'a>(spans: &'a [Activity], truth: &Value) -> Vec<&'a Activity> {
+    let (begin_ns, end_ns) = (number(truth, "/begin_ns"), number(truth, "/end_ns"));
+    let within = spans
+        .iter()
+        .filter(|span| begin_ns <= span.begin_ns && span.end_ns <= end_ns);
+    let own = within.filter(|span| span.tid.map(u64::from) == Some(number(truth, "/tid")));
+    own.filter(|span| span.name.as_deref() == Some("getpgid") && span.begin_seen && span.end_seen)
+        .collect()
+}
+
+#[test]
+fn the_moments_of_slow_messages_are_kept_whole() {
+    if !root() {
+        return;
+    }
+    let (truth, report) = recorded("1997", &["--keep", "p95,sample=101"]);
+    assert_eq!(truth.len(), 39);
+    let spans: Vec<Activity> = report.rows();
+    let windows: Vec<ActivityWindow> = report.rows();
+    let received: Vec<ReceivedMessage> = report.rows();
+    assert_nested(&spans);
+    // what is slow is known after a while
+    for slow in &truth[4..] {
+        let (end_ns, offset_end) = (number(slow, "/end_ns"), number(slow, "/offset_end"));
+        let of_it = |window: &&ActivityWindow| {
+            window.begin_ns <= end_ns && end_ns <= window.end_ns && window.is_send == Some(false)
+        };
+        let window = windows.iter().filter(of_it);
+        let window = window.filter(|window| window.offset_end == Some(offset_end));
+        let window = window.collect::<Vec<_>>();
+        let [window] = window[..] else {
+            panic!("{slow}: {window:?}");
+        };
+        assert_eq!(window.why, Why::Slow);
+        assert_eq!(marks(&spans, slow).len(), MARKS, "{slow}");
+    }
+    assert!(windows.iter().any(|window| window.why == Why::Sample));
+    let all = received.len() * 2;
+    assert!(windows.len() * 5 < all, "{} of {all}", windows.len());
+    let total_ns: u64 = spans
+        .iter()
+        .filter(|span| span.depth == 0)
+        .map(|span| span.end_ns - span.begin_ns)
+        .sum();
+    let windows_ns: u64 = windows
+        .iter()
+        .map(|window| window.end_ns - window.begin_ns)
+        .sum();
+    assert!(total_ns <= 2 * windows_ns, "of two CPUs at most");
+}
+
+#[test]
+fn a_trigger_keeps_every_cpu() {
+    if !root() {
+        return;
+    }
+    let (truth, report) = recorded("53", &["--trigger", "latency>2ms"]);
+    let [slow] = &truth[..] else {
+        panic!("{truth:?}");
+    };
+    let spans: Vec<Activity> = report.rows();
+    assert_nested(&spans);
+    assert_eq!(marks(&spans, slow).len(), MARKS);
+    let windows: Vec<ActivityWindow> = report.rows();
+    let offset_end = Some(number(slow, "/offset_end"));
+    assert!(windows.iter().any(|window| window.offset_end == offset_end));
+    assert!(windows.iter().all(|window| window.why == Why::Trigger));
+    // a busy machine may have held up another message first, but everything is kept once
+    let all = windows.iter().filter(|window| window.first_cpu.is_none());
+    assert_eq!(all.count(), 1, "{windows:?}");
+    // and not only the moment of a message: what each CPU did before, idle too
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let moment_ns = number(slow, "/end_ns") - number(slow, "/begin_ns");
+    for cpu in 0..cpus as u16 {
+        let own = spans.iter().filter(|span| span.cpu == Some(cpu));
+        let first_ns = own.clone().map(|span| span.begin_ns).min();
+        let last_ns = own.map(|span| span.end_ns).max();
+        let length_ns = last_ns.expect("it did something") - first_ns.expect("it did");
+        assert!(length_ns > 3 * moment_ns, "CPU {cpu}: {length_ns} ns");
+    }
+}
+
+#[test]
+fn a_snapshot_keeps_what_is_held() {
+    if !root() {
+        return;
+    }
+    finish(&mut whylat("snapshot --pid 1"))
+        .ended(1)
+        .explains("hint: ");
+    let recorder = Recorder::start("--all --detail messages --keep p99");
+    let tid = nix::unistd::gettid().as_raw().cast_unsigned();
+    let begin_ns = monotonic_ns();
+    for _ in 0..MARKS {
+        nix::unistd::getpgid(None).expect("it never fails");
+    }
+    let said = finish(whylat("snapshot --pid").arg(recorder.pid().to_string()));
+    said.ended(0);
+    assert!(said.out.contains(" spans of "), "{}", said.out);
+    let end_ns = monotonic_ns();
+    let report = recorder.stop();
+    let windows: Vec<ActivityWindow> = report.rows();
+    let snapshot = windows.iter().filter(|window| window.why == Why::Snapshot);
+    assert_eq!(snapshot.count(), 1);
+    let truth = json!({"begin_ns": begin_ns, "end_ns": end_ns, "tid": tid});
+    let spans: Vec<Activity> = report.rows();
+    assert_nested(&spans);
+    assert_eq!(marks(&spans, &truth).len(), MARKS);
+    let is_idle = |span: &&Activity| span.kind == ActivityKind::Idle;
+    assert!(spans.iter().any(|span| is_idle(&span)));
+}
