@@ -11,7 +11,7 @@ use libbpf_rs::{Link, OpenObject, ProgramMut};
 use table::tables::Activities;
 
 use super::memory::Memory;
-use super::names::{Names, VECTORS};
+use super::names::{Names, VECTORS, ended};
 use super::replay::{Window, had_thread, replay};
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
@@ -86,13 +86,8 @@ impl<'obj> Flight<'obj> {
         let window = Window { until_ns, ..window };
         if window.from_ns < until_ns {
             let names = &mut self.names.borrow_mut();
-            replay(
-                &self.memory,
-                names,
-                &self.skel.maps.ended_threads,
-                window,
-                into,
-            );
+            let ended = |tid| ended(tid, &self.skel.maps.ended_threads);
+            replay(&self.memory, names, &ended, window, into);
         }
     }
 

@@ -123,3 +123,83 @@ fn word(mapping: &MmapRaw, at: usize) -> &AtomicU64 {
     // it by whole words that are never unmapped while `mapping` lives.
     unsafe { &*mapping.as_ptr().cast::<AtomicU64>().add(at) }
 }
+
+/// Memory that a test writes as the programs do.
+#[cfg(test)]
+pub(super) mod testing {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::{Event, Memory, activity_event, activity_head};
+
+    pub(in super::super) struct Written {
+        pub(in super::super) memory: Memory,
+        events: File,
+        heads: File,
+        next: u64,
+    }
+
+    impl Written {
+        /// Of one CPU.
+        pub(in super::super) fn new(slots: u64) -> Self {
+            let (events, heads) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+            events
+                .set_len(slots * size_of::<activity_event>() as u64)
+                .unwrap();
+            heads.set_len(size_of::<activity_head>() as u64).unwrap();
+            Self {
+                memory: Memory::map(&events, &heads, 1, slots).unwrap(),
+                events,
+                heads,
+                next: 0,
+            }
+        }
+
+        pub(in super::super) fn write(&mut self, event: Event) {
+            let rest = u64::from(event.tid)
+                | u64::from(event.number.cast_unsigned()) << 32
+                | u64::from(event.kind.0) << 48;
+            let words = [event.time_ns, rest].map(u64::to_ne_bytes).concat();
+            let slot = self.next % self.memory.slots;
+            self.events
+                .write_all_at(&words, slot * words.len() as u64)
+                .unwrap();
+            self.next += 1;
+            self.heads
+                .write_all_at(&self.next.to_ne_bytes(), 0)
+                .unwrap();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Written;
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_what_was_written_last() {
+        let mut written = Written::new(1 << 10);
+        for number in 0..5_000u64 {
+            let event = Event {
+                time_ns: 10 * number,
+                tid: number as u32,
+                number: -1,
+                kind: activity_event_kind::ACTIVITY_SWITCH,
+            };
+            written.write(event);
+            let held = written.memory.held(0);
+            assert_eq!(held.end, number + 1);
+            assert!(held.end - held.start == (number + 1).min(1_024 - GUARD) || number < 1_024);
+            assert_eq!(written.memory.event(0, number), event);
+        }
+        let (memory, held) = (&written.memory, written.memory.held(0));
+        assert_eq!(memory.first_from(0, held.clone(), 45_001), 4_501);
+        assert_eq!(memory.first_from(0, held.clone(), 45_000), 4_500);
+        assert_eq!(memory.first_from(0, held.clone(), 0), held.start);
+        assert_eq!(memory.first_from(0, held.clone(), u64::MAX), held.end);
+        let copied = memory.copy(0, held.start - 10..held.start + 10);
+        assert_eq!(copied.len(), 10, "what was overwritten is left out");
+        assert_eq!(u64::from(copied[0].tid), held.start);
+    }
+}

@@ -33,6 +33,9 @@ pub(super) const VECTORS: [(&str, i16); 9] = [
     ("spurious_apic", 0xff),
 ];
 
+/// Tells threads that have ended.
+pub(super) type Ended<'a> = &'a dyn Fn(u32) -> Option<Runner>;
+
 /// Names that were looked up. Threads change theirs, and their numbers are used again: what is known of
 /// them is forgotten after each use.
 #[derive(Debug, Default)]
@@ -48,9 +51,9 @@ impl Names {
         self.threads.clear();
     }
 
-    /// Who a thread is, or was: those that have ended are in `ended`.
-    pub(super) fn thread(&mut self, tid: u32, ended: &impl MapCore) -> Runner {
-        let find = || running(tid).or_else(|| has_ended(tid, ended));
+    /// Who a thread is, or was.
+    pub(super) fn thread(&mut self, tid: u32, ended: Ended<'_>) -> Runner {
+        let find = || running(tid).or_else(|| ended(tid));
         let unknown = || Runner {
             tid,
             pid: None,
@@ -128,8 +131,9 @@ fn running(tid: u32) -> Option<Runner> {
     })
 }
 
-fn has_ended(tid: u32, ended: &impl MapCore) -> Option<Runner> {
-    let bytes = ended.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
+/// A thread of the map of those that have ended.
+pub(super) fn ended(tid: u32, threads: &impl MapCore) -> Option<Runner> {
+    let bytes = threads.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
     let activity_thread { pid, comm } = read(&bytes)?;
     Some(Runner {
         tid,

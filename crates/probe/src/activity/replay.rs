@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use activity::{Activity, Core, Runner, Suspended};
-use libbpf_rs::MapCore;
 use table::tables::{Activities, Activity as Row};
 use table::{ActivityKind, ActivitySource, Columns};
 
 use super::memory::{Event, Memory};
-use super::names::Names;
+use super::names::{Ended, Names};
 use super::skel::types::activity_event_kind as told;
 
 const SOURCE: ActivitySource = ActivitySource::Tracepoints;
@@ -34,7 +33,7 @@ pub struct Window {
 pub(super) fn replay(
     memory: &Memory,
     names: &mut Names,
-    ended: &impl MapCore,
+    ended: Ended<'_>,
     window: Window,
     into: &mut Activities,
 ) {
@@ -53,7 +52,7 @@ pub(super) fn replay(
     if was_overwritten && known_from_ns > window.from_ns {
         into.push(overwritten(window, known_from_ns.min(window.until_ns)));
     }
-    let rows = spans(window.cpu, &events, names, ended);
+    let rows = spans(window, &events, names, ended);
     for index in 0..rows.len() {
         if let Some(row) = cut(rows.row(index), window) {
             into.push(row);
@@ -78,12 +77,12 @@ fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     numbers.find(is_switch).unwrap_or(least)
 }
 
-fn spans(cpu: u16, events: &[Event], names: &mut Names, ended: &impl MapCore) -> Activities {
+fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) -> Activities {
     let mut rows = Activities::default();
     let Some(first) = events.first() else {
         return rows;
     };
-    let mut core = Core::new(Some(cpu), first.time_ns);
+    let mut core = Core::new(Some(window.cpu), first.time_ns);
     let mut suspended = Suspended::new();
     let mut seen = HashSet::new();
     for event in events {
@@ -100,6 +99,8 @@ fn spans(cpu: u16, events: &[Event], names: &mut Names, ended: &impl MapCore) ->
         }
         seen.insert(event.tid);
     }
+    // nothing else happened until then
+    core.advance(window.until_ns, None, SOURCE, &mut suspended);
     core.finish(&mut rows);
     rows
 }
@@ -175,5 +176,133 @@ fn overwritten(window: Window, until_ns: u64) -> Row {
         source: SOURCE,
         begin_seen: false,
         end_seen: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::testing::Written;
+    use super::*;
+
+    /// No thread has this number: the kernel gives none above 4,194,304.
+    const TID: u32 = 5_000_000;
+
+    fn event(time_ns: u64, kind: told, tid: u32, number: i64) -> Event {
+        Event {
+            time_ns,
+            tid,
+            number: number as i16,
+            kind,
+        }
+    }
+
+    fn replayed(written: &Written, from_ns: u64, until_ns: u64) -> Vec<Row> {
+        let window = Window {
+            cpu: 0,
+            from_ns,
+            until_ns,
+        };
+        let mut rows = Activities::default();
+        let mut names = Names::default();
+        replay(&written.memory, &mut names, &|_| None, window, &mut rows);
+        (0..rows.len()).map(|row| rows.row(row)).collect()
+    }
+
+    fn told_of(row: &Row) -> (u64, u64, u16, ActivityKind, Option<&str>, bool, bool) {
+        let name = row.name.as_deref();
+        let (begin_seen, end_seen) = (row.begin_seen, row.end_seen);
+        (
+            row.begin_ns,
+            row.end_ns,
+            row.depth,
+            row.kind,
+            name,
+            begin_seen,
+            end_seen,
+        )
+    }
+
+    /// A thread blocks in read(), comes back, and is interrupted in its next call.
+    fn scene(slots: u64) -> Written {
+        let mut written = Written::new(slots);
+        let read = libc::SYS_read;
+        for event in [
+            event(100, told::ACTIVITY_SWITCH, 0, -1),
+            event(200, told::ACTIVITY_SWITCH, TID, read),
+            event(210, told::ACTIVITY_SYSCALL_END, TID, -1),
+            event(220, told::ACTIVITY_SYSCALL_BEGIN, TID, read),
+            event(230, told::ACTIVITY_SOFTIRQ_BEGIN, TID, 3),
+            event(250, told::ACTIVITY_SOFTIRQ_END, TID, 3),
+            event(260, told::ACTIVITY_SWITCH, 0, -1),
+            event(300, told::ACTIVITY_SWITCH, TID, read),
+            event(310, told::ACTIVITY_SYSCALL_END, TID, -1),
+        ] {
+            written.write(event);
+        }
+        written
+    }
+
+    #[test]
+    fn what_was_open_before_is_open_in_the_window() {
+        use ActivityKind::{Idle, Softirq, Syscall, Task};
+        let rows = replayed(&scene(1 << 10), 205, 305);
+        let expected = [
+            (205, 260, 0, Task, None, false, true),
+            (205, 210, 1, Syscall, Some("read"), false, true),
+            (220, 260, 1, Syscall, Some("read"), true, false),
+            (230, 250, 2, Softirq, Some("NET_RX"), true, true),
+            (260, 300, 0, Idle, None, true, true),
+            (300, 305, 0, Task, None, true, false),
+            (300, 305, 1, Syscall, Some("read"), false, false),
+        ];
+        let rows: Vec<_> = rows.iter().map(told_of).collect();
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn what_was_overwritten_is_said() {
+        let mut written = scene(1 << 7);
+        for number in 0..200 {
+            let time_ns = 1_000 + 10 * number;
+            written.write(event(
+                time_ns,
+                told::ACTIVITY_SWITCH,
+                TID * (number as u32 % 2),
+                -1,
+            ));
+        }
+        let rows = replayed(&written, 150, 2_500);
+        assert_eq!(rows[0].kind, ActivityKind::Untraced);
+        assert_eq!(rows[0].name.as_deref(), Some(OVERWRITTEN));
+        assert_eq!((rows[0].begin_ns, rows[0].end_ns), (150, rows[1].begin_ns));
+        assert!(
+            rows[1..]
+                .iter()
+                .all(|row| row.kind != ActivityKind::Untraced)
+        );
+        // all of a window that is gone
+        let rows = replayed(&written, 150, 200);
+        let [gone] = &rows[..] else {
+            panic!("{rows:?}");
+        };
+        assert_eq!(
+            (gone.begin_ns, gone.end_ns, gone.kind),
+            (150, 200, ActivityKind::Untraced)
+        );
+    }
+
+    #[test]
+    fn who_ran_there_is_known() {
+        let written = scene(1 << 10);
+        let ran = |from_ns, until_ns| {
+            let window = Window {
+                cpu: 0,
+                from_ns,
+                until_ns,
+            };
+            had_thread(&written.memory, window, TID)
+        };
+        assert!(ran(205, 206), "it had got the CPU before");
+        assert!(ran(150, 250) && !ran(110, 190) && !ran(270, 290));
     }
 }
