@@ -33,17 +33,18 @@ pub(super) struct Meanwhile {
     pub(super) from_ns: u64,
     pub(super) until_ns: u64,
     pub(super) cpus: Vec<u16>,
+    pub(super) tid: u32,
 }
 
 impl Meanwhile {
-    /// Adds what of these rows belongs to it.
+    /// Adds what any CPU did then.
     pub(super) fn add(&self, rows: &Activities, into: &mut Vec<Doing>) {
         let rows = (0..rows.len()).map(|row| rows.row(row));
         into.extend(rows.filter_map(|row| self.doing(row)));
     }
 
     fn doing(&self, row: Activity) -> Option<Doing> {
-        let cpu = row.cpu.filter(|cpu| self.cpus.contains(cpu))?;
+        let cpu = row.cpu?;
         if row.begin_ns > self.until_ns || row.end_ns < self.from_ns {
             return None;
         }
@@ -59,12 +60,16 @@ impl Meanwhile {
             end_seen: row.end_seen,
         })
     }
-}
 
-/// In the order of CPU and time; `None` if nothing was kept.
-pub(super) fn in_order(mut all: Vec<Doing>) -> Option<Vec<Doing>> {
-    all.sort_by_key(|doing| (doing.cpu, doing.after_ns, doing.depth));
-    (!all.is_empty()).then_some(all)
+    /// What its CPUs did, and those on which its thread ran meanwhile, in the order of CPU and time; `None` if
+    /// nothing was kept.
+    pub(super) fn select(mut self, mut all: Vec<Doing>) -> Option<Vec<Doing>> {
+        let own = all.iter().filter(|doing| doing.tid == Some(self.tid));
+        self.cpus.extend(own.map(|doing| doing.cpu));
+        all.retain(|doing| self.cpus.contains(&doing.cpu));
+        all.sort_by_key(|doing| (doing.cpu, doing.after_ns, doing.depth));
+        (!all.is_empty()).then_some(all)
+    }
 }
 
 #[cfg(test)]
@@ -75,30 +80,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_its_cpus_did_meanwhile() {
+    fn only_what_its_cpus_did_and_those_of_its_thread() {
         let meanwhile = Meanwhile {
             from_ns: 1_000,
             until_ns: 2_000,
             cpus: vec![3],
+            tid: 7,
         };
         let mut rows = Activities::default();
-        for (cpu, begin_ns, end_ns) in [
-            (3, 0, 999),
-            (3, 900, 1_000),
-            (2, 1_500, 1_600),
-            (3, 2_000, 9_000),
-            (3, 2_001, 2_002),
+        for (cpu, tid, begin_ns, end_ns) in [
+            (3, 1, 0, 999),
+            (3, 1, 900, 1_000),
+            (2, 1, 1_500, 1_600),
+            (3, 1, 2_000, 9_000),
+            (3, 1, 2_001, 2_002),
+            (4, 7, 1_100, 1_200),
+            (4, 0, 1_200, 1_300),
         ] {
             let row = json!({
-                "cpu": cpu, "begin_ns": begin_ns, "end_ns": end_ns, "kind": "task", "source": "tracepoints",
+                "cpu": cpu, "tid": tid, "begin_ns": begin_ns, "end_ns": end_ns, "kind": "task", "source": "tracepoints",
             });
             rows.push(row_of(row).expect("a row"));
         }
         let mut found = Vec::new();
         meanwhile.add(&rows, &mut found);
-        let found = in_order(found).expect("some");
+        assert_eq!(meanwhile.clone().select(Vec::new()), None);
+        let found = meanwhile.select(found).expect("some");
         let times: Vec<_> = found.iter().map(|it| (it.after_ns, it.length_ns)).collect();
-        assert_eq!(times, [(-100, 100), (1_000, 7_000)]);
-        assert_eq!(in_order(Vec::new()), None);
+        assert_eq!(times, [(-100, 100), (1_000, 7_000), (100, 100), (200, 100)]);
     }
 }

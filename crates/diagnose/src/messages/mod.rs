@@ -160,7 +160,7 @@ impl MessageTable {
             end: end(&self.names, id.conn),
             direction: id.direction,
             steps: row.steps(way.as_ref()),
-            meanwhile: doing::in_order(self.doings),
+            meanwhile: row.meanwhile().select(self.doings),
             lifetime: way.map(|way| lifetime(&way, &row, self.header.started_ns)),
         })
     }

@@ -79,15 +79,16 @@ impl Row {
 
     /// Its time, from what is known first to what is known last, and its CPUs.
     pub(super) fn meanwhile(&self) -> Meanwhile {
-        let (known, cpus) = match self {
-            Self::Received(row) => (received(row), [row.receive_cpu, Some(row.cpu)]),
-            Self::Sent(row) => (sent(row), [Some(row.cpu), row.driver_cpu]),
+        let (known, tid, cpus) = match self {
+            Self::Received(row) => (received(row), row.tid, [row.receive_cpu, Some(row.cpu)]),
+            Self::Sent(row) => (sent(row), row.tid, [Some(row.cpu), row.driver_cpu]),
         };
         let times = known.iter().map(|(ns, _)| *ns);
         Meanwhile {
             from_ns: times.clone().min().unwrap_or(0),
             until_ns: times.max().unwrap_or(0),
             cpus: cpus.into_iter().flatten().collect(),
+            tid,
         }
     }
 
