@@ -13,7 +13,10 @@ static __always_inline void batch_flush(struct batch *batch, const void *records
 {
 	u32 len = batch->len;
 
-	if (len == 0 || len > most)
+	if (len == 0)
+		return;
+	barrier_var(len); /* two comparisons in one are beyond verifiers up to Linux 6.12 */
+	if (len > most)
 		return;
 	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, ring_wakeup(ring)))
 		batch->lost_ring_full += len;

@@ -112,7 +112,7 @@ struct sock {
 	unsigned long sk_pacing_rate;
 	u32 sk_pacing_status;
 	u16 sk_protocol;
-	u8 sk_userlocks;
+	u8 sk_userlocks; /* a bit field up to Linux 6.1 */
 	struct rb_root tcp_rtx_queue;
 	struct sk_buff_head sk_receive_queue;
 	struct {

@@ -104,7 +104,8 @@ static __always_inline bool in_interrupt(struct task_struct *current)
 	struct syscall_args args;
 	u64 here = 0;
 
-	if ((u64)&here - (u64)current->stack >= MOST_STACK_BYTES)
+	/* in 32 bits: verifiers up to Linux 6.12 refuse to subtract from all of a place on the stack */
+	if ((u32)(u64)&here - (u32)(u64)current->stack >= MOST_STACK_BYTES)
 		return true;
 	syscall_read(current, &args);
 	return args.number < 0;

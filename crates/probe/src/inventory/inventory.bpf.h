@@ -115,6 +115,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 {
 	struct socket_seen_record *record = record_reserve(RECORD_SOCKET_SEEN, sizeof(*record));
 	struct socket_seen *seen;
+	u8 userlocks;
 
 	if (!record)
 		return;
@@ -141,8 +142,9 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->role = st->role;
 	seen->chosen = st->chosen;
 	seen->nodelay = tcp_nonagle(tp) & TCP_NAGLE_OFF;
-	seen->sndbuf_locked = !!(sk->sk_userlocks & SOCK_SNDBUF_LOCK);
-	seen->rcvbuf_locked = !!(sk->sk_userlocks & SOCK_RCVBUF_LOCK);
+	userlocks = BPF_CORE_READ_BITFIELD(sk, sk_userlocks);
+	seen->sndbuf_locked = !!(userlocks & SOCK_SNDBUF_LOCK);
+	seen->rcvbuf_locked = !!(userlocks & SOCK_RCVBUF_LOCK);
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
 	record_submit(record);
 }

@@ -114,6 +114,7 @@ static __always_inline u32 stack_copy(struct stack_seen *seen)
 /* Hands over a stack that was not met before; 0 if there is no room. */
 __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 {
+	struct stack_key own;
 	u32 number;
 	u64 bytes;
 
@@ -128,7 +129,8 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 		return 0;
 	if (bpf_ringbuf_output(&stack_ring, seen, bytes, ring_wakeup(&stack_ring)))
 		return 0;
-	bpf_map_update_elem(&stack_numbers, key, &number, BPF_ANY);
+	own = *key; /* a key must be on a program's own stack up to Linux 6.1 */
+	bpf_map_update_elem(&stack_numbers, &own, &number, BPF_ANY);
 	return number;
 }
 

@@ -6,7 +6,8 @@
 #include "../bpf/kernel.h"
 #include "../bpf/socket.h"
 
-extern int CONFIG_HZ __kconfig __weak;
+/* Jiffies in a second: the kernel's configuration, which not every machine has at hand. */
+const volatile u32 kernel_hz = 100;
 
 #define NSEC_PER_USEC 1000ULL
 #define NSEC_PER_SEC 1000000000ULL
@@ -18,7 +19,7 @@ extern int CONFIG_HZ __kconfig __weak;
 
 static __always_inline u64 jiffy_ns(void)
 {
-	return CONFIG_HZ ? NSEC_PER_SEC / CONFIG_HZ : NSEC_PER_SEC / 100;
+	return NSEC_PER_SEC / kernel_hz;
 }
 
 static __always_inline u64 srtt_ns(const struct tcp_sock *tp)

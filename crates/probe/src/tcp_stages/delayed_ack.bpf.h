@@ -18,7 +18,7 @@ static __always_inline bool ack_may_be_by_timer(const struct tcp_sock *tp)
 {
 	u32 silent_jiffies = (u32)bpf_jiffies64() - tp->rcv_tstamp;
 
-	return tp->packets_out && (u64)silent_jiffies * 2 * DELACK_MIN_PER_S >= (u32)CONFIG_HZ;
+	return tp->packets_out && (u64)silent_jiffies * 2 * DELACK_MIN_PER_S >= kernel_hz;
 }
 
 /*
