@@ -243,10 +243,20 @@ pub(crate) fn losses(
         )
         .lost(RING, counts.waits.lost_ring_full)
         .lost(REENTERED, counts.waits_reentered),
-        account("messages", "received_messages", counts.received.produced)
-            .lost(RING, counts.received.lost_ring_full),
-        account("messages.sent", "sent_messages", counts.sent.produced)
-            .lost(RING, counts.sent.lost_ring_full),
+        account(
+            "messages",
+            "received_messages",
+            counts.received.produced + counts.received_reentered,
+        )
+        .lost(RING, counts.received.lost_ring_full)
+        .lost(REENTERED, counts.received_reentered),
+        account(
+            "messages.sent",
+            "sent_messages",
+            counts.sent.produced + counts.sent_reentered,
+        )
+        .lost(RING, counts.sent.lost_ring_full)
+        .lost(REENTERED, counts.sent_reentered),
         account("spins", "spins", counts.spins.produced).lost(RING, counts.spins.lost_ring_full),
         account(
             "processes",
@@ -277,6 +287,7 @@ mod tests {
                 lost_ring_full: 7,
             },
             calls_reentered: 2,
+            received_reentered: 1,
             close_samples: ProbeCount {
                 produced: 3,
                 lost_ring_full: 1,

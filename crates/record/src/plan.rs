@@ -84,11 +84,7 @@ pub(crate) fn attach<'a>(
 
 /// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.
 pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Coverage> {
-    let remedy = if error.is_permission() {
-        "run as root: sudo whylat …"
-    } else {
-        "see what is missing: whylat doctor"
-    };
+    let remedy = error.remedy();
     let mut probes = vec!["inventory", "tcp_events"];
     if detail >= Detail::Calls {
         probes.extend(["calls", "tcp_stages"]);

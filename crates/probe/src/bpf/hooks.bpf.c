@@ -9,6 +9,9 @@
  * detail `waits`:  also sched_waking, and a clock on each CPU
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit
+ *
+ * For tracepoints that some kernels lack there is a second program, at a function: hooks/features.rs
+ * chooses.
  */
 #include "kernel.h"
 #include "ring.h"
@@ -281,8 +284,7 @@ static __always_inline struct socket_state *socket_at_call(struct sock *sk)
 	return st ? st : socket_met(sk);
 }
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
@@ -309,8 +311,20 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 	return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+{
+	return on_send_call(sk, result, flags);
+}
+
+/* Where there is no such tracepoint. */
+SEC("fexit/tcp_sendmsg")
+int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, int result)
+{
+	return on_send_call(sk, result, 0);
+}
+
+static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
@@ -335,6 +349,28 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
 	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
 	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+{
+	return on_receive_call(sk, result, flags);
+}
+
+/* Where there is no such tracepoint. */
+SEC("fexit/tcp_recvmsg")
+int BPF_PROG(handle_tcp_recvmsg, struct sock *sk, struct msghdr *msg, u64 len, int flags,
+	     int *addr_len, int result)
+{
+	return on_receive_call(sk, result, flags);
+}
+
+/* The same before Linux 5.19. */
+SEC("fexit/tcp_recvmsg")
+int BPF_PROG(handle_tcp_recvmsg_nonblock, struct sock *sk, struct msghdr *msg, u64 len,
+	     int nonblock, int flags, int *addr_len, int result)
+{
+	return on_receive_call(sk, result, flags);
 }
 
 /* The thread gives its CPU away, because it cannot go on. Returns when, 0 if it is not recorded. */
@@ -442,17 +478,29 @@ int BPF_PROG(handle_netif_receive_skb, struct sk_buff *skb)
 	return 0;
 }
 
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(handle_sk_data_ready, const struct sock *sk)
+static __always_inline int on_data_ready(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
 	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
-	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
+	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
-		receive_on_ready((struct sock *)sk, tp);
+		receive_on_ready(sk, tp);
 	return 0;
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(handle_sk_data_ready, const struct sock *sk)
+{
+	return on_data_ready((struct sock *)sk);
+}
+
+/* Where there is no such tracepoint: what sk->sk_data_ready is, unless the kernel itself reads. */
+SEC("fentry/sock_def_readable")
+int BPF_PROG(handle_sock_def_readable, struct sock *sk)
+{
+	return on_data_ready(sk);
 }
 
 SEC("tp_btf/skb_copy_datagram_iovec")
@@ -465,17 +513,29 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
-SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(handle_tcp_sendmsg_locked, const struct sock *sk)
+static __always_inline int on_sendmsg(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
 	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
-	tp = bpf_skc_to_tcp_sock((struct sock *)sk);
+	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
-		send_on_begin((struct sock *)sk, tp);
+		send_on_begin(sk, tp);
 	return 0;
+}
+
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(handle_tcp_sendmsg_locked, const struct sock *sk)
+{
+	return on_sendmsg((struct sock *)sk);
+}
+
+/* Where there is no such tracepoint: the function of that name. */
+SEC("fentry/tcp_sendmsg_locked")
+int BPF_PROG(handle_tcp_sendmsg_locked_entry, struct sock *sk)
+{
+	return on_sendmsg(sk);
 }
 
 /* Whose packet goes out, if it may be a target's: a TCP socket that has storage, unlike a request. */
@@ -678,8 +738,10 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 SEC("iter/bpf_sk_storage_map")
 int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	if (ctx->sk && ctx->value)
-		send_on_close(ctx->sk);
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		send_on_close(sk);
 	return 0;
 }
 

@@ -336,6 +336,7 @@ struct task_struct {
 };
 
 struct linux_binprm;
+struct msghdr;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;

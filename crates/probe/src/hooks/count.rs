@@ -68,6 +68,10 @@ pub struct Counts {
     /// Calls that no record was made of, because the kernel refused to run the program inside
     /// itself (`recursion_misses`).
     pub calls_reentered: u64,
+    /// Received messages that no record was made of, for the same reason.
+    pub received_reentered: u64,
+    /// Sent messages, the same.
+    pub sent_reentered: u64,
     /// Events that no record was made of, for the same reason.
     pub events_reentered: u64,
     /// Sockets that could not be recorded for want of kernel memory.
@@ -137,13 +141,25 @@ pub(super) fn read_all(
             }
         }
     }
-    let of_calls = [&p.handle_sock_send_length, &p.handle_sock_recv_length];
+    let of_sends = [&p.handle_sock_send_length, &p.handle_tcp_sendmsg];
+    let of_receives = [
+        &p.handle_sock_recv_length,
+        &p.handle_tcp_recvmsg,
+        &p.handle_tcp_recvmsg_nonblock,
+    ];
     let of_events = [
         &p.handle_inet_sock_set_state,
         &p.handle_tcp_cong_state_set,
         &p.handle_tcp_retransmit_skb,
     ];
-    counts.calls_reentered = recursion_misses(&of_calls)?;
+    let (sends, receives) = (
+        recursion_misses(&of_sends)?,
+        recursion_misses(&of_receives)?,
+    );
+    counts.calls_reentered = sends + receives;
+    if has_messages {
+        (counts.sent_reentered, counts.received_reentered) = (sends, receives);
+    }
     counts.events_reentered = recursion_misses(&of_events)?;
     if let Some(bss) = skel.maps.bss_data.as_deref() {
         counts.lost_sockets = bss.lost_socket_storage;

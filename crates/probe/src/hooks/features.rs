@@ -1,162 +1,351 @@
-//! Which hooks this kernel has, told by the `btf_trace_*` types in its BTF, never by its version.
+//! Which hooks this kernel has: told by the types in its BTF and by what it lets load, never by its
+//! version. Where a tracepoint is missing, a function may do, at which the same is seen.
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::OpenObject;
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Typedef};
+use libbpf_rs::btf::{Btf, BtfType};
 use table::manifest::{Coverage, ProbeState};
 
 use super::mib::MibPlaces;
 use super::{Detail, HooksError, on};
-use crate::skel::OpenHooksSkel;
 
-/// Tracepoints that some supported kernel lacks, as found in this one.
+/// The optional hooks, as found in this kernel. The program at hook X is `handle_X`.
+#[derive(Debug, Default)]
 pub(super) struct Features {
-    congestion_state: bool,
-    retransmit: bool,
-    probe: bool,
-    send_length: bool,
-    recv_length: bool,
-    waking: bool,
-    /// The first hook of `messages` that is missing.
-    missing_for_messages: Option<&'static str>,
-    /// The first hook of sent ones that is missing.
-    missing_for_sent: Option<&'static str>,
+    tracepoints: Vec<&'static str>,
+    functions: Vec<&'static Function>,
+    /// Programs at hooks that this kernel has, but which it does not let load or attach.
+    refused: Vec<&'static str>,
     pub(super) mib: Option<MibPlaces>,
 }
 
-/// Hooks that `messages` needs beside those of `calls`.
-const FOR_MESSAGES: [&str; 6] = [
-    "netif_rx_entry",
-    "napi_gro_receive_entry",
-    "napi_gro_frags_entry",
-    "netif_receive_skb",
-    "sk_data_ready",
-    "skb_copy_datagram_iovec",
+/// A tracepoint that some supported kernel lacks.
+#[derive(Debug)]
+struct Tracepoint {
+    name: &'static str,
+    /// The first Linux that has it.
+    since: &'static str,
+}
+
+/// A function at which the same is seen as at a tracepoint, and how many parameters it must have.
+#[derive(Debug)]
+struct Function {
+    name: &'static str,
+    parameters: usize,
+    program: &'static str,
+    tracepoint: &'static str,
+}
+
+const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
+    Tracepoint { name, since }
+}
+
+const FUNCTIONS: [Function; 5] = [
+    Function {
+        name: "tcp_sendmsg",
+        parameters: 3,
+        program: "tcp_sendmsg",
+        tracepoint: "sock_send_length",
+    },
+    Function {
+        name: "tcp_recvmsg",
+        parameters: 5,
+        program: "tcp_recvmsg",
+        tracepoint: "sock_recv_length",
+    },
+    Function {
+        name: "tcp_recvmsg",
+        parameters: 6,
+        program: "tcp_recvmsg_nonblock",
+        tracepoint: "sock_recv_length",
+    },
+    Function {
+        name: "sock_def_readable",
+        parameters: 1,
+        program: "sock_def_readable",
+        tracepoint: "sk_data_ready",
+    },
+    Function {
+        name: "tcp_sendmsg_locked",
+        parameters: 3,
+        program: "tcp_sendmsg_locked_entry",
+        tracepoint: "tcp_sendmsg_locked",
+    },
 ];
 
-/// Hooks that sent messages need beside those.
-const FOR_SENT: [&str; 3] = ["tcp_sendmsg_locked", "net_dev_queue", "net_dev_start_xmit"];
+const FOR_EVENTS: [Tracepoint; 2] = [
+    tracepoint("tcp_cong_state_set", "5.19"),
+    tracepoint("tcp_retransmit_skb", "4.15"),
+];
+
+/// The ledger and the call log need all of them: a ledger that does not see sends would call every
+/// wait for the application something else.
+const FOR_CALLS: [Tracepoint; 4] = [
+    tracepoint("sock_send_length", "6.3"),
+    tracepoint("sock_recv_length", "6.3"),
+    tracepoint("tcp_probe", "4.16"),
+    SCHED_SWITCH,
+];
+
+const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32");
+const SCHED_WAKING: Tracepoint = tracepoint("sched_waking", "4.3");
+
+/// What `messages` needs beside those of `calls`.
+const FOR_MESSAGES: [Tracepoint; 6] = [
+    tracepoint("netif_rx_entry", "3.14"),
+    tracepoint("napi_gro_receive_entry", "3.14"),
+    tracepoint("napi_gro_frags_entry", "3.14"),
+    tracepoint("netif_receive_skb", "2.6.37"),
+    tracepoint("sk_data_ready", "6.3"),
+    tracepoint("skb_copy_datagram_iovec", "2.6.30"),
+];
+
+/// What sent messages need beside those.
+const FOR_SENT: [Tracepoint; 3] = [
+    tracepoint("tcp_sendmsg_locked", "6.16"),
+    tracepoint("net_dev_queue", "2.6.37"),
+    tracepoint("net_dev_start_xmit", "3.14"),
+];
+
+/// What the programs cannot do without; those that came last.
+const HELPERS: [&str; 4] = [
+    "sock_from_file",
+    "task_storage_get",
+    "get_current_task_btf",
+    "task_pt_regs",
+];
+
+/// What a recording keeps beside polled statistics and events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Levels {
+    pub(super) calls: bool,
+    pub(super) waits: bool,
+    pub(super) messages: bool,
+    /// Sent messages, too.
+    pub(super) sent: bool,
+}
+
+fn optional() -> impl Iterator<Item = &'static Tracepoint> {
+    let waits = [&SCHED_SWITCH, &SCHED_WAKING];
+    let all = FOR_EVENTS.iter().chain(&FOR_CALLS).chain(waits);
+    all.chain(&FOR_MESSAGES).chain(&FOR_SENT)
+}
 
 impl Features {
     pub(super) fn probe() -> Result<Self, HooksError> {
         let btf = Btf::from_vmlinux().map_err(|error| HooksError::NoBtf(error.to_string()))?;
-        let has = |name: &str| {
-            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))
+        if let Some(helper) = missing_helper(&btf) {
+            return Err(HooksError::NoHelper(helper));
+        }
+        let has = |tracepoint: &&str| {
+            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}"))
                 .is_some()
         };
         Ok(Self {
-            congestion_state: has("tcp_cong_state_set"),
-            retransmit: has("tcp_retransmit_skb"),
-            probe: has("tcp_probe"),
-            send_length: has("sock_send_length"),
-            recv_length: has("sock_recv_length"),
-            waking: has("sched_waking"),
-            missing_for_messages: FOR_MESSAGES.into_iter().find(|name| !has(name)),
-            missing_for_sent: FOR_SENT.into_iter().find(|name| !has(name)),
+            tracepoints: optional().map(|hook| hook.name).filter(has).collect(),
+            functions: FUNCTIONS
+                .iter()
+                .filter(|function| parameters(&btf, function.name) == Some(function.parameters))
+                .collect(),
+            refused: Vec::new(),
             mib: MibPlaces::of(&btf),
         })
     }
 
-    /// The ledger and the call log need all of them: a ledger that does not see sends would call
-    /// every wait for the application something else.
-    pub(super) fn has_calls(&self) -> bool {
-        self.missing_for_calls().is_none()
+    /// Does without a program from now on. False if that cannot be, or it was not there anyway.
+    pub(super) fn refuse(&mut self, program: &str) -> bool {
+        let Some(name) = program.strip_prefix("handle_") else {
+            return false;
+        };
+        let there = self.tracepoints.iter().find(|found| **found == name);
+        let there = there.copied().or_else(|| {
+            let function = self.functions.iter().find(|found| found.program == name);
+            function.map(|function| function.program)
+        });
+        self.refused.extend(there);
+        self.tracepoints.retain(|found| *found != name);
+        self.functions.retain(|found| found.program != name);
+        there.is_some()
     }
 
-    /// Messages need the call log's hooks, too.
-    pub(super) fn has_messages(&self) -> bool {
-        self.missing_for_messages.is_none()
+    /// Programs at functions that stand in for missing tracepoints.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &'static str> {
+        optional().filter_map(|hook| Some(self.stand_in(hook)?.program))
     }
 
-    /// What is sent, too.
-    pub(super) fn has_sent(&self) -> bool {
-        self.missing_for_sent.is_none()
+    fn stand_in(&self, hook: &Tracepoint) -> Option<&'static Function> {
+        if self.tracepoints.contains(&hook.name) {
+            return None;
+        }
+        let mut functions = self.functions.iter();
+        functions
+            .find(|function| function.tracepoint == hook.name)
+            .copied()
     }
 
-    pub(super) fn disable_missing(
-        &self,
-        open: &mut OpenHooksSkel<'_>,
-        calls: bool,
-        waits: bool,
-        messages: bool,
-    ) {
-        let p = &mut open.progs;
-        p.handle_tcp_cong_state_set
-            .set_autoload(self.congestion_state);
-        p.handle_tcp_retransmit_skb.set_autoload(self.retransmit);
-        p.handle_tcp_probe.set_autoload(calls);
-        p.read_draining.set_autoload(calls);
-        p.handle_sock_send_length.set_autoload(calls);
-        p.handle_sock_recv_length.set_autoload(calls);
-        p.handle_sched_switch.set_autoload(calls || waits);
-        p.handle_sched_waking.set_autoload(waits && self.waking);
-        p.flush_batches.set_autoload(calls || waits);
-        p.handle_netif_rx_entry.set_autoload(messages);
-        p.handle_napi_gro_receive_entry.set_autoload(messages);
-        p.handle_napi_gro_frags_entry.set_autoload(messages);
-        p.handle_netif_receive_skb.set_autoload(messages);
-        p.handle_sk_data_ready.set_autoload(messages);
-        p.handle_skb_copy_datagram_iovec.set_autoload(messages);
-        let sent = messages && self.has_sent();
-        p.handle_tcp_sendmsg_locked.set_autoload(sent);
-        p.handle_net_dev_queue.set_autoload(sent);
-        p.handle_net_dev_start_xmit.set_autoload(sent);
-        p.read_sending.set_autoload(sent);
+    /// The program that serves a hook in this kernel.
+    fn program(&self, hook: &Tracepoint) -> Option<&'static str> {
+        let mut there = self.tracepoints.iter().copied();
+        let tracepoint = there.find(|found| *found == hook.name);
+        tracepoint.or_else(|| Some(self.stand_in(hook)?.program))
+    }
+
+    fn has_all(&self, hooks: &[Tracepoint]) -> bool {
+        hooks.iter().all(|hook| self.program(hook).is_some())
+    }
+
+    /// What of `detail` this kernel can do.
+    pub(super) fn levels(&self, detail: Detail) -> Levels {
+        let calls = detail >= Detail::Calls && self.has_all(&FOR_CALLS);
+        let messages = calls && detail >= Detail::Messages && self.has_all(&FOR_MESSAGES);
+        Levels {
+            calls,
+            waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
+            messages,
+            sent: messages && self.has_all(&FOR_SENT),
+        }
+    }
+
+    /// Leaves out the programs of optional hooks that are not there, or not asked for.
+    pub(super) fn choose_programs(&self, object: &mut OpenObject, levels: Levels) {
+        let of = |asked: bool, hooks: &'static [Tracepoint]| {
+            let hooks = if asked { hooks } else { &[] };
+            hooks.iter().filter_map(|hook| self.program(hook))
+        };
+        let chosen: Vec<&str> = of(true, &FOR_EVENTS)
+            .chain(of(levels.calls, &FOR_CALLS))
+            .chain(of(levels.waits, &[SCHED_SWITCH, SCHED_WAKING]))
+            .chain(of(levels.messages, &FOR_MESSAGES))
+            .chain(of(levels.sent, &FOR_SENT))
+            .collect();
+        let is_optional = |name: &str| {
+            optional().any(|hook| hook.name == name)
+                || FUNCTIONS.iter().any(|function| function.program == name)
+        };
+        for mut program in object.progs_mut() {
+            let name = program.name().to_str().unwrap_or_default();
+            if let Some(name) = name
+                .strip_prefix("handle_")
+                .filter(|name| is_optional(name))
+            {
+                let is_chosen = chosen.contains(&name);
+                program.set_autoload(is_chosen);
+            }
+        }
     }
 
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
+        let [congestion_state, retransmit] = &FOR_EVENTS;
         let mut all = vec![
             on("inventory"),
             on("tcp_stats"),
-            if self.retransmit {
-                on("tcp_events")
-            } else {
-                off("tcp_events", "tcp_retransmit_skb", "5.15")
-            },
-            if self.congestion_state {
-                on("tcp_events.congestion_state")
-            } else {
-                polled("tcp_events.congestion_state", "tcp_cong_state_set")
+            self.covered("tcp_events", std::slice::from_ref(retransmit)),
+            match self.program(congestion_state) {
+                Some(_) => on("tcp_events.congestion_state"),
+                None => self.polled("tcp_events.congestion_state", congestion_state),
             },
         ];
         if !has_mib {
             all.push(no_mib());
         }
         if detail >= Detail::Calls {
-            for probe in ["calls", "tcp_stages"] {
-                all.push(match self.missing_for_calls() {
-                    None => on(probe),
-                    Some(hook) => off(probe, hook, "6.3"),
-                });
-            }
+            all.push(self.covered("calls", &FOR_CALLS));
+            all.push(self.covered("tcp_stages", &FOR_CALLS));
         }
         if detail >= Detail::Waits {
-            all.push(on("waits"));
-            if !self.waking {
-                all.push(off("waits.wakers", "sched_waking", "4.3"));
-            }
+            all.push(self.covered("waits", &[SCHED_SWITCH]));
+            all.extend(self.unless_on("waits.wakers", &[SCHED_WAKING]));
         }
         if detail >= Detail::Messages {
-            let missing = self.missing_for_calls().or(self.missing_for_messages);
-            all.push(match missing {
-                None => on("messages"),
-                Some(hook) => off("messages", hook, "6.3"),
+            all.push(if self.has_all(&FOR_CALLS) {
+                self.covered("messages", &FOR_MESSAGES)
+            } else {
+                self.covered("messages", &FOR_CALLS)
             });
-            if let (None, Some(hook)) = (missing, self.missing_for_sent) {
-                all.push(off("messages.sent", hook, "6.16"));
+            if self.levels(detail).messages {
+                all.extend(self.unless_on("messages.sent", &FOR_SENT));
             }
         }
         all
     }
 
-    fn missing_for_calls(&self) -> Option<&'static str> {
-        [
-            (self.send_length, "sock_send_length"),
-            (self.recv_length, "sock_recv_length"),
-            (self.probe, "tcp_probe"),
-        ]
-        .into_iter()
-        .find_map(|(there, name)| (!there).then_some(name))
+    /// How a probe works that needs these hooks.
+    fn covered(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
+        if let Some(hook) = hooks.iter().find(|hook| self.program(hook).is_none()) {
+            return self.off(probe, hook);
+        }
+        let missing = || hooks.iter().filter(|hook| self.stand_in(hook).is_some());
+        let functions: Vec<&str> = missing()
+            .filter_map(|hook| Some(self.stand_in(hook)?.name))
+            .collect();
+        let Some(first) = missing().next() else {
+            return on(probe);
+        };
+        Coverage {
+            probe: probe.to_owned(),
+            state: ProbeState::Fallback {
+                which: format!("by the functions of TCP ({})", functions.join(", ")),
+                why: self.why_not(first),
+            },
+        }
     }
+
+    fn unless_on(&self, probe: &str, hooks: &[Tracepoint]) -> Option<Coverage> {
+        Some(self.covered(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)
+    }
+
+    fn off(&self, probe: &str, hook: &Tracepoint) -> Coverage {
+        let remedy = if self.refused.contains(&hook.name) {
+            "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says".to_owned()
+        } else {
+            format!("run Linux {} or newer", hook.since)
+        };
+        Coverage {
+            probe: probe.to_owned(),
+            state: ProbeState::Off {
+                why: self.why_not(hook),
+                remedy,
+            },
+        }
+    }
+
+    fn polled(&self, probe: &str, hook: &Tracepoint) -> Coverage {
+        Coverage {
+            probe: probe.to_owned(),
+            state: ProbeState::Fallback {
+                which: "congestion state as polled in tcp_samples".to_owned(),
+                why: self.why_not(hook),
+            },
+        }
+    }
+
+    fn why_not(&self, hook: &Tracepoint) -> String {
+        let name = hook.name;
+        if self.refused.contains(&name) {
+            format!("this kernel refuses the program at tracepoint {name}")
+        } else {
+            format!("this kernel has no tracepoint {name}")
+        }
+    }
+}
+
+/// How many parameters a function of the kernel has; `None`: there is none of that name.
+fn parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
+    let function: BtfType<'_> = *btf.type_by_name::<Func<'_>>(name)?;
+    let prototype = FuncProto::try_from(function.next_type()?).ok()?;
+    Some(prototype.iter().count())
+}
+
+/// The first of [`HELPERS`] that is missing; `None`, too, where BTF does not list them.
+fn missing_helper(btf: &Btf<'_>) -> Option<&'static str> {
+    let helpers = btf.type_by_name::<Enum<'_>>("bpf_func_id")?;
+    let has = |helper: &str| {
+        let name = format!("BPF_FUNC_{helper}");
+        helpers
+            .iter()
+            .any(|member| member.name.is_some_and(|found| *found == *name.as_str()))
+    };
+    HELPERS.into_iter().find(|helper| !has(helper))
 }
 
 fn no_mib() -> Coverage {
@@ -170,22 +359,79 @@ fn no_mib() -> Coverage {
     }
 }
 
-fn off(probe: &str, hook: &str, since: &str) -> Coverage {
-    Coverage {
-        probe: probe.to_owned(),
-        state: ProbeState::Off {
-            why: format!("this kernel has no hook {hook}"),
-            remedy: format!("run Linux {since} or newer"),
-        },
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn polled(probe: &str, tracepoint: &str) -> Coverage {
-    Coverage {
-        probe: probe.to_owned(),
-        state: ProbeState::Fallback {
-            which: "congestion state as polled in tcp_samples".to_owned(),
-            why: format!("this kernel has no tracepoint {tracepoint}"),
-        },
+    /// A kernel with these tracepoints missing, and with all functions but the older `tcp_recvmsg`.
+    fn without(missing: &[&str]) -> Features {
+        let there = optional().map(|hook| hook.name);
+        Features {
+            tracepoints: there.filter(|name| !missing.contains(name)).collect(),
+            functions: FUNCTIONS.iter().filter(|f| f.parameters != 6).collect(),
+            ..Features::default()
+        }
+    }
+
+    fn state(features: &Features, probe: &str) -> ProbeState {
+        let coverage = features.coverage(Detail::Messages, true);
+        let found = coverage.into_iter().find(|found| found.probe == probe);
+        found.map_or(ProbeState::On, |found| found.state)
+    }
+
+    #[test]
+    fn where_all_is_there_nothing_stands_in() {
+        let features = without(&[]);
+        assert_eq!(features.stand_ins().count(), 0);
+        let levels = features.levels(Detail::Messages);
+        assert!(levels.calls && levels.waits && levels.messages && levels.sent);
+        let coverage = features.coverage(Detail::Messages, true);
+        assert!(coverage.iter().all(|probe| probe.state == ProbeState::On));
+    }
+
+    #[test]
+    fn functions_stand_in_for_missing_tracepoints() {
+        let features = without(&["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"]);
+        let stand_ins: Vec<_> = features.stand_ins().collect();
+        assert_eq!(
+            stand_ins,
+            ["tcp_sendmsg", "tcp_recvmsg", "tcp_sendmsg_locked_entry"]
+        );
+        assert!(features.levels(Detail::Messages).sent);
+        for probe in ["calls", "tcp_stages", "messages.sent"] {
+            let state = state(&features, probe);
+            assert!(matches!(state, ProbeState::Fallback { .. }), "{probe}");
+        }
+        assert_eq!(state(&features, "messages"), ProbeState::On);
+    }
+
+    #[test]
+    fn a_refused_program_counts_as_missing() {
+        let mut features = without(&["sock_send_length"]);
+        assert!(features.refuse("handle_tcp_sendmsg"));
+        assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
+        assert!(!features.levels(Detail::Messages).calls);
+        assert!(features.levels(Detail::Messages).waits);
+        for probe in ["calls", "tcp_stages", "messages"] {
+            let ProbeState::Off { why, .. } = state(&features, probe) else {
+                panic!("{probe} is not off");
+            };
+            assert_eq!(why, "this kernel has no tracepoint sock_send_length");
+        }
+
+        assert!(features.refuse("handle_tcp_cong_state_set"));
+        let ProbeState::Fallback { why, .. } = state(&features, "tcp_events.congestion_state")
+        else {
+            panic!("not polled");
+        };
+        assert!(why.contains("refuses"), "{why}");
+    }
+
+    #[test]
+    fn what_nothing_can_do_without_is_not_left_out() {
+        let mut features = without(&[]);
+        for program in ["handle_sched_process_fork", "read_sockets", "handle_"] {
+            assert!(!features.refuse(program), "{program}");
+        }
     }
 }

@@ -5,13 +5,14 @@
 mod count;
 mod drain;
 mod features;
+mod log;
 mod mib;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
@@ -20,10 +21,28 @@ use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
+use features::{Features, Levels};
 use mib::MibPlaces;
 
-/// Where the loaded object lives; it must outlive [`Hooks`].
-pub type Storage = MaybeUninit<OpenObject>;
+/// How many programs that the kernel refuses are left out before it is given up.
+const REFUSED_MOST: usize = 8;
+
+/// Where the loaded object lives, and those that the kernel refused; it must outlive [`Hooks`].
+#[derive(Debug)]
+pub struct Storage {
+    tries: [MaybeUninit<OpenObject>; REFUSED_MOST],
+    last: MaybeUninit<OpenObject>,
+}
+
+impl Storage {
+    /// Room for an object.
+    pub fn uninit() -> Self {
+        Self {
+            tries: [const { MaybeUninit::uninit() }; REFUSED_MOST],
+            last: MaybeUninit::uninit(),
+        }
+    }
+}
 
 /// How much is recorded. Each level includes the ones before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +96,14 @@ pub enum HooksError {
     /// The kernel refused to load the programs.
     #[error("cannot load BPF programs: {0}")]
     Load(libbpf_rs::Error),
+    /// The kernel refused to load a program that nothing can do without.
+    #[error("cannot load BPF program {program}: {error}")]
+    Refused {
+        /// Name of the program.
+        program: String,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
     /// A program could not be attached.
     #[error("cannot attach BPF program {program}: {error}")]
     Attach {
@@ -104,6 +131,9 @@ pub enum HooksError {
     /// The kernel carries no type information, which the programs need.
     #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): {0}")]
     NoBtf(String),
+    /// The kernel is too old.
+    #[error("this kernel has no BPF helper bpf_{0}, which the programs need")]
+    NoHelper(&'static str),
 }
 
 impl HooksError {
@@ -114,7 +144,21 @@ impl HooksError {
     /// Whether it is for want of privilege.
     pub fn is_permission(&self) -> bool {
         let denied = libbpf_rs::ErrorKind::PermissionDenied;
-        matches!(self, Self::Load(error) | Self::Attach { error, .. } if error.kind() == denied)
+        matches!(
+            self,
+            Self::Load(error) | Self::Attach { error, .. }
+                if error.kind() == denied
+        )
+    }
+
+    /// What mends it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            _ if self.is_permission() => "run as root: sudo whylat …",
+            // bpf_task_pt_regs() came last
+            Self::NoHelper(_) => "run Linux 5.15 or newer",
+            _ => "see what is missing: whylat doctor",
+        }
     }
 }
 
@@ -142,31 +186,46 @@ struct Attached {
 }
 
 impl<'obj> Hooks<'obj> {
-    /// Loads the programs for `selection`. Hooks that this kernel lacks are left out and named in
-    /// [`coverage`](Self::coverage).
+    /// Loads the programs for `selection`. Hooks that this kernel lacks, and those whose programs it
+    /// refuses, are left out and named in [`coverage`](Self::coverage).
     pub fn load(
         storage: &'obj mut Storage,
         selection: &Selection,
         detail: Detail,
     ) -> Result<Self, HooksError> {
-        silence_libbpf();
-        let features = features::Features::probe()?;
+        log::listen();
+        let mut features = Features::probe()?;
+        let Storage { tries, last } = storage;
+        for storage in tries {
+            match Self::load_chosen(storage, selection, detail, &features) {
+                Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
+                done => return done,
+            }
+        }
+        Self::load_chosen(last, selection, detail, &features)
+    }
+
+    fn load_chosen(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        selection: &Selection,
+        detail: Detail,
+        features: &Features,
+    ) -> Result<Self, HooksError> {
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
-        let has_calls = detail >= Detail::Calls && features.has_calls();
-        let has_waits = detail >= Detail::Waits;
-        let has_messages = has_calls && detail >= Detail::Messages && features.has_messages();
+        let levels = features.levels(detail);
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
-        configure(&mut open, selection, has_calls, has_waits);
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.detail_messages = has_messages;
-            rodata.detail_sent = has_messages && features.has_sent();
-        }
+        configure(&mut open, selection, levels);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
-        features.disable_missing(&mut open, has_calls, has_waits, has_messages);
+        features.choose_programs(open.open_object_mut(), levels);
+        open.progs.read_draining.set_autoload(levels.calls);
+        open.progs.read_sending.set_autoload(levels.sent);
+        open.progs
+            .flush_batches
+            .set_autoload(levels.calls || levels.waits);
         let mut coverage = features.coverage(detail, has_mib);
-        let clocks = if has_waits {
+        let clocks = if levels.waits {
             let opened = crate::spins::open_clocks();
             coverage.push(spins_coverage(opened.as_ref().err()));
             opened.unwrap_or_default()
@@ -174,15 +233,16 @@ impl<'obj> Hooks<'obj> {
             Vec::new()
         };
         open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
-        shrink_unused_maps(&mut open, has_waits, has_messages)?;
-        let skel = open.load().map_err(HooksError::Load)?;
+        shrink_unused_maps(&mut open, levels.waits, levels.messages)?;
+        let skel = open.load().map_err(refused)?;
+        try_stand_ins(&skel, features)?;
         let hooks = Self {
             skel,
             attached: RefCell::default(),
             cpus,
-            has_calls,
-            has_waits,
-            has_messages,
+            has_calls: levels.calls,
+            has_waits: levels.waits,
+            has_messages: levels.messages,
             clocks,
             coverage,
         };
@@ -208,14 +268,22 @@ impl<'obj> Hooks<'obj> {
             (&p.handle_sched_waking, "sched_waking"),
             (&p.handle_tcp_probe, "tcp_probe"),
             (&p.handle_sock_send_length, "sock_send_length"),
+            (&p.handle_tcp_sendmsg, "tcp_sendmsg"),
             (&p.handle_sock_recv_length, "sock_recv_length"),
+            (&p.handle_tcp_recvmsg, "tcp_recvmsg"),
+            (&p.handle_tcp_recvmsg_nonblock, "tcp_recvmsg_nonblock"),
             (&p.handle_netif_rx_entry, "netif_rx_entry"),
             (&p.handle_napi_gro_receive_entry, "napi_gro_receive_entry"),
             (&p.handle_napi_gro_frags_entry, "napi_gro_frags_entry"),
             (&p.handle_netif_receive_skb, "netif_receive_skb"),
             (&p.handle_sk_data_ready, "sk_data_ready"),
+            (&p.handle_sock_def_readable, "sock_def_readable"),
             (&p.handle_skb_copy_datagram_iovec, "skb_copy_datagram_iovec"),
             (&p.handle_tcp_sendmsg_locked, "tcp_sendmsg_locked"),
+            (
+                &p.handle_tcp_sendmsg_locked_entry,
+                "tcp_sendmsg_locked_entry",
+            ),
             (&p.handle_net_dev_queue, "net_dev_queue"),
             (&p.handle_net_dev_start_xmit, "net_dev_start_xmit"),
         ];
@@ -453,15 +521,20 @@ impl<'obj> Hooks<'obj> {
             &p.handle_sched_waking,
             &p.handle_tcp_probe,
             &p.handle_sock_send_length,
+            &p.handle_tcp_sendmsg,
             &p.handle_sock_recv_length,
+            &p.handle_tcp_recvmsg,
+            &p.handle_tcp_recvmsg_nonblock,
             &p.look_at_cpu,
             &p.handle_netif_rx_entry,
             &p.handle_napi_gro_receive_entry,
             &p.handle_napi_gro_frags_entry,
             &p.handle_netif_receive_skb,
             &p.handle_sk_data_ready,
+            &p.handle_sock_def_readable,
             &p.handle_skb_copy_datagram_iovec,
             &p.handle_tcp_sendmsg_locked,
+            &p.handle_tcp_sendmsg_locked_entry,
             &p.handle_net_dev_queue,
             &p.handle_net_dev_start_xmit,
             &p.flush_batches,
@@ -475,6 +548,31 @@ impl<'obj> Hooks<'obj> {
         let loaded = loaded.map(|program| program.as_fd());
         BpfTimeSampler::new(loaded.chain(others), now_ns, now_ns)
     }
+}
+
+/// Why a load failed.
+fn refused(error: libbpf_rs::Error) -> HooksError {
+    match log::take_refused() {
+        Some(program) => HooksError::Refused { program, error },
+        None => HooksError::Load(error),
+    }
+}
+
+/// Attaches each program at a function for a moment: some kernels let it load, and not attach.
+fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksError> {
+    for stand_in in features.stand_ins() {
+        let name = format!("handle_{stand_in}");
+        let mut programs = skel.object().progs_mut();
+        let program =
+            programs.find(|program| *program.name() == *name.as_str() && program.autoload());
+        if let Some(Err(error)) = program.map(|program| program.attach()) {
+            return Err(HooksError::Refused {
+                program: name,
+                error,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Lets a clock run the program on its CPU. libbpf closes the descriptor that it is given.
@@ -512,18 +610,19 @@ fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksErr
     Ok(())
 }
 
-fn configure(
-    open: &mut OpenHooksSkel<'_>,
-    selection: &Selection,
-    has_calls: bool,
-    has_waits: bool,
-) {
+fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
     };
-    rodata.detail_calls = has_calls;
-    rodata.detail_waits = has_waits;
+    rodata.detail_calls = levels.calls;
+    rodata.detail_waits = levels.waits;
+    rodata.detail_messages = levels.messages;
+    rodata.detail_sent = levels.sent;
     rodata.address_salt = crate::waits::salt();
+    if let Some(jiffy_ns) = crate::clock::jiffy_ns() {
+        const NS_PER_S: u64 = 1_000_000_000;
+        rodata.kernel_hz = u32::try_from((NS_PER_S + jiffy_ns / 2) / jiffy_ns).unwrap_or(100);
+    }
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
     crate::spins::name_timeouts(&mut rodata.syscall_timeouts);
     rodata.select_all = selection.all;
@@ -579,18 +678,6 @@ fn shrink_unused_maps(
         shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
     }
     Ok(())
-}
-
-/// libbpf's own messages go nowhere: what failed is said once, by our errors. With
-/// `WHYLAT_LIBBPF_LOG` set they go to stderr.
-fn silence_libbpf() {
-    let log = std::env::var_os("WHYLAT_LIBBPF_LOG").is_some();
-    let print: libbpf_rs::PrintCallback = if log {
-        |_, text| eprint!("{text}")
-    } else {
-        |_, _| {}
-    };
-    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, print)));
 }
 
 /// Coverage entry of a working probe.
