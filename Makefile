@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks bench build fmt lint setup check-tools unit kernel clean
+.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel clean
 
 demo: build
 	./target/release/whylat demo
@@ -30,6 +30,11 @@ accuracy: build
 # Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
 delayed-acks: build
 	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
+
+# The release binary on four of Debian's kernels, in emulated guests: three minutes. Needs qemu; fetches
+# the kernels by this machine's own apt when it is first run.
+kernels: build
+	python3 tests/guests/run.py --output docs/kernels.md
 
 bench: build
 	./benches/run

@@ -13,6 +13,7 @@ mod delays;
 mod demo;
 mod errors;
 mod faults;
+mod guests;
 mod harness;
 mod instrumented;
 mod itt;

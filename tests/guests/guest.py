@@ -1,0 +1,131 @@
+"""A machine that runs one kernel and the release binary of whylat, and nothing else."""
+
+import io
+import lzma
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+import images
+
+HERE = pathlib.Path(__file__).parent
+
+# Kernel modules that the lab's namespaces and paths, and whylat itself, ask for.
+MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr"]
+
+# Programs that the lab runs, beside those of busybox.
+PROGRAMS = ["ip"]
+
+# Megabytes of memory: the archive is there twice while it is unpacked.
+MEMORY_MB = 1024
+
+
+def missing():
+    """What this machine lacks to run guests: (program, its package) each."""
+    needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2"}
+    return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
+
+
+def run(image, binary, checks, longest_s):
+    """Boots a kernel, has it run `checks` (lines of shell for `init`); gives each result's text by
+    its name, and what was said on the console."""
+    folder, version = image
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        archive = scratch / "initramfs"
+        archive.write_bytes(initramfs(folder, binary, checks))
+        console, results = scratch / "console", scratch / "results"
+        command = ["nice", "-n", "10", "qemu-system-x86_64"]
+        command += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MB)]
+        command += ["-kernel", vmlinuz(folder), "-initrd", archive]
+        command += ["-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-nodefaults"]
+        command += ["-nographic", "-monitor", "none", "-net", "none"]
+        command += ["-serial", f"file:{console}", "-serial", f"file:{results}"]
+        try:
+            subprocess.run(command, timeout=longest_s, capture_output=True, check=False)
+        except subprocess.TimeoutExpired:
+            pass
+        return unpacked(results), console.read_text(errors="replace")
+
+
+def vmlinuz(folder):
+    """The kernel's own file, wherever its package puts it."""
+    return next(folder.glob("**/vmlinuz*"))
+
+
+def unpacked(path):
+    """The results by name; empty if the guest did not come to their end."""
+    if not path.exists() or path.stat().st_size == 0:
+        return {}
+    with tarfile.open(path) as archive:
+        files = [member for member in archive if member.isfile()]
+        return {
+            pathlib.PurePath(file.name).name: archive.extractfile(file).read().decode(errors="replace")
+            for file in files
+        }
+
+
+def initramfs(folder, binary, checks):
+    """The guest's whole file system, as an archive that the kernel unpacks."""
+    files = {
+        "init": (HERE / "init").read_bytes(),
+        "checks": checks.encode(),
+        "bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(),
+    }
+    collector = pathlib.Path(binary).parent / "libwhylat_itt.so"
+    programs = [binary, *(shutil.which(name) for name in PROGRAMS)]
+    for program in programs + [collector] * collector.exists():
+        path = pathlib.Path(program)
+        files[f"usr/bin/{path.name}"] = path.read_bytes()
+        for library in libraries(path):
+            files[library.lstrip("/")] = pathlib.Path(library).read_bytes()
+    for number, (name, content) in enumerate(modules(folder)):
+        files[f"modules/{number:02}-{name}.ko"] = content
+    return cpio(files)
+
+
+def libraries(program):
+    """The shared libraries of a program, its loader among them."""
+    said = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
+    return re.findall(r"(/\S+) \(0x", said)
+
+
+def modules(folder):
+    """(name, content) of the modules, each after those that it needs."""
+    found = {}
+    for path in folder.glob("**/*.ko*"):
+        found[path.name.split(".")[0].replace("-", "_")] = path
+    ordered = {}
+
+    def add(name):
+        if name in ordered or name not in found:
+            return
+        path = found[name]
+        content = lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes()
+        needs = re.search(rb"\0depends=([^\0]*)\0", content)
+        for need in needs.group(1).decode().split(",") if needs else []:
+            add(need.replace("-", "_"))
+        ordered[name] = content
+
+    for name in MODULES:
+        add(name)
+    return ordered.items()
+
+
+def cpio(files):
+    """An archive in the kernel's format (Documentation/driver-api/early-userspace/buffer-format)."""
+    out = io.BytesIO()
+    folders = {str(parent) for name in files for parent in pathlib.PurePath(name).parents}
+    entries = [(name, 0o040755, b"") for name in sorted(folders - {"."})]
+    entries += [(name, 0o100755, content) for name, content in files.items()]
+    entries.append(("TRAILER!!!", 0, b""))
+    for inode, (name, mode, content) in enumerate(entries, 1):
+        fields = [inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0]
+        out.write(b"070701" + b"".join(b"%08x" % field for field in fields))
+        for part in (name.encode() + b"\0", content):
+            out.write(part)
+            out.write(bytes(-out.tell() % 4))
+    return out.getvalue()

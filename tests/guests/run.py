@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Boots Debian's kernels one after the other, has each run the release binary of whylat, and says for
+every kernel and check whether it did what it must. Writes the page (docs/kernels.md) to --output.
+
+A guest is emulated (KVM is not needed), which makes everything in it many times slower than outside.
+Needs no root.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import guest
+import images
+import page
+import verdicts
+
+# No guest takes longer, in seconds.
+LONGEST = 240
+
+# Kernels that lack what every BPF program of whylat needs.
+TOO_OLD = {"5.10"}
+
+CHECKS = """
+check doctor whylat doctor --json
+for detail in stats calls waits messages; do loopback $detail; done
+fault messages black_hole
+"""
+
+
+def main():
+    options = arguments()
+    missing = guest.missing()
+    if missing:
+        sys.exit(
+            f"error: guests need what is not installed: {', '.join(missing)}\n"
+            f"hint: apt-get install --no-install-recommends {' '.join(missing.values())}"
+        )
+    failed, columns = 0, []
+    for name in options.kernel or images.RELEASES:
+        try:
+            image = images.cached(name) if options.cached else images.fetch(name)
+        except images.Missing as missing:
+            sys.exit(f"error: cannot get kernel {name}: missing: {missing}")
+        if image is None:
+            print(f"{name}: skipped, no kernel in {images.cache()}: `make kernels` fetches it")
+            continue
+        wrong, column = run(name, image, options)
+        failed += wrong
+        columns.append(column)
+    if options.output:
+        options.output.write_text(page.text([column for column in columns if column]))
+    sys.exit(1 if failed else 0)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    root = pathlib.Path(__file__).parents[2]
+    parser.add_argument("--whylat", type=pathlib.Path, default=root / "target/release/whylat")
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--kernel", action="append", choices=images.RELEASES)
+    parser.add_argument("--cached", action="store_true", help="only kernels that are there already")
+    parser.add_argument("--keep", action="store_true", help="keep what guests say even if all is well")
+    parser.add_argument("--checks", default=CHECKS, help="lines of shell for the guest instead")
+    return parser.parse_args()
+
+
+def run(name, image, options):
+    """How many checks of a kernel fail, and the page's column for it."""
+    started = time.monotonic()
+    results, console = guest.run(image, options.whylat, options.checks, LONGEST)
+    took_s = time.monotonic() - started
+    failed = 0
+    for check, why in verdicts.judge(results, name in TOO_OLD):
+        failed += why is not None
+        print(f"{image[1]:32} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
+    print(f"{image[1]:32} took {took_s:.0f} s", flush=True)
+    if failed or options.keep:
+        print(f"{image[1]:32} everything that it said is in {keep(name, results, console)}", flush=True)
+    if "doctor.out" not in results:
+        return failed, None
+    return failed, (json.loads(results["doctor.out"])["kernel"], verdicts.coverage(results))
+
+
+def keep(name, results, console):
+    """Puts what a guest said into a folder for whoever wants to know more."""
+    folder = pathlib.Path(tempfile.gettempdir()) / f"whylat-guest-{name}"
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for result, text in {**results, "console": console}.items():
+        (folder / result).write_text(text)
+    return folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What a guest's results must say. In: each result's text, by its name. Out: for each check what is
+wrong with it, or nothing."""
+
+import json
+
+# Probes that may be off: what is not of the kernel's making.
+NOT_OF_THE_KERNEL = {"itt", "clock.ptp"}
+
+# What whylat exits with when records were lost, which is looked at by itself.
+RECORDS_LOST = 3
+
+# What the stalling client of `loopback` does; it meets a stall in all but a few of its rounds.
+ROUNDS = 41
+SENDS = 2 * ROUNDS
+BYTES = 50 * SENDS
+STALLS_LEAST = ROUNDS - 4
+
+# Linux 7.2 preempts a thread inside a tracepoint's program, too, and then does not run it for another
+# thread on that CPU: a record is lost, and counted. An emulated guest is slow enough to see it.
+LOST_MOST = {"reentered": 5}
+
+# What each kind of recording must find, where the kernel lets it measure.
+FINDINGS = {"loopback": "nagle_delayed_ack", "black_hole": "retransmit_timeouts"}
+
+
+class Wrong(Exception):
+    """A result is not what it must be."""
+
+
+def demand(condition, why):
+    """Says why, unless the condition holds."""
+    if not condition:
+        raise Wrong(why)
+
+
+def coverage(results):
+    """The probes as `whylat doctor` found them: state and reason by name."""
+    probes = json.loads(results["doctor.out"])["probes"]
+    return {probe["probe"]: probe for probe in probes}
+
+
+def judge(results, without_bpf):
+    """(check, what is wrong or None) each; `without_bpf`: this kernel is known to be too old."""
+    checks = [("doctor", lambda: doctor(results, without_bpf))]
+    names = [name.removesuffix(".record.code") for name in results if name.endswith(".record.code")]
+    for name in names:
+        detail, scene = name.split(".")
+        checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
+    return [(name, wrong(check)) for name, check in checks]
+
+
+def wrong(check):
+    """Why a check fails, or None."""
+    try:
+        check()
+    except Wrong as why:
+        return str(why)
+    except (KeyError, ValueError) as missing:
+        return f"no result: {missing!r}"
+    return None
+
+
+def doctor(results, without_bpf):
+    """Every probe works or falls back; or all that need BPF are off, and say what would mend it."""
+    probes = coverage(results)
+    off = {name for name, probe in probes.items() if probe["state"] == "off"} - NOT_OF_THE_KERNEL
+    if without_bpf:
+        demand(probes["tcp_stats"]["state"] != "off", "not even statistics are polled")
+        remedies = {probes[name]["remedy"] for name in off}
+        demand(all("newer" in remedy for remedy in remedies), f"odd remedies: {remedies}")
+    else:
+        demand(not off, "; ".join(f"{name} is off: {probes[name]['why']}" for name in off))
+
+
+def recording(results, detail, scene, without_bpf):
+    """A recording is whole, counts what happened, and finds the cause."""
+    name = f"{detail}.{scene}"
+    for step in ("record", "validate", "report"):
+        said = results[f"{name}.{step}.err"].strip().splitlines()
+        demand(int(results[f"{name}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+    report = json.loads(results[f"{name}.report.out"])
+    demand(not report["problems"], f"problems: {report['problems']}")
+    lost = losses(report)
+    if without_bpf:
+        demand(scene != "loopback" or report["connections"], "no connection was polled")
+        return
+    rules = {finding["rule"] for finding in report["findings"]}
+    if detail != "stats":
+        demand(FINDINGS[scene] in rules, f"found {rules or 'nothing'}, not {FINDINGS[scene]}")
+    if scene == "loopback":
+        counts(report, detail, lost.get("calls", 0))
+    if detail in ("waits", "messages"):
+        demand(waited(json.loads(results[f"{name}.waits.out"])), "no wait on a connection")
+    if detail == "messages" and scene == "loopback":
+        messages(json.loads(results[f"{name}.messages.out"]), lost)
+
+
+def losses(report):
+    """Records lost, by probe; no more than must be, and each accounted for."""
+    lost = {}
+    for loss in report["loss"]:
+        demand(loss["residual"] == 0, f"{loss['residual']} records of {loss['probe']} unaccounted for")
+        for cause, count in loss["lost"].items():
+            demand(count <= LOST_MOST.get(cause, 0), f"{count} records of {loss['probe']} lost: {cause}")
+            lost[loss["probe"]] = count
+    return lost
+
+
+def counts(report, detail, lost):
+    """The client's connection counts exactly what the client did."""
+    client = next(one for one in report["connections"] if one["role"] == "client")
+    totals = client["totals"]
+    demand(totals["bytes_sent"] == BYTES, f"{totals['bytes_sent']} bytes sent, not {BYTES}")
+    if detail == "stats":
+        return
+    seen = totals["send_calls"], totals["receive_calls"]
+    demand(near(sum(seen), SENDS + ROUNDS, lost), f"{seen} calls, not {(SENDS, ROUNDS)}")
+    demand(totals["nagle_holds"] >= STALLS_LEAST, f"only {totals['nagle_holds']} stalls")
+
+
+def near(seen, true, lost):
+    """Whether a count is the true one, but for what was lost."""
+    return true - lost <= seen <= true
+
+
+def waited(report):
+    """Whether a thread waited for a connection."""
+    return any(group["kind"] == "connection" for group in report["groups"])
+
+
+def messages(report, lost):
+    """Every message that the client sent and received is there."""
+    seen = {group["direction"]: group["count"] for group in report["groups"]}
+    for direction, probe, true in (
+        ("sent", "messages.sent", SENDS),
+        ("received", "messages", ROUNDS),
+    ):
+        count = seen.get(direction, 0)
+        demand(near(count, true, lost.get(probe, 0)), f"{count} messages {direction}, not {true}")
