@@ -193,8 +193,16 @@ impl<'obj> Hooks<'obj> {
         selection: &Selection,
         detail: Detail,
     ) -> Result<Self, HooksError> {
+        Self::load_with(storage, selection, detail, Features::probe()?)
+    }
+
+    fn load_with(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        detail: Detail,
+        mut features: Features,
+    ) -> Result<Self, HooksError> {
         log::listen();
-        let mut features = Features::probe()?;
         let Storage { tries, last } = storage;
         for storage in tries {
             match Self::load_chosen(storage, selection, detail, &features) {
@@ -685,5 +693,42 @@ fn on(probe: &str) -> Coverage {
     Coverage {
         probe: probe.to_owned(),
         state: ProbeState::On,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On kernels that refuse programs at functions this goes through the refusal, too.
+    #[test]
+    fn without_a_tracepoint_the_rest_works() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root; run the tests as root");
+            return;
+        }
+        let mut features = Features::probe().unwrap();
+        features.refuse("handle_sock_send_length");
+        let mut storage = Storage::uninit();
+        let selection = Selection::default();
+        let hooks = Hooks::load_with(&mut storage, &selection, Detail::Waits, features).unwrap();
+        hooks.attach().unwrap();
+        let state = |name: &str| {
+            let mut coverage = hooks.coverage().iter();
+            coverage
+                .find(|probe| probe.probe == name)
+                .unwrap()
+                .state
+                .clone()
+        };
+        assert_eq!(state("waits"), ProbeState::On);
+        match state("calls") {
+            ProbeState::On => panic!("calls cannot be on"),
+            ProbeState::Fallback { .. } => assert!(hooks.has_calls()),
+            ProbeState::Off { why, .. } => {
+                assert!(!hooks.has_calls());
+                assert!(why.contains("sock_send_length"), "{why}");
+            }
+        }
     }
 }
