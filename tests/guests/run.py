@@ -28,6 +28,7 @@ CHECKS = """
 check doctor whylat doctor --json
 for detail in stats calls waits messages; do loopback $detail; done
 fault messages black_hole
+for trace in functions events; do trace $trace; done
 """
 
 
@@ -74,7 +75,10 @@ def run(name, image, options):
     results, console = guest.run(image, options.whylat, options.checks, LONGEST)
     took_s = time.monotonic() - started
     failed = 0
-    for check, why in verdicts.judge(results, name in TOO_OLD):
+    if not results:
+        print(f"{image[1]:32} FAILED: the guest did not come to its end")
+        failed += 1
+    for check, why in verdicts.judge(results, name in TOO_OLD) if results else []:
         failed += why is not None
         print(f"{image[1]:32} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
     print(f"{image[1]:32} took {took_s:.0f} s", flush=True)

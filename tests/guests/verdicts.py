@@ -2,6 +2,7 @@
 wrong with it, or nothing."""
 
 import json
+import re
 
 # Probes that may be off: what is not of the kernel's making.
 NOT_OF_THE_KERNEL = {"itt", "clock.ptp"}
@@ -18,6 +19,9 @@ STALLS_LEAST = ROUNDS - 4
 # Linux 7.2 preempts a thread inside a tracepoint's program, too, and then does not run it for another
 # thread on that CPU: a record is lost, and counted. An emulated guest is slow enough to see it.
 LOST_MOST = {"reentered": 5}
+
+# Lines of a trace that `import` may leave out.
+NO_ACTIVITY = {"blank", "comments and headings", "events that are no activity"}
 
 # What each kind of recording must find, where the kernel lets it measure.
 FINDINGS = {"loopback": "nagle_delayed_ack", "black_hole": "retransmit_timeouts"}
@@ -46,6 +50,8 @@ def judge(results, without_bpf):
     for name in names:
         detail, scene = name.split(".")
         checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
+    traces = [name.split(".")[1] for name in results if name.endswith(".import.code")]
+    checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
     return [(name, wrong(check)) for name, check in checks]
 
 
@@ -55,7 +61,7 @@ def wrong(check):
         check()
     except Wrong as why:
         return str(why)
-    except (KeyError, ValueError) as missing:
+    except (IndexError, KeyError, TypeError, ValueError) as missing:
         return f"no result: {missing!r}"
     return None
 
@@ -93,6 +99,18 @@ def recording(results, detail, scene, without_bpf):
         demand(waited(json.loads(results[f"{name}.waits.out"])), "no wait on a connection")
     if detail == "messages" and scene == "loopback":
         messages(json.loads(results[f"{name}.messages.out"]), lost)
+
+
+def imported(results, trace):
+    """Every line of the kernel's own trace was understood, and every call in it is a row."""
+    for step in ("import", "validate"):
+        said = results[f"trace.{trace}.{step}.err"].strip()
+        demand(int(results[f"trace.{trace}.{step}.code"]) == 0, f"{step}: {said}")
+    said = results[f"trace.{trace}.import.err"] + results[f"trace.{trace}.import.out"]
+    reasons = set(re.findall(r"\d+ ([a-z ]+?)(?:;|$)", said.split("used;")[1].splitlines()[0]))
+    demand(reasons <= NO_ACTIVITY, f"lines not used: {reasons - NO_ACTIVITY}")
+    rows, calls = int(re.search(r"imported (\d+) rows", said)[1]), int(results[f"trace.{trace}.calls"])
+    demand(rows >= max(calls, 1), f"{rows} rows of {calls} calls")
 
 
 def losses(report):
