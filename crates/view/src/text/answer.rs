@@ -1,8 +1,9 @@
 //! The first sentence: why is it slow?
 
 use diagnose::Report;
-use diagnose::report::Severity;
+use diagnose::report::{Connection, Severity};
 use diagnose::units::{count, duration, percent};
+use table::Stage;
 
 use crate::page::{Page, Style};
 
@@ -34,6 +35,12 @@ fn answer(report: &Report) -> (Style, String) {
     }
 }
 
+/// Whether no stage is known for most of the judged time.
+fn is_unknown(connection: &Connection) -> bool {
+    let unknown = connection.stages.get(Stage::Unknown);
+    unknown.is_some_and(|unknown| unknown.share > 0.5)
+}
+
 /// Nothing is wrong: says so, and what the connections did.
 fn calm(report: &Report, connections: usize) -> String {
     let judged = report
@@ -57,7 +64,17 @@ fn calm(report: &Report, connections: usize) -> String {
     {
         return "No problem found: where TCP held data back, the path set the pace.".into();
     }
+    let all = report.connections.iter();
+    let unknown = all.filter(|connection| is_unknown(connection)).count();
     match (judged, connections) {
+        (true, 1) if unknown == 1 => {
+            "No problem found, but what the connection did most of the time is unknown.".into()
+        }
+        (true, _) if unknown > 0 => format!(
+            "No problem found, but what {} of {} connections did most of the time is unknown.",
+            count(unknown as u64),
+            count(connections as u64)
+        ),
         (false, _) => "No problem found, but no connection sent data that could be judged.".into(),
         (true, 1) => "No problem found: TCP did not hold the connection up.".into(),
         (true, _) => {
