@@ -25,7 +25,7 @@ def text(columns):
     lines = [row(["probe", *kernels]), row(["---"] * (len(kernels) + 1))]
     notes = []
     for probe in probes:
-        cells = [cell(coverage.get(probe), notes) for _, coverage in columns]
+        cells = [cell(state(coverage, probe), notes) for _, coverage in columns]
         lines.append(row([f"`{probe}`", *cells]))
     lines.append("")
     lines += [f"{number}. {note}" for number, note in enumerate(notes, 1)]
@@ -36,10 +36,13 @@ def row(cells):
     return f"| {' | '.join(cells)} |"
 
 
+def state(coverage, name):
+    """A probe's state. A part of a probe that is not named by itself works as the whole does."""
+    return coverage.get(name) or coverage[name.rpartition(".")[0]]
+
+
 def cell(probe, notes):
     """State of a probe, with the number of the note that says why."""
-    if probe is None:
-        return "on"
     note = reason(probe)
     if note is None:
         return WORDS[probe["state"]]
