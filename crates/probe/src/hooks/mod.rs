@@ -155,8 +155,8 @@ impl HooksError {
     pub fn remedy(&self) -> &'static str {
         match self {
             _ if self.is_permission() => "run as root: sudo whylat …",
-            // bpf_task_pt_regs() came last
-            Self::NoHelper(_) => "run Linux 5.15 or newer",
+            // the oldest that `make kernels` sees them run on
+            Self::NoHelper(_) => "run Linux 6.1 or newer",
             _ => "see what is missing: whylat doctor",
         }
     }
