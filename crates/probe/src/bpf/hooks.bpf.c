@@ -125,7 +125,7 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		return;
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
-		send_on_ack(sk, tp, tp->snd_una, now_ns);
+		send_on_ack(sk, tp, tp->snd_una, SENT_BY_STATE, now_ns);
 	if (detail_calls && ledger_try_lock(st)) {
 		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
@@ -228,7 +228,7 @@ static __always_inline void messages_on_segment(struct sock *sk, const struct tc
 		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq),
 				   now_ns);
 	if (detail_sent)
-		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq), now_ns);
+		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq), SENT_BY_ACK, now_ns);
 }
 
 SEC("tp_btf/tcp_probe")
@@ -609,7 +609,9 @@ int flush_batches(void *ctx)
 		calls = bpf_map_lookup_elem(&call_batches, &key);
 		if (calls && !batch_is_busy(&calls->batch))
 			call_batch_flush(calls);
-		sent = sent_batch(which);
+	}
+	for (u32 by = 0; by < SENT_BY_COUNT; by++) {
+		sent = sent_batch(by);
 		if (sent && !batch_is_busy(&sent->batch))
 			sent_batch_flush(sent);
 	}

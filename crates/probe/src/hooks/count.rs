@@ -135,8 +135,8 @@ pub(super) fn read_all(
         for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, 0)? {
             counts.received.add(batch.produced, batch.lost_ring_full);
         }
-        for which in [0, 1] {
-            for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, which)? {
+        for by in 0..skel.maps.sent_batches.max_entries() {
+            for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, by)? {
                 counts.sent.add(batch.produced, batch.lost_ring_full);
             }
         }

@@ -83,10 +83,20 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } sent_ring SEC(".maps");
 
-/* A thread's batch may be interrupted by an ACK, which then uses the other. */
+/*
+ * Who hands messages over: one batch a CPU for each, because one may be interrupted, and on some kernels
+ * preempted, by another, but never by itself.
+ */
+enum sent_by {
+	SENT_BY_CALL,
+	SENT_BY_ACK,
+	SENT_BY_STATE, /* and by the walk at the end */
+	SENT_BY_COUNT,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, SENT_BY_COUNT);
 	__type(key, u32);
 	__type(value, struct sent_batch);
 } sent_batches SEC(".maps");
@@ -123,16 +133,14 @@ static __always_inline void sent_record_fill(struct sent_record *to, u64 cookie,
 }
 
 /* Hands over a message, unless somebody did. */
-__noinline int send_hand_over(u64 cookie, struct send_call *call)
+__noinline int send_hand_over(u64 cookie, struct send_call *call, u32 by)
 {
 	struct sent_batch *batch;
 	u32 at;
 
 	if (!call || __sync_fetch_and_or(&call->bits, SEND_HANDED) & SEND_HANDED)
 		return 0;
-	batch = sent_batch(0);
-	if (batch && batch_is_busy(&batch->batch))
-		batch = sent_batch(1);
+	batch = sent_batch(by);
 	if (!batch)
 		return 0;
 	at = batch_begin(&batch->batch);
@@ -329,7 +337,7 @@ static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff
 }
 
 /* Lets go of the messages that are acknowledged, oldest first. */
-__noinline int send_acknowledged(struct send_stream *stream)
+__noinline int send_acknowledged(struct send_stream *stream, u32 by)
 {
 	u32 head;
 
@@ -344,7 +352,7 @@ __noinline int send_acknowledged(struct send_stream *stream)
 			break;
 		if (!(call->bits & SEND_HANDED)) {
 			call->acked_ns = stream->front.acked_ns;
-			send_hand_over(stream->cookie, call);
+			send_hand_over(stream->cookie, call, by);
 		}
 		stream->head = head + i + 1;
 	}
@@ -353,7 +361,7 @@ __noinline int send_acknowledged(struct send_stream *stream)
 
 /* tcp_probe, inet_sock_set_state: the other end has taken all before `ack_seq`. */
 static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *tp, u32 ack_seq,
-					u64 now_ns)
+					u32 by, u64 now_ns)
 {
 	struct send_stream *stream = send_stream(sk);
 
@@ -362,7 +370,7 @@ static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *
 		return;
 	stream->front.acked_ns = now_ns;
 	__sync_lock_test_and_set(&stream->front.acked_seq, ack_seq);
-	send_acknowledged(stream);
+	send_acknowledged(stream, by);
 }
 
 /* tcp_retransmit_skb: [seq, end_seq) was sent again. */
@@ -397,7 +405,7 @@ static __always_inline void send_catch_up(struct send_stream *stream, struct sen
 	}
 	if (seq_diff(call->end_seq, front->acked_seq) <= 0 && !(call->bits & SEND_HANDED)) {
 		call->acked_ns = front->acked_ns;
-		send_hand_over(stream->cookie, call);
+		send_hand_over(stream->cookie, call, SENT_BY_CALL);
 	}
 }
 
@@ -427,7 +435,7 @@ static __always_inline void send_on_call(struct sock *sk, int result, u64 now_ns
 	if (!result)
 		return;
 	if (call == &stream->unfollowed)
-		send_hand_over(stream->cookie, call);
+		send_hand_over(stream->cookie, call, SENT_BY_CALL);
 	else
 		send_catch_up(stream, call);
 }
@@ -445,7 +453,7 @@ static __always_inline void send_on_close(struct sock *sk)
 		struct send_call *call = send_call_at(stream, stream->head);
 
 		if (call->bits & SEND_DONE)
-			send_hand_over(stream->cookie, call);
+			send_hand_over(stream->cookie, call, SENT_BY_STATE);
 		stream->head++;
 	}
 }
