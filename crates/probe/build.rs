@@ -63,6 +63,7 @@ fn main() {
         "src/tcp_events",
         "src/tcp_stages",
         "src/tcp_stats",
+        "src/udp",
         "src/usdt",
         "src/waits",
     ] {

@@ -18,6 +18,7 @@ pub mod stacks;
 mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;
+mod udp;
 pub mod usdt;
 mod waits;
 mod wire;

@@ -208,6 +208,12 @@ pub(crate) fn losses(
         account("listeners", "listeners", counts.listeners.produced)
             .lost(RING, counts.listeners.lost_ring_full),
         account(
+            "messages.udp_sockets",
+            "udp_sockets",
+            counts.udp_sockets.produced,
+        )
+        .lost(RING, counts.udp_sockets.lost_ring_full),
+        account(
             "tcp_events",
             "tcp_events",
             counts.tcp_events.produced + counts.events_reentered,

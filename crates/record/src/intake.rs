@@ -8,7 +8,7 @@ use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
     ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, Spins, StackFrames,
-    TcpSamples, Waits,
+    TcpSamples, UdpSockets, Waits,
 };
 use table::{Columns, TcpEventKind};
 
@@ -54,6 +54,7 @@ impl Intake {
         self.put_programs(&drained.programs);
         self.put_connections(&drained.connections, &drained.owners);
         self.put_listeners(drained.listeners, &drained.owners);
+        self.put_udp_sockets(drained.udp_sockets, &drained.owners);
         self.store.put(Batch::Calls(drained.calls));
         self.put_stacks(&drained.stacks);
         self.put_waits(drained.waits);
@@ -85,6 +86,11 @@ impl Intake {
     fn put_listeners(&mut self, rows: Listeners, owners: &Owners) {
         self.put_owners(rows.pid.iter().flatten(), owners);
         self.store.put(Batch::Listeners(rows));
+    }
+
+    fn put_udp_sockets(&mut self, rows: UdpSockets, owners: &Owners) {
+        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.store.put(Batch::UdpSockets(rows));
     }
 
     /// Owners of sockets: those that were not met before, with their use of the CPUs from now on.

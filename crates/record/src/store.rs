@@ -10,7 +10,7 @@ use table::manifest::Line;
 use table::tables::{
     Activities, ActivityWindows, Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners,
     ProcessSamples, Processes, ReceivedMessages, SentMessages, Spins, StackFrames, Symbols, Tasks,
-    TcpEvents, TcpSamples, TcpStages, Waits,
+    TcpEvents, TcpSamples, TcpStages, UdpSockets, Waits,
 };
 use table::{Columns, WriteError, Writer};
 
@@ -29,6 +29,7 @@ pub(crate) enum Batch {
     ClockPairs(ClockPairs),
     Connections(Connections),
     Listeners(Listeners),
+    UdpSockets(UdpSockets),
     Cpus(CpuSamples),
     Events(TcpEvents),
     Processes(Processes),
@@ -55,6 +56,7 @@ impl Batch {
             Self::ClockPairs(rows) => rows.is_empty(),
             Self::Connections(rows) => rows.is_empty(),
             Self::Listeners(rows) => rows.is_empty(),
+            Self::UdpSockets(rows) => rows.is_empty(),
             Self::Cpus(rows) => rows.is_empty(),
             Self::Events(rows) => rows.is_empty(),
             Self::Processes(rows) => rows.is_empty(),
@@ -150,6 +152,7 @@ fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
         Batch::ClockPairs(rows) => writer.append(rows),
         Batch::Connections(rows) => writer.append(rows),
         Batch::Listeners(rows) => writer.append(rows),
+        Batch::UdpSockets(rows) => writer.append(rows),
         Batch::Cpus(rows) => writer.append(rows),
         Batch::Events(rows) => writer.append(rows),
         Batch::Processes(rows) => writer.append(rows),

@@ -109,6 +109,37 @@ table! {
 }
 
 table! {
+    /// What is known of a UDP socket of a recorded process that received or sent something. A row is
+    /// written at its first message, when its owner or its addresses have changed, when it closes, and when
+    /// the recording ends.
+    row UdpSocket, columns UdpSockets, name "udp_sockets", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Local address and port.
+        local: String, "-";
+        /// Remote address and port, of connect().
+        remote: Option<String>, "-", null = "not connected: each datagram may come from and go to another";
+        /// Owning process.
+        pid: Option<u32>, "-", null = "owner not known";
+        /// When it was created.
+        created_ns: Option<u64>, "ns", null = "before the recording, or not seen";
+        /// When it closed.
+        closed_ns: Option<u64>, "ns", null = "open when last seen, or not seen";
+        /// Receive calls that took a datagram; counter since the recording began.
+        received: u64, "-";
+        /// Send calls that gave one; counter since the recording began.
+        sent: u64, "-";
+        /// Datagrams that found the receive buffer full and were dropped (`udp_fail_queue_rcv_skb`); counter
+        /// since the recording began.
+        dropped: u64, "-";
+    }
+}
+
+table! {
     /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
     /// cumulative over the connection's life; gauges are the value at that time. A poll that
     /// finds nothing changed since the last stored row is counted as filtered, not stored.
@@ -622,7 +653,8 @@ table! {
 }
 
 table! {
-    /// What one receive call took of a connection, and when its bytes passed each place on their way to it.
+    /// What one receive call took of a connection, and when its bytes passed each place on their way to it; or
+    /// of a UDP socket: a datagram, or several that the kernel joined (UDP_GRO).
     row ReceivedMessage, columns ReceivedMessages, name "received_messages", time done_ns {
         /// When the call ended.
         done_ns: u64, "ns";
@@ -630,16 +662,18 @@ table! {
         conn: u64, "-";
         /// Bytes that the call took.
         bytes: u32, "bytes";
-        /// Where they end in the stream, counted from the connection's first byte.
+        /// Where they end in the stream, counted from the connection's first byte; of a UDP socket, from the
+        /// first recorded message's.
         offset_end: u64, "bytes";
         /// Bytes between the message before and this one, taken by no receive call: splice, sendfile.
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
         /// did.
-        first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, or it came before the recording";
+        first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, of more than 256 unread datagrams, or it came before the recording";
         /// The same of the last, which made it whole: not always the one with the last byte.
         last_arrival_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
-        /// When TCP took that (`tcp_probe`).
+        /// When TCP took that (`tcp_probe`); a datagram: when the stack took it from the driver, IP first
+        /// (`netif_receive_skb`).
         tcp_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
         /// When that was handed to the socket: all before it had come, too (`sk_data_ready`).
         ready_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the reader took it before";
@@ -649,8 +683,8 @@ table! {
         running_ns: Option<u64>, "ns", null = "as `woken_ns`";
         /// When the call began to copy (`skb_copy_datagram_iovec`); if it had begun before the message was
         /// whole, when it last did.
-        copy_ns: Option<u64>, "ns", null = "not seen";
-        /// Segments that the message lies in, as the kernel joined them.
+        copy_ns: Option<u64>, "ns", null = "not seen: of a datagram that lies in one piece, the copying passes no hook";
+        /// Segments that the message lies in, as the kernel joined them; datagrams that it was joined of.
         segments: u16, "-";
         /// CPU that took the last of its segments.
         receive_cpu: Option<u16>, "-", null = "as `tcp_ns`";
@@ -666,11 +700,14 @@ table! {
         /// How much later `first_arrival_ns` to `ready_ns` may have been: of more than 32 unread segments, those
         /// that follow each other are noted together.
         doubt_ns: u64, "ns";
+        /// Of a datagram: bytes for which the call had no room, and which are lost (`MSG_TRUNC`).
+        cut_bytes: Option<u32>, "bytes", null = "not of a UDP socket";
     }
 }
 
 table! {
-    /// What one send call gave to a connection, and when its last byte passed each place on its way out.
+    /// What one send call gave to a connection, and when its last byte passed each place on its way out; or to a
+    /// UDP socket: a datagram, a part of one that is corked, or several at a time (UDP_SEGMENT).
     row SentMessage, columns SentMessages, name "sent_messages", time done_ns {
         /// When the call ended.
         done_ns: u64, "ns";
@@ -678,20 +715,21 @@ table! {
         conn: u64, "-";
         /// Bytes that the call gave.
         bytes: u32, "bytes";
-        /// Where they end in the stream, counted from the connection's first byte.
+        /// Where they end in the stream, counted from the connection's first byte; of a UDP socket, from the
+        /// first recorded message's.
         offset_end: u64, "bytes";
         /// Bytes between the message before and this one, given by no send call.
         spliced_bytes: u32, "bytes";
         /// When TCP began with the call, having the socket's lock (`tcp_sendmsg_locked`).
-        call_ns: Option<u64>, "ns", null = "not seen";
+        call_ns: Option<u64>, "ns", null = "not seen; of a UDP socket always";
         /// When TCP began to send the last byte (`tcp_write_xmit`): before that it lay in the send queue.
-        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or not followed: 32 calls before it were not acknowledged yet";
-        /// When that came to the queue of the device (`net_dev_queue`).
-        queue_ns: Option<u64>, "ns", null = "as `tcp_ns`";
+        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or not followed: 32 calls before it were not acknowledged yet; of a UDP socket always";
+        /// When that came to the queue of the device (`net_dev_queue`); of a datagram, its last packet.
+        queue_ns: Option<u64>, "ns", null = "as `tcp_ns`; a datagram: not sent, or not followed: it was corked or held up, and 16 calls came after it";
         /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.
-        driver_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the queue dropped it";
+        driver_ns: Option<u64>, "ns", null = "as `queue_ns`, or the queue dropped it";
         /// When the other end had acknowledged all of it.
-        acked_ns: Option<u64>, "ns", null = "not before the socket closed, or not followed";
+        acked_ns: Option<u64>, "ns", null = "not before the socket closed, or not followed; of a UDP socket always";
         /// Segments with bytes of it that were sent again.
         resent_segments: u32, "segments";
         /// CPU on which the call ended.
@@ -702,6 +740,8 @@ table! {
         tid: u32, "-";
         /// Its process.
         pid: u32, "-";
+        /// Of a datagram: packets that came to the queue; more than one if IP cut it.
+        packets: Option<u32>, "-", null = "not of a UDP socket";
     }
 }
 
@@ -840,6 +880,7 @@ macro_rules! for_each_table {
             $crate::tables::Process,
             $crate::tables::Connection,
             $crate::tables::Listener,
+            $crate::tables::UdpSocket,
             $crate::tables::TcpSample,
             $crate::tables::TcpEvent,
             $crate::tables::Call,

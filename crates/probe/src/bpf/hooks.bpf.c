@@ -8,7 +8,8 @@
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
  * detail `waits`:  also sched_waking, and a clock on each CPU
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
- *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit
+ *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
+ *                    udp_fail_queue_rcv_skb, and the creation and end of sockets (control group)
  *
  * For tracepoints that some kernels lack there is a second program, at a function: hooks/features.rs
  * chooses.
@@ -27,6 +28,8 @@
 #include "../spins/spins.bpf.h"
 #include "../messages/receive.bpf.h"
 #include "../messages/send.bpf.h"
+#include "../udp/receive.bpf.h"
+#include "../udp/send.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -58,6 +61,7 @@ const struct received_record wire_received_record = {};
 const struct received_batch wire_received_batch = {};
 const struct sent_record wire_sent_record = {};
 const struct sent_batch wire_sent_batch = {};
+const struct udp_seen wire_udp_seen = {};
 const struct wait_batch wire_wait_batch = {};
 const struct stack_seen wire_stack_seen = {};
 const enum wait_object wire_wait_object = 0;
@@ -292,6 +296,8 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	u64 now_ns;
 	bool quiet;
 
+	if (!tp && detail_sent && udp_is(sk))
+		udp_on_send_call(sk, result);
 	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp)))
 		return 0;
 	st = socket_at_call(sk);
@@ -331,6 +337,8 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	struct call_end end;
 	u64 now_ns, unread_ns = 0;
 
+	if (!tp && detail_messages && udp_is(sk))
+		udp_on_receive_call(sk, result, flags);
 	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
 		return 0;
 	st = socket_at_call(sk);
@@ -475,6 +483,8 @@ SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(handle_netif_receive_skb, struct sk_buff *skb)
 {
 	arrival_ends(skb);
+	if (READ_ONCE(udp_recorded))
+		udp_on_input(skb);
 	return 0;
 }
 
@@ -482,6 +492,8 @@ static __always_inline int on_data_ready(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
+	if (sk->sk_protocol == IPPROTO_UDP && udp_is(sk))
+		udp_on_ready((struct sock *)sk);
 	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
@@ -510,6 +522,8 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 
 	if (sk && READ_ONCE(*targets_of(sk)))
 		receive_on_copy(sk);
+	else if (!sk && READ_ONCE(udp_recorded))
+		udp_on_copy(skb);
 	return 0;
 }
 
@@ -545,6 +559,13 @@ static __always_inline bool is_sender(const struct sock *sk)
 	       sk->__sk_common.skc_state != TCP_TIME_WAIT && sk->sk_protocol == IPPROTO_TCP;
 }
 
+/* The same of UDP; sk_protocol is no field of what stands for a TCP socket in these states. */
+static __always_inline bool is_udp_sender(const struct sock *sk)
+{
+	return READ_ONCE(udp_recorded) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&
+	       sk->__sk_common.skc_state != TCP_TIME_WAIT && udp_is(sk);
+}
+
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(handle_net_dev_queue, struct sk_buff *skb)
 {
@@ -552,6 +573,8 @@ int BPF_PROG(handle_net_dev_queue, struct sk_buff *skb)
 
 	if (sk && is_sender(sk))
 		send_on_queue(sk, skb);
+	else if (sk && is_udp_sender(sk))
+		udp_on_queue(sk, skb);
 	return 0;
 }
 
@@ -562,7 +585,33 @@ int BPF_PROG(handle_net_dev_start_xmit, const struct sk_buff *skb)
 
 	if (sk && is_sender(sk))
 		send_on_driver(sk, skb);
+	else if (sk && is_udp_sender(sk))
+		udp_on_driver(sk, skb);
 	return 0;
+}
+
+SEC("tp_btf/udp_fail_queue_rcv_skb")
+int BPF_PROG(handle_udp_fail_queue_rcv_skb, int rc, struct sock *sk)
+{
+	udp_on_drop(sk);
+	return 0;
+}
+
+/* Where control groups of version 2 are: sockets are recorded from their creation on. */
+SEC("cgroup/sock_create")
+int handle_sock_create(struct bpf_sock *ctx)
+{
+	if (ctx->protocol == IPPROTO_UDP && (ctx->family == AF_INET || ctx->family == AF_INET6))
+		udp_on_create(ctx);
+	return 1;
+}
+
+SEC("cgroup/sock_release")
+int handle_sock_release(struct bpf_sock *ctx)
+{
+	if (ctx->protocol == IPPROTO_UDP && READ_ONCE(udp_recorded))
+		udp_on_close(ctx);
+	return 1;
 }
 
 /* A clock's look at the CPU: in an interrupt, the thread that it interrupted is the current one. */
@@ -635,8 +684,12 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 	if (!task || !file)
 		return 0;
 	socket = bpf_sock_from_file(file);
-	if (socket && socket->sk && socket->sk->sk_protocol == IPPROTO_TCP)
+	if (!socket || !socket->sk)
+		return 0;
+	if (socket->sk->sk_protocol == IPPROTO_TCP)
 		socket_on_walk(task, socket->sk);
+	else if (detail_messages && udp_is(socket->sk))
+		udp_on_walk(task, socket->sk);
 	return 0;
 }
 
@@ -744,6 +797,15 @@ int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (sk && ctx->value)
 		send_on_close(sk);
+	return 0;
+}
+
+/* The same of UDP, and the last row of each socket. */
+SEC("iter/bpf_sk_storage_map")
+int read_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	if (ctx->sk && ctx->value)
+		udp_on_end(ctx->sk);
 	return 0;
 }
 

@@ -90,7 +90,11 @@ struct timespec64 {
 	s64 tv_sec;
 };
 
+struct sk_buff;
+
 struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
 	u32 qlen;
 };
 
@@ -141,6 +145,12 @@ struct socket {
 struct inet_sock {
 	struct sock sk;
 	u16 inet_sport;
+};
+
+/* include/linux/udp.h */
+struct udp_sock {
+	int pending;
+	struct sk_buff_head reader_queue;
 };
 
 struct tcp_congestion_ops {
@@ -265,12 +275,28 @@ struct tcphdr {
 	u32 ack_seq;
 };
 
+struct iphdr {
+	u8 protocol;
+};
+
+struct ipv6hdr {
+	u8 nexthdr;
+};
+
+struct skb_shared_info {
+	u16 gso_segs;
+};
+
 struct sk_buff {
+	struct sk_buff *next;
 	struct net_device *dev;
 	struct sock *sk;
 	unsigned char *head;
 	unsigned char *data;
 	u16 transport_header;
+	u16 protocol;
+	u8 pkt_type : 3;
+	u32 end;
 	char cb[48];
 	u64 skb_mstamp_ns;
 	struct list_head tcp_tsorted_anchor;
@@ -409,7 +435,11 @@ enum tcp_ca_state {
 #define SOCK_RCVBUF_LOCK 2
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
+#define PACKET_HOST 0 /* include/uapi/linux/if_packet.h: skb->pkt_type */
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10

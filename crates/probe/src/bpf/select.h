@@ -42,15 +42,19 @@ static __always_inline bool is_recorded_task(u32 tgid)
 }
 
 /* Did the user ask for the process that is running? */
-static __always_inline bool is_target_current(void)
+static __always_inline bool is_target(u32 tgid)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	u8 *why;
 
 	if (select_all)
 		return true;
 	why = bpf_map_lookup_elem(&tasks, &tgid);
 	return (why && *why == TASK_RECORDED) || in_selected_cgroup();
+}
+
+static __always_inline bool is_target_current(void)
+{
+	return is_target(bpf_get_current_pid_tgid() >> 32);
 }
 
 static __always_inline bool is_selected_comm(const char *comm)

@@ -44,6 +44,8 @@ pub struct Counts {
     pub connections: ProbeCount,
     /// Rows of `listeners`.
     pub listeners: ProbeCount,
+    /// Rows of `udp_sockets`.
+    pub udp_sockets: ProbeCount,
     /// Processes that became other programs: each is a row of `processes`.
     pub programs: ProbeCount,
     /// Rows of `tcp_events`.
@@ -100,6 +102,7 @@ pub(super) fn read_all(
             wire::record_kind::RECORD_LISTENER_SEEN,
             &mut counts.listeners,
         ),
+        (wire::record_kind::RECORD_UDP_SEEN, &mut counts.udp_sockets),
         (wire::record_kind::RECORD_PROGRAM_SEEN, &mut counts.programs),
         (wire::record_kind::RECORD_SPIN_SEEN, &mut counts.spins),
         (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),

@@ -9,7 +9,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use table::Columns;
 use table::tables::{
     Calls, Connections, Listeners, ReceivedMessages, SentMessages, Spins, TcpEvents, TcpSamples,
-    TcpStages, Waits,
+    TcpStages, UdpSockets, Waits,
 };
 
 use super::HooksError;
@@ -43,6 +43,8 @@ pub struct Drained {
     pub connections: Connections,
     /// Listening sockets.
     pub listeners: Listeners,
+    /// UDP sockets.
+    pub udp_sockets: UdpSockets,
     /// Owners of these: pid and command name.
     pub owners: Vec<(u32, String)>,
     /// Recorded processes that became other programs, with their names.
@@ -212,6 +214,12 @@ impl Drained {
             wire::record_kind::RECORD_LISTENER_SEEN => {
                 let seen = read(body)?;
                 self.listeners.push(inventory::listener::row(&seen));
+                self.owners
+                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
+            }
+            wire::record_kind::RECORD_UDP_SEEN => {
+                let seen = read(body)?;
+                self.udp_sockets.push(crate::udp::row(&seen));
                 self.owners
                     .extend(inventory::seen::owner(seen.pid, &seen.comm));
             }

@@ -107,6 +107,9 @@ const FOR_SENT: [Tracepoint; 3] = [
     tracepoint("net_dev_start_xmit", "3.14"),
 ];
 
+/// What counts the datagrams that a socket drops.
+const FOR_UDP: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
+
 /// What the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [
     "sock_from_file",
@@ -128,7 +131,7 @@ pub(super) struct Levels {
 fn optional() -> impl Iterator<Item = &'static Tracepoint> {
     let waits = [&SCHED_SWITCH, &SCHED_WAKING];
     let all = FOR_EVENTS.iter().chain(&FOR_CALLS).chain(waits);
-    all.chain(&FOR_MESSAGES).chain(&FOR_SENT)
+    all.chain(&FOR_MESSAGES).chain(&FOR_SENT).chain(&FOR_UDP)
 }
 
 impl Features {
@@ -166,6 +169,13 @@ impl Features {
         self.tracepoints.retain(|found| *found != name);
         self.functions.retain(|found| found.program != name);
         there.is_some()
+    }
+
+    /// What this kernel lacks to see UDP, and the first Linux that has it: functions stand in for TCP only.
+    pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
+        let mut calls = FOR_CALLS[..2].iter();
+        let missing = calls.find(|hook| !self.tracepoints.contains(&hook.name))?;
+        Some((missing.name, missing.since))
     }
 
     /// Programs at functions that stand in for missing tracepoints.
@@ -217,6 +227,7 @@ impl Features {
             .chain(of(levels.waits, &[SCHED_SWITCH, SCHED_WAKING]))
             .chain(of(levels.messages, &FOR_MESSAGES))
             .chain(of(levels.sent, &FOR_SENT))
+            .chain(of(levels.messages, &FOR_UDP))
             .collect();
         let is_optional = |name: &str| {
             optional().any(|hook| hook.name == name)

@@ -183,6 +183,7 @@ struct Attached {
     sockets: Option<Link>,
     draining: Option<Link>,
     sending: Option<Link>,
+    udp: Option<Link>,
 }
 
 impl<'obj> Hooks<'obj> {
@@ -229,6 +230,13 @@ impl<'obj> Hooks<'obj> {
         features.choose_programs(open.open_object_mut(), levels);
         open.progs.read_draining.set_autoload(levels.calls);
         open.progs.read_sending.set_autoload(levels.sent);
+        for program in [
+            &mut open.progs.handle_sock_create,
+            &mut open.progs.handle_sock_release,
+            &mut open.progs.read_udp,
+        ] {
+            program.set_autoload(levels.messages);
+        }
         open.progs
             .flush_batches
             .set_autoload(levels.calls || levels.waits);
@@ -242,11 +250,21 @@ impl<'obj> Hooks<'obj> {
         };
         open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
         shrink_unused_maps(&mut open, levels.waits, levels.messages)?;
-        let skel = open.load().map_err(refused)?;
+        let mut skel = open.load().map_err(refused)?;
         try_stand_ins(&skel, features)?;
+        let mut attached = Attached::default();
+        match features.lacks_for_udp() {
+            _ if !levels.messages => {}
+            Some((hook, since)) => coverage.push(crate::udp::off(hook, since)),
+            None => {
+                let links = crate::udp::attach(&mut skel);
+                coverage.push(crate::udp::coverage(links.as_ref().err()));
+                attached.hooks = links.unwrap_or_default();
+            }
+        }
         let hooks = Self {
             skel,
-            attached: RefCell::default(),
+            attached: RefCell::new(attached),
             cpus,
             has_calls: levels.calls,
             has_waits: levels.waits,
@@ -294,8 +312,9 @@ impl<'obj> Hooks<'obj> {
             ),
             (&p.handle_net_dev_queue, "net_dev_queue"),
             (&p.handle_net_dev_start_xmit, "net_dev_start_xmit"),
+            (&p.handle_udp_fail_queue_rcv_skb, "udp_fail_queue_rcv_skb"),
         ];
-        let mut attached = Attached::default();
+        let mut attached = self.attached.take();
         for (program, name) in hooks {
             if program.autoload() {
                 attached
@@ -324,6 +343,10 @@ impl<'obj> Hooks<'obj> {
         if p.read_sending.autoload() {
             let sending = over(&maps.send_streams, &p.read_sending, "read_sending")?;
             attached.sending = Some(sending);
+        }
+        if p.read_udp.autoload() {
+            let udp = over(&maps.udp_sockets, &p.read_udp, "read_udp")?;
+            attached.udp = Some(udp);
         }
         self.attached.replace(attached);
         Ok(())
@@ -484,6 +507,7 @@ impl<'obj> Hooks<'obj> {
     pub fn detach(&self) -> Result<(), HooksError> {
         let mut attached = self.attached.take();
         attached.hooks.clear();
+        read_iterator(attached.udp.as_ref(), "UDP sockets")?;
         read_iterator(attached.sending.as_ref(), "sent messages")
     }
 
@@ -545,6 +569,9 @@ impl<'obj> Hooks<'obj> {
             &p.handle_tcp_sendmsg_locked_entry,
             &p.handle_net_dev_queue,
             &p.handle_net_dev_start_xmit,
+            &p.handle_udp_fail_queue_rcv_skb,
+            &p.handle_sock_create,
+            &p.handle_sock_release,
             &p.flush_batches,
             &p.learn_cpu,
             &p.begin_poll,

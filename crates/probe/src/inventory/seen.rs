@@ -18,7 +18,7 @@ const ROLE_SERVER: u8 = 2;
 const CHOSEN_PEER: u8 = 2;
 
 /// An IPv4-mapped address is written as the IPv4 address that it is.
-pub(super) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
+pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     let ip = Ipv6Addr::from(bytes);
     SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
 }

@@ -19,6 +19,7 @@ struct arrival {
 	u64 arrived_ns;
 	u32 ifindex; /* of the device that handed it over and has not seen it taken; 0: taken */
 	u32 pad;
+	u64 taken_ns; /* what is not TCP's: when the stack took it; before arrived_ns: of another packet */
 };
 
 struct {

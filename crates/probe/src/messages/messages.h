@@ -7,7 +7,8 @@
 
 #include "../bpf/batch.h"
 
-#define MESSAGE_BACKLOG 1 /* its last segment waited for the thread that had the socket */
+#define MESSAGE_BACKLOG 1  /* its last segment waited for the thread that had the socket */
+#define MESSAGE_DATAGRAM 2 /* of a UDP socket: a datagram, or several that the kernel joined */
 
 /* Times are of bpf_ktime_get_ns(); 0: not seen. */
 struct received_record {
@@ -31,6 +32,8 @@ struct received_record {
 	__u16 cpu;	   /* where the call ended */
 	__u8 bits;	   /* MESSAGE_* */
 	__u8 pad;
+	__u32 cut_bytes; /* of a datagram: what the call had no room for */
+	__u32 pad2;
 };
 
 #define RECEIVED_BATCH_LEN 64
@@ -57,6 +60,9 @@ struct sent_record {
 	__u32 resent;	  /* segments of it that were sent again */
 	__u16 cpu;	  /* where the call ended */
 	__u16 driver_cpu; /* where its last segment went to the driver */
+	__u32 packets;	  /* of a datagram: so many came to the queue; of TCP 0 */
+	__u8 bits;	  /* MESSAGE_DATAGRAM */
+	__u8 pad[3];
 };
 
 #define SENT_BATCH_LEN 64

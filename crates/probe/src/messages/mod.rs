@@ -8,6 +8,9 @@ mod sent;
 pub(crate) use received::append as append_received;
 pub(crate) use sent::append as append_sent;
 
+/// `MESSAGE_DATAGRAM` of `messages.h`.
+const DATAGRAM: u8 = 2;
+
 /// A time of the kernel's side; 0: not seen.
 fn seen(ns: u64) -> Option<u64> {
     (ns != 0).then_some(ns)

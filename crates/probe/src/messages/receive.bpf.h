@@ -314,6 +314,7 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 		to->receive_cpu = found.cpu;
 		to->cpu = bpf_get_smp_processor_id();
 		to->bits = found.bits;
+		to->cut_bytes = 0;
 		thread = thread_known(task);
 		if (thread)
 			message_wake(to, thread, found.last.ready_ns);

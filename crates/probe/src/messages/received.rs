@@ -3,7 +3,7 @@
 use table::Columns;
 use table::tables::{ReceivedMessage, ReceivedMessages};
 
-use super::seen;
+use super::{DATAGRAM, seen};
 use crate::wire::Wire;
 use crate::wire::types::received_record;
 
@@ -42,6 +42,8 @@ fn row(record: &received_record) -> ReceivedMessage {
         cpu,
         bits,
         pad: _,
+        cut_bytes,
+        pad2: _,
     } = *record;
     ReceivedMessage {
         done_ns,
@@ -63,5 +65,6 @@ fn row(record: &received_record) -> ReceivedMessage {
         pid,
         backlog: bits & BACKLOG != 0,
         doubt_ns,
+        cut_bytes: (bits & DATAGRAM != 0).then_some(cut_bytes),
     }
 }

@@ -90,7 +90,10 @@ struct {
 enum sent_by {
 	SENT_BY_CALL,
 	SENT_BY_ACK,
-	SENT_BY_STATE, /* and by the walk at the end */
+	SENT_BY_STATE,	/* and by the walk at the end */
+	SENT_BY_QUEUE,	/* of UDP: net_dev_queue */
+	SENT_BY_DRIVER, /* net_dev_start_xmit */
+	SENT_BY_CLOSE,	/* the end of a socket */
 	SENT_BY_COUNT,
 };
 
@@ -130,6 +133,8 @@ static __always_inline void sent_record_fill(struct sent_record *to, u64 cookie,
 	to->cpu = call->cpu;
 	to->driver_cpu = call->driver_cpu;
 	to->resent = call->resent;
+	to->packets = 0;
+	to->bits = 0;
 }
 
 /* Hands over a message, unless somebody did. */

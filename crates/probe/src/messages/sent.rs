@@ -3,7 +3,7 @@
 use table::Columns;
 use table::tables::{SentMessage, SentMessages};
 
-use super::seen;
+use super::{DATAGRAM, seen};
 use crate::wire::Wire;
 use crate::wire::types::sent_record;
 
@@ -34,6 +34,9 @@ fn row(record: &sent_record) -> SentMessage {
         resent,
         cpu,
         driver_cpu,
+        packets,
+        bits,
+        pad: _,
     } = *record;
     SentMessage {
         done_ns,
@@ -51,5 +54,6 @@ fn row(record: &sent_record) -> SentMessage {
         driver_cpu: (driver_ns != 0).then_some(driver_cpu),
         tid,
         pid,
+        packets: (bits & DATAGRAM != 0).then_some(packets),
     }
 }

@@ -55,9 +55,7 @@ pub struct Cgroup {
 impl Cgroup {
     /// Finds the cgroup at `path`.
     pub fn resolve(path: &str) -> Result<Self, CgroupError> {
-        let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let mount = cgroup2_mount(&mounts).ok_or(CgroupError::NotMounted)?;
-        Self::resolve_below(&mount, path)
+        Self::resolve_below(&cgroup2_root()?, path)
     }
 
     fn resolve_below(mount: &Path, path: &str) -> Result<Self, CgroupError> {
@@ -127,6 +125,12 @@ fn collect_processes(directory: &Path, pids: &mut Vec<u32>) {
             collect_processes(&entry.path(), pids);
         }
     }
+}
+
+/// Where the cgroup v2 tree of this host is mounted.
+pub(crate) fn cgroup2_root() -> Result<PathBuf, CgroupError> {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    cgroup2_mount(&mounts).ok_or(CgroupError::NotMounted)
 }
 
 /// Mount point of the cgroup v2 tree: `/sys/fs/cgroup`, or beside the v1 trees.

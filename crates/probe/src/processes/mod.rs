@@ -11,6 +11,7 @@ mod facts;
 mod owners;
 mod target;
 
+pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
 pub use facts::ProcessReader;
 pub(crate) use facts::USER_TICK_NS;

@@ -61,7 +61,7 @@ static __always_inline void spin_emit(struct thread_state *thread, struct task_s
 		return;
 	wait_for(wait, task, args);
 	record->seen.time_ns = bpf_ktime_get_ns();
-	record->seen.cookie = wait->cookie;
+	record->seen.cookie = wait_cookie(wait);
 	record->seen.object = wait->object;
 	record->seen.fd = wait->fd;
 	record->seen.syscall = wait->syscall;

@@ -91,11 +91,11 @@ static __always_inline void wait_for_socket(struct thread_wait *wait, struct fil
 			wait->kind = WAIT_UNIX;
 		return;
 	}
+	wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
 	if (!is_tcp(sk)) {
 		wait->kind = WAIT_DATAGRAM;
 		return;
 	}
-	wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
 	wait->kind = KERNEL_READ(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN
 			     ? WAIT_LISTENER
 			     : WAIT_CONNECTION;
@@ -271,6 +271,12 @@ static __always_inline void wait_woken(struct thread_wait *wait, struct task_str
 		wait_polled_ready(wait, task);
 }
 
+/* Of a connection or listener. */
+static __always_inline u64 wait_cookie(const struct thread_wait *wait)
+{
+	return wait->kind == WAIT_DATAGRAM ? 0 : wait->cookie;
+}
+
 static __always_inline void wait_fill(struct wait_record *record, const struct thread_wait *wait,
 				      const struct task_struct *task, u64 now_ns)
 {
@@ -279,7 +285,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->start_ns = wait->start_ns;
 	record->end_ns = now_ns;
 	record->woken_ns = wait->woken_ns;
-	record->cookie = wait->cookie;
+	record->cookie = wait_cookie(wait);
 	record->object = wait->object;
 	record->ready_cookie = wait->ready_cookie;
 	record->fd = wait->fd;

@@ -1,0 +1,9 @@
+//! `udp`: UDP sockets of recorded processes and their messages. `socket.bpf.h` chooses the sockets,
+//! `receive.bpf.h` and `send.bpf.h` follow the datagrams; here a record of a socket becomes a row of table
+//! `udp_sockets`. The messages go the way of TCP's.
+
+mod hooks;
+mod seen;
+
+pub(crate) use hooks::{attach, coverage, off};
+pub(crate) use seen::row;

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Which UDP sockets are recorded: those that a recorded process creates (a hook of the root control group),
+ * those that the walk over all open files finds, and, by port or with --all, those that a call or a datagram
+ * meets. Such a socket has storage; all that the hooks do with others is to find that they have none.
+ */
+#ifndef WHYLAT_UDP_SOCKET_BPF_H
+#define WHYLAT_UDP_SOCKET_BPF_H
+
+#include "../bpf/ring.h"
+#include "../bpf/select.h"
+#include "../inventory/inventory.bpf.h"
+#include "udp.h"
+
+/* No hook tells of new sockets: recorded processes' are met at their first call. */
+u32 udp_met_at_calls = 0;
+
+/* UDP sockets were recorded: until then nothing is looked at for their sake. */
+u32 udp_recorded = 0;
+
+struct udp_socket {
+	struct udp_seen seen;
+	u64 place; /* its addresses, in short */
+	u64 received_bytes;
+	u64 sent_bytes;
+	u32 owners; /* changes of owner so far, at most OWNERS_MOST */
+	u32 told;   /* a row is written */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct udp_socket);
+} udp_sockets SEC(".maps");
+
+struct udp_seen_record {
+	struct record_header header;
+	struct udp_seen seen;
+};
+
+static __always_inline void udp_emit(struct udp_socket *udp, u64 now_ns)
+{
+	struct udp_seen_record *record = record_reserve(RECORD_UDP_SEEN, sizeof(*record));
+
+	udp->told = 1;
+	udp->seen.time_ns = now_ns;
+	if (!record)
+		return;
+	record->seen = udp->seen;
+	record_submit(record);
+}
+
+static __always_inline bool udp_is(const struct sock *sk)
+{
+	return sk->sk_protocol == IPPROTO_UDP &&
+	       (sk->__sk_common.skc_family == AF_INET || sk->__sk_common.skc_family == AF_INET6);
+}
+
+/* The storage of a recorded socket, or NULL. */
+static __always_inline struct udp_socket *udp_socket(struct sock *sk)
+{
+	return READ_ONCE(udp_recorded) ? bpf_sk_storage_get(&udp_sockets, sk, NULL, 0) : NULL;
+}
+
+/* Whose it is, as far as it is known, and that it is recorded from now on. */
+static __always_inline void udp_begin(struct udp_socket *udp, u64 cookie, u32 pid)
+{
+	udp->seen.pid = pid;
+	udp->seen.cookie = cookie;
+	udp_recorded = 1;
+}
+
+static __always_inline struct udp_socket *udp_choose(struct sock *sk, u32 pid)
+{
+	struct udp_socket *udp =
+		bpf_sk_storage_get(&udp_sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!udp)
+		__sync_fetch_and_add(&lost_socket_storage, 1);
+	else if (!udp->seen.cookie)
+		udp_begin(udp, bpf_get_socket_cookie(sk), pid);
+	return udp;
+}
+
+/* The storage of a socket that a call or a datagram meets, or NULL. */
+static __always_inline struct udp_socket *udp_met(struct sock *sk, bool in_call)
+{
+	struct udp_socket *udp = udp_socket(sk);
+
+	if (udp)
+		return udp;
+	if (!select_all && !is_selected_port(sk) &&
+	    !(in_call && udp_met_at_calls && is_target_current()))
+		return NULL;
+	return udp_choose(sk, 0);
+}
+
+/* A process creates a socket. */
+static __always_inline void udp_on_create(struct bpf_sock *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct udp_socket *udp;
+
+	if (!is_target(task->tgid))
+		return;
+	udp = bpf_sk_storage_get(&udp_sockets, ctx, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!udp) {
+		__sync_fetch_and_add(&lost_socket_storage, 1);
+		return;
+	}
+	udp->seen.created_ns = bpf_ktime_get_ns();
+	bpf_probe_read_kernel(udp->seen.comm, sizeof(udp->seen.comm), task->comm);
+	udp_begin(udp, bpf_get_socket_cookie(ctx), task->tgid);
+}
+
+/* The walk over all open files. */
+static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk)
+{
+	u32 tgid = task->tgid;
+	u8 *why = bpf_map_lookup_elem(&tasks, &tgid);
+	struct udp_socket *udp;
+
+	if (!select_all && !(why && *why == TASK_RECORDED) && !is_selected_port(sk))
+		return;
+	udp = udp_choose(sk, tgid);
+	if (udp && !udp->told)
+		bpf_probe_read_kernel(udp->seen.comm, sizeof(udp->seen.comm), task->comm);
+}
+
+static __always_inline u64 udp_place(const struct sock *sk)
+{
+	u32 local = sk->__sk_common.skc_rcv_saddr, remote = sk->__sk_common.skc_daddr;
+
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		local = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[3];
+		remote = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
+	}
+	return (u64)remote << 32 ^ (u64)local << 13 ^ sk->__sk_common.skc_dport << 16 ^
+	       sk->__sk_common.skc_num;
+}
+
+/* A call shows who uses the socket, and where it is by now; see socket_owner(). */
+static __always_inline bool udp_owner_changed(struct udp_socket *udp)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (udp->seen.pid == tgid || udp->owners == OWNERS_MOST ||
+	    (bpf_get_current_task_btf()->flags & PF_KTHREAD))
+		return false;
+	udp->owners++;
+	udp->seen.pid = tgid;
+	return true;
+}
+
+/* A call that moved a message, which is counted already. */
+static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *sk, u64 now_ns)
+{
+	u64 place = udp_place(sk);
+	bool changed = udp_owner_changed(udp);
+
+	if (udp->told && !changed && place == udp->place)
+		return;
+	udp->place = place;
+	if (changed || !udp->seen.comm[0])
+		bpf_get_current_comm(udp->seen.comm, sizeof(udp->seen.comm));
+	udp->seen.netns = sk->__sk_common.skc_net.net->ns.inum;
+	read_addr(udp->seen.local_addr, sk, true);
+	read_addr(udp->seen.remote_addr, sk, false);
+	udp->seen.local_port = sk->__sk_common.skc_num;
+	udp->seen.remote_port = remote_port(sk);
+	udp_emit(udp, now_ns);
+}
+
+/* udp_fail_queue_rcv_skb: a datagram that the socket did not take. */
+static __always_inline void udp_on_drop(struct sock *sk)
+{
+	struct udp_socket *udp = udp_met(sk, false);
+
+	if (udp)
+		__sync_fetch_and_add(&udp->seen.dropped, 1);
+}
+
+#endif
