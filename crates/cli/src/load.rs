@@ -15,7 +15,8 @@ use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
     Activity, Call, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
-    ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
+    ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage,
+    UdpSocket, Wait,
 };
 use table::{Columns, Recording, Table};
 
@@ -150,6 +151,7 @@ fn message_rows(
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
+    recording.scan::<UdpSocket>(|rows| names.add_udp_sockets(&rows));
     let mut messages = ready(MessageTable::new(recording.header().clone(), names));
     recording.scan::<ReceivedMessage>(|rows| messages.add_received(&rows));
     recording.scan::<SentMessage>(|rows| messages.add_sent(&rows));

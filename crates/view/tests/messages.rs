@@ -21,6 +21,7 @@ use diagnose::report::Recorded;
 use diagnose::waits::Names;
 use table::tables::{
     Activity, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
+    UdpSocket,
 };
 use table::{Columns, row_of};
 use whylat_view as view;
@@ -29,11 +30,13 @@ use whylat_view::TextOptions;
 use fixture::{Outcome, document, expect, rows};
 
 /// Messages whose story is told: the end of each file's name, and the id.
-const STORIES: [(&str, &str); 4] = [
+const STORIES: [(&str, &str); 6] = [
     ("received", "1:r50256"),
     ("held", "1:s8400"),
     ("resent", "1:s12950"),
     ("unseen", "1:s24000"),
+    ("udp_received", "5:r200"),
+    ("udp_sent", "5:s9000"),
 ];
 
 fn root() -> PathBuf {
@@ -55,6 +58,7 @@ fn table(ready: impl FnOnce(MessageTable) -> MessageTable) -> Outcome<MessageTab
     let directory = root().join("recording");
     let mut names = Names::default();
     names.add_connections(rows::<Connection>(&directory)?);
+    names.add_udp_sockets(&rows::<UdpSocket>(&directory)?);
     names.add_processes(&rows::<Process>(&directory)?);
     let header = document(&directory.join("header.json"))?.ok_or("header.json is missing")?;
     let mut messages = ready(MessageTable::new(header, names));
@@ -79,7 +83,7 @@ fn story(id: &str) -> Outcome<MessageStory> {
 fn server(sent: &SentMessages) -> Outcome<(ReceivedMessages, SentMessages)> {
     const AHEAD_NS: u64 = 5_000_000_000;
     let (mut received, mut answers) = (ReceivedMessages::default(), SentMessages::default());
-    for row in 0..sent.len() {
+    for row in (0..sent.len()).filter(|row| sent.conn[*row] == 1) {
         let arrived_ns = sent.driver_ns[row].ok_or("it went out")? + AHEAD_NS + 40_000;
         received.push(row_of(serde_json::json!({
             "conn": 2, "bytes": sent.bytes[row], "offset_end": sent.offset_end[row],

@@ -65,6 +65,7 @@ struct Digest {
     resent: Option<u64>,
     doubtful: u64,
     doubt_ns: u64,
+    cut: Option<u64>,
     unseen: u64,
     disordered: u64,
     whole: Times,
@@ -108,6 +109,9 @@ impl MessageTable {
             let doubt_ns = rows.doubt_ns[row];
             digest.doubtful += u64::from(doubt_ns > 0);
             digest.doubt_ns = digest.doubt_ns.max(doubt_ns);
+            if let Some(cut_bytes) = rows.cut_bytes[row] {
+                *digest.cut.get_or_insert(0) += u64::from(cut_bytes > 0);
+            }
             if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
                 self.found = Some((way, Row::Received(rows.row(row))));
             }
@@ -132,7 +136,9 @@ impl MessageTable {
             digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
                 Row::Sent(rows.row(row))
             });
-            *digest.resent.get_or_insert(0) += u64::from(rows.resent_segments[row] > 0);
+            if rows.packets[row].is_none() {
+                *digest.resent.get_or_insert(0) += u64::from(rows.resent_segments[row] > 0);
+            }
             if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
                 self.found = Some((way, Row::Sent(rows.row(row))));
             }
@@ -202,6 +208,8 @@ impl MessageTable {
             doubt_ns: digest.doubt_ns,
             unseen: digest.unseen,
             disordered: digest.disordered,
+            cut: digest.cut,
+            dropped: digest.cut.and_then(|_| self.names.dropped(conn)),
             whole: digest.whole.spread(),
             parts: parts.collect(),
             slowest: slowest

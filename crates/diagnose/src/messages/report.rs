@@ -65,6 +65,10 @@ pub struct Group {
     pub unseen: u64,
     /// Of how many the times are in no order, which cannot be.
     pub disordered: u64,
+    /// Of how many the call had no room for all of it, and the rest is lost; `None`: not of a UDP socket, or sent.
+    pub cut: Option<u64>,
+    /// Datagrams that found the receive buffer full, and are no messages; `None`: as `cut`.
+    pub dropped: Option<u64>,
     /// From the begin of the way to its end; `None`: of none all is known.
     pub whole: Option<Spread>,
     /// Its parts, in their order.
@@ -182,6 +186,8 @@ pub enum Event {
     LastArrived,
     /// TCP took that.
     TcpTook,
+    /// The stack took the datagram from the driver.
+    StackTook,
     /// It was handed to the socket.
     Ready,
     /// The thread that waited was woken.
@@ -204,6 +210,16 @@ pub enum Event {
     Acknowledged,
 }
 
+impl Row {
+    /// Whether it is of a UDP socket.
+    pub fn is_datagram(&self) -> bool {
+        match self {
+            Self::Received(row) => row.cut_bytes.is_some(),
+            Self::Sent(row) => row.packets.is_some(),
+        }
+    }
+}
+
 impl End {
     /// The name with its process, as it is printed.
     pub fn title(&self) -> String {
@@ -221,6 +237,7 @@ impl Event {
             Self::FirstArrived => "first segment arrived",
             Self::LastArrived => "all of it had arrived",
             Self::TcpTook => "TCP took it",
+            Self::StackTook => "the stack took it",
             Self::Ready => "handed to the socket",
             Self::Woken => "thread woken",
             Self::Running => "thread running",
@@ -228,8 +245,8 @@ impl Event {
             Self::CallDone => "call done",
             Self::CallBegun => "call begun",
             Self::TcpSent => "TCP sends its last byte",
-            Self::Queued => "that is queued at the device",
-            Self::Driven => "that goes to the driver",
+            Self::Queued => "queued at the device",
+            Self::Driven => "goes to the driver",
             Self::Acknowledged => "all of it is acknowledged",
         }
     }

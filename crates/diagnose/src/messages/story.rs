@@ -133,11 +133,19 @@ type Known = (u64, (Event, Option<u16>, Option<u32>));
 
 fn received(row: &ReceivedMessage) -> Vec<Known> {
     let tid = Some(row.tid);
-    let first = (row.segments > 1).then_some(row.first_arrival_ns).flatten();
+    let is_datagram = row.cut_bytes.is_some();
+    let took = if is_datagram {
+        Event::StackTook
+    } else {
+        Event::TcpTook
+    };
+    let first = (row.segments > 1 && !is_datagram)
+        .then_some(row.first_arrival_ns)
+        .flatten();
     let stamps = [
         (first, (Event::FirstArrived, None, None)),
         (row.last_arrival_ns, (Event::LastArrived, None, None)),
-        (row.tcp_ns, (Event::TcpTook, row.receive_cpu, None)),
+        (row.tcp_ns, (took, row.receive_cpu, None)),
         (row.ready_ns, (Event::Ready, None, None)),
         (row.woken_ns, (Event::Woken, None, tid)),
         (row.running_ns, (Event::Running, None, tid)),

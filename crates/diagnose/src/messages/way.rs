@@ -1,6 +1,7 @@
 //! The way of a message as parts that follow each other without a gap: their sum is the whole. A received
 //! one goes from its arrival to the end of the call that took it, a sent one from the begin of its call to
-//! the ACK.
+//! the ACK. A datagram's call begins, and the copying of a small one, without a hook: a sent one goes from the
+//! queue of the device to the driver, and copying counts as the program's.
 
 use serde::Serialize;
 use table::tables::{ReceivedMessages, SentMessages};
@@ -21,10 +22,12 @@ pub enum Direction {
 pub enum Part {
     /// From the first byte's segment to the last one's.
     Arriving,
-    /// Until TCP took that: interrupts and softirqs.
+    /// Until TCP took that, or the stack a datagram: interrupts and softirqs.
     Softirq,
     /// Until it was handed to the socket: earlier bytes were missing, or the thread had the socket.
     Tcp,
+    /// The same of a datagram: IP, netfilter and UDP.
+    Udp,
     /// Until the thread that waited was woken.
     Wakeup,
     /// Until there was a CPU for it.
@@ -47,7 +50,7 @@ pub enum Part {
 }
 
 /// Parts of a direction, at most.
-pub const PARTS_MOST: usize = 7;
+pub const PARTS_MOST: usize = 8;
 
 impl Direction {
     /// Its parts, in the order of the way.
@@ -57,6 +60,7 @@ impl Direction {
                 Part::Arriving,
                 Part::Softirq,
                 Part::Tcp,
+                Part::Udp,
                 Part::Wakeup,
                 Part::RunQueue,
                 Part::Program,
@@ -88,6 +92,7 @@ impl Part {
             Self::Arriving => "arriving",
             Self::Softirq => "softirq",
             Self::Tcp => "TCP",
+            Self::Udp => "UDP",
             Self::Wakeup => "wake-up",
             Self::RunQueue => "run queue",
             Self::Program => "program",
@@ -129,14 +134,24 @@ impl Way {
     /// # Errors
     /// When a time is missing that every message has, or the times are in no order.
     pub fn of_received(rows: &ReceivedMessages, row: usize) -> Result<Self, Lack> {
+        let is_datagram = rows.cut_bytes[row].is_some();
+        let of_stream = |ns| (!is_datagram).then_some(ns);
+        let ready_ns = seen(rows.ready_ns[row])?;
+        let (copy_ns, done_ns) = (rows.copy_ns[row], Some(rows.done_ns[row]));
+        let unseen_copy = is_datagram && copy_ns.is_none();
         let stamps = [
-            Some(seen(rows.last_arrival_ns[row])?),
+            of_stream(seen(rows.last_arrival_ns[row])?),
             Some(seen(rows.tcp_ns[row])?),
-            Some(seen(rows.ready_ns[row])?),
+            of_stream(ready_ns),
+            is_datagram.then_some(ready_ns),
             rows.woken_ns[row],
             rows.running_ns[row],
-            Some(seen(rows.copy_ns[row])?),
-            Some(rows.done_ns[row]),
+            if unseen_copy {
+                done_ns
+            } else {
+                Some(seen(copy_ns)?)
+            },
+            if unseen_copy { None } else { done_ns },
         ];
         let start_ns = seen(rows.first_arrival_ns[row])?;
         Self::through(Direction::Received, start_ns, &stamps)
@@ -147,6 +162,11 @@ impl Way {
     /// # Errors
     /// As [`Way::of_received`].
     pub fn of_sent(rows: &SentMessages, row: usize) -> Result<Self, Lack> {
+        if rows.packets[row].is_some() {
+            let driven_ns = Some(seen(rows.driver_ns[row])?);
+            let stamps = [None, None, None, driven_ns];
+            return Self::through(Direction::Sent, seen(rows.queue_ns[row])?, &stamps);
+        }
         let (done_ns, tcp_ns) = (rows.done_ns[row], seen(rows.tcp_ns[row])?);
         let stamps = [
             Some(done_ns.min(tcp_ns)),
@@ -224,6 +244,7 @@ mod tests {
         let way = way.expect("a way");
         assert_eq!((way.start_ns, way.whole_ns), (100, 107));
         let took = Direction::Received.parts().iter().copied();
+        let took = took.filter(|part| *part != Part::Udp);
         let took = took.zip([30, 1, 4, 5, 50, 10, 7]).collect::<Vec<_>>();
         assert_eq!(parts(&way), took);
     }
@@ -264,6 +285,30 @@ mod tests {
         let way = sent(held).expect("a way");
         assert_eq!(parts(&way)[..2], [(Part::Call, 20), (Part::Held, 30)]);
         assert_eq!(way.whole_ns, 70);
+    }
+
+    #[test]
+    fn a_datagram_goes_through_udp_and_is_not_acknowledged() {
+        let mut given = json!({
+            "first_arrival_ns": 100, "last_arrival_ns": 100, "tcp_ns": 101, "ready_ns": 103,
+            "woken_ns": 110, "running_ns": 150, "done_ns": 160, "cut_bytes": 0,
+        });
+        let mut took = vec![
+            (Part::Softirq, 1),
+            (Part::Udp, 2),
+            (Part::Wakeup, 7),
+            (Part::RunQueue, 40),
+            (Part::Program, 10),
+        ];
+        assert_eq!(parts(&received(given.clone()).expect("a way")), took);
+        given["copy_ns"] = 158.into();
+        took[4].1 = 8;
+        took.push((Part::Copy, 2));
+        assert_eq!(parts(&received(given).expect("a way")), took);
+        let given = json!({"queue_ns": 100, "driver_ns": 170, "done_ns": 120, "packets": 1});
+        assert_eq!(parts(&sent(given).expect("a way")), [(Part::Qdisc, 70)]);
+        let lost = json!({"queue_ns": 100, "done_ns": 120, "packets": 1});
+        assert_eq!(sent(lost), Err(Lack::Unseen));
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Names for people: rows of `connections`, `listeners` and `processes` in, a name for every object,
+//! Names for people: rows of `connections`, `listeners`, `udp_sockets` and `processes` in, a name for every object,
 //! thread and waker out.
 
 use std::collections::HashMap;
 
-use table::tables::{Connection, Connections, Listeners, Processes, StackFrames, Symbols};
+use table::tables::{
+    Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
+};
 use table::{Columns, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
@@ -21,6 +23,8 @@ pub struct Names {
     rows: Connections,
     sockets: HashMap<u64, Connection>,
     listeners: HashMap<u64, Connection>,
+    /// As last written.
+    udp_sockets: HashMap<u64, UdpSocket>,
     processes: processes::Processes,
     pub(super) stacks: Stacks,
 }
@@ -37,6 +41,23 @@ impl Names {
             let row = rows.row(index);
             self.listeners.insert(row.conn, listeners::identity(&row));
         }
+    }
+
+    /// Adds rows of table `udp_sockets`.
+    pub fn add_udp_sockets(&mut self, rows: &UdpSockets) {
+        for index in 0..rows.len() {
+            let row = rows.row(index);
+            let known = self.udp_sockets.entry(row.conn);
+            let known = known.or_insert_with(|| row.clone());
+            if known.time_ns <= row.time_ns {
+                *known = row;
+            }
+        }
+    }
+
+    /// Datagrams that a UDP socket had no room for; `None`: no such socket is known.
+    pub(crate) fn dropped(&self, conn: u64) -> Option<u64> {
+        self.udp_sockets.get(&conn).map(|it| it.dropped)
     }
 
     /// Adds rows of table `processes`.
@@ -114,8 +135,25 @@ impl Names {
         }
     }
 
-    /// Names a connection or listener by its cookie.
+    fn udp_socket(&self, socket: &UdpSocket) -> Identity {
+        let local = &socket.local;
+        Identity {
+            name: match &socket.remote {
+                Some(remote) => format!("UDP {local} → {remote}"),
+                None => format!("UDP {local}"),
+            },
+            kind: Some(WaitObject::Datagram),
+            conn: Some(socket.conn),
+            process: socket.pid.map(|pid| self.process(pid)),
+            ..Identity::default()
+        }
+    }
+
+    /// Names a connection, listener or UDP socket by its cookie.
     fn socket(&self, conn: u64) -> Identity {
+        if let Some(socket) = self.udp_sockets.get(&conn) {
+            return self.udp_socket(socket);
+        }
         let listener = self.listeners.get(&conn);
         let known = listener.or_else(|| self.sockets.get(&conn));
         let name = match known {

@@ -4,8 +4,8 @@
 use diagnose::messages::report::{
     Event, Group, Lifetime, MessageReport, MessageStory, Row, Spread, Took,
 };
-use diagnose::messages::way::Direction;
 use diagnose::units::{bytes, count, counted, duration, percent};
+use table::tables::{ReceivedMessage, SentMessage};
 
 use super::{footer, head, meanwhile};
 use crate::TextOptions;
@@ -44,13 +44,13 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
 
 fn answer(page: &mut Page, report: &MessageReport) {
     let slowest = report.groups.first();
-    let text = match slowest.and_then(|group| Some((group, group.slowest.first()?))) {
+    let text = match slowest.and_then(|group| group.slowest.first()) {
         None if report.all == 0 => "There was no message.".to_owned(),
         None => "Of no message the whole way was seen.".to_owned(),
-        Some((group, slow)) => format!(
+        Some(slow) => format!(
             "The slowest message took {} from {}: {}.",
             duration(slow.whole_ns),
-            span(group.direction),
+            span(slow),
             most(slow)
         ),
     };
@@ -59,10 +59,11 @@ fn answer(page: &mut Page, report: &MessageReport) {
 }
 
 /// From where to where the way goes.
-fn span(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Received => "its arrival to the end of the call that took it",
-        Direction::Sent => "the begin of its call to its acknowledgement",
+fn span(lifetime: &Lifetime) -> &'static str {
+    match &lifetime.message {
+        Row::Received(_) => "its arrival to the end of the call that took it",
+        Row::Sent(_) if lifetime.message.is_datagram() => "the queue of the device to the driver",
+        Row::Sent(_) => "the begin of its call to its acknowledgement",
     }
 }
 
@@ -90,6 +91,10 @@ fn draw(page: &mut Page, group: &Group) {
         (group.resent.unwrap_or(0), "a segment was sent again"),
         (group.doubtful, doubt.as_str()),
         (
+            group.cut.unwrap_or(0),
+            "the call had no room for all of it: the rest is lost",
+        ),
+        (
             group.unseen,
             "not every time was seen: they are in none of the figures below",
         ),
@@ -103,6 +108,13 @@ fn draw(page: &mut Page, group: &Group) {
             let text = format!("of {} {what}", count(number));
             page.labelled(2, "", LABEL, &text);
         }
+    }
+    if let Some(dropped) = group.dropped.filter(|it| *it > 0) {
+        let text = format!(
+            "{} dropped: the receive buffer was full",
+            counted(dropped, "datagram")
+        );
+        page.labelled(2, "", LABEL, &text);
     }
     if let Some(whole) = &group.whole {
         let parts = group.parts.iter();
@@ -172,7 +184,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
         Some(lifetime) => format!(
             "This message took {} from {}: {}.",
             duration(lifetime.whole_ns),
-            span(story.direction),
+            span(lifetime),
             most(lifetime)
         ),
     };
@@ -196,26 +208,50 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
 /// Its place in the stream and in time.
 fn what(lifetime: &Lifetime) -> String {
     let (size, end, more) = match &lifetime.message {
-        Row::Received(row) => {
-            let segments = counted(u64::from(row.segments), "segment");
-            let doubt = match row.doubt_ns {
-                0 => String::new(),
-                ns => format!(" (arrived up to {} later than said)", duration(ns)),
-            };
-            (row.bytes, row.offset_end, format!(" in {segments}{doubt}"))
-        }
-        Row::Sent(row) if row.resent_segments > 0 => {
-            let again = counted(u64::from(row.resent_segments), "segment");
-            (row.bytes, row.offset_end, format!(", {again} sent again"))
-        }
-        Row::Sent(row) => (row.bytes, row.offset_end, String::new()),
+        Row::Received(row) => (row.bytes, row.offset_end, came_in(row)),
+        Row::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),
+    };
+    let of = if lifetime.message.is_datagram() {
+        "all recorded at this socket"
+    } else {
+        "the stream"
     };
     format!(
-        "{}{more}, up to byte {} of the stream, {} after the recording began",
+        "{}{more}, up to byte {} of {of}, {} after the recording began",
         bytes(u64::from(size)),
         count(end),
         duration(lifetime.since_start_ns)
     )
+}
+
+fn came_in(row: &ReceivedMessage) -> String {
+    let number = u64::from(row.segments);
+    match row.cut_bytes {
+        None => {
+            let segments = counted(number, "segment");
+            match row.doubt_ns {
+                0 => format!(" in {segments}"),
+                ns => format!(
+                    " in {segments} (arrived up to {} later than said)",
+                    duration(ns)
+                ),
+            }
+        }
+        Some(0) if number == 1 => String::new(),
+        Some(0) => format!(" in {}", counted(number, "datagram")),
+        Some(cut) => format!(" of a datagram with {} more", bytes(u64::from(cut))),
+    }
+}
+
+fn went_out_in(row: &SentMessage) -> String {
+    match row.packets {
+        Some(packets) if packets > 1 => format!(" in {}", counted(packets.into(), "packet")),
+        None if row.resent_segments > 0 => {
+            let again = counted(u64::from(row.resent_segments), "segment");
+            format!(", {again} sent again")
+        }
+        _ => String::new(),
+    }
 }
 
 /// A line for each step, those of the program indented, with the part of the way that it ends.
