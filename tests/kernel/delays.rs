@@ -57,6 +57,15 @@ fn written(source: &str, name: &str, directory: &Path) -> String {
 
 #[test]
 fn a_reader_whose_cpu_is_taken_waits_in_the_run_queue() {
+    taken_from_a_reader(&[]);
+}
+
+#[test]
+fn a_reader_of_datagrams_whose_cpu_is_taken_waits_in_the_run_queue() {
+    taken_from_a_reader(&["udp"]);
+}
+
+fn taken_from_a_reader(arguments: &[&str]) {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if !root() || cpus < 2 {
         eprintln!("skipped: it needs root and two CPUs");
@@ -75,7 +84,7 @@ fn a_reader_whose_cpu_is_taken_waits_in_the_run_queue() {
         .arg(&binary)
         .arg(&source);
     finish(&mut compiler).ended(0);
-    let report = recorded(&[binary.to_str().expect("text")]);
+    let report = recorded(&[&[binary.to_str().expect("text")], arguments].concat());
     let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
     let given_back_ns: Vec<u64> = truth
         .lines()

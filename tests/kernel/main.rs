@@ -30,6 +30,7 @@ mod stacks;
 mod startup;
 mod survive;
 mod truth;
+mod udp;
 mod usdt;
 mod verdicts;
 mod waits;

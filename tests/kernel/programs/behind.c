@@ -1,5 +1,6 @@
 /* A reader whose CPU is taken, at a higher priority, from before each message until 10 ms later. Prints for
- * each of 20 messages when the CPU was given back (CLOCK_MONOTONIC), as a line of JSON. */
+ * each of 20 messages when the CPU was given back (CLOCK_MONOTONIC), as a line of JSON. With an argument, the
+ * messages are datagrams of UDP, and else go over TCP. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -59,6 +60,18 @@ static void connect_ends(void)
 	must(ends[1] >= 0, "accept");
 }
 
+static void bind_ends(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t len = sizeof(at);
+
+	ends[0] = socket(AF_INET, SOCK_DGRAM, 0);
+	ends[1] = socket(AF_INET, SOCK_DGRAM, 0);
+	must(!bind(ends[1], (struct sockaddr *)&at, len), "bind");
+	must(!getsockname(ends[1], (struct sockaddr *)&at, &len), "getsockname");
+	must(!connect(ends[0], (struct sockaddr *)&at, len), "connect");
+}
+
 static void *reader(void *unused)
 {
 	char message[100];
@@ -104,13 +117,16 @@ static void reader_sleeps(void)
 	}
 }
 
-int main(void)
+int main(int arguments, char **unused)
 {
 	pthread_t threads[2];
 	char message[100] = {}, byte;
 
 	must(!pipe(go) && !pipe(done), "pipe");
-	connect_ends();
+	if (arguments > 1)
+		bind_ends();
+	else
+		connect_ends();
 	run_on(0, 0);
 	must(!pthread_create(&threads[0], NULL, reader, NULL) &&
 		     !pthread_create(&threads[1], NULL, taker, NULL),

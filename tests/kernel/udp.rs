@@ -1,0 +1,358 @@
+//! Messages of UDP: every datagram that a call moved, as the program says, with the times of its own way: it
+//! arrived while it was sent.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
+use lab::Netns;
+use serde_json::Value;
+use table::tables::{Connection, ReceivedMessage, SentMessage, UdpSocket};
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Tied, finish, program, root};
+use crate::report::{Report, number};
+
+/// Sends and reads datagrams: see its head.
+const DATAGRAMS: &str = include_str!("programs/datagrams.py");
+
+/// One size, and a reader that never sleeps.
+const FAST_DATAGRAMS: &str = include_str!("programs/fast_datagrams.c");
+
+/// What the program says of its calls, and what was recorded of them.
+struct Known {
+    sent: Vec<(Value, SentMessage)>,
+    received: Vec<(Value, ReceivedMessage)>,
+    report: Report,
+}
+
+fn run(arguments: &[&str]) -> Known {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("datagrams.py");
+    std::fs::write(&source, DATAGRAMS).expect("the source");
+    let source = source.to_str().expect("text").to_owned();
+    record(scratch, &[&["python3", &source], arguments].concat())
+}
+
+fn record(scratch: TempDir, command: &[&str]) -> Known {
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", "messages", "--output"]);
+    run.arg(scratch.path().join("r.whylat"));
+    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
+    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
+    let report = Report::of(scratch);
+    report.assert_whole();
+    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
+    let calls = truth
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    Known::of(calls.collect(), report)
+}
+
+/// The calls with their messages, of each socket and thread in the order in which they ended.
+fn matched<T>(
+    mut calls: Vec<Value>,
+    mut rows: Vec<T>,
+    key: impl Fn(&T) -> (u64, u32, u64),
+) -> Vec<(Value, T)> {
+    assert_eq!(rows.len(), calls.len());
+    rows.sort_by_key(|row| key(row));
+    let of_call = |call: &Value, name| number(call, name);
+    calls.sort_by_key(|call| ["/conn", "/tid", "/end_ns"].map(|name| of_call(call, name)));
+    calls.into_iter().zip(rows).collect()
+}
+
+fn within(call: &Value, ns: u64) -> bool {
+    (number(call, "/begin_ns")..=number(call, "/end_ns")).contains(&ns)
+}
+
+impl Known {
+    fn of(calls: Vec<Value>, report: Report) -> Self {
+        let calls = calls.into_iter();
+        let (sent, received) = calls.partition(|call| call["direction"] == "sent");
+        let known = Known {
+            sent: matched(sent, report.rows(), |it| (it.conn, it.tid, it.done_ns)),
+            received: matched(received, report.rows(), |it| (it.conn, it.tid, it.done_ns)),
+            report,
+        };
+        known.check();
+        known
+    }
+
+    fn check(&self) {
+        for (call, message) in &self.sent {
+            assert_eq!(u64::from(message.bytes), number(call, "/bytes"), "{call}");
+            assert!(within(call, message.done_ns), "{message:?}: {call}");
+        }
+        for (call, message) in &self.received {
+            assert_eq!(u64::from(message.bytes), number(call, "/bytes"), "{call}");
+            assert!(within(call, message.done_ns), "{message:?}: {call}");
+            let stamps = [
+                message.first_arrival_ns,
+                message.tcp_ns,
+                message.ready_ns,
+                message.woken_ns,
+                message.running_ns,
+                message.copy_ns,
+                Some(message.done_ns),
+            ];
+            let stamps: Vec<u64> = stamps.into_iter().flatten().collect();
+            assert!(stamps.is_sorted(), "{stamps:?}: {call}");
+        }
+        assert!(self.report.rows::<Connection>().is_empty());
+    }
+
+    /// All of what was sent went out within its call; what was received arrived within the call that sent it,
+    /// which proves that its times are its own. So of all but `strange` ones.
+    fn check_times(&self, strange: usize) {
+        let out = self.sent.iter().filter(|(call, message)| {
+            let stamps = (message.queue_ns, message.driver_ns);
+            matches!(stamps, (Some(queue_ns), Some(driver_ns))
+                if within(call, queue_ns) && within(call, driver_ns) && queue_ns <= driver_ns)
+        });
+        let out = out.count();
+        let mut senders: HashMap<u64, Vec<&Value>> = HashMap::new();
+        for (call, _) in &self.sent {
+            let number = call["number"].as_u64().unwrap_or(u64::MAX);
+            senders.entry(number).or_default().push(call);
+        }
+        let own = self.received.iter().filter(|(call, message)| {
+            let number = call["number"].as_u64().unwrap_or(u64::MAX);
+            let arrived_ns = message
+                .first_arrival_ns
+                .filter(|_| message.ready_ns.is_some());
+            let mut sent = senders[&number].iter();
+            arrived_ns.is_some_and(|ns| sent.any(|call| within(call, ns)))
+        });
+        let own = own.count();
+        let unseen = self.received.iter().filter(|(_, it)| it.ready_ns.is_none());
+        println!("{} not seen", unseen.count());
+        let (sent, received) = (self.sent.len(), self.received.len());
+        println!("{out} of {sent} sent and {own} of {received} received have their own times");
+        assert!(out + strange >= sent, "{out} of {sent} sent");
+        assert!(own + strange >= received, "{own} of {received} received");
+    }
+
+    fn socket(&self, conn: u64) -> UdpSocket {
+        let mut rows: Vec<UdpSocket> = self.report.rows();
+        rows.retain(|row| row.conn == conn);
+        rows.sort_by_key(|row| row.time_ns);
+        rows.pop().expect("the socket")
+    }
+}
+
+/// Two namespaces that are joined by a pair of devices: their addresses and paths.
+fn pair() -> (Netns, Netns) {
+    let (a, b) = (
+        Netns::new().expect("a namespace"),
+        Netns::new().expect("a namespace"),
+    );
+    let path = b.path();
+    let path = path.to_str().expect("text");
+    a.ip(&format!("link add v0 type veth peer name v0 netns {path}"))
+        .expect("devices");
+    for (netns, last) in [(&a, 1), (&b, 2)] {
+        for address in [
+            format!("10.99.0.{last}/24"),
+            format!("fd99::{last}/64 nodad"),
+        ] {
+            netns
+                .ip(&format!("addr add {address} dev v0"))
+                .expect("an address");
+        }
+        netns.ip("link set v0 up").expect("it is up");
+    }
+    (a, b)
+}
+
+fn over_veth(how: &str, address: &str) -> Known {
+    let (a, b) = pair();
+    let (a, b) = (a.path(), b.path());
+    let (a, b) = (a.to_str().expect("text"), b.to_str().expect("text"));
+    run(&[how, address, a, b])
+}
+
+fn check_answers(known: &Known) {
+    let mut cut = 0;
+    let mut server = 0;
+    for (call, message) in &known.received {
+        let known_cut = message.cut_bytes.expect("a datagram");
+        assert_eq!(u64::from(known_cut), number(call, "/cut"), "{message:?}");
+        if known_cut > 0 {
+            cut += 1;
+            server = message.conn;
+        }
+    }
+    assert!(cut > 0);
+    let woken = known
+        .received
+        .iter()
+        .filter(|(_, it)| it.woken_ns.is_some());
+    assert!(woken.count() > 0);
+    let rows: Vec<UdpSocket> = known.report.rows();
+    assert!(rows.iter().all(|it| it.created_ns.is_some()));
+    let (server, pid) = (known.socket(server), known.received[0].1.pid);
+    let mut asked = known.sent.iter().map(|(_, it)| known.socket(it.conn));
+    let connected = asked.find(|it| it.remote.as_ref() == Some(&server.local));
+    let connected = connected.expect("a socket that is connected to it");
+    assert_eq!((connected.sent, connected.pid), (251, Some(pid)));
+    assert!(connected.closed_ns.is_some() && server.remote.is_none());
+}
+
+#[test]
+fn over_loopback() {
+    if root() {
+        let known = run(&["answers", "127.0.0.1"]);
+        known.check_times(0);
+        check_answers(&known);
+    }
+}
+
+#[test]
+fn over_loopback_of_ipv6() {
+    if root() {
+        let known = run(&["answers", "::1"]);
+        known.check_times(0);
+        check_answers(&known);
+    }
+}
+
+/// IP cuts the larger ones. The first waits for its neighbour's address.
+#[test]
+fn over_a_pair_of_devices() {
+    if root() {
+        for address in ["10.99.0.2", "fd99::2"] {
+            let known = over_veth("answers", address);
+            known.check_times(2);
+            check_answers(&known);
+            let cut = known.sent.iter().filter(|(_, it)| it.packets > Some(1));
+            assert!(cut.count() > 100);
+        }
+    }
+}
+
+#[test]
+fn several_with_one_call() {
+    if root() {
+        run(&["many", "127.0.0.1"]).check_times(0);
+    }
+}
+
+#[test]
+fn several_readers() {
+    if root() {
+        // Two that read at the same time may be taken for each other.
+        run(&["threads", "127.0.0.1"]).check_times(20);
+    }
+}
+
+/// It takes a datagram before the kernel has told of it, and ends its call before it is noted; and two may be
+/// exchanged, if one was lost.
+#[test]
+fn a_reader_that_is_faster_than_the_kernel() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if !root() || cpus < 2 {
+        eprintln!("skipped: it needs root and two CPUs");
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("fast_datagrams.c");
+    std::fs::write(&source, FAST_DATAGRAMS).expect("the source");
+    let binary = scratch.path().join("fast_datagrams");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
+    finish(compiler.arg(&source)).ended(0);
+    record(scratch, &[binary.to_str().expect("text")]).check_times(100);
+}
+
+/// It may take a datagram before the kernel has told of it, and end its call before it is noted.
+#[test]
+fn a_reader_that_never_sleeps() {
+    if root() {
+        run(&["spin", "127.0.0.1"]).check_times(100);
+    }
+}
+
+#[test]
+fn sent_as_segments() {
+    if root() {
+        run(&["segments", "127.0.0.1"]).check_times(0);
+        let known = run(&["joined", "127.0.0.1"]);
+        known.check_times(0);
+        for (call, message) in &known.received {
+            assert_eq!(
+                u64::from(message.segments),
+                number(call, "/parts"),
+                "{call}"
+            );
+        }
+    }
+}
+
+/// What was corked goes out when the last call lets it go.
+#[test]
+fn corked() {
+    if root() {
+        let known = run(&["corked", "127.0.0.1"]);
+        let mut last = HashMap::new();
+        for (call, message) in &known.sent {
+            if message.bytes == 20 {
+                last.insert(number(call, "/number"), message);
+            }
+        }
+        assert_eq!(last.len(), 101);
+        for (call, message) in &known.sent {
+            let last = last[&number(call, "/number")];
+            let stamps = (message.queue_ns, message.driver_ns);
+            assert!(stamps.0.is_some() && stamps.1.is_some(), "{message:?}");
+            assert_eq!(stamps, (last.queue_ns, last.driver_ns), "{call}");
+        }
+    }
+}
+
+/// Sockets that were open before.
+#[test]
+fn chosen_by_process_and_by_port() {
+    if !root() {
+        return;
+    }
+    for by_port in [false, true] {
+        let mut python = Command::new("python3");
+        python.args(["-c", DATAGRAMS, "told", "127.0.0.1"]);
+        let mut told = Tied::start_talking(&mut python);
+        let mut lines = BufReader::new(told.0.stdout.take().expect("a pipe")).lines();
+        let port = lines.next().expect("a line").expect("its port");
+        let chosen = if by_port {
+            format!("--port {port}")
+        } else {
+            format!("-p {}", told.0.id())
+        };
+        let recorder = Recorder::start(&format!("--detail messages {chosen}"));
+        drop(told.0.stdin.take());
+        let calls = lines.map(|line| serde_json::from_str(&line.expect("text")).expect("JSON"));
+        let calls: Vec<Value> = calls.collect();
+        told.0.wait().expect("it ends");
+        let known = Known::of(calls, recorder.stop());
+        assert_eq!((known.sent.len(), known.received.len()), (101, 101));
+        known.check_times(usize::from(by_port));
+        let server = known.socket(known.received[0].1.conn);
+        assert!(server.local.ends_with(&format!(":{port}")) && server.created_ns.is_none());
+    }
+}
+
+#[test]
+fn drops_of_a_full_buffer_are_counted() {
+    if root() {
+        let known = run(&["full", "127.0.0.1"]);
+        known.check_times(0);
+        let (sent, received) = (known.sent.len() as u64, known.received.len() as u64);
+        let socket = known.socket(number(&known.received[0].0, "/conn"));
+        assert!(sent > received);
+        assert_eq!(
+            (socket.received, socket.dropped),
+            (received, sent - received)
+        );
+        let sender = known.socket(number(&known.sent[0].0, "/conn"));
+        assert_eq!((sender.sent, sender.dropped), (sent, 0));
+    }
+}
