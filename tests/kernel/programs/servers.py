@@ -2,6 +2,7 @@
 
 Arguments: which server, and an empty directory that it may use."""
 
+import atexit
 import glob
 import http.client
 import os
@@ -42,7 +43,9 @@ def connected(port, server):
 
 
 def start(*words, **more):
-    return subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, **more)
+    server = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, **more)
+    atexit.register(server.terminate)  # also where its client fails
+    return server
 
 
 def run(*words, **more):
@@ -117,8 +120,14 @@ def iperf3(_):
     port = free_port()
     server = start("iperf3", "-s", "-p", port)
     connected(port, server).close()
-    run("iperf3", "-c", "127.0.0.1", "-p", port, "-n", "200M", "-P", 2)
-    run("iperf3", "-c", "127.0.0.1", "-p", port, "-n", "20M", "-l", 3_000)
+    # until it has noticed that this is over, it is busy
+    call = ["iperf3", "-c", "127.0.0.1", "-p", str(port)]
+    first = [*call, "-n", "200M", "-P", "2"]
+    while subprocess.run(first, check=False, stdout=subprocess.DEVNULL).returncode:
+        if server.poll() is not None:
+            sys.exit(f"the server ended with {server.returncode}")
+        os.sched_yield()
+    run(*call, "-n", "20M", "-l", 3_000)
     return server
 
 
