@@ -38,11 +38,13 @@ def row(cells):
 
 def state(coverage, name):
     """A probe's state. A part of a probe that is not named by itself works as the whole does."""
-    return coverage.get(name) or coverage[name.rpartition(".")[0]]
+    return coverage.get(name) or coverage.get(name.rpartition(".")[0])
 
 
 def cell(probe, notes):
     """State of a probe, with the number of the note that says why."""
+    if probe is None:
+        return "off"
     note = reason(probe)
     if note is None:
         return WORDS[probe["state"]]

@@ -71,7 +71,8 @@ def doctor(results, without_bpf):
     probes = coverage(results)
     off = {name for name, probe in probes.items() if probe["state"] == "off"} - NOT_OF_THE_KERNEL
     if without_bpf:
-        demand(probes["tcp_stats"]["state"] != "off", "not even statistics are polled")
+        polled = probes["tcp_stats.without_bpf"]
+        demand(polled["state"] != "off", "not even statistics are polled")
         remedies = {probes[name]["remedy"] for name in off}
         demand(all("newer" in remedy for remedy in remedies), f"odd remedies: {remedies}")
     else:

@@ -194,6 +194,7 @@ impl<'obj> Hooks<'obj> {
         selection: &Selection,
         detail: Detail,
     ) -> Result<Self, HooksError> {
+        log::listen();
         Self::load_with(storage, selection, detail, Features::probe()?)
     }
 
@@ -203,7 +204,6 @@ impl<'obj> Hooks<'obj> {
         detail: Detail,
         mut features: Features,
     ) -> Result<Self, HooksError> {
-        log::listen();
         let Storage { tries, last } = storage;
         for storage in tries {
             match Self::load_chosen(storage, selection, detail, &features) {
@@ -736,6 +736,7 @@ mod tests {
         }
         let mut features = Features::probe().unwrap();
         features.refuse("handle_sock_send_length");
+        log::listen();
         let mut storage = Storage::uninit();
         let selection = Selection::default();
         let hooks = Hooks::load_with(&mut storage, &selection, Detail::Waits, features).unwrap();
