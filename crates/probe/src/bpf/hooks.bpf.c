@@ -296,8 +296,6 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	u64 now_ns;
 	bool quiet;
 
-	if (!tp && detail_sent && udp_is(sk))
-		udp_on_send_call(sk, result);
 	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp)))
 		return 0;
 	st = socket_at_call(sk);
@@ -320,6 +318,8 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
+	if (detail_sent && udp_is(sk))
+		udp_on_send_call(sk, result);
 	return on_send_call(sk, result, flags);
 }
 
@@ -337,8 +337,6 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	struct call_end end;
 	u64 now_ns, unread_ns = 0;
 
-	if (!tp && detail_messages && udp_is(sk))
-		udp_on_receive_call(sk, result, flags);
 	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
 		return 0;
 	st = socket_at_call(sk);
@@ -362,6 +360,8 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
+	if (detail_messages && udp_is(sk))
+		udp_on_receive_call(sk, result, flags);
 	return on_receive_call(sk, result, flags);
 }
 
@@ -492,8 +492,6 @@ static __always_inline int on_data_ready(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 
-	if (sk->sk_protocol == IPPROTO_UDP && udp_is(sk))
-		udp_on_ready((struct sock *)sk);
 	if (!READ_ONCE(*targets_of(sk)))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
@@ -505,6 +503,8 @@ static __always_inline int on_data_ready(struct sock *sk)
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(handle_sk_data_ready, const struct sock *sk)
 {
+	if (udp_is(sk))
+		udp_on_ready((struct sock *)sk);
 	return on_data_ready((struct sock *)sk);
 }
 
@@ -804,8 +804,10 @@ int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
 SEC("iter/bpf_sk_storage_map")
 int read_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	if (ctx->sk && ctx->value)
-		udp_on_end(ctx->sk);
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		udp_on_end(sk);
 	return 0;
 }
 

@@ -146,7 +146,25 @@ static __always_inline bool udp_is_wanted(const struct udp_send *send,
 	return send->queued > send->driven;
 }
 
-/* The newest first. */
+/* Looks at one. Whether it is the one that was looked for. */
+__noinline int udp_send_try(struct udp_sender *sender, struct udp_wanted *wanted, u32 at)
+{
+	const struct udp_send *send;
+
+	if (!sender || !wanted)
+		return 1;
+	at &= UDP_SENDS - 1;
+	send = &sender->sends[at];
+	if (!send->tid || send->bits & SEND_HANDED)
+		return 0;
+	wanted->by_packet = wanted->skb && send->skb == wanted->skb;
+	if (!wanted->by_packet && !udp_is_wanted(send, wanted))
+		return 0;
+	wanted->found = at;
+	return wanted->by_packet || wanted->tid;
+}
+
+/* The newest first. A round is one call: Linux 6.1 refuses loops whose end runs into their begin. */
 __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wanted)
 {
 	u32 newest;
@@ -155,16 +173,7 @@ __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wante
 		return 0;
 	newest = sender->tail - 1;
 	for (u32 i = 0; i < UDP_SENDS; i++) {
-		u32 at = (newest - i) & (UDP_SENDS - 1);
-		const struct udp_send *send = &sender->sends[at];
-
-		if (!send->tid || send->bits & SEND_HANDED)
-			continue;
-		wanted->by_packet = wanted->skb && send->skb == wanted->skb;
-		if (!wanted->by_packet && !udp_is_wanted(send, wanted))
-			continue;
-		wanted->found = at;
-		if (wanted->by_packet || wanted->tid)
+		if (udp_send_try(sender, wanted, newest - i))
 			break;
 	}
 	return 0;
