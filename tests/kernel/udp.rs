@@ -265,14 +265,6 @@ fn a_reader_that_is_faster_than_the_kernel() {
     record(scratch, &[binary.to_str().expect("text")]).check_times(100);
 }
 
-/// It may take a datagram before the kernel has told of it, and end its call before it is noted.
-#[test]
-fn a_reader_that_never_sleeps() {
-    if root() {
-        run(&["spin", "127.0.0.1"]).check_times(100);
-    }
-}
-
 #[test]
 fn sent_as_segments() {
     if root() {

@@ -4,10 +4,9 @@ which the sender's line has, too.
 
 Arguments: how, the address at which it reads, and the network namespaces (paths) of the sender and of the
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
-(several with one call, recvmmsg), `threads` (several readers), `segments` (UDP_SEGMENT), `joined` (the same, with UDP_GRO at the
-reader),
-`corked` (MSG_MORE), `told` (prints its port, and
-waits for the end of its input), `spin` (a reader that never sleeps), `full` (nobody reads until the receive buffer is full)."""
+(several with one call, recvmmsg), `threads` (several readers), `segments` (UDP_SEGMENT), `joined` (the same, with
+UDP_GRO at the reader), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
+(nobody reads until the receive buffer is full)."""
 
 import ctypes
 import json
@@ -214,14 +213,6 @@ elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):
         receive(server)
-elif how == "spin":
-    threads.append(start(send_all, sender_netns, at, 1009, 1))
-    server.setblocking(False)
-    while not log or sum(it["direction"] == "received" for it in log) < 1009:
-        try:
-            receive(server)
-        except BlockingIOError:
-            pass
 elif how == "told":
     sender = socket.socket(family, socket.SOCK_DGRAM)
     sender.connect(at)
