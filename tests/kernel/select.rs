@@ -286,7 +286,7 @@ fn children_of_the_command() {
 /// sleeps, and says so.
 #[test]
 fn a_peer_sleeps_while_nothing_holds_it() {
-    const MANY: u64 = 3001;
+    const MANY: u64 = 10_007;
     if !root() {
         return;
     }
