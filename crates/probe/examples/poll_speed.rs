@@ -201,7 +201,7 @@ impl Subject<'_> {
         let mut rows = 0;
         let mut more = self.hooks.read_sockets()?;
         loop {
-            while self.drainer.drain(DRAIN_MOST) > 0 {}
+            while self.drainer.drain(DRAIN_MOST, || ()) > 0 {}
             rows += self.drainer.take().samples.len() as u64;
             if !more {
                 return Ok(rows);

@@ -13,6 +13,7 @@ mod keep;
 mod launch;
 mod listen;
 mod options;
+mod oversee;
 mod plan;
 mod poll;
 mod priority;

@@ -1,9 +1,11 @@
-//! How much the recorder lets the recorded programs go first. A thread that encodes for milliseconds is what
-//! their slowest messages would wait for; so it runs when nobody else wants to (`SCHED_IDLE`), until it
+//! How much the recorder lets the recorded programs go first. A thread that decodes or encodes for milliseconds
+//! is what their slowest messages would wait for; so it runs when nobody else wants to (`SCHED_IDLE`), until it
 //! falls behind.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::thread::Thread;
 
 use nix::libc;
 
@@ -16,6 +18,10 @@ pub(crate) struct GivingWay {
     /// Zero until the thread has begun, and where it may not give way.
     tid: AtomicI32,
     hurries: AtomicBool,
+    /// Counts its signs of life.
+    heard: AtomicU64,
+    /// Who is told when it has caught up.
+    overseer: OnceLock<Thread>,
 }
 
 impl GivingWay {
@@ -35,11 +41,42 @@ impl GivingWay {
         }
     }
 
+    /// Called by the thread itself between small pieces of work: who has waited meanwhile goes first. The weight
+    /// of `SCHED_IDLE` alone would let it have a CPU for a whole tick now and then, however many others want it
+    /// (`kernel/sched/fair.c`, `pick_eevdf()`).
+    pub(crate) fn give_way(&self) {
+        if self.tid.load(Ordering::Relaxed) != 0 && !self.hurries() {
+            std::thread::yield_now();
+        }
+    }
+
     /// It has caught up, if it was behind.
     pub(crate) fn relax(&self) {
         if self.hurries.swap(false, Ordering::Relaxed) {
             self.set(libc::SCHED_IDLE);
+            self.overseer.get().map(Thread::unpark);
         }
+    }
+
+    /// A sign of life by the thread itself.
+    pub(crate) fn is_heard(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its signs of life so far.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// The calling thread is told from now on (`unpark`) when this one has caught up.
+    pub(crate) fn tell_when_caught_up(&self) {
+        // one overseer, which does not change
+        let _ = self.overseer.set(std::thread::current());
+    }
+
+    /// Whether it is as fast as others, until it has caught up.
+    pub(crate) fn hurries(&self) -> bool {
+        self.hurries.load(Ordering::Relaxed)
     }
 
     /// A thread whose policy cannot be set goes on with the one that it has.

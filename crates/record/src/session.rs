@@ -19,6 +19,7 @@ use crate::account::{kept_losses, losses, said_losses};
 use crate::intake::Intake;
 use crate::keep::{self, Keeping};
 use crate::listen::Listening;
+use crate::oversee::Overseen;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
@@ -118,6 +119,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         bpf_time: None,
         started_ns: monotonic_ns(),
         start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
+        overseen: None,
         busy: false,
         draining: false,
         next: Due::default(),
@@ -155,6 +157,8 @@ struct Session<'a> {
     started_ns: u64,
     /// CPU time used before the recording began.
     start_cpu_ns: u64,
+    /// The collecting thread's place behind the recorded programs.
+    overseen: Option<Overseen>,
     /// The last look found much in the rings.
     busy: bool,
     /// Some sockets may be sending their last bytes.
@@ -201,7 +205,12 @@ impl Session<'_> {
                 }
             })?;
         }
+        // after the command was started, which is not to give way
+        let filling = self.drainer.map(AsFd::as_fd);
+        let store = self.intake.store.priority();
+        self.overseen = filling.and_then(|filling| Overseen::begin(filling, store).ok());
         let status = self.collect(&mut child)?;
+        self.overseen = None;
         self.finish(status)
     }
 
@@ -274,7 +283,8 @@ impl Session<'_> {
             hooks.flush()?;
             self.next.flush_ns = now_ns + FLUSH_EVERY_NS;
         }
-        self.busy = self.drain() > BUSY_BATCHES;
+        let taken = self.drain();
+        self.busy = taken > BUSY_BATCHES;
         self.listening.drain(&self.intake.store);
         self.answer_asker();
         if self.poll_times.is_due(now_ns) {
@@ -293,7 +303,18 @@ impl Session<'_> {
             self.put_cost(now_ns);
             self.next.cost_ns = now_ns + COST_EVERY_NS;
         }
+        if let Some(overseen) = &self.overseen {
+            overseen.looked(taken < DRAIN_MOST);
+        }
         Ok(())
+    }
+
+    /// What comes next reads `/proc/PID/maps` and the like, under a lock (`mmap_lock`) that the program itself may
+    /// need: no time to give way. What else is read takes no lock that lets the CPU go.
+    fn hurry(&self) {
+        if let Some(overseen) = &self.overseen {
+            overseen.hurry();
+        }
     }
 
     /// Moves what is in the rings to the store. Returns how much there was.
@@ -301,8 +322,13 @@ impl Session<'_> {
         let Some(drainer) = self.drainer else {
             return 0;
         };
-        let taken = drainer.drain(DRAIN_MOST);
+        let taken = drainer.drain(DRAIN_MOST, || {
+            self.overseen.iter().for_each(Overseen::give_way);
+        });
         let drained = drainer.take();
+        if !drained.owners.is_empty() || !drained.stacks.is_empty() {
+            self.hurry();
+        }
         if let Some(keeping) = &mut self.keeping {
             let moments = keeping.take(&drained.received, &drained.sent, monotonic_ns());
             self.intake.put_moments(moments);

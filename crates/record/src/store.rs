@@ -82,10 +82,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn start(writer: Writer) -> Self {
+    pub(crate) fn start(mut writer: Writer) -> Self {
         let (queue, batches) = sync_channel(QUEUE_LEN);
         let priority = Arc::new(GivingWay::default());
         let of_thread = Arc::clone(&priority);
+        let of_writer = Arc::clone(&priority);
+        writer.set_between(Arc::new(move || of_writer.give_way()));
         let thread = std::thread::spawn(move || {
             of_thread.begin();
             store_all(writer, &batches, &of_thread)
@@ -95,6 +97,11 @@ impl Store {
             thread,
             priority,
         }
+    }
+
+    /// How the thread gives way to others.
+    pub(crate) fn priority(&self) -> &Arc<GivingWay> {
+        &self.priority
     }
 
     /// Hands a batch over; waits when the disk is behind. An empty one stays here.
@@ -126,6 +133,7 @@ fn store_all(
 ) -> (Writer, Option<WriteError>) {
     let mut first_error = None;
     loop {
+        priority.is_heard();
         let batch = batches.try_recv().or_else(|_| {
             priority.relax();
             batches.recv_timeout(Duration::from_millis(100))

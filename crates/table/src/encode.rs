@@ -5,6 +5,8 @@
 //! prefixes, no statistics, no compression. Merging rewrites all of it, so nothing here needs
 //! to be small beyond what hashing and writing would otherwise cost.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parquet::basic::Encoding;
 use parquet::column::page::{CompressedPage, Page, PageWriter};
@@ -156,14 +158,18 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// Called between pieces of encoding and writing of a few dozen microseconds each: where a writer that is to
+/// disturb nobody lets others go first.
+pub type Between = Arc<dyn Fn() + Send + Sync>;
+
 /// Encoded pages of every column that are not yet in the file.
-#[derive(Default)]
 pub struct RowGroup {
     columns: Vec<Chunk>,
     rows: usize,
     page_rows: usize,
     next: usize,
     body: PageBody,
+    between: Between,
 }
 
 /// Pages of one column.
@@ -174,7 +180,7 @@ struct Chunk {
 
 impl RowGroup {
     /// An empty group with these column encodings.
-    pub(crate) fn new(encodings: &[Encoding]) -> Self {
+    pub(crate) fn new(encodings: &[Encoding], between: Between) -> Self {
         let columns = encodings
             .iter()
             .map(|&encoding| Chunk {
@@ -184,8 +190,17 @@ impl RowGroup {
             .collect();
         Self {
             columns,
-            ..Self::default()
+            rows: 0,
+            page_rows: 0,
+            next: 0,
+            body: PageBody::default(),
+            between,
         }
+    }
+
+    /// What is called between pieces of work.
+    pub(crate) fn between(&self) -> Between {
+        Arc::clone(&self.between)
     }
 
     /// Number of columns.
@@ -221,6 +236,7 @@ impl RowGroup {
             ParquetError::General(format!("column {} is not declared", self.next))
         })?;
         self.next += 1;
+        (self.between)();
         C::encode(cells, &mut self.body);
         let bytes = self.body.bytes.len();
         let body = std::mem::replace(&mut self.body.bytes, Vec::with_capacity(bytes));
@@ -262,6 +278,7 @@ impl RowGroup {
                 column_index: None,
                 offset_index: None,
             };
+            (self.between)();
             group.append_column(&pages, close)?;
         }
         group.close()?;

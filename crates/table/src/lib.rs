@@ -26,6 +26,7 @@ pub mod write;
 
 pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table};
+pub use encode::Between;
 pub use error::{Problem, ReadError, WriteError};
 pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;

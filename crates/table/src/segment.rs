@@ -14,7 +14,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
-use crate::encode::RowGroup;
+use crate::encode::{Between, RowGroup};
 use crate::error::WriteError;
 use crate::files::{DigestingFile, Finished, Temporary, segment_name};
 use crate::manifest::Segment;
@@ -58,12 +58,12 @@ pub(crate) struct OpenSegment<C> {
 
 impl<C: Columns> OpenSegment<C> {
     /// No file is made before there are rows for it.
-    pub(crate) fn new(dir: &Path) -> Self {
+    pub(crate) fn new(dir: &Path, between: Between) -> Self {
         Self {
             dir: dir.to_owned(),
             number: 1,
             waiting: C::default(),
-            group: RowGroup::new(&C::encodings()),
+            group: RowGroup::new(&C::encodings(), between),
             file: None,
             rows: 0,
             range_ns: None,
@@ -150,7 +150,7 @@ impl<C: Columns> OpenTable for OpenSegment<C> {
 
     fn reset(&mut self) -> u64 {
         self.waiting = C::default();
-        self.group = RowGroup::new(&C::encodings());
+        self.group = RowGroup::new(&C::encodings(), self.group.between());
         self.file = None;
         self.range_ns = None;
         std::mem::take(&mut self.rows)

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Columns;
 use crate::Table;
+use crate::encode::Between;
 use crate::error::WriteError;
 use crate::files::{MANIFEST, sync_dir};
 use crate::journal::Journal;
@@ -63,6 +65,7 @@ pub struct Writer {
     sealed_ns: u64,
     stored: BTreeMap<&'static str, u64>,
     discarded: BTreeMap<&'static str, u64>,
+    between: Between,
 }
 
 impl Writer {
@@ -96,7 +99,13 @@ impl Writer {
             sealed_ns: header.started_ns,
             stored: BTreeMap::new(),
             discarded: BTreeMap::new(),
+            between: Arc::new(|| ()),
         })
+    }
+
+    /// What is called between small pieces of work from now on, in tables that have no rows yet.
+    pub fn set_between(&mut self, between: Between) {
+        self.between = between;
     }
 
     /// The recording's directory.
@@ -133,7 +142,9 @@ impl Writer {
             .iter()
             .position(|open| open.table() == C::Row::NAME);
         found.unwrap_or_else(|| {
-            self.open.push(Box::new(OpenSegment::<C>::new(&self.dir)));
+            let between = self.between.clone();
+            self.open
+                .push(Box::new(OpenSegment::<C>::new(&self.dir, between)));
             self.open.len() - 1
         })
     }

@@ -21,6 +21,9 @@ use crate::wire::{Wire, read, read_all};
 // SAFETY: `record_header` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_header {}
 
+/// Batches that are taken without a pause: at most this many times 8 KiB to decode.
+const AT_ONCE: usize = 8;
+
 /// Rings of the hooks.
 const RINGS: usize = 7;
 
@@ -148,13 +151,22 @@ impl<'a> Drainer<'a> {
         })
     }
 
-    /// Takes at most `most` records or batches; returns how many there were.
-    pub fn drain(&self, most: usize) -> usize {
+    /// Takes `most` records or batches, or a few more; returns how many there were. In between, after a few dozen
+    /// microseconds each, it calls `between`.
+    pub fn drain(&self, most: usize, between: impl Fn()) -> usize {
         // Being told again while this is under way is no harm; nor is it not to be told.
         let _ = self
             .filling
             .wait(&mut [EpollEvent::empty(); RINGS], EpollTimeout::ZERO);
-        usize::try_from(self.rings.consume_raw_n(most)).unwrap_or(0)
+        let mut all = 0;
+        while all < most {
+            match usize::try_from(self.rings.consume_raw_n(AT_ONCE)) {
+                Ok(0) | Err(_) => break,
+                Ok(some) => all += some,
+            }
+            between();
+        }
+        all
     }
 
     /// The rows drained so far.

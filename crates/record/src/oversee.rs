@@ -1,0 +1,136 @@
+//! The recorder's threads give way to the programs that they record; a small thread of ordinary priority sees to
+//! it that they still come in time: when a ring fills, or when one of them has not been heard of for too long.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+
+use crate::priority::GivingWay;
+
+/// A thread that was not heard of for this long is not let wait any longer: several times the pauses that the
+/// threads make by themselves, and a tenth of the time in which rows are to be sealed.
+const HEARD_WITHIN: Duration = Duration::from_millis(200);
+
+/// The collecting thread's place behind the others, and who watches over it and the storing thread.
+pub(crate) struct Overseen {
+    collector: Arc<GivingWay>,
+    ends: Arc<EventFd>,
+    overseer: Option<JoinHandle<()>>,
+}
+
+impl Overseen {
+    /// The calling thread, which collects, gives way from now on. `filling` is readable when a ring fills.
+    pub(crate) fn begin(filling: BorrowedFd<'_>, store: &Arc<GivingWay>) -> io::Result<Self> {
+        let filling = filling.try_clone_to_owned()?;
+        let ends = Arc::new(EventFd::new()?);
+        let collector = Arc::<GivingWay>::default();
+        collector.begin();
+        let overseer = Overseer {
+            collector: Arc::clone(&collector),
+            store: Arc::clone(store),
+            ends: Arc::clone(&ends),
+        };
+        let overseer = std::thread::spawn(move || overseer.run(filling.as_fd()));
+        Ok(Self {
+            collector,
+            ends,
+            overseer: Some(overseer),
+        })
+    }
+
+    /// Between small pieces of work: who has waited meanwhile goes first, unless this thread is behind.
+    pub(crate) fn give_way(&self) {
+        self.collector.give_way();
+    }
+
+    /// It has looked at the rings, and has caught up or not.
+    pub(crate) fn looked(&self, caught_up: bool) {
+        self.collector.is_heard();
+        if caught_up {
+            self.collector.relax();
+        }
+    }
+
+    /// Until it has looked again: what it does now is not to be interrupted for long.
+    pub(crate) fn hurry(&self) {
+        self.collector.hurry();
+    }
+}
+
+impl Drop for Overseen {
+    /// The thread is as fast as others again.
+    fn drop(&mut self) {
+        self.collector.hurry();
+        // An event counter of zero takes one, and the thread ends with it.
+        let _ = self.ends.write(1);
+        if let Some(overseer) = self.overseer.take() {
+            overseer.thread().unpark();
+            let _ = overseer.join();
+        }
+    }
+}
+
+struct Overseer {
+    collector: Arc<GivingWay>,
+    store: Arc<GivingWay>,
+    ends: Arc<EventFd>,
+}
+
+impl Overseer {
+    fn run(&self, filling: BorrowedFd<'_>) {
+        self.collector.tell_when_caught_up();
+        let threads = [&self.collector, &self.store];
+        loop {
+            let heard = threads.map(|thread| thread.heard());
+            let until = Instant::now() + HEARD_WITHIN;
+            while let Some(left) = until.checked_duration_since(Instant::now()) {
+                if !self.wait(filling, left) {
+                    return;
+                }
+            }
+            for (thread, before) in threads.into_iter().zip(heard) {
+                if thread.heard() == before {
+                    thread.hurry();
+                }
+            }
+        }
+    }
+
+    /// Waits for a ring that fills, and then until that is over; whether the recording goes on.
+    fn wait(&self, filling: BorrowedFd<'_>, left: Duration) -> bool {
+        let Some([ended, fills]) = readable([self.ends.as_fd(), filling], left) else {
+            // without a watch they are better not left behind
+            self.collector.hurry();
+            self.store.hurry();
+            return false;
+        };
+        if fills {
+            self.collector.hurry();
+        }
+        while fills && !ended && self.collector.hurries() {
+            std::thread::park_timeout(HEARD_WITHIN);
+            if readable([self.ends.as_fd()], Duration::ZERO) != Some([false]) {
+                return false;
+            }
+        }
+        !ended
+    }
+}
+
+/// Which of these are readable; `None` when that cannot be told.
+fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], within: Duration) -> Option<[bool; N]> {
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    // rounded up: zero would not wait at all
+    let within_ms = u16::try_from(within.as_micros().div_ceil(1_000)).unwrap_or(u16::MAX);
+    match poll(&mut fds, PollTimeout::from(within_ms)) {
+        Ok(_) => Some(fds.map(|fd| fd.any().unwrap_or(false))),
+        Err(Errno::EINTR) => Some([false; N]),
+        Err(_) => None,
+    }
+}
