@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use nix::time::{ClockId, clock_gettime};
 use probe::clock::monotonic_ns;
 use probe::cpu::{Cpus, Threads};
 use table::Columns;
@@ -29,11 +30,12 @@ impl CpuUse {
         }
     }
 
-    /// Reads all, unless the last time was too recent for what it took: the pause is
-    /// `pause_factor` times that.
+    /// Reads all, unless the last time was too recent for the CPU time that it took: the pause is
+    /// `pause_factor` times that. Between any two, calls `between`.
     pub(crate) fn read_if_due(
         &mut self,
         pause_factor: u64,
+        between: impl Fn(),
         processes: &mut ProcessSamples,
         cpus: &mut CpuSamples,
     ) {
@@ -41,16 +43,23 @@ impl CpuUse {
         if now_ns < self.next_ns {
             return;
         }
-        self.read_all(processes, cpus);
-        let end_ns = monotonic_ns();
-        let pause_ns = (end_ns - now_ns).saturating_mul(pause_factor);
-        self.next_ns = end_ns.saturating_add(pause_ns);
+        let before_ns = cpu_ns();
+        self.read_all(between, processes, cpus);
+        let took_ns = cpu_ns().saturating_sub(before_ns);
+        let pause_ns = took_ns.saturating_mul(pause_factor);
+        self.next_ns = monotonic_ns().saturating_add(pause_ns);
     }
 
     /// Reads all.
-    pub(crate) fn read_all(&mut self, processes: &mut ProcessSamples, cpus: &mut CpuSamples) {
+    pub(crate) fn read_all(
+        &mut self,
+        between: impl Fn(),
+        processes: &mut ProcessSamples,
+        cpus: &mut CpuSamples,
+    ) {
         for (pid, threads) in std::mem::take(&mut self.processes) {
             self.read(pid, threads, processes);
+            between();
         }
         for row in self.cpus.read() {
             cpus.push(row);
@@ -66,6 +75,15 @@ impl CpuUse {
     }
 }
 
+/// CPU time of this thread, ns.
+fn cpu_ns() -> u64 {
+    // every kernel has this clock for the thread that asks
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |time| {
+        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,11 +94,11 @@ mod tests {
         let mut using = CpuUse::default();
         using.watch(std::process::id(), &mut processes);
         assert_eq!(processes.len(), 1);
-        using.read_if_due(u64::MAX / 2, &mut processes, &mut cpus);
+        using.read_if_due(u64::MAX / 2, || (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 2);
-        using.read_if_due(200, &mut processes, &mut cpus);
+        using.read_if_due(200, || (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 2);
-        using.read_all(&mut processes, &mut cpus);
+        using.read_all(|| (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 3);
     }
 }

@@ -168,17 +168,17 @@ impl Intake {
 
     /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
     /// it took: see [`CpuUse::read_if_due`].
-    pub(crate) fn read_cpu_if_due(&mut self, pause_factor: u64) {
+    pub(crate) fn read_cpu_if_due(&mut self, pause_factor: u64, between: impl Fn()) {
         let (mut processes, mut cpus) = Default::default();
         self.cpu
-            .read_if_due(pause_factor, &mut processes, &mut cpus);
+            .read_if_due(pause_factor, between, &mut processes, &mut cpus);
         self.put_cpu(processes, cpus);
     }
 
     /// The same in any case.
     pub(crate) fn read_cpu(&mut self) {
         let (mut processes, mut cpus) = Default::default();
-        self.cpu.read_all(&mut processes, &mut cpus);
+        self.cpu.read_all(|| (), &mut processes, &mut cpus);
         self.put_cpu(processes, cpus);
     }
 

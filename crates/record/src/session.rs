@@ -186,7 +186,7 @@ impl Session<'_> {
         self.intake.read_clocks();
         self.drain();
         self.poll()?;
-        self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
+        self.read_cpu();
         let mut child = match &self.options.target {
             Target::Command(command) => match self.start(command) {
                 Ok(child) => Some(child),
@@ -289,8 +289,10 @@ impl Session<'_> {
         self.answer_asker();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
-            self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
+            self.give_way();
+            self.read_cpu();
             self.intake.read_clocks();
+            self.give_way();
             self.intake.sockets.forget_closed();
         }
         self.read_draining_if_due(now_ns)?;
@@ -309,6 +311,18 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Reads who used the CPUs, if that is due.
+    fn read_cpu(&mut self) {
+        let overseen = self.overseen.as_ref();
+        let between = || overseen.into_iter().for_each(Overseen::give_way);
+        self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR, between);
+    }
+
+    /// Between pieces of work.
+    fn give_way(&self) {
+        self.overseen.iter().for_each(Overseen::give_way);
+    }
+
     /// What comes next reads `/proc/PID/maps` and the like, under a lock (`mmap_lock`) that the program itself may
     /// need: no time to give way. What else is read takes no lock that lets the CPU go.
     fn hurry(&self) {
@@ -322,21 +336,22 @@ impl Session<'_> {
         let Some(drainer) = self.drainer else {
             return 0;
         };
-        let taken = drainer.drain(DRAIN_MOST, || {
-            self.overseen.iter().for_each(Overseen::give_way);
-        });
+        let taken = drainer.drain(DRAIN_MOST, || self.give_way());
         let drained = drainer.take();
         if !drained.owners.is_empty() || !drained.stacks.is_empty() {
             self.hurry();
         }
+        let overseen = self.overseen.as_ref();
         if let Some(keeping) = &mut self.keeping {
-            let moments = keeping.take(&drained.received, &drained.sent, monotonic_ns());
+            let between = || overseen.into_iter().for_each(Overseen::give_way);
+            let (received, sent) = (&drained.received, &drained.sent);
+            let moments = keeping.take(received, sent, monotonic_ns(), between);
             self.intake.put_moments(moments);
         }
         if self.intake.put(drained) {
             self.draining = true;
             // who had a connection that ends may end with it
-            self.intake.read_cpu_if_due(WALK_PAUSE_FACTOR);
+            self.read_cpu();
         }
         let usdt = self.usdt.as_mut();
         taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
@@ -373,6 +388,7 @@ impl Session<'_> {
     /// Reads the recorded sockets.
     fn poll(&mut self) -> Result<(), RecordError> {
         if let Some(hooks) = self.hooks {
+            self.give_way();
             let mut more = hooks.read_sockets()?;
             self.drain_all();
             while more {

@@ -148,12 +148,13 @@ impl<'a> Keeping<'a> {
         self.counts
     }
 
-    /// Keeps what is worth it of the moments of messages that have just come.
+    /// Keeps what is worth it of the moments of messages that have just come. Between any two, calls `between`.
     pub(crate) fn take(
         &mut self,
         received: &ReceivedMessages,
         sent: &SentMessages,
         now_ns: u64,
+        between: impl Fn(),
     ) -> Moments {
         let received = (0..received.len()).filter_map(|row| of_received(received.row(row)));
         let sent = (0..sent.len()).filter_map(|row| of_sent(sent.row(row)));
@@ -168,6 +169,7 @@ impl<'a> Keeping<'a> {
         }
         self.save_up(now_ns);
         for (message, why) in wanted {
+            between();
             if why == Why::Trigger && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS) {
                 self.full_ns = Some(now_ns);
                 self.keep_all(Some(&message), why, &mut moments);
