@@ -9,6 +9,8 @@ use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::messages::story::MessageId;
 use diagnose::report::Recorded;
+use diagnose::tail::report::TailReport;
+use diagnose::tail::{Question, TailTable};
 use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
@@ -120,6 +122,28 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
         );
     };
     Ok(story)
+}
+
+/// Explains the slow messages of a recording.
+pub(crate) fn tail(path: &Path, question: Question) -> anyhow::Result<TailReport> {
+    let recording = Recording::open(path)?;
+    require::<ReceivedMessage>(&recording, "messages")?;
+    if recording.rows::<Activity>() == 0 {
+        bail!(
+            "{} does not hold what CPUs did while messages were under way\n\
+             hint: record with --detail messages --keep p99,sample=100",
+            path.display()
+        );
+    }
+    let mut names = Names::default();
+    recording.scan::<Connection>(|rows| names.add_connections(rows));
+    recording.scan::<Process>(|rows| names.add_processes(&rows));
+    let mut table = TailTable::new(recording.header().clone(), names, question);
+    recording.scan::<ReceivedMessage>(|rows| table.add_received(&rows));
+    recording.scan::<SentMessage>(|rows| table.add_sent(&rows));
+    recording.scan::<Wait>(|rows| table.add_waits(&rows));
+    recording.scan::<Activity>(|rows| table.add_activities(&rows));
+    Ok(table.report(recorded(&recording)))
 }
 
 /// Messages of a recording that are known at the other end, too, by its own recording.

@@ -15,6 +15,7 @@ mod messages;
 mod out;
 mod record;
 mod report;
+mod tail;
 mod waits;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 
 use crate::messages::MessageArgs;
+use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
 use crate::{args, exit, load, out};
 
@@ -27,6 +28,8 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     messages: MessageArgs,
     #[command(flatten)]
+    tail: TailArgs,
+    #[command(flatten)]
     waits: WaitArgs,
 }
 
@@ -35,7 +38,7 @@ pub(crate) enum Format {
     /// For people: at most 80 columns.
     Text,
     /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
-    /// whylat.messages/1.
+    /// whylat.messages/1, with --tail whylat.tail/1.
     Json,
 }
 
@@ -44,6 +47,9 @@ impl ReportArgs {
         let path = self.dir.map_or_else(load::newest, Ok)?;
         let limit = self.waits.limit;
         if let Some(code) = self.messages.execute(&path, self.format, limit)? {
+            return Ok(code);
+        }
+        if let Some(code) = self.tail.execute(&path, self.format, limit)? {
             return Ok(code);
         }
         if let Some(code) = self.waits.execute(&path, self.format)? {

@@ -13,6 +13,7 @@
 //! histogram durations, in log-linear buckets
 //! report/   the contract `whylat.report/1`
 //! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
+//! tail/     rows of `messages`, `waits`, `activity` → why slow messages are slow: `whylat.tail/1`
 //! waits/    rows of `waits` → groups by object, thread or waker: `whylat.waits/1`
 //! ```
 
@@ -34,6 +35,7 @@ mod severity;
 mod snap;
 mod stages;
 mod subject;
+pub mod tail;
 pub mod units;
 pub mod waits;
 

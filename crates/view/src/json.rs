@@ -4,6 +4,7 @@
 use diagnose::Report;
 use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::report::{MessageReport, MessageStory};
+use diagnose::tail::report::TailReport;
 use diagnose::waits::WaitReport;
 
 use crate::clean::is_unsafe;
@@ -32,6 +33,11 @@ pub fn ends_json(report: &EndsReport) -> String {
 /// The same of one message.
 pub fn message_json(story: &MessageStory) -> String {
     escaped(serde_json::to_string_pretty(story))
+}
+
+/// The same of slow messages.
+pub fn tail_json(report: &TailReport) -> String {
+    escaped(serde_json::to_string_pretty(report))
 }
 
 fn escaped(written: serde_json::Result<String>) -> String {

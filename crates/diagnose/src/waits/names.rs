@@ -89,8 +89,13 @@ impl Names {
         self.object(ObjectKey::conn(conn))
     }
 
+    /// Command name of a process.
+    pub(crate) fn comm(&self, pid: u32) -> Option<&str> {
+        self.processes.comm(pid, u64::MAX)
+    }
+
     fn process(&self, pid: u32) -> Process {
-        let comm = self.processes.comm(pid, u64::MAX);
+        let comm = self.comm(pid);
         Process {
             pid: Some(pid),
             comm: comm.map(str::to_owned),

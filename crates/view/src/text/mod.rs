@@ -11,6 +11,7 @@ mod footer;
 mod meanwhile;
 mod messages;
 mod preceding;
+mod tail;
 mod waits;
 
 use diagnose::Report;
@@ -22,6 +23,7 @@ use crate::page::{Page, Style};
 
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
+pub use tail::text as tail;
 pub use waits::text as waits;
 
 /// Column in which labelled text begins, after the indent.

@@ -1,0 +1,183 @@
+//! Which places explain why a message took longer than usual. A place is no cause where those within it explain
+//! most of what it took longer (NSight, section 5.2); nothing is looked for within a context that an ordinary
+//! message does not meet, nor within another message's processing: the remedy is the same whatever it does.
+
+use serde::Serialize;
+use table::ActivityKind;
+
+use super::reference::{Reference, Usual};
+use super::spans::Spans;
+use super::tree::{Met, Node, Place, Times, Tree};
+
+/// A context is unexpected where fewer than this share of the reference messages meet it (NSight, section 5.2: a
+/// minority).
+const MINORITY: f64 = 0.5;
+
+/// How a place differs from the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Anomaly {
+    /// Most ordinary messages do not meet it.
+    Unexpected,
+    /// It came more often.
+    MoreOften,
+    /// It took longer.
+    Slower,
+}
+
+/// What a place added to a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Deviation {
+    pub(super) node: Node,
+    /// Longer than usual, ns.
+    pub(super) ns: f64,
+    pub(super) anomaly: Anomaly,
+}
+
+/// How anomalies are told.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Share of what a place took longer that those within it must explain for it to be none, 0–1.
+    pub explained: f64,
+    /// Differences below this are none, ns: what the source cannot tell.
+    pub resolution_ns: f64,
+}
+
+/// Why a message took longer than usual.
+#[derive(Debug, Default)]
+pub(super) struct Explanation {
+    /// Longer than usual, ns.
+    pub(super) deviation_ns: f64,
+    /// Places, largest first; together no more than that.
+    pub(super) causes: Vec<Deviation>,
+}
+
+impl Explanation {
+    /// What the causes explain of it, 0–1; one where nothing is to be explained.
+    pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
+        let known = self.causes.iter().filter(|it| is_known(it));
+        let explained_ns: f64 = known.map(|it| it.ns).sum();
+        if self.deviation_ns <= 0.0 {
+            return 1.0;
+        }
+        (explained_ns / self.deviation_ns).min(1.0)
+    }
+}
+
+/// A place while the tree is gone through from its leaves.
+#[derive(Debug, Default)]
+struct Within {
+    causes: Vec<Deviation>,
+    explained_ns: f64,
+}
+
+/// Explains one message.
+pub(super) fn explain(
+    latency_ns: u64,
+    times: &mut Times,
+    tree: &Tree,
+    spans: &Spans,
+    reference: &Reference,
+    settings: Settings,
+) -> Explanation {
+    let deviation_ns = latency_ns as f64 - reference.latency_ns();
+    let places: Vec<(Node, Met)> = times.sorted().collect();
+    let index_of = |node: Node| places.binary_search_by_key(&node, |(node, _)| *node).ok();
+    let mut within: Vec<Within> = places.iter().map(|_| Within::default()).collect();
+    let mut whole = Within::default();
+    for index in (0..places.len()).rev() {
+        let (node, met) = places[index];
+        let inner = std::mem::take(&mut within[index]);
+        let usual = reference.usual(node);
+        let found = judge(node, met, usual, inner, tree, spans, settings);
+        let around = tree.around(node).and_then(index_of);
+        let outer = around.map_or(&mut whole, |around| &mut within[around]);
+        outer.explained_ns += found.explained_ns;
+        outer.causes.extend(found.causes);
+    }
+    let mut causes = capped(whole, deviation_ns.max(0.0)).causes;
+    causes.sort_by(|a, b| b.ns.total_cmp(&a.ns).then(a.node.cmp(&b.node)));
+    Explanation {
+        deviation_ns,
+        causes,
+    }
+}
+
+/// What a place and those within it explain.
+fn judge(
+    node: Node,
+    met: Met,
+    usual: Usual,
+    inner: Within,
+    tree: &Tree,
+    spans: &Spans,
+    settings: Settings,
+) -> Within {
+    let deviation_ns = met.time_ns as f64 - usual.time_ns;
+    if deviation_ns < settings.resolution_ns {
+        return Within::default();
+    }
+    let itself = Deviation {
+        node,
+        ns: deviation_ns,
+        anomaly: anomaly(met, usual),
+    };
+    if is_opaque(tree, spans, node, usual) {
+        return Within {
+            causes: vec![itself],
+            explained_ns: deviation_ns,
+        };
+    }
+    let mut inner = capped(inner, deviation_ns);
+    let is_seen = !matches!(tree.place(node), Place::Role(_));
+    if !is_seen || inner.explained_ns >= settings.explained * deviation_ns {
+        return inner;
+    }
+    // what is left is its own
+    inner.causes.push(Deviation {
+        ns: deviation_ns - inner.explained_ns,
+        ..itself
+    });
+    inner.explained_ns = deviation_ns;
+    inner
+}
+
+/// Whether what lies within is not looked at.
+fn is_opaque(tree: &Tree, spans: &Spans, node: Node, usual: Usual) -> bool {
+    match tree.place(node) {
+        Place::Role(_) | Place::Own => false,
+        Place::OtherMessage | Place::Blocked(_) | Place::Other(_) => true,
+        Place::Within(what) => {
+            let kind = spans.what(what).kind;
+            let is_context = matches!(
+                kind,
+                ActivityKind::Irq | ActivityKind::Softirq | ActivityKind::Task
+            );
+            is_context && usual.present < MINORITY
+        }
+    }
+}
+
+/// Parts never explain more than the whole: where they would, as some of it was shorter than usual, each counts for
+/// as much less.
+fn capped(mut within: Within, most_ns: f64) -> Within {
+    if within.explained_ns > most_ns {
+        let share = most_ns / within.explained_ns;
+        within.causes.iter_mut().for_each(|it| it.ns *= share);
+        within.explained_ns = most_ns;
+    }
+    within
+}
+
+fn anomaly(met: Met, usual: Usual) -> Anomaly {
+    // each as long as usual, there were just more of them
+    let each_ns = met.time_ns as f64 / f64::from(met.count.max(1));
+    let usual_each_ns = usual.time_ns / usual.count.max(1.0);
+    if usual.present < MINORITY {
+        Anomaly::Unexpected
+    } else if f64::from(met.count) >= usual.count + 1.0 && each_ns < 2.0 * usual_each_ns {
+        Anomaly::MoreOften
+    } else {
+        Anomaly::Slower
+    }
+}

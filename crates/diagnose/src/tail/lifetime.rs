@@ -1,0 +1,191 @@
+//! A message's lifetime, core by core: all that its cores did from its begin to its end, as times in the [`Tree`].
+
+use table::ActivityKind;
+
+use super::message::Message;
+use super::queue::{Queue, Threads};
+use super::spans::{Span, Spans};
+use super::tree::{Met, Node, Place, Role, Times, Tree};
+use crate::messages::way::Direction;
+
+/// Fills the times of a message.
+pub(super) fn tell(
+    message: &Message,
+    queue: Queue,
+    spans: &Spans,
+    threads: &Threads,
+    tree: &mut Tree,
+    times: &mut Times,
+) {
+    times.clear();
+    let mut telling = Telling {
+        message,
+        queue,
+        spans,
+        tree,
+        times,
+        open: Vec::new(),
+    };
+    telling.kernel();
+    telling.application(threads);
+}
+
+/// A message on its way into the tree.
+struct Telling<'a> {
+    message: &'a Message,
+    queue: Queue,
+    spans: &'a Spans,
+    tree: &'a mut Tree,
+    times: &'a mut Times,
+    /// Open spans of the piece at hand: end and place.
+    open: Vec<(u64, Node)>,
+}
+
+fn time(from_ns: u64, until_ns: u64) -> Met {
+    Met {
+        time_ns: until_ns.saturating_sub(from_ns),
+        count: 1,
+    }
+}
+
+/// A part of the lifetime on one core.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    cpu: u16,
+    from_ns: u64,
+    until_ns: u64,
+}
+
+impl Telling<'_> {
+    /// What the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
+    /// interrupts and softirqs are looked at by themselves.
+    fn kernel(&mut self) {
+        let message = self.message;
+        let (from_ns, until_ns) = match message.id.direction {
+            Direction::Received => (message.start_ns, message.handed_ns),
+            Direction::Sent => (message.handed_ns, message.end_ns),
+        };
+        let role = self.tree.node(None, Place::Role(Role::Receive));
+        self.times.add(role, time(from_ns, until_ns));
+        let Some(cpu) = message.kernel_cpu.filter(|_| from_ns < until_ns) else {
+            return;
+        };
+        let piece = Piece {
+            cpu,
+            from_ns,
+            until_ns,
+        };
+        let mut thread = None;
+        self.spans.overlapping(cpu, from_ns, until_ns, |span| {
+            let met = piece.met(span);
+            let kind = self.spans.what(span.what).kind;
+            let interrupts = matches!(kind, ActivityKind::Irq | ActivityKind::Softirq);
+            close_before(&mut self.open, span);
+            if interrupts || !self.open.is_empty() {
+                let around = self.open.last().map_or(role, |(_, node)| *node);
+                if let Some(thread) = thread.filter(|_| around == role) {
+                    self.times.take(thread, met.time_ns);
+                }
+                let node = self.tree.node(Some(around), Place::Within(span.what));
+                self.times.add(node, met);
+                self.open.push((span.end_ns, node));
+            } else if span.depth == 0 {
+                let node = self.tree.node(Some(role), Place::Other(span.what));
+                self.times.add(node, met);
+                thread = Some(node);
+            }
+        });
+    }
+
+    /// The thread's part: where it waits, that; where it has or wants a CPU, what that CPU does.
+    fn application(&mut self, threads: &Threads) {
+        let message = self.message;
+        let (from_ns, until_ns) = match message.id.direction {
+            Direction::Received => (message.handed_ns, message.end_ns),
+            Direction::Sent => (message.start_ns, message.handed_ns),
+        };
+        let role = self.tree.node(None, Place::Role(Role::Application));
+        self.times.add(role, time(from_ns, until_ns));
+        let mut at_ns = from_ns;
+        for blocked in threads.blocked(message.tid, from_ns, until_ns) {
+            let start_ns = blocked.start_ns.clamp(at_ns, until_ns);
+            self.wants_cpu(role, at_ns, start_ns);
+            at_ns = blocked.woken_ns.clamp(start_ns, until_ns);
+            let node = self.tree.node(Some(role), Place::Blocked(blocked.object));
+            self.times.add(node, time(start_ns, at_ns));
+        }
+        self.wants_cpu(role, at_ns, until_ns);
+    }
+
+    /// The thread has a CPU, or wants one: on that which it gets next.
+    fn wants_cpu(&mut self, role: Node, from_ns: u64, until_ns: u64) {
+        let mut at_ns = from_ns;
+        for on in self.spans.of_thread(self.message.tid, from_ns) {
+            if at_ns >= until_ns {
+                return;
+            }
+            let to_ns = on.end_ns.clamp(at_ns, until_ns);
+            self.on(role, on.cpu, at_ns, to_ns);
+            at_ns = to_ns;
+        }
+        self.on(role, self.message.cpu, at_ns, until_ns);
+    }
+
+    /// On one CPU: before the thread was at another message, meanwhile, and since it took this one.
+    fn on(&mut self, role: Node, cpu: u16, from_ns: u64, until_ns: u64) {
+        let taken_ns = self.message.taken_ns;
+        let since_ns = self.queue.since_ns.unwrap_or(taken_ns).min(taken_ns);
+        let piece = |a: u64, b: u64| Piece {
+            cpu,
+            from_ns: a.clamp(from_ns, until_ns),
+            until_ns: b.clamp(from_ns, until_ns),
+        };
+        self.piece(role, piece(from_ns, since_ns), Place::Own);
+        self.piece(role, piece(since_ns, taken_ns), Place::OtherMessage);
+        self.piece(role, piece(taken_ns, until_ns), Place::Own);
+    }
+
+    /// What a core of the thread's part did. `own`: what the time of the thread itself is.
+    fn piece(&mut self, role: Node, piece: Piece, own: Place) {
+        if piece.from_ns >= piece.until_ns {
+            return;
+        }
+        self.open.clear();
+        let (from_ns, until_ns) = (piece.from_ns, piece.until_ns);
+        self.spans
+            .overlapping(piece.cpu, from_ns, until_ns, |span| {
+                close_before(&mut self.open, span);
+                let around = self.open.last().map(|(_, node)| *node);
+                let place = match around {
+                    Some(_) => Place::Within(span.what),
+                    None if span.tid == self.message.tid => own,
+                    None => Place::Other(span.what),
+                };
+                let node = self.tree.node(Some(around.unwrap_or(role)), place);
+                self.times.add(node, piece.met(span));
+                self.open.push((span.end_ns, node));
+            });
+    }
+}
+
+/// Closes those that ended before a span begins.
+fn close_before(open: &mut Vec<(u64, Node)>, span: &Span) {
+    while open
+        .last()
+        .is_some_and(|(end_ns, _)| *end_ns <= span.begin_ns)
+    {
+        open.pop();
+    }
+}
+
+impl Piece {
+    /// What of a span lies in it.
+    fn met(&self, span: &Span) -> Met {
+        let begin_ns = span.begin_ns.max(self.from_ns);
+        let end_ns = span.end_ns.min(self.until_ns);
+        Met {
+            time_ns: end_ns.saturating_sub(begin_ns),
+            count: u32::from(span.begin_seen && span.begin_ns >= self.from_ns),
+        }
+    }
+}

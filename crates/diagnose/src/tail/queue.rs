@@ -1,0 +1,177 @@
+//! What a message waited behind: other messages of the same thread. A thread that takes a message is busy with it
+//! until it takes the next, or waits; who is ready meanwhile waits for it (head-of-line blocking).
+
+use std::collections::HashMap;
+
+use table::Columns;
+use table::tables::Waits;
+
+use super::message::Message;
+use crate::messages::way::Direction;
+
+/// When a thread did not want a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Blocked {
+    pub(super) start_ns: u64,
+    pub(super) woken_ns: u64,
+    /// Row of `waits`, for its object.
+    pub(super) object: table::WaitObject,
+}
+
+/// What each thread took, and when it waited.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    /// When messages were taken, by thread.
+    taken: HashMap<u32, Vec<u64>>,
+    blocked: HashMap<u32, Vec<Blocked>>,
+}
+
+/// What a message waited behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Queue {
+    /// Messages that the thread was at, or took, from when this one was ready until it took it.
+    pub(super) ahead: u32,
+    /// Since when it was at one of them; `None`: at none.
+    pub(super) since_ns: Option<u64>,
+}
+
+impl Threads {
+    /// Adds a message.
+    pub(super) fn add(&mut self, message: &Message) {
+        if message.id.direction == Direction::Received {
+            let taken = self.taken.entry(message.tid).or_default();
+            taken.push(message.taken_ns);
+        }
+    }
+
+    /// Adds rows of table `waits`.
+    pub(super) fn add_waits(&mut self, rows: &Waits) {
+        for row in 0..rows.len() {
+            let woken_ns = rows.woken_ns[row].unwrap_or(rows.end_ns[row]);
+            self.blocked
+                .entry(rows.tid[row])
+                .or_default()
+                .push(Blocked {
+                    start_ns: rows.start_ns[row],
+                    woken_ns,
+                    object: rows.kind[row],
+                });
+        }
+    }
+
+    /// Puts all in order: to be called before any question.
+    pub(super) fn finish(&mut self) {
+        self.taken.values_mut().for_each(|it| it.sort_unstable());
+        let sort = |times: &mut Vec<Blocked>| times.sort_by_key(|it| (it.start_ns, it.woken_ns));
+        self.blocked.values_mut().for_each(sort);
+    }
+
+    /// When a thread waited, in the order of time, as far as it overlaps the interval.
+    pub(super) fn blocked(
+        &self,
+        tid: u32,
+        from_ns: u64,
+        until_ns: u64,
+    ) -> impl Iterator<Item = &Blocked> {
+        let all = self.blocked.get(&tid).map_or(&[][..], Vec::as_slice);
+        let first = all.partition_point(|it| it.woken_ns <= from_ns);
+        all[first..]
+            .iter()
+            .take_while(move |it| it.start_ns < until_ns)
+    }
+
+    /// What a received message waited behind.
+    pub(super) fn ahead(&self, message: &Message) -> Queue {
+        let Some(taken) = self.taken.get(&message.tid) else {
+            return Queue::default();
+        };
+        if message.id.direction == Direction::Sent {
+            return Queue::default();
+        }
+        let ready_ns = message.running_ns.unwrap_or(message.handed_ns);
+        let first = taken.partition_point(|at| *at < ready_ns);
+        let last = taken.partition_point(|at| *at < message.taken_ns);
+        let (between, before) = (&taken[first..last], taken[..first].last());
+        // who waited for this message was at none before
+        let at_one = message.running_ns.is_none()
+            && before.is_some_and(|at| self.blocked(message.tid, *at, ready_ns).next().is_none());
+        let since_ns = if at_one {
+            Some(ready_ns)
+        } else {
+            between.first().copied()
+        };
+        Queue {
+            ahead: u32::try_from(between.len()).unwrap_or(u32::MAX) + u32::from(at_one),
+            since_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::story::MessageId;
+
+    fn message(handed_ns: u64, running_ns: Option<u64>, taken_ns: u64) -> Message {
+        Message {
+            id: MessageId {
+                conn: 1,
+                direction: Direction::Received,
+                offset_end: taken_ns,
+            },
+            pid: 1,
+            tid: 7,
+            start_ns: handed_ns,
+            end_ns: taken_ns + 1,
+            handed_ns,
+            running_ns,
+            taken_ns,
+            kernel_cpu: None,
+            cpu: 0,
+        }
+    }
+
+    fn blocked(start_ns: u64, woken_ns: u64) -> Blocked {
+        Blocked {
+            start_ns,
+            woken_ns,
+            object: table::WaitObject::Epoll,
+        }
+    }
+
+    #[test]
+    fn who_is_ready_waits_for_those_before() {
+        let all = [
+            message(100, Some(110), 112),
+            message(101, None, 120),
+            message(102, None, 130),
+            message(125, None, 140),
+        ];
+        let mut threads = Threads::default();
+        all.iter().for_each(|it| threads.add(it));
+        threads.finish();
+        let ahead: Vec<_> = all.iter().map(|it| threads.ahead(it)).collect();
+        let queue = |ahead, since_ns| Queue { ahead, since_ns };
+        // the thread had been woken: what was ready before it ran waits from its first message on
+        assert_eq!(ahead[0], queue(0, None));
+        assert_eq!(ahead[1], queue(1, Some(112)));
+        assert_eq!(ahead[2], queue(2, Some(112)));
+        assert_eq!(ahead[3], queue(2, Some(125)));
+    }
+
+    #[test]
+    fn a_thread_that_waited_meanwhile_was_at_none() {
+        let all = [message(90, None, 100), message(150, None, 200)];
+        let mut threads = Threads::default();
+        all.iter().for_each(|it| threads.add(it));
+        threads.blocked.insert(7, vec![blocked(120, 130)]);
+        threads.finish();
+        assert_eq!(threads.ahead(&all[1]), Queue::default());
+        threads.blocked.clear();
+        let at_one = Queue {
+            ahead: 1,
+            since_ns: Some(150),
+        };
+        assert_eq!(threads.ahead(&all[1]), at_one);
+    }
+}

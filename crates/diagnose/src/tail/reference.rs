@@ -1,0 +1,81 @@
+//! What an ordinary message meets: the mean over a reference set. Means add up as times do, so that what all places
+//! deviate is what the whole deviates; a band of latencies bounds what any one message can do to them.
+
+use super::tree::{Met, Node, Times};
+
+/// The reference set of an application and direction.
+#[derive(Debug, Default)]
+pub(super) struct Reference {
+    messages: u32,
+    latency_ns: u64,
+    ahead: u64,
+    met: Vec<Sum>,
+}
+
+/// Over all messages of the set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    time_ns: u64,
+    count: u64,
+    messages: u32,
+}
+
+/// What a place has of an ordinary message.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Usual {
+    pub(super) time_ns: f64,
+    pub(super) count: f64,
+    /// Share of the messages that meet it at all, 0–1.
+    pub(super) present: f64,
+}
+
+impl Reference {
+    /// Adds a message.
+    pub(super) fn add(&mut self, latency_ns: u64, ahead: u32, times: &mut Times) {
+        self.messages += 1;
+        self.latency_ns += latency_ns;
+        self.ahead += u64::from(ahead);
+        for (node, Met { time_ns, count }) in times.sorted() {
+            let index = node.index();
+            if index >= self.met.len() {
+                self.met.resize(index + 1, Sum::default());
+            }
+            let sum = &mut self.met[index];
+            sum.time_ns += time_ns;
+            sum.count += u64::from(count);
+            sum.messages += 1;
+        }
+    }
+
+    /// Messages in it.
+    pub(super) fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    /// Mean latency, ns; zero without messages.
+    pub(super) fn latency_ns(&self) -> f64 {
+        self.mean(self.latency_ns)
+    }
+
+    /// Mean number of messages ahead.
+    pub(super) fn ahead(&self) -> f64 {
+        self.mean(self.ahead)
+    }
+
+    /// What is usual at a place.
+    pub(super) fn usual(&self, node: Node) -> Usual {
+        let sum = self.met.get(node.index()).copied().unwrap_or_default();
+        Usual {
+            time_ns: self.mean(sum.time_ns),
+            count: self.mean(sum.count),
+            present: self.mean(u64::from(sum.messages)),
+        }
+    }
+
+    fn mean(&self, sum: u64) -> f64 {
+        match self.messages {
+            0 => 0.0,
+            messages => sum as f64 / f64::from(messages),
+        }
+    }
+}

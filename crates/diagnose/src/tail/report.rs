@@ -1,0 +1,186 @@
+//! The contract `whylat.tail/1`: why the slow messages of each application are slow.
+
+use serde::Serialize;
+
+use super::explain::Anomaly;
+use super::tree::Role;
+use crate::messages::way::Direction;
+use crate::report::About;
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "whylat.tail/1";
+
+/// See the module.
+#[derive(Debug, Clone, Serialize)]
+pub struct TailReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Of what.
+    #[serde(flatten)]
+    pub about: About,
+    /// Which messages are explained.
+    pub tail: String,
+    /// Which they are compared with.
+    pub body: String,
+    /// Share of a deviation that inner places must explain for the outer one to be no cause, 0–1.
+    pub explained: f64,
+    /// Differences below this are none, ns.
+    pub resolution_ns: f64,
+    /// By application and direction, the largest sum of deviations first.
+    pub groups: Vec<TailGroup>,
+}
+
+/// The messages of one application, one way.
+#[derive(Debug, Clone, Serialize)]
+pub struct TailGroup {
+    /// Command name; `None`: not known.
+    pub application: Option<String>,
+    /// Which way.
+    pub direction: Direction,
+    /// Messages with all their times.
+    pub messages: u64,
+    /// Latencies by rank, ns: of the host alone.
+    pub latency: Vec<Quantile>,
+    /// Messages that were explained, and those that could not be.
+    pub tail: Judged,
+    /// Messages that they were compared with.
+    pub body: Judged,
+    /// Mean latency of these, ns.
+    pub usual_ns: f64,
+    /// What explained share each explained message has: least and median, 0–1; `None` without any.
+    pub covered: Option<Covered>,
+    /// Causes, that with the largest median of deviations first.
+    pub causes: Vec<Cause>,
+    /// Messages ahead of each other.
+    pub queue: QueueSpread,
+    /// Every explained message, in the order of time.
+    pub explained: Vec<Explained>,
+}
+
+/// A latency and its rank.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Quantile {
+    /// Share of messages that are no slower, 0–1.
+    pub share: f64,
+    /// ns.
+    pub ns: u64,
+}
+
+/// How many messages of a band could be looked at.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Judged {
+    /// Messages in the band.
+    pub messages: u64,
+    /// Of these, those of which it was kept what their CPUs did.
+    pub kept: u64,
+    /// Shortest and longest latency in it, ns.
+    pub from_ns: u64,
+    /// The same.
+    pub until_ns: u64,
+}
+
+/// How much of the deviations is explained.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Covered {
+    /// Of the message that is explained worst.
+    pub least: f64,
+    /// Of the median message.
+    pub median: f64,
+}
+
+/// Why messages were slow.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cause {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// What it is.
+    pub what: String,
+    /// Core role.
+    pub role: Role,
+    /// Messages that it hit.
+    pub messages: u64,
+    /// Of these, those of which it is the largest cause.
+    pub first: u64,
+    /// What it added, of the messages hit, ns.
+    pub deviation: Box5,
+    /// What it added in all, ns.
+    pub sum_ns: f64,
+    /// Whether the messages hit came one after the other, or apart.
+    pub order: Order,
+    /// Its parts, largest first.
+    pub parts: Vec<Part>,
+    /// Messages that it hit most.
+    pub examples: Vec<String>,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// A distribution in five numbers, ns.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Box5 {
+    /// Least.
+    pub least_ns: f64,
+    /// A quarter is no larger.
+    pub quarter_ns: f64,
+    /// Half is no larger.
+    pub median_ns: f64,
+    /// A quarter is no smaller.
+    pub three_quarters_ns: f64,
+    /// Most.
+    pub most_ns: f64,
+}
+
+/// How the messages hit follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// One after the other: one event behind them, likely.
+    Bunched,
+    /// Apart: each by itself.
+    Spread,
+}
+
+/// What a cause is made of.
+#[derive(Debug, Clone, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// How it differs.
+    pub anomaly: Anomaly,
+    /// Messages that it hit.
+    pub messages: u64,
+    /// What it added, ns.
+    pub deviation: Box5,
+}
+
+/// Queueing, of the explained messages against the body.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct QueueSpread {
+    /// Messages ahead: mean of the body.
+    pub usual: f64,
+    /// Median of the explained messages.
+    pub median: u32,
+    /// Most.
+    pub most: u32,
+    /// Explained messages with more ahead than usual.
+    pub deeper: u64,
+}
+
+/// One message with its causes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explained {
+    /// Its id.
+    pub id: String,
+    /// When it began, from the recording's start, ns.
+    pub since_start_ns: u64,
+    /// How long the host had it, ns.
+    pub latency_ns: u64,
+    /// Longer than usual, ns.
+    pub deviation_ns: f64,
+    /// Explained of that, 0–1.
+    pub covered: f64,
+    /// Messages of the same thread ahead of it.
+    pub ahead: u32,
+    /// What each cause added, the largest first: index in [`TailGroup::causes`], ns.
+    pub causes: Vec<(usize, f64)>,
+}

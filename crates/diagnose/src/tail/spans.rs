@@ -1,0 +1,306 @@
+//! What CPUs and threads did, found by time: rows of `activity` in, in any order; out, the spans that overlap an
+//! interval, outermost first. A span takes 36 bytes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use table::tables::Activities;
+use table::{ActivityKind, Columns};
+
+/// What a span is: a kind, a name, and of a thread its process. An index into [`Spans::whats`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct WhatId(u32);
+
+/// See [`WhatId`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct What {
+    pub(super) kind: ActivityKind,
+    pub(super) name: Option<String>,
+    /// Only of threads.
+    pub(super) pid: Option<u32>,
+}
+
+/// A span of one CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    /// Zero: not known, or the idle task.
+    pub(super) tid: u32,
+    pub(super) what: WhatId,
+    pub(super) depth: u16,
+    /// It began then, not before.
+    pub(super) begin_seen: bool,
+}
+
+/// The spans of a CPU, in the order of their begins, outer ones first.
+#[derive(Debug, Default)]
+struct Core {
+    spans: Vec<Span>,
+    /// Index of the span around each; its own: none.
+    around: Vec<u32>,
+}
+
+/// When a thread had which CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OnCpu {
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) cpu: u16,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    whats: Vec<What>,
+    ids: HashMap<What, WhatId>,
+    cores: BTreeMap<u16, Core>,
+    threads: HashMap<u32, Vec<OnCpu>>,
+}
+
+impl Spans {
+    /// Adds rows; those of no CPU belong to none of the answers.
+    pub(super) fn add(&mut self, rows: &Activities) {
+        let mut last: Option<(usize, WhatId)> = None;
+        for row in 0..rows.len() {
+            let Some(cpu) = rows.cpu[row] else { continue };
+            let same = |before: usize| {
+                rows.kind[before] == rows.kind[row]
+                    && rows.name[before] == rows.name[row]
+                    && rows.pid[before] == rows.pid[row]
+            };
+            let what = match last {
+                Some((before, what)) if same(before) => what,
+                _ => self.intern(rows, row),
+            };
+            last = Some((row, what));
+            self.cores.entry(cpu).or_default().spans.push(Span {
+                begin_ns: rows.begin_ns[row],
+                end_ns: rows.end_ns[row].max(rows.begin_ns[row]),
+                tid: rows.tid[row].unwrap_or(0),
+                what,
+                depth: rows.depth[row],
+                begin_seen: rows.begin_seen[row],
+            });
+        }
+    }
+
+    fn intern(&mut self, rows: &Activities, row: usize) -> WhatId {
+        let kind = rows.kind[row];
+        let what = What {
+            kind,
+            name: rows.name[row].clone(),
+            pid: rows.pid[row].filter(|_| kind == ActivityKind::Task),
+        };
+        if let Some(id) = self.ids.get(&what) {
+            return *id;
+        }
+        let id = WhatId(u32::try_from(self.whats.len()).unwrap_or(u32::MAX));
+        self.whats.push(what.clone());
+        self.ids.insert(what, id);
+        id
+    }
+
+    /// Puts all in order: to be called after the last row, before any question.
+    pub(super) fn finish(&mut self) {
+        for (cpu, core) in &mut self.cores {
+            core.finish();
+            for span in &core.spans {
+                if span.depth == 0 && span.tid != 0 {
+                    self.threads.entry(span.tid).or_default().push(OnCpu {
+                        begin_ns: span.begin_ns,
+                        end_ns: span.end_ns,
+                        cpu: *cpu,
+                    });
+                }
+            }
+        }
+        for times in self.threads.values_mut() {
+            times.sort_unstable();
+        }
+    }
+
+    /// What it is.
+    pub(super) fn what(&self, id: WhatId) -> &What {
+        &self.whats[id.0 as usize]
+    }
+
+    /// When a thread had a CPU, from the last time that began before `from_ns` on.
+    pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[OnCpu] {
+        let Some(times) = self.threads.get(&tid) else {
+            return &[];
+        };
+        let first = times.partition_point(|it| it.begin_ns <= from_ns);
+        &times[first.saturating_sub(1)..]
+    }
+
+    /// Whether it is known what a CPU did at a time.
+    pub(super) fn covers(&self, cpu: u16, at_ns: u64) -> bool {
+        let mut covers = false;
+        self.overlapping(cpu, at_ns, at_ns + 1, |span| {
+            let kind = self.what(span.what).kind;
+            covers |= !matches!(kind, ActivityKind::Untraced | ActivityKind::DecodeError);
+        });
+        covers
+    }
+
+    /// Gives `visit` every span of a CPU that overlaps the interval, with those around it before it.
+    pub(super) fn overlapping(
+        &self,
+        cpu: u16,
+        from_ns: u64,
+        until_ns: u64,
+        mut visit: impl FnMut(&Span),
+    ) {
+        let Some(core) = self.cores.get(&cpu) else {
+            return;
+        };
+        let first = core.spans.partition_point(|it| it.begin_ns <= from_ns);
+        let mut open = Vec::new();
+        core.open_at(first, from_ns, &mut open);
+        open.iter().rev().for_each(|span| visit(span));
+        for span in &core.spans[first..] {
+            if span.begin_ns >= until_ns {
+                return;
+            }
+            visit(span);
+        }
+    }
+}
+
+impl Core {
+    fn finish(&mut self) {
+        let order = |span: &Span| (span.begin_ns, span.depth);
+        if !self.spans.is_sorted_by_key(order) {
+            self.spans.sort_by_key(order);
+        }
+        let mut open: Vec<u32> = Vec::new();
+        self.around = Vec::with_capacity(self.spans.len());
+        for (index, span) in self.spans.iter().enumerate() {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            while let Some(top) = open.last() {
+                let top = &self.spans[*top as usize];
+                if top.depth < span.depth && top.end_ns > span.begin_ns {
+                    break;
+                }
+                open.pop();
+            }
+            self.around.push(open.last().copied().unwrap_or(index));
+            open.push(index);
+        }
+    }
+
+    /// The spans that began before span `first` and go on after `from_ns`, innermost first.
+    fn open_at<'a>(&'a self, first: usize, from_ns: u64, open: &mut Vec<&'a Span>) {
+        let Some(mut index) = first.checked_sub(1) else {
+            return;
+        };
+        loop {
+            let span = &self.spans[index];
+            if span.end_ns > from_ns {
+                open.push(span);
+            }
+            match self.around[index] as usize {
+                around if around == index => return,
+                around => index = around,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use table::row_of;
+
+    use super::*;
+
+    fn spans(rows: &[(u16, u64, u64, u16)]) -> Spans {
+        let mut activities = Activities::default();
+        for (cpu, begin_ns, end_ns, depth) in rows {
+            let row = json!({
+                "cpu": cpu, "tid": 1, "begin_ns": begin_ns, "end_ns": end_ns, "depth": depth,
+                "kind": "function", "source": "tracepoints", "begin_seen": true,
+            });
+            activities.push(row_of(row).expect("a row"));
+        }
+        let mut spans = Spans::default();
+        spans.add(&activities);
+        spans.finish();
+        spans
+    }
+
+    fn found(spans: &Spans, from_ns: u64, until_ns: u64) -> Vec<(u64, u16)> {
+        let mut found = Vec::new();
+        spans.overlapping(0, from_ns, until_ns, |span| {
+            found.push((span.begin_ns, span.depth));
+        });
+        found
+    }
+
+    #[test]
+    fn those_that_are_open_come_first() {
+        let rows = [
+            (0, 0, 100, 0),
+            (0, 10, 20, 1),
+            (0, 30, 90, 1),
+            (0, 40, 50, 2),
+            (0, 100, 200, 0),
+            (1, 45, 60, 0),
+        ];
+        let spans = spans(&rows);
+        assert_eq!(found(&spans, 42, 100), [(0, 0), (30, 1), (40, 2)]);
+        assert_eq!(found(&spans, 20, 31), [(0, 0), (30, 1)]);
+        assert_eq!(found(&spans, 100, 101), [(100, 0)]);
+        assert_eq!(found(&spans, 200, 300), []);
+    }
+
+    /// Spans as a CPU makes them: each within the one around it.
+    fn nested() -> impl Strategy<Value = Vec<(u16, u64, u64, u16)>> {
+        prop::collection::vec((0_u64..8, 1_u64..20, 0_u16..4), 1..40).prop_map(|parts| {
+            let mut rows: Vec<(u16, u64, u64, u16)> = Vec::new();
+            let mut now = 0;
+            let mut open: Vec<usize> = Vec::new();
+            for (pause, length, depth) in parts {
+                now += pause;
+                open.truncate(usize::from(depth));
+                let depth = open.len() as u16;
+                open.push(rows.len());
+                for around in &open[..open.len() - 1] {
+                    rows[*around].2 = rows[*around].2.max(now + length);
+                }
+                rows.push((0, now, now + length, depth));
+                now += 1;
+            }
+            // what follows at the same depth ends what was before
+            for index in 0..rows.len() {
+                let (_, begin, _, depth) = rows[index];
+                for before in &mut rows[..index] {
+                    if before.3 >= depth {
+                        before.2 = before.2.min(begin);
+                    }
+                }
+            }
+            rows
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn none_is_missed_and_the_order_of_rows_is_all_the_same(
+            mut rows in nested(), from in 0_u64..200, length in 1_u64..100, seed in any::<prop::sample::Index>(),
+        ) {
+            let mut expected: Vec<_> = rows
+                .iter()
+                .filter(|(_, begin, end, _)| *begin < from + length && *end > from)
+                .map(|(_, begin, _, depth)| (*begin, *depth))
+                .collect();
+            expected.sort_unstable();
+            let turn = seed.index(rows.len());
+            rows.rotate_left(turn);
+            let mut found = found(&spans(&rows), from, from + length);
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

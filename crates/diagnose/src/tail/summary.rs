@@ -1,0 +1,274 @@
+//! The causes of all explained messages of an application, together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Told;
+use super::cause::{self, Key, Rule};
+use super::explain::{Anomaly, Deviation};
+use super::reference::Reference;
+use super::report::{
+    Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
+};
+use super::spans::Spans;
+use super::tree::Tree;
+use crate::messages::way::Direction;
+
+/// Ranks of the latencies that are given: more of the tail than of the body.
+const SHARES: [f64; 14] = [
+    0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999, 0.9999, 0.99999, 1.0,
+];
+/// Messages named as examples of a cause.
+const EXAMPLES: usize = 3;
+
+/// What is needed to put them together.
+pub(super) struct Summary<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) spans: &'a Spans,
+    pub(super) reference: &'a Reference,
+    pub(super) started_ns: u64,
+    /// Processes of the application.
+    pub(super) own_pids: BTreeSet<u32>,
+}
+
+/// What one cause added, by message.
+#[derive(Default)]
+struct Hits {
+    /// Index of the message, ns.
+    messages: Vec<(usize, f64)>,
+    first: u64,
+    parts: BTreeMap<String, PartHits>,
+}
+
+struct PartHits {
+    anomaly: Anomaly,
+    ns: Vec<f64>,
+    sum_ns: f64,
+}
+
+impl Summary<'_> {
+    pub(super) fn group(
+        &self,
+        application: Option<String>,
+        direction: Direction,
+        sorted_ns: &[u64],
+        (tail, body): (Judged, Judged),
+        told: Vec<Told<'_>>,
+    ) -> TailGroup {
+        let by_message: Vec<Vec<(Key, f64)>> = told.iter().map(|it| self.causes(it)).collect();
+        let mut hits = self.hits(&told, &by_message);
+        let mut causes: Vec<(Key, Cause)> = std::mem::take(&mut hits)
+            .into_iter()
+            .map(|(key, hits)| (key.clone(), cause_of(&key, hits, &told)))
+            .collect();
+        causes.sort_by(|(a, one), (b, other)| {
+            let by_first = other.first.cmp(&one.first);
+            by_first
+                .then(other.sum_ns.total_cmp(&one.sum_ns))
+                .then(a.cmp(b))
+        });
+        let index: BTreeMap<Key, usize> = causes
+            .iter()
+            .enumerate()
+            .map(|(index, (key, _))| (key.clone(), index))
+            .collect();
+        let explained: Vec<Explained> = told
+            .iter()
+            .zip(by_message)
+            .map(|(it, causes)| self.explained(it, causes, &index))
+            .collect();
+        TailGroup {
+            application,
+            direction,
+            messages: sorted_ns.len() as u64,
+            latency: quantiles(sorted_ns),
+            tail,
+            body,
+            usual_ns: self.reference.latency_ns(),
+            covered: covered(&explained),
+            queue: self.queue(&told),
+            causes: causes.into_iter().map(|(_, cause)| cause).collect(),
+            explained,
+        }
+    }
+
+    /// The causes of a message, largest first.
+    fn causes(&self, told: &Told<'_>) -> Vec<(Key, f64)> {
+        let mut causes: BTreeMap<Key, f64> = BTreeMap::new();
+        for deviation in &told.explanation.causes {
+            *causes.entry(self.key(deviation)).or_default() += deviation.ns;
+        }
+        let mut causes: Vec<_> = causes
+            .into_iter()
+            .filter(|(key, _)| key.rule != Rule::Untraced)
+            .collect();
+        causes.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
+        causes
+    }
+
+    fn key(&self, deviation: &Deviation) -> Key {
+        cause::cause(self.tree, self.spans, deviation.node, &self.own_pids)
+    }
+
+    fn hits(&self, told: &[Told<'_>], by_message: &[Vec<(Key, f64)>]) -> BTreeMap<Key, Hits> {
+        let mut hits: BTreeMap<Key, Hits> = BTreeMap::new();
+        for (index, causes) in by_message.iter().enumerate() {
+            for (place, (key, ns)) in causes.iter().enumerate() {
+                let hits = hits.entry(key.clone()).or_default();
+                hits.messages.push((index, *ns));
+                hits.first += u64::from(place == 0);
+            }
+        }
+        for deviation in told.iter().flat_map(|it| &it.explanation.causes) {
+            let Some(hits) = hits.get_mut(&self.key(deviation)) else {
+                continue;
+            };
+            let name = cause::part(self.tree, self.spans, deviation.node);
+            let part = hits.parts.entry(name).or_insert(PartHits {
+                anomaly: deviation.anomaly,
+                ns: Vec::new(),
+                sum_ns: 0.0,
+            });
+            part.ns.push(deviation.ns);
+            part.sum_ns += deviation.ns;
+        }
+        hits
+    }
+
+    fn explained(
+        &self,
+        told: &Told<'_>,
+        causes: Vec<(Key, f64)>,
+        index: &BTreeMap<Key, usize>,
+    ) -> Explained {
+        let is_known = |it: &Deviation| self.key(it).rule != Rule::Untraced;
+        Explained {
+            id: told.message.id.to_string(),
+            since_start_ns: told.message.start_ns.saturating_sub(self.started_ns),
+            latency_ns: told.message.latency_ns(),
+            deviation_ns: told.explanation.deviation_ns,
+            covered: told.explanation.coverage(is_known),
+            ahead: told.ahead,
+            causes: causes
+                .into_iter()
+                .filter_map(|(key, ns)| Some((*index.get(&key)?, ns)))
+                .collect(),
+        }
+    }
+
+    fn queue(&self, told: &[Told<'_>]) -> QueueSpread {
+        let usual = self.reference.ahead();
+        let mut ahead: Vec<u32> = told.iter().map(|it| it.ahead).collect();
+        ahead.sort_unstable();
+        let deeper = ahead
+            .iter()
+            .filter(|ahead| f64::from(**ahead) > usual + 0.5);
+        QueueSpread {
+            usual,
+            median: ahead.get(ahead.len() / 2).copied().unwrap_or(0),
+            most: ahead.last().copied().unwrap_or(0),
+            deeper: deeper.count() as u64,
+        }
+    }
+}
+
+fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
+    let Hits {
+        mut messages,
+        first,
+        parts,
+    } = hits;
+    let order = order(&messages, told.len());
+    let deviation = Box5::of(messages.iter().map(|(_, ns)| *ns).collect());
+    let sum_ns = messages.iter().map(|(_, ns)| ns).sum();
+    messages.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
+    let examples = messages.iter().take(EXAMPLES);
+    let mut parts: Vec<_> = parts.into_iter().collect();
+    parts.sort_by(|(a, one), (b, other)| {
+        let by_sum = other.sum_ns.total_cmp(&one.sum_ns);
+        by_sum.then_with(|| a.cmp(b))
+    });
+    Cause {
+        rule: key.rule.name(),
+        what: key.what.clone(),
+        role: key.role,
+        messages: messages.len() as u64,
+        first,
+        deviation,
+        sum_ns,
+        order,
+        parts: parts
+            .into_iter()
+            .map(|(name, hits)| Part {
+                name,
+                anomaly: hits.anomaly,
+                messages: hits.ns.len() as u64,
+                deviation: Box5::of(hits.ns),
+            })
+            .collect(),
+        examples: examples
+            .map(|(index, _)| told[*index].message.id.to_string())
+            .collect(),
+        advice: key.rule.advice(),
+    }
+}
+
+/// Messages hit at random would stand beside another one that is hit as often as one of all is hit. Where that is
+/// so for more than half of what is left until all would, they are bunched.
+fn order(hit: &[(usize, f64)], all: usize) -> Order {
+    let beside = hit
+        .windows(2)
+        .filter(|two| two[1].0 == two[0].0 + 1)
+        .count();
+    let (hit, all, beside) = (hit.len() as f64, all as f64, beside as f64);
+    if hit < 3.0 {
+        return Order::Spread;
+    }
+    let (share, by_chance) = (beside / (hit - 1.0), hit / all);
+    if share > by_chance + (1.0 - by_chance) / 2.0 {
+        Order::Bunched
+    } else {
+        Order::Spread
+    }
+}
+
+fn quantiles(sorted_ns: &[u64]) -> Vec<Quantile> {
+    let Some(last) = sorted_ns.len().checked_sub(1) else {
+        return Vec::new();
+    };
+    let rank = |share: f64| ((share * sorted_ns.len() as f64).ceil() as usize).clamp(1, last + 1);
+    SHARES
+        .iter()
+        .map(|&share| Quantile {
+            share,
+            ns: sorted_ns[rank(share) - 1],
+        })
+        .collect()
+}
+
+fn covered(explained: &[Explained]) -> Option<Covered> {
+    let mut shares: Vec<f64> = explained.iter().map(|it| it.covered).collect();
+    shares.sort_by(f64::total_cmp);
+    Some(Covered {
+        least: *shares.first()?,
+        median: shares[shares.len() / 2],
+    })
+}
+
+impl Box5 {
+    /// Of at least one value.
+    fn of(mut ns: Vec<f64>) -> Self {
+        ns.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let rank = (share * ns.len() as f64) as usize;
+            let last = ns.len().saturating_sub(1);
+            ns.get(rank.min(last)).copied().unwrap_or(0.0)
+        };
+        Self {
+            least_ns: at(0.0),
+            quarter_ns: at(0.25),
+            median_ns: at(0.5),
+            three_quarters_ns: at(0.75),
+            most_ns: at(1.0),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Where the time of messages went, as a tree: core role, context, and what ran in it. All messages share one
+//! tree of places; each has a time and a count at those that it met.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use table::WaitObject;
+
+use super::spans::WhatId;
+
+/// A core's part in a message (NSight, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The core that the kernel received or sent it on.
+    Receive,
+    /// The core of the thread.
+    Application,
+}
+
+/// What a place stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// All of a core's part.
+    Role(Role),
+    /// The message's own thread.
+    Own,
+    /// The own thread, at another message.
+    OtherMessage,
+    /// The own thread waits, and wants no CPU.
+    Blocked(WaitObject),
+    /// Another thread, the idle task, or what is not known.
+    Other(WhatId),
+    /// Within any of these: interrupts, softirqs, system calls, functions.
+    Within(WhatId),
+}
+
+/// A place in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Node(u32);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    places: Vec<(Option<Node>, Place)>,
+    nodes: HashMap<(Option<Node>, Place), Node>,
+}
+
+/// What a message met of a place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Met {
+    pub(super) time_ns: u64,
+    /// How often it began.
+    pub(super) count: u32,
+}
+
+/// What one message met of all places.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    met: Vec<Met>,
+    touched: Vec<Node>,
+}
+
+impl Tree {
+    /// The node of a place within another.
+    pub(super) fn node(&mut self, around: Option<Node>, place: Place) -> Node {
+        let next = Node(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        let node = *self.nodes.entry((around, place)).or_insert(next);
+        if node == next {
+            self.places.push((around, place));
+        }
+        node
+    }
+
+    /// What it stands for.
+    pub(super) fn place(&self, node: Node) -> Place {
+        self.places[node.index()].1
+    }
+
+    /// The node around it.
+    pub(super) fn around(&self, node: Node) -> Option<Node> {
+        self.places[node.index()].0
+    }
+
+    /// The role that it is within.
+    pub(super) fn role(&self, node: Node) -> Role {
+        let mut at = node;
+        loop {
+            match (self.place(at), self.around(at)) {
+                (Place::Role(role), _) => return role,
+                (_, Some(around)) => at = around,
+                // every path begins with a role
+                (_, None) => return Role::Application,
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Its number; those within it have higher ones.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Times {
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        for node in self.touched.drain(..) {
+            self.met[node.index()] = Met::default();
+        }
+    }
+
+    /// Adds what was met of a place.
+    pub(super) fn add(&mut self, node: Node, more: Met) {
+        let index = node.index();
+        if index >= self.met.len() {
+            self.met.resize(index + 1, Met::default());
+        }
+        self.touched.push(node);
+        let met = &mut self.met[index];
+        met.time_ns += more.time_ns;
+        met.count += more.count;
+    }
+
+    /// Takes time away that belongs elsewhere.
+    pub(super) fn take(&mut self, node: Node, time_ns: u64) {
+        let met = &mut self.met[node.index()];
+        met.time_ns = met.time_ns.saturating_sub(time_ns);
+    }
+
+    /// The places met, inner ones after those around them, with what was met of each.
+    pub(super) fn sorted(&mut self) -> impl DoubleEndedIterator<Item = (Node, Met)> + Clone + '_ {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        self.touched
+            .iter()
+            .map(|node| (*node, self.met[node.index()]))
+    }
+}
