@@ -13,9 +13,9 @@ use nix::sys::eventfd::EventFd;
 
 use crate::priority::GivingWay;
 
-/// A thread that was not heard of for this long is not let wait any longer: several times the pauses that the
-/// threads make by themselves, and a tenth of the time in which rows are to be sealed.
-const HEARD_WITHIN: Duration = Duration::from_millis(200);
+/// A thread that was not heard of for this long is not let wait any longer: twice the pauses that the threads make
+/// by themselves, and a twentieth of the time in which rows are to be sealed.
+const HEARD_WITHIN: Duration = Duration::from_millis(100);
 
 /// The collecting thread's place behind the others, and who watches over it and the storing thread.
 pub(crate) struct Overseen {

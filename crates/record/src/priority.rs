@@ -34,11 +34,10 @@ impl GivingWay {
         }
     }
 
-    /// It is behind: as fast as others.
+    /// It is behind: as fast as others. Said again, it is made so again: it may just have relaxed.
     pub(crate) fn hurry(&self) {
-        if !self.hurries.swap(true, Ordering::Relaxed) {
-            self.set(libc::SCHED_OTHER);
-        }
+        self.hurries.store(true, Ordering::Relaxed);
+        self.set(libc::SCHED_OTHER);
     }
 
     /// Called by the thread itself between small pieces of work: who has waited meanwhile goes first. The weight

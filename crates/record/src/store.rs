@@ -16,6 +16,9 @@ use table::{Columns, WriteError, Writer};
 
 use crate::priority::GivingWay;
 
+/// How late rows are sealed when no more come.
+const SEALS_WITHIN: Duration = Duration::from_millis(50);
+
 /// Batches under way to the disk; more, and the collector waits.
 const QUEUE_LEN: usize = 32;
 
@@ -136,7 +139,7 @@ fn store_all(
         priority.is_heard();
         let batch = batches.try_recv().or_else(|_| {
             priority.relax();
-            batches.recv_timeout(Duration::from_millis(100))
+            batches.recv_timeout(SEALS_WITHIN)
         });
         let stored = match batch {
             Ok(batch) => store(&mut writer, batch),
