@@ -29,6 +29,7 @@ mod spins;
 mod stacks;
 mod startup;
 mod survive;
+mod tail;
 mod truth;
 mod udp;
 mod usdt;

@@ -1,0 +1,221 @@
+/* A reader of 23 connections, some of whose messages are slow for a reason that is planted: its argument.
+ *   neighbour  another process takes the CPU at a higher priority
+ *   queue      many messages come at once
+ *   call       the reader makes a long system call before it takes the message
+ *   lock       it waits for a lock that another thread has
+ *   compute    it computes
+ * Prints for each slow message when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the
+ * end. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECTIONS 23
+#define ROUNDS 2003
+#define SLOW_EVERY 53
+#define BURST_EVERY 211
+#define BYTES 100
+#define SLOW_NS 1000000ULL
+#define SERVICE_NS 30000ULL
+#define PAUSE_NS 100000
+/* of a burst, those that come to wait */
+#define FIRST_BEHIND 5
+
+enum kind { NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE };
+static const char *const kinds[] = {"neighbour", "queue", "call", "lock", "compute"};
+static enum kind kind;
+static int sending[CONNECTIONS], receiving[CONNECTIONS], taken[2];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sem_t take_it, has_it;
+static struct {
+	unsigned long long begin_ns, end_ns;
+} slow[ROUNDS];
+static int slow_count;
+
+static unsigned long long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+static void must(int ok, const char *what)
+{
+	if (!ok) {
+		perror(what);
+		exit(1);
+	}
+}
+
+static void spin(unsigned long long ns)
+{
+	unsigned long long until_ns = now() + ns;
+
+	while (now() < until_ns)
+		;
+}
+
+static void run_on(int cpu, int priority)
+{
+	struct sched_param how = {.sched_priority = priority};
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+	must(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &how),
+	     "sched_setscheduler");
+}
+
+static void connect_ends(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	socklen_t len = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	must(!bind(listener, (struct sockaddr *)&at, len) && !listen(listener, 1), "listen");
+	must(!getsockname(listener, (struct sockaddr *)&at, &len), "getsockname");
+	for (int i = 0; i < CONNECTIONS; i++) {
+		sending[i] = socket(AF_INET, SOCK_STREAM, 0);
+		must(!connect(sending[i], (struct sockaddr *)&at, len), "connect");
+		receiving[i] = accept(listener, NULL, NULL);
+		must(receiving[i] >= 0, "accept");
+	}
+}
+
+static int is_slow(int round)
+{
+	return round % (kind == QUEUE ? BURST_EVERY : SLOW_EVERY) == SLOW_EVERY - 1;
+}
+
+/* Sends a round's messages, and goes on when they were taken. */
+static void send_all(void)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	char message[BYTES] = {0}, byte;
+
+	prctl(PR_SET_NAME, "neighbour");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	run_on(kind == NEIGHBOUR ? 0 : 1, kind == NEIGHBOUR);
+	for (int round = 0; round < ROUNDS; round++) {
+		int number = kind == QUEUE && is_slow(round) ? CONNECTIONS : 1;
+
+		for (int i = 0; i < number; i++) {
+			int to = sending[(round + i) % CONNECTIONS];
+
+			must(send(to, message, BYTES, 0) == BYTES, "send");
+		}
+		if (kind == NEIGHBOUR && is_slow(round))
+			spin(SLOW_NS);
+		for (int i = 0; i < number; i++)
+			must(read(taken[0], &byte, 1) == 1, "read");
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void *keeper(void *unused)
+{
+	const struct timespec pause = {.tv_nsec = SLOW_NS};
+
+	for (;;) {
+		sem_wait(&take_it);
+		pthread_mutex_lock(&lock);
+		sem_post(&has_it);
+		nanosleep(&pause, NULL);
+		pthread_mutex_unlock(&lock);
+	}
+	return unused;
+}
+
+/* What makes a message slow that has come. */
+static void dawdle(char *zeros, size_t bytes)
+{
+	int zero;
+
+	switch (kind) {
+	case CALL:
+		zero = open("/dev/zero", O_RDONLY);
+		for (unsigned long long until_ns = now() + SLOW_NS; now() < until_ns;)
+			must(read(zero, zeros, bytes) == (ssize_t)bytes, "/dev/zero");
+		close(zero);
+		break;
+	case LOCK:
+		sem_post(&take_it);
+		sem_wait(&has_it);
+		pthread_mutex_lock(&lock);
+		pthread_mutex_unlock(&lock);
+		break;
+	case COMPUTE:
+		spin(SLOW_NS);
+		break;
+	default:
+		break;
+	}
+}
+
+static void take(int epoll, int round)
+{
+	static char zeros[1 << 20];
+	char message[BYTES];
+	struct epoll_event event;
+	int number = kind == QUEUE && is_slow(round) ? CONNECTIONS : 1;
+
+	for (int i = 0; i < number; i++) {
+		must(epoll_wait(epoll, &event, 1, -1) == 1, "epoll_wait");
+		if (is_slow(round))
+			dawdle(zeros, sizeof(zeros));
+		unsigned long long begin_ns = now();
+		must(recv(event.data.fd, message, BYTES, 0) == BYTES, "recv");
+		if (is_slow(round) && (kind != QUEUE || i >= FIRST_BEHIND)) {
+			slow[slow_count].begin_ns = begin_ns;
+			slow[slow_count++].end_ns = now();
+		}
+		spin(SERVICE_NS);
+		must(write(taken[1], "", 1) == 1, "write");
+	}
+}
+
+int main(int arguments, char **argument)
+{
+	int epoll = epoll_create1(0), status;
+	pthread_t thread;
+
+	for (int i = 0; i < 5; i++)
+		if (arguments > 1 && !strcmp(argument[1], kinds[i]))
+			kind = i;
+	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
+	connect_ends();
+	pid_t neighbour = fork();
+	if (!neighbour) {
+		send_all();
+		return 0;
+	}
+	run_on(0, 0);
+	must(!pthread_create(&thread, NULL, keeper, NULL), "pthread_create");
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct epoll_event event = {.events = EPOLLIN, .data.fd = receiving[i]};
+
+		must(!epoll_ctl(epoll, EPOLL_CTL_ADD, receiving[i], &event), "epoll_ctl");
+	}
+	for (int round = 0; round < ROUNDS; round++)
+		take(epoll, round);
+	must(waitpid(neighbour, &status, 0) == neighbour && !status, "the sender");
+	for (int i = 0; i < slow_count; i++)
+		printf("{\"begin_ns\": %llu, \"end_ns\": %llu}\n", slow[i].begin_ns, slow[i].end_ns);
+	return 0;
+}
