@@ -26,6 +26,8 @@ mod reference;
 pub mod report;
 mod spans;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use band::Band;

@@ -1,0 +1,253 @@
+//! What holds for any recording: causes never explain more than there is, neither the order of the rows nor the
+//! time of day changes an answer, and what cannot be judged is said not to be.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use table::tables::{Activity, ReceivedMessage, Wait};
+use table::{Columns, row_of};
+
+use super::{Question, TailTable};
+use crate::report::Recorded;
+use crate::waits::Names;
+
+/// Rows of a small recording.
+#[derive(Debug, Clone, Default)]
+struct Rows {
+    received: Vec<ReceivedMessage>,
+    activities: Vec<Activity>,
+    waits: Vec<Wait>,
+}
+
+fn header(started_ns: u64) -> table::manifest::Header {
+    let header = json!({
+        "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 2,
+        "clocksource": "", "detail": "messages", "arguments": [], "started_ns": started_ns,
+        "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
+    });
+    serde_json::from_value(header).expect("a header")
+}
+
+fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
+    let mut table = TailTable::new(header(started_ns), Names::default(), question);
+    // in batches, as from a file
+    for row in &rows.received {
+        let mut batch = table::tables::ReceivedMessages::default();
+        batch.push(row.clone());
+        table.add_received(&batch);
+    }
+    let (mut waits, mut activities) =
+        <(table::tables::Waits, table::tables::Activities)>::default();
+    rows.waits.iter().for_each(|row| waits.push(row.clone()));
+    rows.activities
+        .iter()
+        .for_each(|row| activities.push(row.clone()));
+    table.add_waits(&waits);
+    table.add_activities(&activities);
+    let report = table.report(Recorded::default());
+    serde_json::to_value(&report.groups).expect("JSON")
+}
+
+fn message(number: u64, start_ns: u64, done_ns: u64) -> ReceivedMessage {
+    let mut row = json!({
+        "done_ns": done_ns, "conn": 1, "bytes": 1, "offset_end": number + 1,
+        "first_arrival_ns": start_ns, "last_arrival_ns": start_ns, "tcp_ns": start_ns + 10,
+        "ready_ns": start_ns + 20, "copy_ns": done_ns - 10, "segments": 1,
+        "receive_cpu": 1, "cpu": 0, "tid": 7, "pid": 7,
+    });
+    row["woken_ns"] = json!(start_ns + 30);
+    row["running_ns"] = json!(start_ns + 40);
+    row_of(row).expect("a row")
+}
+
+fn span(kind: &str, name: &str, tid: u32, depth: u16, times: (u64, u64)) -> Activity {
+    let row = json!({
+        "begin_ns": times.0, "end_ns": times.1, "depth": depth, "kind": kind, "name": name,
+        "tid": tid, "pid": tid, "cpu": 0, "source": "tracepoints", "begin_seen": true,
+        "end_seen": true,
+    });
+    row_of(row).expect("a row")
+}
+
+/// Parts of a message's time on its thread's CPU: who has it, how long, and calls within.
+type Part = (u8, u64, Vec<u64>);
+
+/// A message that takes as long as its parts, and what its CPU did.
+fn put(rows: &mut Rows, number: u64, begin_ns: u64, parts: &[Part]) -> u64 {
+    let mut now_ns = begin_ns;
+    for (who, length_ns, calls) in parts {
+        let end_ns = now_ns + length_ns;
+        let (tid, name) = [(7, "server"), (8, "neighbour"), (9, "kworker")][usize::from(*who)];
+        let thread = span("task", name, tid, 0, (now_ns, end_ns));
+        rows.activities.push(thread);
+        let each_ns = length_ns / (calls.len() as u64 + 1);
+        for (index, call) in calls.iter().enumerate() {
+            let at_ns = now_ns + index as u64 * each_ns;
+            let name = format!("call_{call}");
+            let outer = (at_ns, at_ns + each_ns);
+            rows.activities.push(span("syscall", &name, tid, 1, outer));
+            let inner = (at_ns, at_ns + each_ns / 2);
+            rows.activities
+                .push(span("function", "inner", tid, 2, inner));
+        }
+        now_ns = end_ns;
+    }
+    rows.received.push(message(number, begin_ns, now_ns));
+    now_ns
+}
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let calls = prop::collection::vec(0_u64..4, 0..3);
+    let part = (0_u8..3, 1_000_u64..20_000, calls);
+    prop::collection::vec(part, 1..5)
+}
+
+fn rows() -> impl Strategy<Value = Rows> {
+    prop::collection::vec((parts(), 0_u64..500), 10..40).prop_map(|messages| {
+        let (mut rows, mut now_ns) = (Rows::default(), 1_000_000);
+        for (number, (parts, pause_ns)) in messages.iter().enumerate() {
+            now_ns = put(&mut rows, number as u64, now_ns + pause_ns, parts);
+        }
+        rows
+    })
+}
+
+fn everything() -> Question {
+    Question {
+        tail: "p10".parse().expect("a band"),
+        ..Question::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn causes_explain_no_more_than_there_is(rows in rows()) {
+        let groups = answer(&rows, 0, everything());
+        for message in groups[0]["explained"].as_array().expect("messages") {
+            let causes = message["causes"].as_array().expect("causes").iter();
+            let explained: f64 = causes.map(|it| it[1].as_f64().expect("ns")).sum();
+            let deviation = message["deviation_ns"].as_f64().expect("ns").max(0.0);
+            prop_assert!(explained <= deviation * 1.000_001 + 1.0, "{}", message);
+            let covered = message["covered"].as_f64().expect("a share");
+            prop_assert!((0.0..=1.0).contains(&covered));
+        }
+    }
+
+    #[test]
+    fn the_order_of_rows_is_all_the_same(rows in rows(), turn in any::<prop::sample::Index>()) {
+        let mut other = rows.clone();
+        let turn_by = turn.index(rows.received.len());
+        other.received.rotate_left(turn_by);
+        other.received.swap(0, turn_by);
+        other.activities.reverse();
+        prop_assert_eq!(answer(&rows, 0, everything()), answer(&other, 0, everything()));
+    }
+
+    #[test]
+    fn all_clocks_later_is_the_same_answer(rows in rows(), later_ns in 1_u64..1 << 50) {
+        let mut other = rows.clone();
+        for row in &mut other.received {
+            row.done_ns += later_ns;
+            let stamps = [
+                &mut row.first_arrival_ns, &mut row.last_arrival_ns, &mut row.tcp_ns,
+                &mut row.ready_ns, &mut row.woken_ns, &mut row.running_ns, &mut row.copy_ns,
+            ];
+            for stamp in stamps {
+                *stamp = stamp.map(|ns| ns + later_ns);
+            }
+        }
+        for row in &mut other.activities {
+            row.begin_ns += later_ns;
+            row.end_ns += later_ns;
+        }
+        prop_assert_eq!(answer(&rows, 0, everything()), answer(&other, later_ns, everything()));
+    }
+}
+
+/// A hundred ordinary messages, and one that `slow` makes.
+fn one_slow(slow: &[Part]) -> Rows {
+    let (mut rows, mut now_ns) = (Rows::default(), 1_000_000);
+    for number in 0..100 {
+        let ordinary = [(0, 5_000 + number * 10, vec![1])];
+        now_ns = put(&mut rows, number, now_ns + 100, &ordinary);
+    }
+    put(&mut rows, 100, now_ns + 100, slow);
+    rows
+}
+
+fn first_cause(rows: &Rows) -> (Value, Value) {
+    let group = &answer(rows, 0, Question::default())[0];
+    assert_eq!(group["tail"]["kept"], 1, "{group:#}");
+    let cause = &group["causes"][0];
+    (cause["rule"].clone(), cause["what"].clone())
+}
+
+#[test]
+fn a_neighbour_is_named_whatever_it_does() {
+    let rows = one_slow(&[(1, 90_000, vec![2, 3]), (0, 5_000, vec![1])]);
+    assert_eq!(
+        first_cause(&rows),
+        (json!("cpu_contention"), json!("neighbour"))
+    );
+}
+
+#[test]
+fn a_parent_is_no_cause_where_what_it_called_is() {
+    let mut rows = one_slow(&[(0, 5_000, vec![1])]);
+    let last = rows.received.last_mut().expect("the slow one");
+    last.done_ns += 90_000;
+    last.copy_ns = Some(last.done_ns - 10);
+    let end_ns = last.done_ns;
+    let of_slow = rows.activities.len() - 3;
+    for (span, before_ns) in rows.activities[of_slow..].iter_mut().zip([0, 100, 200]) {
+        span.end_ns = end_ns - before_ns;
+    }
+    assert_eq!(
+        first_cause(&rows),
+        (json!("slow_function"), json!("inner()"))
+    );
+}
+
+#[test]
+fn without_ordinary_messages_nothing_is_judged() {
+    let mut rows = one_slow(&[(1, 90_000, Vec::new()), (0, 5_000, vec![1])]);
+    let slow_ns = rows.received[100].first_arrival_ns.expect("it arrived");
+    rows.activities.retain(|span| span.begin_ns >= slow_ns);
+    let group = &answer(&rows, 0, Question::default())[0];
+    assert_eq!(group["body"]["kept"], 0);
+    assert_eq!(group["tail"]["kept"], 1);
+    assert_eq!(group["causes"], json!([]));
+    assert_eq!(group["covered"], Value::Null);
+}
+
+#[test]
+fn one_message_alone_is_like_itself() {
+    let mut rows = Rows::default();
+    put(&mut rows, 0, 1_000_000, &[(0, 5_000, vec![1])]);
+    let group = &answer(&rows, 0, Question::default())[0];
+    assert_eq!(
+        (&group["messages"], &group["causes"]),
+        (&json!(1), &json!([]))
+    );
+}
+
+#[test]
+fn what_was_not_recorded_explains_nothing() {
+    let mut rows = one_slow(&[(1, 90_000, Vec::new()), (0, 5_000, vec![1])]);
+    let gap = rows.activities.iter_mut().find(|span| span.tid == Some(8));
+    let gap = gap.expect("the neighbour");
+    gap.kind = table::ActivityKind::Untraced;
+    gap.tid = None;
+    // its begin is known
+    gap.begin_ns += 1_000;
+    let first = span(
+        "task",
+        "neighbour",
+        8,
+        0,
+        (gap.begin_ns - 1_000, gap.begin_ns),
+    );
+    rows.activities.push(first);
+    let group = &answer(&rows, 0, Question::default())[0];
+    let covered = group["covered"]["least"].as_f64().expect("a share");
+    assert!(covered < 0.05, "{covered}");
+}
