@@ -8,6 +8,7 @@
 //! gather/   rows → one small digest a connection (nothing else is kept)
 //! stages/   digest → share of time in each stage, with method and bound
 //! snap/     digest → SNAP's flags and Table 4, independent of the stages
+//! causes/   the name of what a CPU did → why: categories of functions, system calls, interrupts
 //! rules/    one file a rule: fires, quiet, or cannot tell
 //! group     findings of many connections of one program → one finding
 //! histogram durations, in log-linear buckets
@@ -19,6 +20,7 @@
 
 mod assemble;
 mod case;
+pub mod causes;
 mod coincidence;
 mod context;
 mod cpu;

@@ -1,0 +1,58 @@
+//! Names with `*`, which stands for any characters, or none.
+
+/// Literal parts of a pattern, between its stars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    text: String,
+    parts: Vec<String>,
+}
+
+impl Pattern {
+    /// `None`: without a star.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        text.contains('*').then(|| Self {
+            text: text.to_owned(),
+            parts: text.split('*').map(str::to_owned).collect(),
+        })
+    }
+
+    /// As it was written.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many characters are not stars: the more, the more specific.
+    pub(super) fn literals(&self) -> usize {
+        self.parts.iter().map(String::len).sum()
+    }
+
+    /// How many stars it has.
+    pub(super) fn stars(&self) -> usize {
+        self.parts.len() - 1
+    }
+
+    /// With which byte names begin; `None`: any.
+    pub(super) fn first(&self) -> Option<u8> {
+        self.parts.first()?.bytes().next()
+    }
+
+    /// Whether a name has the parts in their order, from its begin to its end.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let [first, middle @ .., last] = self.parts.as_slice() else {
+            return false;
+        };
+        let Some(rest) = name.strip_prefix(first.as_str()) else {
+            return false;
+        };
+        let Some(mut rest) = rest.strip_suffix(last.as_str()) else {
+            return false;
+        };
+        for part in middle {
+            match rest.split_once(part.as_str()) {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+        true
+    }
+}
