@@ -135,6 +135,9 @@ causes! {
     MemoryAllocation = "memory_allocation",
         "The kernel allocates and frees memory for itself: slab, pages, per-CPU, vmalloc.",
         "See by the caller what it is for.";
+    Dma = "dma",
+        "Memory made known to devices: DMA mappings, IOMMU, bounce buffers.",
+        "iommu=pt on the kernel's command line, where the host's own devices can be trusted.";
     Cgroups = "cgroups",
         "Control groups: accounting, limits, throttling.",
         "A higher cpu.max or memory.high; fewer levels of groups.";
@@ -160,7 +163,7 @@ causes! {
         "Security modules, seccomp, audit, credentials and keys.",
         "Simpler seccomp filters and audit rules.";
     Crypto = "crypto",
-        "Encryption, checksums and random numbers: TLS in the kernel, IPsec, WireGuard, CRC.",
+        "Encryption, checksums, compression and random numbers: TLS in the kernel, IPsec, WireGuard.",
         "Ciphers that the CPU or the NIC accelerates; see /proc/crypto.";
     Virtualization = "virtualization",
         "The hypervisor: time stolen, calls to it, and the running of guests.",
@@ -171,7 +174,7 @@ causes! {
     Profiling = "profiling",
         "Profilers and tracers: perf, ftrace, kprobes, uprobes, tracing BPF programs, whylat itself.",
         "Record less: fewer events, a lower detail, fewer tools at once.";
-    Console = "console",
+    Devices = "devices",
         "Kernel messages, consoles, terminals, and devices that are neither disk nor network.",
         "Fewer kernel messages (dmesg -n 1); no serial console.";
     Helpers = "helpers",

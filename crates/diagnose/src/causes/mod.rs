@@ -82,12 +82,6 @@ impl Categories {
         let mut layers = self.layers.iter();
         Some(layers.find_map(|rules| rules.find(kind, name))?.pattern)
     }
-
-    /// Exact names of whylat's own functions' rules.
-    #[cfg(test)]
-    fn rules(&self) -> impl Iterator<Item = &Rules> {
-        self.layers.iter()
-    }
 }
 
 /// Categories that remember each distinct name.
