@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use diagnose::causes::Categories;
 use diagnose::messages::MessageTable;
 use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::ends::{self, Side};
@@ -125,7 +126,11 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
 }
 
 /// Explains the slow messages of a recording.
-pub(crate) fn tail(path: &Path, question: Question) -> anyhow::Result<TailReport> {
+pub(crate) fn tail(
+    path: &Path,
+    question: Question,
+    categories: Categories,
+) -> anyhow::Result<TailReport> {
     let recording = Recording::open(path)?;
     require::<ReceivedMessage>(&recording, "messages")?;
     if recording.rows::<Activity>() == 0 {
@@ -138,7 +143,7 @@ pub(crate) fn tail(path: &Path, question: Question) -> anyhow::Result<TailReport
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
-    let mut table = TailTable::new(recording.header().clone(), names, question);
+    let mut table = TailTable::new(recording.header().clone(), names, question, categories);
     recording.scan::<ReceivedMessage>(|rows| table.add_received(&rows));
     recording.scan::<SentMessage>(|rows| table.add_sent(&rows));
     recording.scan::<Wait>(|rows| table.add_waits(&rows));

@@ -1,9 +1,11 @@
 //! `whylat report --tail`: why the slow messages are slow.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
+use diagnose::causes::Categories;
 use diagnose::tail::{Band, Question, Settings};
 
 use crate::report::Format;
@@ -36,6 +38,11 @@ pub(crate) struct TailArgs {
     /// With --tail: something is no cause if what it is made of explains this share of what it took longer
     #[arg(long, value_name = "SHARE", default_value = "0.8", requires = "tail", value_parser = share)]
     explained: f64,
+
+    /// With --tail: rules of your own for what functions are, before those of whylat: lines of
+    /// KIND,PATTERN,CAUSE
+    #[arg(long, value_name = "FILE", requires = "tail")]
+    categories: Option<PathBuf>,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -46,6 +53,18 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl TailArgs {
+    fn categories(&self) -> anyhow::Result<Categories> {
+        let built_in = Categories::built_in()?;
+        let Some(path) = &self.categories else {
+            return Ok(built_in);
+        };
+        let csv = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the categories in {}", path.display()))?;
+        built_in
+            .with(&csv)
+            .with_context(|| format!("cannot use the categories in {}", path.display()))
+    }
+
     /// Prints the causes; `None` when it was not asked for.
     pub(crate) fn execute(
         &self,
@@ -65,7 +84,7 @@ impl TailArgs {
                 ..default.settings
             },
         };
-        let report = load::tail(path, question)?;
+        let report = load::tail(path, question, self.categories()?)?;
         let limit = limit.unwrap_or(SHOWN);
         match format {
             Format::Text => out::print(&view::tail_text(&report, limit, &args::text_options()))?,

@@ -12,6 +12,7 @@ use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Activities, Activity, ReceivedMessage, ReceivedMessages};
 use table::{ActivityKind, ActivitySource, Columns};
+use whylat_diagnose::causes::Categories;
 use whylat_diagnose::report::Recorded;
 use whylat_diagnose::tail::{Band, Question, TailTable};
 use whylat_diagnose::waits::Names;
@@ -136,7 +137,8 @@ fn measure(messages: u64, tail: Band) {
         tail,
         ..Question::default()
     };
-    let mut table = TailTable::new(header(), Names::default(), question);
+    let categories = Categories::built_in().expect("rules");
+    let mut table = TailTable::new(header(), Names::default(), question, categories);
     let mut took = Duration::ZERO;
     let mut from = 0;
     while from < messages {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use table::{ActivityKind, WaitObject};
 
-use super::spans::{Spans, What};
+use super::spans::{Spans, What, WhatId};
 use super::tree::{Node, Place, Role, Tree};
+use crate::causes::{Categories, Cause};
 
 /// What tells causes apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub(super) struct Key {
     pub(super) rule: Rule,
     pub(super) role: Role,
     pub(super) what: String,
+    /// What kind of work it is, where it is that.
+    pub(super) category: Option<Cause>,
 }
 
 /// Rules, by their stable names.
@@ -25,6 +28,8 @@ pub(super) enum Rule {
     ProbeOverhead,
     BlockedInCall,
     SlowFunction,
+    /// No category knows the function: named, but no explanation.
+    UnknownFunction,
     /// Not known what it was: explains nothing.
     Untraced,
 }
@@ -39,96 +44,167 @@ impl Rule {
             Self::ProbeOverhead => "probe_overhead",
             Self::BlockedInCall => "blocked_in_call",
             Self::SlowFunction => "slow_function",
+            Self::UnknownFunction => "unknown_function",
             Self::Untraced => "untraced",
         }
     }
 
-    pub(super) const fn advice(self) -> &'static str {
-        match self {
-            Self::HeadOfLineBlocking => {
-                "spread the connections over more threads, or let a thread take fewer requests of one connection at a time (memcached: -t, -R)"
+    /// Whether what it is is known.
+    pub(super) const fn explains(self) -> bool {
+        !matches!(self, Self::UnknownFunction | Self::Untraced)
+    }
+}
+
+impl Key {
+    /// What to do.
+    pub(super) fn advice(&self) -> &'static str {
+        match (self.rule, self.category) {
+            (Rule::SlowFunction | Rule::SoftirqDelay | Rule::CpuContention, Some(category)) => {
+                category.remedy()
             }
-            Self::CpuContention => {
-                "give the program CPUs of its own (taskset, cpuset), move what ran there elsewhere, or raise its priority"
+            (Rule::HeadOfLineBlocking, _) => {
+                "Spread the connections over more threads, or let a thread take fewer requests of one connection at a time (memcached: -t, -R)."
             }
-            Self::SoftirqDelay => {
-                "move interrupts and receive processing to other CPUs (IRQ affinity, RSS, RPS), or spread them"
+            (Rule::CpuContention, _) => {
+                "Give the program CPUs of its own (taskset, cpuset), move what ran there elsewhere, or raise its priority."
             }
-            Self::IdleWakeup => {
-                "keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)"
+            (Rule::SoftirqDelay, _) => {
+                "Move interrupts and receive processing to other CPUs (IRQ affinity, RSS, RPS), or spread them."
             }
-            Self::ProbeOverhead => {
-                "record fewer processes or less detail, or leave the recorder a CPU of its own"
+            (Rule::IdleWakeup, _) => {
+                "Keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)."
             }
-            Self::BlockedInCall => {
-                "keep what waits (locks, files, page faults) out of the thread that serves requests"
+            (Rule::ProbeOverhead, _) => {
+                "Record fewer processes or less detail, or leave the recorder a CPU of its own."
             }
-            Self::SlowFunction => {
-                "`whylat report --message ID` of an example shows where in the program it is"
+            (Rule::BlockedInCall, _) => {
+                "Keep what waits (locks, files, page faults) out of the thread that serves requests."
             }
-            Self::Untraced => "record with a narrower selection, so that more is kept",
+            (Rule::SlowFunction, _) => {
+                "`whylat report --message ID` of an example shows where in the program it is."
+            }
+            (Rule::UnknownFunction, _) => "Give it a category: --categories FILE.",
+            (Rule::Untraced, _) => "Record with a narrower selection, so that more is kept.",
         }
     }
 }
 
-/// The cause that a place is. `own_pids`: the application's processes.
-pub(super) fn cause(tree: &Tree, spans: &Spans, node: Node, own_pids: &BTreeSet<u32>) -> Key {
-    let role = tree.role(node);
-    let (rule, what) = match tree.place(node) {
-        Place::OtherMessage => (Rule::HeadOfLineBlocking, "other messages first".to_owned()),
-        Place::Blocked(object) => (Rule::BlockedInCall, waits_for(object).to_owned()),
-        Place::Own => (Rule::SlowFunction, "the program itself".to_owned()),
-        Place::Role(_) => (Rule::Untraced, "not recorded".to_owned()),
-        Place::Other(what) => context(spans.what(what), role, own_pids),
-        Place::Within(what) => within(spans.what(what)),
-    };
-    Key { rule, role, what }
+/// What is needed to name causes.
+pub(super) struct Causes<'a> {
+    tree: &'a Tree,
+    spans: &'a Spans,
+    /// Of each [`WhatId`].
+    categories: Vec<Option<Cause>>,
+    /// Processes of the application.
+    own_pids: BTreeSet<u32>,
 }
 
-/// What a place itself is called.
-pub(super) fn part(tree: &Tree, spans: &Spans, node: Node) -> String {
-    match tree.place(node) {
-        Place::OtherMessage => "other messages of the thread".to_owned(),
-        Place::Blocked(object) => waits_for(object).to_owned(),
-        Place::Own => "outside of system calls".to_owned(),
-        Place::Role(_) => "not recorded".to_owned(),
-        Place::Other(what) | Place::Within(what) => name(spans.what(what)),
-    }
-}
-
-/// Another thread, or none.
-fn context(what: &What, role: Role, own_pids: &BTreeSet<u32>) -> (Rule, String) {
-    match what.kind {
-        ActivityKind::Idle if role == Role::Receive => {
-            (Rule::SoftirqDelay, "the CPU idle".to_owned())
+impl<'a> Causes<'a> {
+    pub(super) fn new(
+        tree: &'a Tree,
+        spans: &'a Spans,
+        categories: &Categories,
+        own_pids: BTreeSet<u32>,
+    ) -> Self {
+        let category = |what: &What| categories.cause(what.kind, what.name.as_deref());
+        Self {
+            tree,
+            spans,
+            categories: spans.whats().iter().map(category).collect(),
+            own_pids,
         }
-        ActivityKind::Idle => (Rule::IdleWakeup, "the CPU idle".to_owned()),
-        ActivityKind::Untraced | ActivityKind::DecodeError => (Rule::Untraced, name(what)),
-        ActivityKind::Irq | ActivityKind::Softirq => within(what),
-        _ => {
-            let name = name(what);
-            let is_own = what.pid.is_some_and(|pid| own_pids.contains(&pid));
-            if name.starts_with("whylat") {
-                (Rule::ProbeOverhead, name)
-            } else if role == Role::Receive || name.starts_with("ksoftirqd") {
-                (Rule::SoftirqDelay, name)
-            } else if is_own {
-                (Rule::CpuContention, "its own other threads".to_owned())
-            } else {
-                (Rule::CpuContention, name)
+    }
+
+    /// The cause that a place is.
+    pub(super) fn of(&self, node: Node) -> Key {
+        let role = self.tree.role(node);
+        let (rule, what, category) = match self.tree.place(node) {
+            Place::OtherMessage => (
+                Rule::HeadOfLineBlocking,
+                "other messages first".to_owned(),
+                None,
+            ),
+            Place::Blocked(object) => (Rule::BlockedInCall, waits_for(object).to_owned(), None),
+            Place::Own => (Rule::SlowFunction, "the program itself".to_owned(), None),
+            Place::Role(_) => (Rule::Untraced, "not recorded".to_owned(), None),
+            Place::Other(what) => self.context(what, role),
+            Place::Within(what) => self.within(node, what),
+        };
+        Key {
+            rule,
+            role,
+            what,
+            category,
+        }
+    }
+
+    /// What a place itself is called.
+    pub(super) fn part(&self, node: Node) -> String {
+        match self.tree.place(node) {
+            Place::OtherMessage => "other messages of the thread".to_owned(),
+            Place::Blocked(object) => waits_for(object).to_owned(),
+            Place::Own => "outside of system calls".to_owned(),
+            Place::Role(_) => "not recorded".to_owned(),
+            Place::Other(what) | Place::Within(what) => name(self.spans.what(what)),
+        }
+    }
+
+    /// Another thread, or none.
+    fn context(&self, id: WhatId, role: Role) -> (Rule, String, Option<Cause>) {
+        let what = self.spans.what(id);
+        let name = name(what);
+        let category = self.categories[id.index()];
+        match what.kind {
+            ActivityKind::Idle if role == Role::Receive => {
+                (Rule::SoftirqDelay, "the CPU idle".to_owned(), category)
             }
+            ActivityKind::Idle => (Rule::IdleWakeup, "the CPU idle".to_owned(), category),
+            ActivityKind::Task if category == Some(Cause::Profiling) => {
+                (Rule::ProbeOverhead, name, category)
+            }
+            ActivityKind::Task if role == Role::Receive || category == Some(Cause::Softirqs) => {
+                (Rule::SoftirqDelay, name, category)
+            }
+            ActivityKind::Task if what.pid.is_some_and(|pid| self.own_pids.contains(&pid)) => (
+                Rule::CpuContention,
+                "its own other threads".to_owned(),
+                None,
+            ),
+            ActivityKind::Task => (Rule::CpuContention, name, category),
+            _ => self.named(id),
         }
     }
-}
 
-/// What ran within a context.
-fn within(what: &What) -> (Rule, String) {
-    let rule = match what.kind {
-        ActivityKind::Irq | ActivityKind::Softirq => Rule::SoftirqDelay,
-        ActivityKind::Untraced | ActivityKind::DecodeError => Rule::Untraced,
-        _ => Rule::SlowFunction,
-    };
-    (rule, name(what))
+    /// What ran within a context: what is of general use belongs to what is around it.
+    fn within(&self, node: Node, id: WhatId) -> (Rule, String, Option<Cause>) {
+        let around = self.tree.around(node);
+        match (
+            self.categories[id.index()],
+            around.map(|it| (it, self.tree.place(it))),
+        ) {
+            (Some(Cause::Helpers), Some((around, Place::Within(what)))) => {
+                self.within(around, what)
+            }
+            _ => self.named(id),
+        }
+    }
+
+    fn named(&self, id: WhatId) -> (Rule, String, Option<Cause>) {
+        let what = self.spans.what(id);
+        let Some(category) = self.categories[id.index()] else {
+            let rule = match what.kind {
+                ActivityKind::Untraced | ActivityKind::DecodeError => Rule::Untraced,
+                _ => Rule::UnknownFunction,
+            };
+            return (rule, name(what), None);
+        };
+        let rule = match (what.kind, category) {
+            (_, Cause::Profiling) => Rule::ProbeOverhead,
+            (ActivityKind::Irq | ActivityKind::Softirq, _) => Rule::SoftirqDelay,
+            _ => Rule::SlowFunction,
+        };
+        (rule, category.name().replace('_', " "), Some(category))
+    }
 }
 
 fn name(what: &What) -> String {

@@ -40,9 +40,11 @@ use table::Columns;
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 
+use crate::causes::Categories;
 use crate::messages::way::Direction;
 use crate::report::{About, Recorded};
 use crate::waits::Names;
+use cause::Causes;
 use explain::{Explanation, explain};
 use lifetime::tell;
 use message::Message;
@@ -84,6 +86,7 @@ pub struct TailTable {
     header: Header,
     names: Names,
     question: Question,
+    categories: Categories,
     messages: Vec<Message>,
     spans: Spans,
     threads: Threads,
@@ -94,14 +97,20 @@ pub struct TailTable {
 type GroupKey = (Option<String>, Direction);
 
 impl TailTable {
-    /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, mut names: Names, question: Question) -> Self {
+    /// Starts with what the manifest says, names that are complete, and what kinds of work there are.
+    pub fn new(
+        header: Header,
+        mut names: Names,
+        question: Question,
+        categories: Categories,
+    ) -> Self {
         names.finish();
         Self {
             latest_ns: header.started_ns,
             header,
             names,
             question,
+            categories,
             messages: Vec::new(),
             spans: Spans::default(),
             threads: Threads::default(),
@@ -191,12 +200,11 @@ impl TailTable {
         let mut tree = Tree::default();
         let (body, reference) = self.reference(messages, &sorted_ns, &mut tree);
         let (tail, told) = self.explain_all(messages, &sorted_ns, &mut tree, &reference);
+        let own_pids = messages.iter().map(|it| it.pid).collect();
         summary::Summary {
-            tree: &tree,
-            spans: &self.spans,
+            causes: Causes::new(&tree, &self.spans, &self.categories, own_pids),
             reference: &reference,
             started_ns: self.header.started_ns,
-            own_pids: messages.iter().map(|it| it.pid).collect(),
         }
         .group(application, direction, &sorted_ns, (tail, body), told)
     }

@@ -95,6 +95,8 @@ pub struct Cause {
     pub rule: &'static str,
     /// What it is.
     pub what: String,
+    /// What kind of work that is (docs/causes.md); `None`: none by itself, or no rule knows it.
+    pub category: Option<&'static str>,
     /// Core role.
     pub role: Role,
     /// Messages that it hit.

@@ -10,6 +10,13 @@ use table::{ActivityKind, Columns};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WhatId(u32);
 
+impl WhatId {
+    /// Place in [`Spans::whats`].
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// See [`WhatId`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct What {
@@ -117,6 +124,11 @@ impl Spans {
         for times in self.threads.values_mut() {
             times.sort_unstable();
         }
+    }
+
+    /// All of them, in the order of their ids.
+    pub(super) fn whats(&self) -> &[What] {
+        &self.whats
     }
 
     /// What it is.

@@ -1,16 +1,14 @@
 //! The causes of all explained messages of an application, together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Told;
-use super::cause::{self, Key, Rule};
+use super::cause::{Causes, Key, Rule};
 use super::explain::{Anomaly, Deviation};
 use super::reference::Reference;
 use super::report::{
     Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
 };
-use super::spans::Spans;
-use super::tree::Tree;
 use crate::messages::way::Direction;
 
 /// Ranks of the latencies that are given: more of the tail than of the body.
@@ -22,12 +20,9 @@ const EXAMPLES: usize = 3;
 
 /// What is needed to put them together.
 pub(super) struct Summary<'a> {
-    pub(super) tree: &'a Tree,
-    pub(super) spans: &'a Spans,
+    pub(super) causes: Causes<'a>,
     pub(super) reference: &'a Reference,
     pub(super) started_ns: u64,
-    /// Processes of the application.
-    pub(super) own_pids: BTreeSet<u32>,
 }
 
 /// What one cause added, by message.
@@ -54,7 +49,7 @@ impl Summary<'_> {
         (tail, body): (Judged, Judged),
         told: Vec<Told<'_>>,
     ) -> TailGroup {
-        let by_message: Vec<Vec<(Key, f64)>> = told.iter().map(|it| self.causes(it)).collect();
+        let by_message: Vec<Vec<(Key, f64)>> = told.iter().map(|it| self.causes_of(it)).collect();
         let mut hits = self.hits(&told, &by_message);
         let mut causes: Vec<(Key, Cause)> = std::mem::take(&mut hits)
             .into_iter()
@@ -92,7 +87,7 @@ impl Summary<'_> {
     }
 
     /// The causes of a message, largest first.
-    fn causes(&self, told: &Told<'_>) -> Vec<(Key, f64)> {
+    fn causes_of(&self, told: &Told<'_>) -> Vec<(Key, f64)> {
         let mut causes: BTreeMap<Key, f64> = BTreeMap::new();
         for deviation in &told.explanation.causes {
             *causes.entry(self.key(deviation)).or_default() += deviation.ns;
@@ -106,7 +101,7 @@ impl Summary<'_> {
     }
 
     fn key(&self, deviation: &Deviation) -> Key {
-        cause::cause(self.tree, self.spans, deviation.node, &self.own_pids)
+        self.causes.of(deviation.node)
     }
 
     fn hits(&self, told: &[Told<'_>], by_message: &[Vec<(Key, f64)>]) -> BTreeMap<Key, Hits> {
@@ -122,7 +117,7 @@ impl Summary<'_> {
             let Some(hits) = hits.get_mut(&self.key(deviation)) else {
                 continue;
             };
-            let name = cause::part(self.tree, self.spans, deviation.node);
+            let name = self.causes.part(deviation.node);
             let part = hits.parts.entry(name).or_insert(PartHits {
                 anomaly: deviation.anomaly,
                 ns: Vec::new(),
@@ -140,7 +135,7 @@ impl Summary<'_> {
         causes: Vec<(Key, f64)>,
         index: &BTreeMap<Key, usize>,
     ) -> Explained {
-        let is_known = |it: &Deviation| self.key(it).rule != Rule::Untraced;
+        let is_known = |it: &Deviation| self.key(it).rule.explains();
         Explained {
             id: told.message.id.to_string(),
             since_start_ns: told.message.start_ns.saturating_sub(self.started_ns),
@@ -190,6 +185,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
     Cause {
         rule: key.rule.name(),
         what: key.what.clone(),
+        category: key.category.map(crate::causes::Cause::name),
         role: key.role,
         messages: messages.len() as u64,
         first,
@@ -208,7 +204,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
         examples: examples
             .map(|(index, _)| told[*index].message.id.to_string())
             .collect(),
-        advice: key.rule.advice(),
+        advice: key.advice(),
     }
 }
 

@@ -7,6 +7,7 @@ use table::tables::{Activity, ReceivedMessage, Wait};
 use table::{Columns, row_of};
 
 use super::{Question, TailTable};
+use crate::causes::Categories;
 use crate::report::Recorded;
 use crate::waits::Names;
 
@@ -28,7 +29,8 @@ fn header(started_ns: u64) -> table::manifest::Header {
 }
 
 fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
-    let mut table = TailTable::new(header(started_ns), Names::default(), question);
+    let categories = Categories::built_in().expect("rules");
+    let mut table = TailTable::new(header(started_ns), Names::default(), question, categories);
     // in batches, as from a file
     for row in &rows.received {
         let mut batch = table::tables::ReceivedMessages::default();
@@ -82,12 +84,12 @@ fn put(rows: &mut Rows, number: u64, begin_ns: u64, parts: &[Part]) -> u64 {
         let each_ns = length_ns / (calls.len() as u64 + 1);
         for (index, call) in calls.iter().enumerate() {
             let at_ns = now_ns + index as u64 * each_ns;
-            let name = format!("call_{call}");
+            let name = ["recvfrom", "sendto", "epoll_wait", "no_such_call"][*call as usize];
             let outer = (at_ns, at_ns + each_ns);
-            rows.activities.push(span("syscall", &name, tid, 1, outer));
+            rows.activities.push(span("syscall", name, tid, 1, outer));
             let inner = (at_ns, at_ns + each_ns / 2);
             rows.activities
-                .push(span("function", "inner", tid, 2, inner));
+                .push(span("function", "tcp_v4_rcv", tid, 2, inner));
         }
         now_ns = end_ns;
     }
@@ -203,7 +205,7 @@ fn a_parent_is_no_cause_where_what_it_called_is() {
     }
     assert_eq!(
         first_cause(&rows),
-        (json!("slow_function"), json!("inner()"))
+        (json!("slow_function"), json!("receive processing"))
     );
 }
 
@@ -250,4 +252,15 @@ fn what_was_not_recorded_explains_nothing() {
     let group = &answer(&rows, 0, Question::default())[0];
     let covered = group["covered"]["least"].as_f64().expect("a share");
     assert!(covered < 0.05, "{covered}");
+}
+
+#[test]
+fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
+    let rows = one_slow(&[(0, 90_000, vec![3, 3, 3])]);
+    let group = &answer(&rows, 0, Question::default())[0];
+    let covered = group["covered"]["least"].as_f64().expect("a share");
+    assert!(covered < 0.7, "{group:#}");
+    let rules = group["causes"].as_array().expect("causes");
+    let unknown = rules.iter().find(|it| it["rule"] == "unknown_function");
+    assert_eq!(unknown.expect("it is named")["what"], "no_such_call()");
 }
