@@ -47,6 +47,12 @@ impl Intake {
         }
     }
 
+    /// Whether something in it makes [`Intake::put`] read about processes.
+    pub(crate) fn is_new(&self, drained: &Drained) -> bool {
+        let mut owners = drained.owners.iter();
+        !drained.stacks.is_empty() || owners.any(|(pid, _)| !self.sockets.knows(*pid))
+    }
+
     /// Stores what the hooks gave. Whether the state of a socket changed.
     pub(crate) fn put(&mut self, drained: Drained) -> bool {
         let changed = drained.events.kind.contains(&TcpEventKind::State);

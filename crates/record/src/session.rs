@@ -305,10 +305,15 @@ impl Session<'_> {
             self.put_cost(now_ns);
             self.next.cost_ns = now_ns + COST_EVERY_NS;
         }
-        if let Some(overseen) = &self.overseen {
-            overseen.looked(taken < DRAIN_MOST);
-        }
+        self.looked(taken < DRAIN_MOST);
         Ok(())
+    }
+
+    /// This thread has looked at the rings; in time, if it has caught up.
+    fn looked(&self, caught_up: bool) {
+        if let Some(overseen) = &self.overseen {
+            overseen.looked(caught_up);
+        }
     }
 
     /// Reads who used the CPUs, if that is due.
@@ -338,9 +343,6 @@ impl Session<'_> {
         };
         let taken = drainer.drain(DRAIN_MOST, || self.give_way());
         let drained = drainer.take();
-        if !drained.owners.is_empty() || !drained.stacks.is_empty() {
-            self.hurry();
-        }
         let overseen = self.overseen.as_ref();
         if let Some(keeping) = &mut self.keeping {
             let between = || overseen.into_iter().for_each(Overseen::give_way);
@@ -348,7 +350,15 @@ impl Session<'_> {
             let moments = keeping.take(received, sent, monotonic_ns(), between);
             self.intake.put_moments(moments);
         }
-        if self.intake.put(drained) {
+        let hurries = self.intake.is_new(&drained);
+        if hurries {
+            self.hurry();
+        }
+        let changed = self.intake.put(drained);
+        if hurries {
+            self.looked(true);
+        }
+        if changed {
             self.draining = true;
             // who had a connection that ends may end with it
             self.read_cpu();

@@ -59,6 +59,11 @@ impl Sockets {
         rows.push(row);
     }
 
+    /// Whether a process was met before.
+    pub(crate) fn knows(&self, pid: u32) -> bool {
+        self.known_pids.contains(&pid)
+    }
+
     /// Forgets closed sockets' addresses; called now and then.
     pub(crate) fn forget_closed(&mut self) {
         let open = &self.open;
