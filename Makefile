@@ -34,6 +34,7 @@ delayed-acks: build
 # The release binary on four of Debian's kernels, in emulated guests: three minutes. Needs qemu; fetches
 # the kernels by this machine's own apt when it is first run.
 kernels: build
+	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
 	python3 tests/guests/run.py --output docs/kernels.md
 
 bench: build

@@ -19,6 +19,9 @@ MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr"]
 # Programs that the lab runs, beside those of busybox.
 PROGRAMS = ["ip"]
 
+# What is taken along where it was built: the collector of ITT, and the example that the check of causes runs.
+BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
+
 # Megabytes of memory: the archive is there twice while it is unpacked.
 MEMORY_MB = 1024
 
@@ -87,9 +90,9 @@ def initramfs(folder, binary, checks):
         "checks": checks.encode(),
         "bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(),
     }
-    collector = pathlib.Path(binary).parent / "libwhylat_itt.so"
+    beside = [pathlib.Path(binary).parent / name for name in BUILT_BESIDE]
     programs = [binary, *(shutil.which(name) for name in PROGRAMS)]
-    for program in programs + [collector] * collector.exists():
+    for program in programs + [path for path in beside if path.exists()]:
         path = pathlib.Path(program)
         files[f"usr/bin/{path.name}"] = path.read_bytes()
         for library in libraries(path):

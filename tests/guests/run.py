@@ -29,6 +29,7 @@ check doctor whylat doctor --json
 for detail in stats calls waits messages; do loopback $detail; done
 fault messages black_hole
 for trace in functions events; do trace $trace; done
+categorise
 """
 
 
@@ -81,6 +82,8 @@ def run(name, image, options):
     for check, why in verdicts.judge(results, name in TOO_OLD) if results else []:
         failed += why is not None
         print(f"{image[1]:32} {check:24} {'ok' if why is None else 'FAILED: ' + why}", flush=True)
+    for figure in verdicts.figures(results):
+        print(f"{image[1]:32} {figure}", flush=True)
     print(f"{image[1]:32} took {took_s:.0f} s", flush=True)
     if failed or options.keep:
         print(f"{image[1]:32} everything that it said is in {keep(name, results, console)}", flush=True)

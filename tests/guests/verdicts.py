@@ -26,6 +26,9 @@ NO_ACTIVITY = {"blank", "comments and headings", "events that are no activity"}
 # What each kind of recording must find, where the kernel lets it measure.
 FINDINGS = {"loopback": "nagle_delayed_ack", "black_hole": "retransmit_timeouts"}
 
+# How much of the functions' own time must have a cause.
+CATEGORISED_LEAST = 0.95
+
 
 class Wrong(Exception):
     """A result is not what it must be."""
@@ -50,9 +53,20 @@ def judge(results, without_bpf):
     for name in names:
         detail, scene = name.split(".")
         checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
-    traces = [name.split(".")[1] for name in results if name.endswith(".import.code")]
+    traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
+    checks += [("causes", lambda: causes(results))] * ("causes.code" in results)
     return [(name, wrong(check)) for name, check in checks]
+
+
+def figures(results):
+    """Lines of what was measured."""
+    if results.get("causes.code", "").strip() != "0":
+        return
+    causes = json.loads(results["causes.out"])
+    worst = ", ".join(name for name, _ in causes["worst"][:8]) or "none"
+    milliseconds = causes["functions_ns"] / 1e6
+    yield f"{causes['categorised']:.2%} of {milliseconds:.0f} ms in functions has a cause; without: {worst}"
 
 
 def wrong(check):
@@ -119,6 +133,17 @@ def imported(results, trace):
     demand(reasons <= NO_ACTIVITY, f"lines not used: {reasons - NO_ACTIVITY}")
     rows, calls = int(re.search(r"imported (\d+) rows", said)[1]), int(results[f"trace.{trace}.calls"])
     demand(rows >= max(calls, 1), f"{rows} rows of {calls} calls")
+
+
+def causes(results):
+    """Nearly all of the time that the kernel's functions took has a cause."""
+    for step in ("causes.import", "causes"):
+        said = results[f"{step}.err"].strip()
+        demand(int(results[f"{step}.code"]) == 0, f"{step}: {said}")
+    causes = json.loads(results["causes.out"])
+    demand(causes["functions_ns"] > 0, "no function took any time")
+    share, worst = causes["categorised"], causes["worst"][:8]
+    demand(share >= CATEGORISED_LEAST, f"only {share:.2%} of functions' time has a cause; without: {worst}")
 
 
 def losses(report):
