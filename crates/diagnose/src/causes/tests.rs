@@ -197,7 +197,7 @@ fn every_cause_has_rules_and_none_is_a_catch_all() -> Result<(), CategoriesError
         (ActivityKind::Function, 4),
         (ActivityKind::Syscall, 3),
         (ActivityKind::Irq, 3),
-        (ActivityKind::Task, 2),
+        (ActivityKind::Task, 3),
     ] {
         for pattern in rules.texts(kind).1 {
             let text = pattern.text();
