@@ -76,7 +76,7 @@ impl Planted {
             .filter(|it| ids.iter().any(|id| it["id"] == id.as_str()))
             .collect();
         let first = |it: &Value| {
-            let cause = it["causes"][0][0].as_u64().expect("a cause");
+            let cause = it["causes"][0]["cause"].as_u64().expect("a cause");
             group["causes"][cause as usize]["rule"].clone()
         };
         let right = of_hit.iter().filter(|it| first(it) == rule).count();

@@ -56,11 +56,11 @@ impl Explanation {
     /// What the causes explain of it, 0–1; one where nothing is to be explained.
     pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
         let known = self.causes.iter().filter(|it| is_known(it));
-        let explained_ns: f64 = known.map(|it| it.ns).sum();
+        let explained_ns = known.fold(0.0, |sum, it| sum + it.ns);
         if self.deviation_ns <= 0.0 {
             return 1.0;
         }
-        (explained_ns / self.deviation_ns).min(1.0)
+        (explained_ns / self.deviation_ns).clamp(0.0, 1.0)
     }
 }
 

@@ -183,6 +183,15 @@ pub struct Explained {
     pub covered: f64,
     /// Messages of the same thread ahead of it.
     pub ahead: u32,
-    /// What each cause added, the largest first: index in [`TailGroup::causes`], ns.
-    pub causes: Vec<(usize, f64)>,
+    /// What each cause added, the largest first.
+    pub causes: Vec<Added>,
+}
+
+/// What a cause added to a message.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Added {
+    /// Index in [`TailGroup::causes`].
+    pub cause: usize,
+    /// ns.
+    pub ns: f64,
 }

@@ -7,7 +7,7 @@ use super::cause::{Causes, Key, Rule};
 use super::explain::{Anomaly, Deviation};
 use super::reference::Reference;
 use super::report::{
-    Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
+    Added, Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
 };
 use crate::messages::way::Direction;
 
@@ -145,7 +145,10 @@ impl Summary<'_> {
             ahead: told.ahead,
             causes: causes
                 .into_iter()
-                .filter_map(|(key, ns)| Some((*index.get(&key)?, ns)))
+                .filter_map(|(key, ns)| {
+                    let cause = *index.get(&key)?;
+                    Some(Added { cause, ns })
+                })
                 .collect(),
         }
     }

@@ -126,7 +126,7 @@ proptest! {
         let groups = answer(&rows, 0, everything());
         for message in groups[0]["explained"].as_array().expect("messages") {
             let causes = message["causes"].as_array().expect("causes").iter();
-            let explained: f64 = causes.map(|it| it[1].as_f64().expect("ns")).sum();
+            let explained: f64 = causes.map(|it| it["ns"].as_f64().expect("ns")).sum();
             let deviation = message["deviation_ns"].as_f64().expect("ns").max(0.0);
             prop_assert!(explained <= deviation * 1.000_001 + 1.0, "{}", message);
             let covered = message["covered"].as_f64().expect("a share");

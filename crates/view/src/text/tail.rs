@@ -12,6 +12,9 @@ use crate::page::{Page, Style};
 /// Parts of a cause that are named.
 const PARTS: usize = 3;
 
+/// Messages hit of which a spread is told.
+const SPREAD_OF: u64 = 4;
+
 /// Draws the whole report; of each application the first `limit` causes.
 pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String {
     let mut page = Page::new(options);
@@ -28,11 +31,15 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
 fn answer(report: &TailReport) -> String {
     let worst = report.groups.iter().find(|group| !group.causes.is_empty());
     let Some((group, cause)) = worst.and_then(|it| Some((it, it.causes.first()?))) else {
+        let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
         return if report.groups.iter().all(|it| it.messages == 0) {
-            "There was no message.".to_owned()
+            "There was no message."
+        } else if report.groups.iter().any(judged) {
+            "No message took longer than usual, of those that could be judged."
         } else {
-            "Of no slow message a cause is known.".to_owned()
-        };
+            "Of no slow message it can be told why."
+        }
+        .to_owned();
     };
     format!(
         "Slow messages {} by {}: {}. First cause of {} of {}.",
@@ -147,13 +154,15 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
         count(cause.first)
     );
     page.labelled(4, "hit", LABEL - 2, &text);
-    let text = format!(
-        "{} longer (half of them between {} and {}; {} at most)",
-        ns(deviation.median_ns),
-        ns(deviation.quarter_ns),
-        ns(deviation.three_quarters_ns),
-        ns(deviation.most_ns)
-    );
+    let mut text = format!("{} longer", ns(deviation.median_ns));
+    if cause.messages >= SPREAD_OF {
+        text += &format!(
+            " (half of them between {} and {}; {} at most)",
+            ns(deviation.quarter_ns),
+            ns(deviation.three_quarters_ns),
+            ns(deviation.most_ns)
+        );
+    }
     page.labelled(4, "took", LABEL - 2, &text);
     let parts: Vec<String> = cause
         .parts
