@@ -60,8 +60,8 @@ def modules(folder):
     """The symbols of all modules in a folder."""
     said = []
     for path in sorted(folder.glob("**/kernel/**/*.ko*")):
-        part = str(path).split("/kernel/", 1)[1]
-        if not part.startswith(tuple(f"{part}/" for part in PARTS)):
+        place = str(path).split("/kernel/", 1)[1]
+        if not place.startswith(tuple(f"{part}/" for part in PARTS)):
             continue
         with tempfile.NamedTemporaryFile(suffix=".ko") as file:
             file.write(lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes())
