@@ -20,10 +20,7 @@ const SHOWN: usize = 5;
 pub(crate) struct TailArgs {
     /// Explain why the slow messages of each application were slow, by what their CPUs did; of recordings with
     /// --keep. BAND: those from a percentile on (p99.9), or between two (p20-p30)
-    #[arg(
-        long, value_name = "BAND", num_args = 0..=1, default_missing_value = "p99.9",
-        conflicts_with_all = ["by", "messages", "message"]
-    )]
+    #[arg(long, value_name = "BAND", conflicts_with_all = ["by", "messages", "message"])]
     tail: Option<Band>,
 
     /// With --tail: the ordinary messages that they are compared with

@@ -203,7 +203,10 @@ impl<'a> Causes<'a> {
             (ActivityKind::Irq | ActivityKind::Softirq, _) => Rule::SoftirqDelay,
             _ => Rule::SlowFunction,
         };
-        (rule, category.name().replace('_', " "), Some(category))
+        // what a call without a cause of its own does, its name tells best
+        let category = Some(category).filter(|it| *it != Cause::SystemCalls);
+        let called = category.map(|it| it.name().replace('_', " "));
+        (rule, called.unwrap_or_else(|| name(what)), category)
     }
 }
 
