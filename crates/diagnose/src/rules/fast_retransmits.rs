@@ -1,12 +1,13 @@
 //! Loss that duplicate ACKs mend, and that makes the flow slower than it was: the congestion
 //! window shrinks and is the brake. A retransmission is no harm in itself, nor is the state
-//! Recovery: the flow's own earlier best rate is the measure.
+//! Recovery: the flow's own earlier best rate is the measure. Losses of the same path that only a timer
+//! noticed count here as long as they cost less.
 
 use table::{Stage, TcpEventKind};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt,
+    spurious_retransmits, sum, total_ns, worst,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
@@ -67,11 +68,17 @@ impl Rule for FastRetransmits {
         if by_model(case) && fall.loss_share < BBR1_LEAST_LOSS {
             return self.which_bbr(case, limited_ns, retransmits, fall);
         }
+        let stalled_ns = lesser_stalls_ns(case);
+        let mut facts = facts(case, retransmits, fall);
+        if stalled_ns > 0 {
+            let label = "of it until a timer noticed the loss";
+            facts.push(total_ns("stalled_ns", stalled_ns, label));
+        }
         Verdict::Fires(Found {
             direction: Direction::Sending,
-            concerned_ns: limited_ns,
-            harm_ns,
-            facts: facts(case, retransmits, fall),
+            concerned_ns: limited_ns + stalled_ns,
+            harm_ns: harm_ns + stalled_ns,
+            facts,
         })
     }
 
@@ -131,6 +138,27 @@ pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
     let limited_ns = limited_ns(case, fall);
     let harm_ns = (limited_ns as f64 * fall.share) as u64;
     (fall.share > least_fall(case) && harm_ns > 0).then_some((limited_ns, harm_ns))
+}
+
+/// Stalls until a timer noticed a loss, ns, where they cost less than the small window: one path loses
+/// segments, and some losses leave too little in flight for duplicate ACKs.
+fn lesser_stalls_ns(case: &Case) -> u64 {
+    let stalled_ns = case.stalled_ns();
+    let is_lesser = slowed_ns(case).is_some_and(|(_, harm_ns)| stalled_ns <= harm_ns);
+    if is_lesser && !spurious_retransmits::may_be_late(case) {
+        stalled_ns
+    } else {
+        0
+    }
+}
+
+/// Whether this rule fired and counts the stalls as its own.
+pub(super) fn names_stalls(case: &Case) -> bool {
+    let fired = case
+        .earlier
+        .iter()
+        .any(|(rule, _)| *rule == FastRetransmits.name());
+    fired && lesser_stalls_ns(case) > 0
 }
 
 /// Whether congestion control follows a model of the path: BBR sends at its estimate through

@@ -1,10 +1,11 @@
 //! Lost data was mended only by a timer: the retransmission timeout (200 ms or more on Linux)
-//! or the tail-loss probe. Until then nothing was acknowledged.
+//! or the tail-loss probe. Until then nothing was acknowledged. Where the same losses cost more by a
+//! small window, that is the finding (`fast_retransmits`), and the stalls are its evidence.
 
 use table::{Stage, TcpEventKind};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, fast_retransmits, known, measured,
     spurious_retransmits, sum,
 };
 use crate::case::Case;
@@ -35,6 +36,9 @@ impl Rule for RetransmitTimeouts {
         let stalled_ns = case.stalled_ns();
         if stalled_ns == 0 {
             return self.check_counters(case);
+        }
+        if fast_retransmits::names_stalls(case) {
+            return Verdict::Quiet;
         }
         Verdict::Fires(Found {
             direction: Direction::Sending,
