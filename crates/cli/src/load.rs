@@ -131,6 +131,31 @@ pub(crate) fn tail(
     question: Question,
     categories: Categories,
 ) -> anyhow::Result<TailReport> {
+    let recording = with_activity(path)?;
+    let (header, names) = (recording.header().clone(), message_names(&recording));
+    let mut table = TailTable::new(header, names, question, categories);
+    tail_rows(&recording, &mut table);
+    Ok(table.report(recorded(&recording)))
+}
+
+/// Explains what messages of a recording took longer than those of another.
+pub(crate) fn diff(
+    before: &Path,
+    after: &Path,
+    question: Question,
+    categories: Categories,
+) -> anyhow::Result<TailReport> {
+    let (other, recording) = (with_activity(before)?, with_activity(after)?);
+    let (header, names) = (recording.header().clone(), message_names(&recording));
+    let mut table = TailTable::new(header, names, question, categories);
+    tail_rows(&recording, &mut table);
+    table.compare_with(other.header().clone(), message_names(&other));
+    tail_rows(&other, &mut table);
+    Ok(table.report(recorded(&recording)))
+}
+
+/// A recording that holds what CPUs did while messages were under way.
+fn with_activity(path: &Path) -> anyhow::Result<Recording> {
     let recording = Recording::open(path)?;
     require::<ReceivedMessage>(&recording, "messages")?;
     if recording.rows::<Activity>() == 0 {
@@ -140,15 +165,21 @@ pub(crate) fn tail(
             path.display()
         );
     }
+    Ok(recording)
+}
+
+fn message_names(recording: &Recording) -> Names {
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
-    let mut table = TailTable::new(recording.header().clone(), names, question, categories);
+    names
+}
+
+fn tail_rows(recording: &Recording, table: &mut TailTable) {
     recording.scan::<ReceivedMessage>(|rows| table.add_received(&rows));
     recording.scan::<SentMessage>(|rows| table.add_sent(&rows));
     recording.scan::<Wait>(|rows| table.add_waits(&rows));
     recording.scan::<Activity>(|rows| table.add_activities(&rows));
-    Ok(table.report(recorded(&recording)))
 }
 
 /// Messages of a recording that are known at the other end, too, by its own recording.

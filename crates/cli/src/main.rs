@@ -6,6 +6,7 @@
 
 mod args;
 mod demo;
+mod diff;
 mod doctor;
 mod import;
 mod lab;
@@ -45,6 +46,8 @@ enum Command {
     Snapshot(record::Snapshot),
     /// Print the diagnosis of a recording again.
     Report(report::ReportArgs),
+    /// Say why messages of one recording take longer than those of another.
+    Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.
     Doctor(doctor::Doctor),
     /// Record a real stall on this machine, explain it, and show it mended.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
+        Command::Diff(diff) => diff.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Validate(validate) => validate.execute(),

@@ -49,7 +49,9 @@ impl ReportArgs {
         if let Some(code) = self.messages.execute(&path, self.format, limit)? {
             return Ok(code);
         }
-        if let Some(code) = self.tail.execute(&path, self.format, limit)? {
+        let window_ns = self.waits.window_ns();
+        let tail = self.tail.execute(&path, self.format, limit, window_ns)?;
+        if let Some(code) = tail {
             return Ok(code);
         }
         if let Some(code) = self.waits.execute(&path, self.format)? {

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use diagnose::causes::Categories;
-use diagnose::tail::{Band, Question, Settings};
+use diagnose::tail::report::TailReport;
+use diagnose::tail::{Band, Only, Question, Settings};
+use view::TextOptions;
 
 use crate::report::Format;
 use crate::{args, exit, load, out};
@@ -20,7 +22,10 @@ const SHOWN: usize = 5;
 pub(crate) struct TailArgs {
     /// Explain why the slow messages of each application were slow, by what their CPUs did; of recordings with
     /// --keep. BAND: those from a percentile on (p99.9), or between two (p20-p30)
-    #[arg(long, value_name = "BAND", conflicts_with_all = ["by", "messages", "message"])]
+    #[arg(
+        long, value_name = "BAND", group = "filtered",
+        conflicts_with_all = ["by", "messages", "message"]
+    )]
     tail: Option<Band>,
 
     /// With --tail: the ordinary messages that they are compared with
@@ -32,13 +37,25 @@ pub(crate) struct TailArgs {
     )]
     body: Band,
 
+    /// With --tail: explain only messages of this connection, and compare them with those of all others;
+    /// in the same way, --from and --to choose messages by the time at which they began
+    #[arg(long, value_name = "CONN", requires = "tail", conflicts_with_all = ["from", "to"])]
+    conn: Option<u64>,
+
+    #[command(flatten)]
+    explaining: Explaining,
+}
+
+/// How slow messages are explained.
+#[derive(Debug, Args)]
+pub(crate) struct Explaining {
     /// With --tail: something is no cause if what it is made of explains this share of what it took longer
-    #[arg(long, value_name = "SHARE", default_value = "0.8", requires = "tail", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share)]
     explained: f64,
 
     /// With --tail: rules of your own for what functions are, before those of whylat: lines of
-    /// KIND,PATTERN,CAUSE
-    #[arg(long, value_name = "FILE", requires = "tail")]
+    /// PATTERN,CAUSE,KIND (docs/causes.md)
+    #[arg(long, value_name = "FILE")]
     categories: Option<PathBuf>,
 }
 
@@ -49,8 +66,15 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share lies between 0 and 1".to_owned())
 }
 
-impl TailArgs {
-    fn categories(&self) -> anyhow::Result<Categories> {
+impl Explaining {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            explained: self.explained,
+            ..Question::default().settings
+        }
+    }
+
+    pub(crate) fn categories(&self) -> anyhow::Result<Categories> {
         let built_in = Categories::built_in()?;
         let Some(path) = &self.categories else {
             return Ok(built_in);
@@ -61,34 +85,43 @@ impl TailArgs {
             .with(&csv)
             .with_context(|| format!("cannot use the categories in {}", path.display()))
     }
+}
 
-    /// Prints the causes; `None` when it was not asked for.
+impl TailArgs {
+    /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
     pub(crate) fn execute(
         &self,
         path: &Path,
         format: Format,
         limit: Option<usize>,
+        window_ns: Option<(u64, u64)>,
     ) -> anyhow::Result<Option<ExitCode>> {
         let Some(tail) = self.tail else {
             return Ok(None);
         };
-        let default = Question::default();
+        let of_conn = self.conn.map(Only::Connection);
         let question = Question {
             tail,
             body: self.body,
-            settings: Settings {
-                explained: self.explained,
-                ..default.settings
-            },
+            only: of_conn.or(window_ns.map(|(from_ns, to_ns)| Only::Time(from_ns, to_ns))),
+            settings: self.explaining.settings(),
         };
-        let report = load::tail(path, question, self.categories()?)?;
-        let limit = limit.unwrap_or(SHOWN);
-        match format {
-            Format::Text => out::print(&view::tail_text(&report, limit, &args::text_options()))?,
-            Format::Json => out::line(&view::tail_json(&report))?,
-        }
-        let complete = report.about.is_complete();
-        let code = if complete { 0 } else { exit::INCOMPLETE };
-        Ok(Some(ExitCode::from(code)))
+        let report = load::tail(path, question, self.explaining.categories()?)?;
+        print(&report, format, limit, &args::text_options()).map(Some)
     }
+}
+
+/// Prints the causes.
+pub(crate) fn print(
+    report: &TailReport,
+    format: Format,
+    limit: Option<usize>,
+    options: &TextOptions,
+) -> anyhow::Result<ExitCode> {
+    match format {
+        Format::Text => out::print(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
+        Format::Json => out::line(&view::tail_json(report))?,
+    }
+    let complete = report.about.is_complete();
+    Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))
 }

@@ -18,13 +18,13 @@ const SHOWN: usize = 10;
 #[command(next_help_heading = "Waits")]
 pub(crate) struct WaitArgs {
     /// Show what threads waited for, by what the waits have in common
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, group = "filtered")]
     by: Option<By>,
     /// Only waits that ended this long after the recording's start, or later
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "filtered")]
     from: Option<u64>,
     /// Only waits that ended earlier than this after the recording's start
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "filtered")]
     to: Option<u64>,
     /// Only waits of this process
     #[arg(long, value_name = "PID", requires = "by")]
@@ -57,6 +57,12 @@ enum By {
 }
 
 impl WaitArgs {
+    /// From when to when, ns since the recording began; `None`: always.
+    pub(crate) fn window_ns(&self) -> Option<(u64, u64)> {
+        let given = self.from.is_some() || self.to.is_some();
+        given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))
+    }
+
     /// Prints the waits of a recording; `None` when it was not asked for.
     pub(crate) fn execute(self, path: &Path, format: Format) -> anyhow::Result<Option<ExitCode>> {
         let Some(by) = self.by else {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use table::{ActivityKind, WaitObject};
 
-use super::spans::{Spans, What, WhatId};
+use super::spans::{What, WhatId, Whats};
 use super::tree::{Node, Place, Role, Tree};
 use crate::causes::{Categories, Cause};
 
@@ -92,7 +92,7 @@ impl Key {
 /// What is needed to name causes.
 pub(super) struct Causes<'a> {
     tree: &'a Tree,
-    spans: &'a Spans,
+    whats: &'a Whats,
     /// Of each [`WhatId`].
     categories: Vec<Option<Cause>>,
     /// Processes of the application.
@@ -102,15 +102,15 @@ pub(super) struct Causes<'a> {
 impl<'a> Causes<'a> {
     pub(super) fn new(
         tree: &'a Tree,
-        spans: &'a Spans,
+        whats: &'a Whats,
         categories: &Categories,
         own_pids: BTreeSet<u32>,
     ) -> Self {
         let category = |what: &What| categories.cause(what.kind, what.name.as_deref());
         Self {
             tree,
-            spans,
-            categories: spans.whats().iter().map(category).collect(),
+            whats,
+            categories: whats.all().iter().map(category).collect(),
             own_pids,
         }
     }
@@ -145,13 +145,13 @@ impl<'a> Causes<'a> {
             Place::Blocked(object) => waits_for(object).to_owned(),
             Place::Own => "outside of system calls".to_owned(),
             Place::Role(_) => "not recorded".to_owned(),
-            Place::Other(what) | Place::Within(what) => name(self.spans.what(what)),
+            Place::Other(what) | Place::Within(what) => name(self.whats.get(what)),
         }
     }
 
     /// Another thread, or none.
     fn context(&self, id: WhatId, role: Role) -> (Rule, String, Option<Cause>) {
-        let what = self.spans.what(id);
+        let what = self.whats.get(id);
         let name = name(what);
         let category = self.categories[id.index()];
         match what.kind {
@@ -190,7 +190,7 @@ impl<'a> Causes<'a> {
     }
 
     fn named(&self, id: WhatId) -> (Rule, String, Option<Cause>) {
-        let what = self.spans.what(id);
+        let what = self.whats.get(id);
         let Some(category) = self.categories[id.index()] else {
             let rule = match what.kind {
                 ActivityKind::Untraced | ActivityKind::DecodeError => Rule::Untraced,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use table::ActivityKind;
 
 use super::reference::{Reference, Usual};
-use super::spans::Spans;
+use super::spans::Whats;
 use super::tree::{Met, Node, Place, Times, Tree};
 
 /// A context is unexpected where fewer than this share of the reference messages meet it (NSight, section 5.2: a
@@ -76,7 +76,7 @@ pub(super) fn explain(
     latency_ns: u64,
     times: &mut Times,
     tree: &Tree,
-    spans: &Spans,
+    whats: &Whats,
     reference: &Reference,
     settings: Settings,
 ) -> Explanation {
@@ -89,7 +89,7 @@ pub(super) fn explain(
         let (node, met) = places[index];
         let inner = std::mem::take(&mut within[index]);
         let usual = reference.usual(node);
-        let found = judge(node, met, usual, inner, tree, spans, settings);
+        let found = judge(node, met, usual, inner, tree, whats, settings);
         let around = tree.around(node).and_then(index_of);
         let outer = around.map_or(&mut whole, |around| &mut within[around]);
         outer.explained_ns += found.explained_ns;
@@ -110,7 +110,7 @@ fn judge(
     usual: Usual,
     inner: Within,
     tree: &Tree,
-    spans: &Spans,
+    whats: &Whats,
     settings: Settings,
 ) -> Within {
     let deviation_ns = met.time_ns as f64 - usual.time_ns;
@@ -122,7 +122,7 @@ fn judge(
         ns: deviation_ns,
         anomaly: anomaly(met, usual),
     };
-    if is_opaque(tree, spans, node, usual) {
+    if is_opaque(tree, whats, node, usual) {
         return Within {
             causes: vec![itself],
             explained_ns: deviation_ns,
@@ -143,12 +143,12 @@ fn judge(
 }
 
 /// Whether what lies within is not looked at.
-fn is_opaque(tree: &Tree, spans: &Spans, node: Node, usual: Usual) -> bool {
+fn is_opaque(tree: &Tree, whats: &Whats, node: Node, usual: Usual) -> bool {
     match tree.place(node) {
         Place::Role(_) | Place::Own => false,
         Place::OtherMessage | Place::Blocked(_) | Place::Other(_) => true,
         Place::Within(what) => {
-            let kind = spans.what(what).kind;
+            let kind = whats.get(what).kind;
             let is_context = matches!(
                 kind,
                 ActivityKind::Irq | ActivityKind::Softirq | ActivityKind::Task

@@ -4,7 +4,8 @@ use table::ActivityKind;
 
 use super::message::Message;
 use super::queue::{Queue, Threads};
-use super::spans::{Span, Spans};
+use super::side::Side;
+use super::spans::{Span, Spans, Whats};
 use super::tree::{Met, Node, Place, Role, Times, Tree};
 use crate::messages::way::Direction;
 
@@ -12,8 +13,8 @@ use crate::messages::way::Direction;
 pub(super) fn tell(
     message: &Message,
     queue: Queue,
-    spans: &Spans,
-    threads: &Threads,
+    side: &Side,
+    whats: &Whats,
     tree: &mut Tree,
     times: &mut Times,
 ) {
@@ -21,13 +22,14 @@ pub(super) fn tell(
     let mut telling = Telling {
         message,
         queue,
-        spans,
+        spans: &side.spans,
+        whats,
         tree,
         times,
         open: Vec::new(),
     };
     telling.kernel();
-    telling.application(threads);
+    telling.application(&side.threads);
 }
 
 /// A message on its way into the tree.
@@ -35,6 +37,7 @@ struct Telling<'a> {
     message: &'a Message,
     queue: Queue,
     spans: &'a Spans,
+    whats: &'a Whats,
     tree: &'a mut Tree,
     times: &'a mut Times,
     /// Open spans of the piece at hand: end and place.
@@ -78,7 +81,7 @@ impl Telling<'_> {
         let mut thread = None;
         self.spans.overlapping(cpu, from_ns, until_ns, |span| {
             let met = piece.met(span);
-            let kind = self.spans.what(span.what).kind;
+            let kind = self.whats.get(span.what).kind;
             let interrupts = matches!(kind, ActivityKind::Irq | ActivityKind::Softirq);
             close_before(&mut self.open, span);
             if interrupts || !self.open.is_empty() {

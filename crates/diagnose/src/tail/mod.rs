@@ -1,9 +1,10 @@
 //! Why the slow messages are slow: rows of the messages' tables, `waits` and `activity` in, one [`TailReport`] out.
 //! What the cores of a slow message did is compared with what those of ordinary messages of the same application
-//! do (NSight, sections 4.2 and 5.2).
+//! do, of the same recording or of another (NSight, sections 4.2 and 5.2).
 //!
 //! ```text
 //! band       which messages are slow, which ordinary
+//! side       a recording: its messages by application
 //! message    one message, as far as the host had it
 //! spans      what CPUs did, found by time
 //! queue      what else its thread was at
@@ -24,6 +25,7 @@ mod message;
 mod queue;
 mod reference;
 pub mod report;
+mod side;
 mod spans;
 mod summary;
 #[cfg(test)]
@@ -34,24 +36,20 @@ pub use band::Band;
 pub use explain::{Anomaly, Settings};
 pub use tree::Role;
 
-use std::collections::HashMap;
-
-use table::Columns;
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 
 use crate::causes::Categories;
-use crate::messages::way::Direction;
 use crate::report::{About, Recorded};
 use crate::waits::Names;
 use cause::Causes;
 use explain::{Explanation, explain};
 use lifetime::tell;
 use message::Message;
-use queue::Threads;
 use reference::Reference;
-use report::{Judged, SCHEMA, TailGroup, TailReport};
-use spans::Spans;
+use report::{Judged, Other, SCHEMA, TailGroup, TailReport};
+use side::{GroupKey, Side};
+use spans::Whats;
 use tree::{Times, Tree};
 
 /// What is asked.
@@ -61,8 +59,19 @@ pub struct Question {
     pub tail: Band,
     /// Messages that they are compared with.
     pub body: Band,
+    /// Only these are to be explained, and the others compared with; `None`: all are both.
+    pub only: Option<Only>,
     /// How.
     pub settings: Settings,
+}
+
+/// Some of the messages of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// Those of a connection.
+    Connection(u64),
+    /// Those that began from one time to another, ns since the recording did.
+    Time(u64, u64),
 }
 
 impl Default for Question {
@@ -70,6 +79,7 @@ impl Default for Question {
         Self {
             tail: Band::TAIL,
             body: Band::BODY,
+            only: None,
             settings: Settings {
                 // NSight, section 5.2
                 explained: 0.8,
@@ -83,145 +93,140 @@ impl Default for Question {
 /// Messages on their way to a report.
 #[derive(Debug)]
 pub struct TailTable {
-    header: Header,
-    names: Names,
     question: Question,
     categories: Categories,
-    messages: Vec<Message>,
-    spans: Spans,
-    threads: Threads,
-    latest_ns: u64,
+    whats: Whats,
+    /// The recording that is looked at, and the one that it is compared with, if that is another.
+    sides: (Side, Option<Side>),
 }
-
-/// What an application's messages are told by: its name, and which way they went.
-type GroupKey = (Option<String>, Direction);
 
 impl TailTable {
     /// Starts with what the manifest says, names that are complete, and what kinds of work there are.
-    pub fn new(
-        header: Header,
-        mut names: Names,
-        question: Question,
-        categories: Categories,
-    ) -> Self {
-        names.finish();
+    pub fn new(header: Header, names: Names, question: Question, categories: Categories) -> Self {
         Self {
-            latest_ns: header.started_ns,
-            header,
-            names,
             question,
             categories,
-            messages: Vec::new(),
-            spans: Spans::default(),
-            threads: Threads::default(),
+            whats: Whats::default(),
+            sides: (Side::new(header, names), None),
         }
+    }
+
+    /// What is added from now on is of another recording, with which the first is compared.
+    pub fn compare_with(&mut self, header: Header, names: Names) {
+        self.sides.1 = Some(Side::new(header, names));
+    }
+
+    fn side(&mut self) -> &mut Side {
+        self.sides.1.as_mut().unwrap_or(&mut self.sides.0)
     }
 
     /// Adds rows of table `received_messages`, in any order.
     pub fn add_received(&mut self, rows: &ReceivedMessages) {
-        self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::received(rows, row));
-        for message in messages {
-            self.threads.add(&message);
-            self.messages.push(message);
-        }
+        self.side().add_received(rows);
     }
 
     /// Adds rows of table `sent_messages`, in any order.
     pub fn add_sent(&mut self, rows: &SentMessages) {
-        self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::sent(rows, row));
-        self.messages.extend(messages);
+        self.side().add_sent(rows);
     }
 
     /// Adds rows of table `waits`, in any order.
     pub fn add_waits(&mut self, rows: &Waits) {
-        self.threads.add_waits(rows);
+        self.side().add_waits(rows);
     }
 
     /// Adds rows of table `activity`, in any order.
     pub fn add_activities(&mut self, rows: &Activities) {
-        self.spans.add(rows);
+        let side = self.sides.1.as_mut().unwrap_or(&mut self.sides.0);
+        side.add_activities(rows, &mut self.whats);
     }
 
-    fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
-        let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
-        self.latest_ns = self.latest_ns.max(last_ns);
-    }
-
-    /// The report of all rows added.
+    /// The report of all rows added. `recorded`: of the recording that is looked at.
     pub fn report(mut self, recorded: Recorded) -> TailReport {
-        self.spans.finish();
-        self.threads.finish();
-        // the same rows in another order are the same answer
-        self.messages
-            .sort_by_key(|it| (it.start_ns, it.id.conn, it.id.direction, it.id.offset_end));
+        self.sides.0.finish();
+        self.sides.1.iter_mut().for_each(Side::finish);
+        let others = self.sides.1.as_ref().map(Side::grouped);
         let mut groups: Vec<TailGroup> = self
+            .sides
+            .0
             .grouped()
             .into_iter()
-            .map(|(key, messages)| self.group(key, &messages))
+            .map(|(key, messages)| {
+                let other = others.as_ref();
+                let other = other.map(|it| it.get(&key).map_or(&[][..], Vec::as_slice));
+                self.group(key, &messages, other)
+            })
             .collect();
         let sum_ns = |group: &TailGroup| -> f64 {
             let deviations = group.explained.iter().map(|it| it.deviation_ns);
             deviations.sum()
         };
-        groups.sort_by(|a, b| {
-            let named = |it: &TailGroup| (it.application.clone(), it.direction);
-            let by_sum = sum_ns(b).total_cmp(&sum_ns(a));
-            by_sum.then_with(|| named(a).cmp(&named(b)))
-        });
+        // stable: by name where they are alike
+        groups.sort_by(|a, b| sum_ns(b).total_cmp(&sum_ns(a)));
+        let side = &self.sides.0;
         TailReport {
             schema: SCHEMA,
             tail: self.question.tail.to_string(),
             body: self.question.body.to_string(),
+            other: self.sides.1.as_ref().map(|it| Other {
+                host: it.header.host.clone(),
+                started_realtime_ns: it.header.started_realtime_ns,
+            }),
             explained: self.question.settings.explained,
             resolution_ns: self.question.settings.resolution_ns,
             groups,
-            about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
+            about: About::of(&side.header, recorded, side.latest_ns, (0, u64::MAX)),
         }
     }
 
-    fn grouped(&self) -> HashMap<GroupKey, Vec<Message>> {
-        let mut groups: HashMap<GroupKey, Vec<Message>> = HashMap::new();
-        let mut applications: HashMap<u32, Option<String>> = HashMap::new();
-        for message in &self.messages {
-            let application = applications
-                .entry(message.pid)
-                .or_insert_with(|| self.names.comm(message.pid).map(str::to_owned));
-            let key = (application.clone(), message.id.direction);
-            groups.entry(key).or_default().push(*message);
-        }
-        groups
-    }
-
-    fn group(&self, (application, direction): GroupKey, messages: &[Message]) -> TailGroup {
-        let mut sorted_ns: Vec<u64> = messages.iter().map(Message::latency_ns).collect();
-        sorted_ns.sort_unstable();
+    /// The messages of a group; `other`: those of the other recording, if there is one.
+    fn group(&self, key: GroupKey, messages: &[Message], other: Option<&[Message]>) -> TailGroup {
+        let (judged, rest) = self.split(messages);
+        let (side, ordinary) = match (&self.sides.1, other) {
+            (Some(side), Some(other)) => (side, other),
+            _ => (&self.sides.0, rest.as_slice()),
+        };
         let mut tree = Tree::default();
-        let (body, reference) = self.reference(messages, &sorted_ns, &mut tree);
-        let (tail, told) = self.explain_all(messages, &sorted_ns, &mut tree, &reference);
+        let (body, reference) = self.reference(side, ordinary, &mut tree);
+        let (tail, told) = self.explain_all(&judged, &mut tree, &reference);
         let own_pids = messages.iter().map(|it| it.pid).collect();
         summary::Summary {
-            causes: Causes::new(&tree, &self.spans, &self.categories, own_pids),
+            causes: Causes::new(&tree, &self.whats, &self.categories, own_pids),
             reference: &reference,
-            started_ns: self.header.started_ns,
+            started_ns: self.sides.0.header.started_ns,
         }
-        .group(application, direction, &sorted_ns, (tail, body), told)
+        .group(key, [&judged, ordinary].map(sorted_ns), (tail, body), told)
+    }
+
+    /// Those that are to be explained, and those that they are compared with.
+    fn split(&self, messages: &[Message]) -> (Vec<Message>, Vec<Message>) {
+        let started_ns = self.sides.0.header.started_ns;
+        match self.question.only {
+            None => (messages.to_vec(), messages.to_vec()),
+            Some(Only::Connection(conn)) => {
+                messages.iter().partition(|message| message.id.conn == conn)
+            }
+            Some(Only::Time(from_ns, until_ns)) => messages.iter().partition(|message| {
+                let since_ns = message.start_ns.saturating_sub(started_ns);
+                (from_ns..until_ns).contains(&since_ns)
+            }),
+        }
     }
 
     /// The messages of a band of which it is known what their CPUs did, and how many there are.
     fn in_band<'a>(
-        &'a self,
+        &self,
+        side: &Side,
         band: Band,
         messages: &'a [Message],
-        sorted_ns: &[u64],
     ) -> (Judged, Vec<&'a Message>) {
-        let Some((from_ns, until_ns)) = band.bounds_ns(sorted_ns) else {
+        let Some((from_ns, until_ns)) = band.bounds_ns(&sorted_ns(messages)) else {
             return (Judged::default(), Vec::new());
         };
         let is_in = |it: &&Message| (from_ns..=until_ns).contains(&it.latency_ns());
         let all = messages.iter().filter(is_in);
-        let kept: Vec<_> = all.clone().filter(|it| self.is_kept(it)).collect();
+        let is_kept = |it: &&Message| side.is_kept(it, &self.whats);
+        let kept: Vec<_> = all.clone().filter(is_kept).collect();
         let judged = Judged {
             messages: all.count() as u64,
             kept: kept.len() as u64,
@@ -231,52 +236,39 @@ impl TailTable {
         (judged, kept)
     }
 
-    /// Whether it is known what the thread's CPU did at its begin and its end.
-    fn is_kept(&self, message: &Message) -> bool {
-        let last_ns = message.end_ns.max(message.start_ns + 1);
-        self.spans.covers(message.cpu, message.start_ns)
-            && self.spans.covers(message.cpu, last_ns - 1)
-    }
-
-    fn reference(
-        &self,
-        messages: &[Message],
-        sorted_ns: &[u64],
-        tree: &mut Tree,
-    ) -> (Judged, Reference) {
-        let (judged, kept) = self.in_band(self.question.body, messages, sorted_ns);
+    fn reference(&self, side: &Side, messages: &[Message], tree: &mut Tree) -> (Judged, Reference) {
+        let (judged, kept) = self.in_band(side, self.question.body, messages);
         let (mut reference, mut times) = <(Reference, Times)>::default();
         for message in kept {
-            let queue = self.threads.ahead(message);
-            tell(message, queue, &self.spans, &self.threads, tree, &mut times);
+            let queue = side.threads.ahead(message);
+            tell(message, queue, side, &self.whats, tree, &mut times);
             reference.add(message.latency_ns(), queue.ahead, &mut times);
         }
         (judged, reference)
     }
 
     fn explain_all<'a>(
-        &'a self,
+        &self,
         messages: &'a [Message],
-        sorted_ns: &[u64],
         tree: &mut Tree,
         reference: &Reference,
     ) -> (Judged, Vec<Told<'a>>) {
-        let (judged, kept) = self.in_band(self.question.tail, messages, sorted_ns);
+        let side = &self.sides.0;
+        let (judged, kept) = self.in_band(side, self.question.tail, messages);
         // against nothing, all would be a deviation
         if reference.messages() == 0 {
             return (judged, Vec::new());
         }
         let mut times = Times::default();
         let told = kept.into_iter().map(|message| {
-            let queue = self.threads.ahead(message);
-            tell(message, queue, &self.spans, &self.threads, tree, &mut times);
-            let settings = self.question.settings;
-            let latency_ns = message.latency_ns();
+            let queue = side.threads.ahead(message);
+            tell(message, queue, side, &self.whats, tree, &mut times);
+            let (latency_ns, settings) = (message.latency_ns(), self.question.settings);
             let explanation = explain(
                 latency_ns,
                 &mut times,
                 tree,
-                &self.spans,
+                &self.whats,
                 reference,
                 settings,
             );
@@ -288,6 +280,12 @@ impl TailTable {
         });
         (judged, told.collect())
     }
+}
+
+fn sorted_ns(messages: &[Message]) -> Vec<u64> {
+    let mut sorted_ns: Vec<u64> = messages.iter().map(Message::latency_ns).collect();
+    sorted_ns.sort_unstable();
+    sorted_ns
 }
 
 /// A message that was explained.

@@ -22,12 +22,23 @@ pub struct TailReport {
     pub tail: String,
     /// Which they are compared with.
     pub body: String,
+    /// The recording that these are of, if it is another.
+    pub other: Option<Other>,
     /// Share of a deviation that inner places must explain for the outer one to be no cause, 0–1.
     pub explained: f64,
     /// Differences below this are none, ns.
     pub resolution_ns: f64,
     /// By application and direction, the largest sum of deviations first.
     pub groups: Vec<TailGroup>,
+}
+
+/// The recording that another is compared with.
+#[derive(Debug, Clone, Serialize)]
+pub struct Other {
+    /// Host name.
+    pub host: String,
+    /// When it began, `CLOCK_REALTIME`, ns.
+    pub started_realtime_ns: u64,
 }
 
 /// The messages of one application, one way.
@@ -41,6 +52,10 @@ pub struct TailGroup {
     pub messages: u64,
     /// Latencies by rank, ns: of the host alone.
     pub latency: Vec<Quantile>,
+    /// Messages among which those are that they are compared with.
+    pub compared_messages: u64,
+    /// Their latencies.
+    pub compared: Vec<Quantile>,
     /// Messages that were explained, and those that could not be.
     pub tail: Judged,
     /// Messages that they were compared with.

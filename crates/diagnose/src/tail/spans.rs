@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use table::tables::Activities;
 use table::{ActivityKind, Columns};
 
-/// What a span is: a kind, a name, and of a thread its process. An index into [`Spans::whats`].
+/// What a span is: a kind, a name, and of a thread its process. An index into [`Whats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WhatId(u32);
 
 impl WhatId {
-    /// Place in [`Spans::whats`].
+    /// Place among all of them.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -55,18 +55,51 @@ pub(super) struct OnCpu {
     pub(super) cpu: u16,
 }
 
-/// See the module.
+/// What spans are, each once.
+#[derive(Debug, Default)]
+pub(super) struct Whats {
+    all: Vec<What>,
+    ids: HashMap<What, WhatId>,
+}
+
+/// The spans of a recording: see the module.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    whats: Vec<What>,
-    ids: HashMap<What, WhatId>,
     cores: BTreeMap<u16, Core>,
     threads: HashMap<u32, Vec<OnCpu>>,
 }
 
+impl Whats {
+    fn id(&mut self, rows: &Activities, row: usize) -> WhatId {
+        let kind = rows.kind[row];
+        let what = What {
+            kind,
+            name: rows.name[row].clone(),
+            pid: rows.pid[row].filter(|_| kind == ActivityKind::Task),
+        };
+        if let Some(id) = self.ids.get(&what) {
+            return *id;
+        }
+        let id = WhatId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.all.push(what.clone());
+        self.ids.insert(what, id);
+        id
+    }
+
+    /// All of them, in the order of their ids.
+    pub(super) fn all(&self) -> &[What] {
+        &self.all
+    }
+
+    /// What it is.
+    pub(super) fn get(&self, id: WhatId) -> &What {
+        &self.all[id.index()]
+    }
+}
+
 impl Spans {
     /// Adds rows; those of no CPU belong to none of the answers.
-    pub(super) fn add(&mut self, rows: &Activities) {
+    pub(super) fn add(&mut self, rows: &Activities, whats: &mut Whats) {
         let mut last: Option<(usize, WhatId)> = None;
         for row in 0..rows.len() {
             let Some(cpu) = rows.cpu[row] else { continue };
@@ -77,7 +110,7 @@ impl Spans {
             };
             let what = match last {
                 Some((before, what)) if same(before) => what,
-                _ => self.intern(rows, row),
+                _ => whats.id(rows, row),
             };
             last = Some((row, what));
             self.cores.entry(cpu).or_default().spans.push(Span {
@@ -89,22 +122,6 @@ impl Spans {
                 begin_seen: rows.begin_seen[row],
             });
         }
-    }
-
-    fn intern(&mut self, rows: &Activities, row: usize) -> WhatId {
-        let kind = rows.kind[row];
-        let what = What {
-            kind,
-            name: rows.name[row].clone(),
-            pid: rows.pid[row].filter(|_| kind == ActivityKind::Task),
-        };
-        if let Some(id) = self.ids.get(&what) {
-            return *id;
-        }
-        let id = WhatId(u32::try_from(self.whats.len()).unwrap_or(u32::MAX));
-        self.whats.push(what.clone());
-        self.ids.insert(what, id);
-        id
     }
 
     /// Puts all in order: to be called after the last row, before any question.
@@ -126,16 +143,6 @@ impl Spans {
         }
     }
 
-    /// All of them, in the order of their ids.
-    pub(super) fn whats(&self) -> &[What] {
-        &self.whats
-    }
-
-    /// What it is.
-    pub(super) fn what(&self, id: WhatId) -> &What {
-        &self.whats[id.0 as usize]
-    }
-
     /// When a thread had a CPU, from the last time that began before `from_ns` on.
     pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[OnCpu] {
         let Some(times) = self.threads.get(&tid) else {
@@ -146,10 +153,10 @@ impl Spans {
     }
 
     /// Whether it is known what a CPU did at a time.
-    pub(super) fn covers(&self, cpu: u16, at_ns: u64) -> bool {
+    pub(super) fn covers(&self, cpu: u16, at_ns: u64, whats: &Whats) -> bool {
         let mut covers = false;
         self.overlapping(cpu, at_ns, at_ns + 1, |span| {
-            let kind = self.what(span.what).kind;
+            let kind = whats.get(span.what).kind;
             covers |= !matches!(kind, ActivityKind::Untraced | ActivityKind::DecodeError);
         });
         covers
@@ -237,7 +244,7 @@ mod tests {
             activities.push(row_of(row).expect("a row"));
         }
         let mut spans = Spans::default();
-        spans.add(&activities);
+        spans.add(&activities, &mut Whats::default());
         spans.finish();
         spans
     }

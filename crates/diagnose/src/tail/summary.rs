@@ -9,7 +9,7 @@ use super::reference::Reference;
 use super::report::{
     Added, Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
 };
-use crate::messages::way::Direction;
+use super::side::GroupKey;
 
 /// Ranks of the latencies that are given: more of the tail than of the body.
 const SHARES: [f64; 14] = [
@@ -43,9 +43,8 @@ struct PartHits {
 impl Summary<'_> {
     pub(super) fn group(
         &self,
-        application: Option<String>,
-        direction: Direction,
-        sorted_ns: &[u64],
+        (application, direction): GroupKey,
+        [sorted_ns, compared_ns]: [Vec<u64>; 2],
         (tail, body): (Judged, Judged),
         told: Vec<Told<'_>>,
     ) -> TailGroup {
@@ -75,7 +74,9 @@ impl Summary<'_> {
             application,
             direction,
             messages: sorted_ns.len() as u64,
-            latency: quantiles(sorted_ns),
+            latency: quantiles(&sorted_ns),
+            compared_messages: compared_ns.len() as u64,
+            compared: quantiles(&compared_ns),
             tail,
             body,
             usual_ns: self.reference.latency_ns(),

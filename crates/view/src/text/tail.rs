@@ -1,7 +1,7 @@
 //! Why the slow messages of each application are slow.
 
 use diagnose::tail::Role;
-use diagnose::tail::report::{Cause, Order, TailGroup, TailReport};
+use diagnose::tail::report::{Cause, Order, Quantile, TailGroup, TailReport};
 use diagnose::units::{count, counted, duration, percent};
 
 use super::messages::LABEL;
@@ -30,6 +30,11 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
 
 fn answer(report: &TailReport) -> String {
     let worst = report.groups.iter().find(|group| !group.causes.is_empty());
+    let what = if report.other.is_some() {
+        "Messages that take longer than in the other recording,"
+    } else {
+        "Slow messages"
+    };
     let Some((group, cause)) = worst.and_then(|it| Some((it, it.causes.first()?))) else {
         let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
         return if report.groups.iter().all(|it| it.messages == 0) {
@@ -42,12 +47,12 @@ fn answer(report: &TailReport) -> String {
         .to_owned();
     };
     format!(
-        "Slow messages {} by {}: {}. First cause of {} of {}.",
+        "{what} {} by {}: {}. First cause of {} of {}.",
         group.direction.name(),
         name(group),
         title(cause),
         count(cause.first),
-        counted(group.tail.kept, "slow message")
+        counted(group.tail.kept, "message")
     )
 }
 
@@ -61,7 +66,16 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         (Style::Bold, name(group)),
         (Style::Dim, &format!(", {direction}")),
     ]);
-    page.labelled(2, "messages", LABEL, &latencies(group));
+    page.labelled(
+        2,
+        "messages",
+        LABEL,
+        &latencies(group.messages, &group.latency),
+    );
+    if report.other.is_some() && !group.compared.is_empty() {
+        let text = latencies(group.compared_messages, &group.compared);
+        page.labelled(2, "other", LABEL, &text);
+    }
     let (tail, body) = (&group.tail, &group.body);
     let slow = format!(
         "{}, {} to {} ({}); of {} it is known what their CPUs did",
@@ -71,16 +85,21 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         report.tail,
         count(tail.kept)
     );
-    page.labelled(2, "slow", LABEL, &slow);
+    page.labelled(2, "looked at", LABEL, &slow);
+    let whose = if report.other.is_some() {
+        " of the other recording"
+    } else {
+        ""
+    };
     let ordinary = format!(
-        "{}, {} to {} ({}); of {} it is known",
+        "{}, {} to {} ({}{whose}); of {} it is known",
         count(body.messages),
         duration(body.from_ns),
         duration(body.until_ns),
         report.body,
         count(body.kept)
     );
-    page.labelled(2, "ordinary", LABEL, &ordinary);
+    page.labelled(2, "compared", LABEL, &ordinary);
     if tail.kept == 0 || body.kept == 0 {
         let hint = "not judged: record with --keep p99,sample=100, for longer";
         page.labelled(2, "", LABEL, hint);
@@ -115,14 +134,14 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
     }
 }
 
-fn latencies(group: &TailGroup) -> String {
+fn latencies(messages: u64, latency: &[Quantile]) -> String {
     let at = |share: f64| {
-        let found = group.latency.iter().find(|it| it.share >= share);
+        let found = latency.iter().find(|it| it.share >= share);
         found.map_or_else(String::new, |it| duration(it.ns))
     };
     format!(
         "{}; half took up to {}, 99 % {}, 99.9 % {}, all {}",
-        count(group.messages),
+        count(messages),
         at(0.5),
         at(0.99),
         at(0.999),
