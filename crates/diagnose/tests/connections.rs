@@ -354,3 +354,47 @@ fn bbr_is_not_slowed_by_loss_that_it_does_not_answer() {
     assert_eq!(loss(0.1), (false, true), "its version is not known");
     assert_eq!(loss(0.4), (true, false));
 }
+
+/// Cubic was held to a third of its best for six seconds, and stalled for so long until a timer.
+fn cubic_with_stalls(stalled_ns: u64) -> Report {
+    let mut evidence = evidence("stats");
+    evidence.add_connections(&columns::<Connection>(&[json!({
+        "conn": 1, "opened_ns": 0, "closed_ns": 13_000 * MS, "congestion": "cubic",
+    })]));
+    evidence.add_samples(&columns::<TcpSample>(&[json!({
+        "conn": 1, "time_ns": 13_000 * MS, "kind": "close", "bytes_sent": 20_000_000,
+        "total_retrans": 400, "data_segs_out": 14_000, "mss_bytes": 1448,
+    })]));
+    evidence.add_stages(&columns::<TcpStage>(&[json!({
+        "conn": 1, "time_ns": 13_000 * MS, "since_ns": 0, "closed": true,
+        "cwnd_loss_ns": 6_000 * MS, "retransmit_timeout_ns": stalled_ns, "timeout_stalls": 1,
+        "sender_app_ns": 7_000 * MS - stalled_ns, "loss_limited_ns": 6_000 * MS,
+        "best_rate_bytes_per_s": 3_000_000, "loss_limited_bytes": 6_000_000,
+        "loss_limited_cwnd_byte_ms": 20_000 * 6_000,
+    })]));
+    diagnose(evidence)
+}
+
+#[test]
+fn losses_of_one_path_are_one_finding_while_timeouts_are_the_lesser_part() {
+    let found = |stalled_ns| {
+        let report = cubic_with_stalls(stalled_ns);
+        let told = report
+            .findings
+            .iter()
+            .filter(|it| it.rule != "sender_app_limited");
+        told.map(|it| (it.rule, it.harm_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(0), [("fast_retransmits", 4_000 * MS)]);
+    assert_eq!(found(1_000 * MS), [("fast_retransmits", 5_000 * MS)]);
+    let greater = found(4_500 * MS);
+    assert_eq!(greater.len(), 2, "{greater:?}");
+    assert!(
+        greater.contains(&("fast_retransmits", 4_000 * MS)),
+        "{greater:?}"
+    );
+    assert!(
+        greater.contains(&("retransmit_timeouts", 4_500 * MS)),
+        "{greater:?}"
+    );
+}
