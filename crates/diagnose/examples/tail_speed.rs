@@ -71,7 +71,7 @@ fn spans(number: u64, of: &ReceivedMessage, rows: &mut Activities) {
     let softirq = Some("NET_RX".to_owned());
     rows.push(span(
         start_ns,
-        start_ns + 1_500,
+        start_ns + 2_500,
         0,
         ActivityKind::Softirq,
         softirq,

@@ -1,7 +1,5 @@
 //! Places → causes: the rule that a deviation belongs to, and what people call it.
 
-use std::collections::BTreeSet;
-
 use table::{ActivityKind, WaitObject};
 
 use super::spans::{What, WhatId, Whats};
@@ -95,8 +93,7 @@ pub(super) struct Causes<'a> {
     whats: &'a Whats,
     /// Of each [`WhatId`].
     categories: Vec<Option<Cause>>,
-    /// Processes of the application.
-    own_pids: BTreeSet<u32>,
+    application: Option<&'a str>,
 }
 
 impl<'a> Causes<'a> {
@@ -104,14 +101,14 @@ impl<'a> Causes<'a> {
         tree: &'a Tree,
         whats: &'a Whats,
         categories: &Categories,
-        own_pids: BTreeSet<u32>,
+        application: Option<&'a str>,
     ) -> Self {
         let category = |what: &What| categories.cause(what.kind, what.name.as_deref());
         Self {
             tree,
             whats,
             categories: whats.all().iter().map(category).collect(),
-            own_pids,
+            application,
         }
     }
 
@@ -165,11 +162,16 @@ impl<'a> Causes<'a> {
             ActivityKind::Task if role == Role::Receive || category == Some(Cause::Softirqs) => {
                 (Rule::SoftirqDelay, name, category)
             }
-            ActivityKind::Task if what.pid.is_some_and(|pid| self.own_pids.contains(&pid)) => (
-                Rule::CpuContention,
-                "its own other threads".to_owned(),
-                None,
-            ),
+            ActivityKind::Task
+                if what.application.is_some()
+                    && what.application.as_deref() == self.application =>
+            {
+                (
+                    Rule::CpuContention,
+                    "its own other threads".to_owned(),
+                    None,
+                )
+            }
             ActivityKind::Task => (Rule::CpuContention, name, category),
             _ => self.named(id),
         }

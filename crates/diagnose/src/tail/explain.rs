@@ -48,6 +48,8 @@ pub struct Settings {
 pub(super) struct Explanation {
     /// Longer than usual, ns.
     pub(super) deviation_ns: f64,
+    /// By more than nothing, as far as can be told: else there are no causes.
+    pub(super) is_longer: bool,
     /// Places, largest first; together no more than that.
     pub(super) causes: Vec<Deviation>,
 }
@@ -81,6 +83,12 @@ pub(super) fn explain(
     settings: Settings,
 ) -> Explanation {
     let deviation_ns = latency_ns as f64 - reference.latency_ns();
+    if deviation_ns < settings.resolution_ns {
+        return Explanation {
+            deviation_ns,
+            ..Explanation::default()
+        };
+    }
     let places: Vec<(Node, Met)> = times.sorted().collect();
     let index_of = |node: Node| places.binary_search_by_key(&node, |(node, _)| *node).ok();
     let mut within: Vec<Within> = places.iter().map(|_| Within::default()).collect();
@@ -95,10 +103,11 @@ pub(super) fn explain(
         outer.explained_ns += found.explained_ns;
         outer.causes.extend(found.causes);
     }
-    let mut causes = capped(whole, deviation_ns.max(0.0)).causes;
+    let mut causes = capped(whole, deviation_ns).causes;
     causes.sort_by(|a, b| b.ns.total_cmp(&a.ns).then(a.node.cmp(&b.node)));
     Explanation {
         deviation_ns,
+        is_longer: true,
         causes,
     }
 }

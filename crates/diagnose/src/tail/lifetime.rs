@@ -2,23 +2,24 @@
 
 use table::ActivityKind;
 
+use super::contexts::Contexts;
 use super::message::Message;
 use super::queue::{Queue, Threads};
 use super::side::Side;
 use super::spans::{Span, Spans, Whats};
 use super::tree::{Met, Node, Place, Role, Times, Tree};
-use crate::messages::way::Direction;
 
-/// Fills the times of a message.
+/// Fills the times of a message, and adds who had its CPUs.
 pub(super) fn tell(
     message: &Message,
     queue: Queue,
-    side: &Side,
-    whats: &Whats,
+    (side, whats): (&Side, &Whats),
     tree: &mut Tree,
     times: &mut Times,
+    contexts: &mut Contexts,
 ) {
     times.clear();
+    contexts.count();
     let mut telling = Telling {
         message,
         queue,
@@ -26,6 +27,7 @@ pub(super) fn tell(
         whats,
         tree,
         times,
+        contexts,
         open: Vec::new(),
     };
     telling.kernel();
@@ -40,6 +42,7 @@ struct Telling<'a> {
     whats: &'a Whats,
     tree: &'a mut Tree,
     times: &'a mut Times,
+    contexts: &'a mut Contexts,
     /// Open spans of the piece at hand: end and place.
     open: Vec<(u64, Node)>,
 }
@@ -64,10 +67,7 @@ impl Telling<'_> {
     /// interrupts and softirqs are looked at by themselves.
     fn kernel(&mut self) {
         let message = self.message;
-        let (from_ns, until_ns) = match message.id.direction {
-            Direction::Received => (message.start_ns, message.handed_ns),
-            Direction::Sent => (message.handed_ns, message.end_ns),
-        };
+        let (from_ns, until_ns) = message.kernel_ns();
         let role = self.tree.node(None, Place::Role(Role::Receive));
         self.times.add(role, time(from_ns, until_ns));
         let Some(cpu) = message.kernel_cpu.filter(|_| from_ns < until_ns) else {
@@ -78,6 +78,8 @@ impl Telling<'_> {
             from_ns,
             until_ns,
         };
+        let (spans, whats) = (self.spans, self.whats);
+        self.contexts.add(cpu, (from_ns, until_ns), spans, whats);
         let mut thread = None;
         self.spans.overlapping(cpu, from_ns, until_ns, |span| {
             let met = piece.met(span);
@@ -103,10 +105,7 @@ impl Telling<'_> {
     /// The thread's part: where it waits, that; where it has or wants a CPU, what that CPU does.
     fn application(&mut self, threads: &Threads) {
         let message = self.message;
-        let (from_ns, until_ns) = match message.id.direction {
-            Direction::Received => (message.handed_ns, message.end_ns),
-            Direction::Sent => (message.start_ns, message.handed_ns),
-        };
+        let (from_ns, until_ns) = message.application_ns();
         let role = self.tree.node(None, Place::Role(Role::Application));
         self.times.add(role, time(from_ns, until_ns));
         let mut at_ns = from_ns;
@@ -155,6 +154,9 @@ impl Telling<'_> {
         }
         self.open.clear();
         let (from_ns, until_ns) = (piece.from_ns, piece.until_ns);
+        let (spans, whats) = (self.spans, self.whats);
+        self.contexts
+            .add(piece.cpu, (from_ns, until_ns), spans, whats);
         self.spans
             .overlapping(piece.cpu, from_ns, until_ns, |span| {
                 close_before(&mut self.open, span);

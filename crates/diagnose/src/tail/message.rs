@@ -72,6 +72,30 @@ impl Message {
         })
     }
 
+    /// When the kernel was done with it: a received one in its socket, a sent one at the driver.
+    pub(super) fn kernel_done_ns(&self) -> u64 {
+        match self.id.direction {
+            Direction::Received => self.handed_ns,
+            Direction::Sent => self.end_ns,
+        }
+    }
+
+    /// From when to when it was on the kernel's core.
+    pub(super) fn kernel_ns(&self) -> (u64, u64) {
+        match self.id.direction {
+            Direction::Received => (self.start_ns, self.handed_ns),
+            Direction::Sent => (self.handed_ns, self.end_ns),
+        }
+    }
+
+    /// From when to when it was on the thread's core.
+    pub(super) fn application_ns(&self) -> (u64, u64) {
+        match self.id.direction {
+            Direction::Received => (self.handed_ns, self.end_ns),
+            Direction::Sent => (self.start_ns, self.handed_ns),
+        }
+    }
+
     /// How long the host had it, ns.
     pub(super) fn latency_ns(&self) -> u64 {
         self.end_ns - self.start_ns

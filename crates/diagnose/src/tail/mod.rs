@@ -10,6 +10,8 @@
 //! queue      what else its thread was at
 //! lifetime   a message → times in the tree of places
 //! tree       core role, context, and what ran within
+//! contexts   who had the CPUs meanwhile
+//! breakdown  what it waited behind, by who was at it
 //! reference  what is usual at each place
 //! explain    which places explain what it took longer
 //! cause      places → causes, by rule
@@ -18,7 +20,9 @@
 //! ```
 
 mod band;
+mod breakdown;
 mod cause;
+mod contexts;
 mod explain;
 mod lifetime;
 mod message;
@@ -33,6 +37,7 @@ mod tests;
 mod tree;
 
 pub use band::Band;
+pub use breakdown::Queued;
 pub use explain::{Anomaly, Settings};
 pub use tree::Role;
 
@@ -42,7 +47,9 @@ use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 use crate::causes::Categories;
 use crate::report::{About, Recorded};
 use crate::waits::Names;
+use breakdown::{Ahead, UsualAhead, ahead};
 use cause::Causes;
+use contexts::Contexts;
 use explain::{Explanation, explain};
 use lifetime::tell;
 use message::Message;
@@ -187,15 +194,18 @@ impl TailTable {
             _ => (&self.sides.0, rest.as_slice()),
         };
         let mut tree = Tree::default();
-        let (body, reference) = self.reference(side, ordinary, &mut tree);
-        let (tail, told) = self.explain_all(&judged, &mut tree, &reference);
-        let own_pids = messages.iter().map(|it| it.pid).collect();
+        let body = self.ordinary(side, ordinary, &mut tree);
+        let tail = self.explained(&judged, &mut tree, &body.reference);
+        let application = key.0.clone();
+        let settings = self.question.settings;
         summary::Summary {
-            causes: Causes::new(&tree, &self.whats, &self.categories, own_pids),
-            reference: &reference,
+            causes: Causes::new(&tree, &self.whats, &self.categories, application.as_deref()),
+            queueing: body.ahead.compare(&tail.ahead, settings.resolution_ns),
+            cores: tail.contexts.compared(&body.contexts, &self.whats),
+            body,
             started_ns: self.sides.0.header.started_ns,
         }
-        .group(key, [&judged, ordinary].map(sorted_ns), (tail, body), told)
+        .group(key, [&judged, ordinary].map(sorted_ns), &tail)
     }
 
     /// Those that are to be explained, and those that they are compared with.
@@ -236,50 +246,78 @@ impl TailTable {
         (judged, kept)
     }
 
-    fn reference(&self, side: &Side, messages: &[Message], tree: &mut Tree) -> (Judged, Reference) {
+    /// Looks at the messages that others are compared with.
+    fn ordinary(&self, side: &Side, messages: &[Message], tree: &mut Tree) -> Body {
         let (judged, kept) = self.in_band(side, self.question.body, messages);
-        let (mut reference, mut times) = <(Reference, Times)>::default();
+        let mut body = Body {
+            judged,
+            ..Body::default()
+        };
+        let (from, mut times) = ((side, &self.whats), Times::default());
         for message in kept {
             let queue = side.threads.ahead(message);
-            tell(message, queue, side, &self.whats, tree, &mut times);
-            reference.add(message.latency_ns(), queue.ahead, &mut times);
+            tell(message, queue, from, tree, &mut times, &mut body.contexts);
+            body.ahead
+                .add(&ahead(message, queue, from, tree, &mut times));
+            let latency_ns = message.latency_ns();
+            body.reference.add(latency_ns, queue.ahead, &mut times);
         }
-        (judged, reference)
+        body
     }
 
-    fn explain_all<'a>(
+    /// Looks at the messages that are to be explained.
+    fn explained<'a>(
         &self,
         messages: &'a [Message],
         tree: &mut Tree,
         reference: &Reference,
-    ) -> (Judged, Vec<Told<'a>>) {
+    ) -> Tail<'a> {
         let side = &self.sides.0;
         let (judged, kept) = self.in_band(side, self.question.tail, messages);
+        let mut tail = Tail {
+            judged,
+            ..Tail::default()
+        };
         // against nothing, all would be a deviation
         if reference.messages() == 0 {
-            return (judged, Vec::new());
+            return tail;
         }
-        let mut times = Times::default();
-        let told = kept.into_iter().map(|message| {
+        let (from, mut times) = ((side, &self.whats), Times::default());
+        let settings = self.question.settings;
+        for message in kept {
             let queue = side.threads.ahead(message);
-            tell(message, queue, side, &self.whats, tree, &mut times);
-            let (latency_ns, settings) = (message.latency_ns(), self.question.settings);
-            let explanation = explain(
-                latency_ns,
-                &mut times,
-                tree,
-                &self.whats,
-                reference,
-                settings,
-            );
-            Told {
+            tell(message, queue, from, tree, &mut times, &mut tail.contexts);
+            tail.ahead
+                .push(ahead(message, queue, from, tree, &mut times));
+            let latency_ns = message.latency_ns();
+            let whats = &self.whats;
+            let explanation = explain(latency_ns, &mut times, tree, whats, reference, settings);
+            tail.told.push(Told {
                 message,
                 ahead: queue.ahead,
                 explanation,
-            }
-        });
-        (judged, told.collect())
+            });
+        }
+        tail
     }
+}
+
+/// Messages that others are compared with.
+#[derive(Default)]
+struct Body {
+    judged: Judged,
+    reference: Reference,
+    contexts: Contexts,
+    ahead: UsualAhead,
+}
+
+/// Messages that are explained.
+#[derive(Default)]
+struct Tail<'a> {
+    judged: Judged,
+    told: Vec<Told<'a>>,
+    contexts: Contexts,
+    ahead: Vec<Ahead>,
 }
 
 fn sorted_ns(messages: &[Message]) -> Vec<u64> {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::breakdown::Queued;
 use super::explain::Anomaly;
 use super::tree::Role;
 use crate::messages::way::Direction;
@@ -62,12 +63,20 @@ pub struct TailGroup {
     pub body: Judged,
     /// Mean latency of these, ns.
     pub usual_ns: f64,
-    /// What explained share each explained message has: least and median, 0–1; `None` without any.
+    /// How much longer than that the explained messages took on average, ns; `None` without any.
+    pub deviation_ns: Option<f64>,
+    /// Messages of the tail that took longer than that, by what can be told: only these have causes.
+    pub longer: u64,
+    /// What explained share each of these has: least and median, 0–1; `None` without any.
     pub covered: Option<Covered>,
     /// Causes, that with the largest median of deviations first.
     pub causes: Vec<Cause>,
     /// Messages ahead of each other.
     pub queue: QueueSpread,
+    /// What messages waited behind more than is usual, by who was at it.
+    pub queueing: Vec<Queueing>,
+    /// Who had the CPUs while messages were under way.
+    pub cores: Vec<Core>,
     /// Every explained message, in the order of time.
     pub explained: Vec<Explained>,
 }
@@ -119,7 +128,7 @@ pub struct Cause {
     /// Of these, those of which it is the largest cause.
     pub first: u64,
     /// What it added, of the messages hit, ns.
-    pub deviation: Box5,
+    pub deviation_ns: Box5,
     /// What it added in all, ns.
     pub sum_ns: f64,
     /// Whether the messages hit came one after the other, or apart.
@@ -132,19 +141,19 @@ pub struct Cause {
     pub advice: &'static str,
 }
 
-/// A distribution in five numbers, ns.
+/// A distribution in five numbers.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Box5 {
     /// Least.
-    pub least_ns: f64,
+    pub least: f64,
     /// A quarter is no larger.
-    pub quarter_ns: f64,
+    pub quarter: f64,
     /// Half is no larger.
-    pub median_ns: f64,
+    pub median: f64,
     /// A quarter is no smaller.
-    pub three_quarters_ns: f64,
+    pub three_quarters: f64,
     /// Most.
-    pub most_ns: f64,
+    pub most: f64,
 }
 
 /// How the messages hit follow each other.
@@ -167,7 +176,7 @@ pub struct Part {
     /// Messages that it hit.
     pub messages: u64,
     /// What it added, ns.
-    pub deviation: Box5,
+    pub deviation_ns: Box5,
 }
 
 /// Queueing, of the explained messages against the body.
@@ -181,6 +190,45 @@ pub struct QueueSpread {
     pub most: u32,
     /// Explained messages with more ahead than usual.
     pub deeper: u64,
+}
+
+/// What messages waited behind.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Queueing {
+    /// Who was at other messages.
+    pub queued: Queued,
+    /// Explained messages that waited behind more than is usual, and for longer.
+    pub messages: u64,
+    /// Messages or calls ahead: mean of the body.
+    pub usual_ahead: f64,
+    /// Of the messages hit: more ahead than that.
+    pub ahead: Box5,
+    /// How much longer than is usual they waited for those, ns.
+    pub deviation_ns: Box5,
+}
+
+/// Who had a CPU while messages were under way: means over all messages, of the explained ones and of the body.
+#[derive(Debug, Clone, Serialize)]
+pub struct Core {
+    /// Its number.
+    pub cpu: u16,
+    /// Time of an explained message's life that was spent there, ns.
+    pub ns: f64,
+    /// The same of the body, ns.
+    pub usual_ns: f64,
+    /// Who had it, the longest first.
+    pub contexts: Vec<Context>,
+}
+
+/// Who had a CPU.
+#[derive(Debug, Clone, Serialize)]
+pub struct Context {
+    /// Command name; `idle`, `interrupts`, `not known`.
+    pub name: String,
+    /// For how long of an explained message's life, ns.
+    pub ns: f64,
+    /// The same of the body, ns.
+    pub usual_ns: f64,
 }
 
 /// One message with its causes.

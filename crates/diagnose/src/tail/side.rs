@@ -1,6 +1,6 @@
 //! One recording: its messages, what its CPUs did, and what its threads took and waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use table::Columns;
 use table::manifest::Header;
@@ -23,6 +23,8 @@ pub(super) struct Side {
     messages: Vec<Message>,
     pub(super) spans: Spans,
     pub(super) threads: Threads,
+    /// When the kernel was done with messages, by its CPU and their direction.
+    handed: HashMap<(u16, Direction), Vec<u64>>,
     pub(super) latest_ns: u64,
 }
 
@@ -37,6 +39,7 @@ impl Side {
             messages: Vec::new(),
             spans: Spans::default(),
             threads: Threads::default(),
+            handed: HashMap::new(),
         }
     }
 
@@ -60,7 +63,7 @@ impl Side {
     }
 
     pub(super) fn add_activities(&mut self, rows: &Activities, whats: &mut Whats) {
-        self.spans.add(rows, whats);
+        self.spans.add(rows, whats, &self.names);
     }
 
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
@@ -74,6 +77,28 @@ impl Side {
         self.threads.finish();
         self.messages
             .sort_by_key(|it| (it.start_ns, it.id.conn, it.id.direction, it.id.offset_end));
+        for message in &self.messages {
+            let Some(cpu) = message.kernel_cpu else {
+                continue;
+            };
+            let handed = self.handed.entry((cpu, message.id.direction)).or_default();
+            handed.push(message.kernel_done_ns());
+        }
+        self.handed.values_mut().for_each(|it| it.sort_unstable());
+    }
+
+    /// Other messages of its direction with which its kernel's core was done while that had this one.
+    pub(super) fn handed_meanwhile(&self, message: &Message) -> u32 {
+        let key = |cpu| (cpu, message.id.direction);
+        let handed = message
+            .kernel_cpu
+            .and_then(|cpu| self.handed.get(&key(cpu)));
+        let Some(handed) = handed else {
+            return 0;
+        };
+        let first = handed.partition_point(|at| *at <= message.start_ns);
+        let last = handed.partition_point(|at| *at < message.kernel_done_ns());
+        u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX)
     }
 
     /// The messages by application and direction, each group in the order of time.
@@ -90,10 +115,16 @@ impl Side {
         groups
     }
 
-    /// Whether it is known what the thread's CPU did at a message's begin and its end.
+    /// Whether it is known what the thread's CPU did at a message's begin and its end, and the kernel's CPU at
+    /// those of its part.
     pub(super) fn is_kept(&self, message: &Message, whats: &Whats) -> bool {
-        let last_ns = message.end_ns.max(message.start_ns + 1);
-        self.spans.covers(message.cpu, message.start_ns, whats)
-            && self.spans.covers(message.cpu, last_ns - 1, whats)
+        let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
+            self.spans.covers(cpu, from_ns, whats)
+                && self.spans.covers(cpu, until_ns.max(from_ns + 1) - 1, whats)
+        };
+        let kernel_ns = message.kernel_ns();
+        let kernel_cpu = message.kernel_cpu.filter(|_| kernel_ns.0 < kernel_ns.1);
+        covers(message.cpu, (message.start_ns, message.end_ns))
+            && kernel_cpu.is_none_or(|cpu| covers(cpu, kernel_ns))
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use table::tables::Activities;
 use table::{ActivityKind, Columns};
 
-/// What a span is: a kind, a name, and of a thread its process. An index into [`Whats`].
+use crate::waits::Names;
+
+/// What a span is: a kind, a name, and of a thread its program. An index into [`Whats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WhatId(u32);
 
@@ -22,8 +24,8 @@ impl WhatId {
 pub(super) struct What {
     pub(super) kind: ActivityKind,
     pub(super) name: Option<String>,
-    /// Only of threads.
-    pub(super) pid: Option<u32>,
+    /// Command name of its process: only of threads. In another recording the same program has another pid.
+    pub(super) application: Option<String>,
 }
 
 /// A span of one CPU.
@@ -70,12 +72,14 @@ pub(super) struct Spans {
 }
 
 impl Whats {
-    fn id(&mut self, rows: &Activities, row: usize) -> WhatId {
+    fn id(&mut self, rows: &Activities, row: usize, names: &Names) -> WhatId {
         let kind = rows.kind[row];
+        let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
+        let application = pid.and_then(|pid| names.comm(pid));
         let what = What {
             kind,
             name: rows.name[row].clone(),
-            pid: rows.pid[row].filter(|_| kind == ActivityKind::Task),
+            application: application.map(str::to_owned),
         };
         if let Some(id) = self.ids.get(&what) {
             return *id;
@@ -99,7 +103,7 @@ impl Whats {
 
 impl Spans {
     /// Adds rows; those of no CPU belong to none of the answers.
-    pub(super) fn add(&mut self, rows: &Activities, whats: &mut Whats) {
+    pub(super) fn add(&mut self, rows: &Activities, whats: &mut Whats, names: &Names) {
         let mut last: Option<(usize, WhatId)> = None;
         for row in 0..rows.len() {
             let Some(cpu) = rows.cpu[row] else { continue };
@@ -110,7 +114,7 @@ impl Spans {
             };
             let what = match last {
                 Some((before, what)) if same(before) => what,
-                _ => whats.id(rows, row),
+                _ => whats.id(rows, row, names),
             };
             last = Some((row, what));
             self.cores.entry(cpu).or_default().spans.push(Span {
@@ -244,7 +248,7 @@ mod tests {
             activities.push(row_of(row).expect("a row"));
         }
         let mut spans = Spans::default();
-        spans.add(&activities, &mut Whats::default());
+        spans.add(&activities, &mut Whats::default(), &Names::default());
         spans.finish();
         spans
     }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::Told;
 use super::cause::{Causes, Key, Rule};
 use super::explain::{Anomaly, Deviation};
-use super::reference::Reference;
 use super::report::{
-    Added, Box5, Cause, Covered, Explained, Judged, Order, Part, Quantile, QueueSpread, TailGroup,
+    Added, Box5, Cause, Core, Covered, Explained, Order, Part, Quantile, QueueSpread, Queueing,
+    TailGroup,
 };
 use super::side::GroupKey;
+use super::{Body, Tail, Told};
 
 /// Ranks of the latencies that are given: more of the tail than of the body.
 const SHARES: [f64; 14] = [
@@ -21,7 +21,9 @@ const EXAMPLES: usize = 3;
 /// What is needed to put them together.
 pub(super) struct Summary<'a> {
     pub(super) causes: Causes<'a>,
-    pub(super) reference: &'a Reference,
+    pub(super) body: Body,
+    pub(super) queueing: Vec<Queueing>,
+    pub(super) cores: Vec<Core>,
     pub(super) started_ns: u64,
 }
 
@@ -42,17 +44,17 @@ struct PartHits {
 
 impl Summary<'_> {
     pub(super) fn group(
-        &self,
+        self,
         (application, direction): GroupKey,
         [sorted_ns, compared_ns]: [Vec<u64>; 2],
-        (tail, body): (Judged, Judged),
-        told: Vec<Told<'_>>,
+        tail: &Tail<'_>,
     ) -> TailGroup {
+        let told = &tail.told;
         let by_message: Vec<Vec<(Key, f64)>> = told.iter().map(|it| self.causes_of(it)).collect();
-        let mut hits = self.hits(&told, &by_message);
+        let mut hits = self.hits(told, &by_message);
         let mut causes: Vec<(Key, Cause)> = std::mem::take(&mut hits)
             .into_iter()
-            .map(|(key, hits)| (key.clone(), cause_of(&key, hits, &told)))
+            .map(|(key, hits)| (key.clone(), cause_of(&key, hits, told)))
             .collect();
         causes.sort_by(|(a, one), (b, other)| {
             let by_first = other.first.cmp(&one.first);
@@ -77,11 +79,15 @@ impl Summary<'_> {
             latency: quantiles(&sorted_ns),
             compared_messages: compared_ns.len() as u64,
             compared: quantiles(&compared_ns),
-            tail,
-            body,
-            usual_ns: self.reference.latency_ns(),
-            covered: covered(&explained),
-            queue: self.queue(&told),
+            tail: tail.judged,
+            body: self.body.judged,
+            usual_ns: self.body.reference.latency_ns(),
+            deviation_ns: mean(told.iter().map(|it| it.explanation.deviation_ns)),
+            longer: told.iter().filter(|it| it.explanation.is_longer).count() as u64,
+            covered: covered(told, &explained),
+            queue: self.queue(told),
+            queueing: self.queueing,
+            cores: self.cores,
             causes: causes.into_iter().map(|(_, cause)| cause).collect(),
             explained,
         }
@@ -155,7 +161,7 @@ impl Summary<'_> {
     }
 
     fn queue(&self, told: &[Told<'_>]) -> QueueSpread {
-        let usual = self.reference.ahead();
+        let usual = self.body.reference.ahead();
         let mut ahead: Vec<u32> = told.iter().map(|it| it.ahead).collect();
         ahead.sort_unstable();
         let deeper = ahead
@@ -177,7 +183,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
         parts,
     } = hits;
     let order = order(&messages, told.len());
-    let deviation = Box5::of(messages.iter().map(|(_, ns)| *ns).collect());
+    let deviation_ns = Box5::of(messages.iter().map(|(_, ns)| *ns).collect());
     let sum_ns = messages.iter().map(|(_, ns)| ns).sum();
     messages.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
     let examples = messages.iter().take(EXAMPLES);
@@ -193,7 +199,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
         role: key.role,
         messages: messages.len() as u64,
         first,
-        deviation,
+        deviation_ns,
         sum_ns,
         order,
         parts: parts
@@ -202,7 +208,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
                 name,
                 anomaly: hits.anomaly,
                 messages: hits.ns.len() as u64,
-                deviation: Box5::of(hits.ns),
+                deviation_ns: Box5::of(hits.ns),
             })
             .collect(),
         examples: examples
@@ -245,8 +251,17 @@ fn quantiles(sorted_ns: &[u64]) -> Vec<Quantile> {
         .collect()
 }
 
-fn covered(explained: &[Explained]) -> Option<Covered> {
-    let mut shares: Vec<f64> = explained.iter().map(|it| it.covered).collect();
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = values.len();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
+}
+
+fn covered(told: &[Told<'_>], explained: &[Explained]) -> Option<Covered> {
+    let longer = told
+        .iter()
+        .zip(explained)
+        .filter(|(it, _)| it.explanation.is_longer);
+    let mut shares: Vec<f64> = longer.map(|(_, it)| it.covered).collect();
     shares.sort_by(f64::total_cmp);
     Some(Covered {
         least: *shares.first()?,
@@ -256,19 +271,19 @@ fn covered(explained: &[Explained]) -> Option<Covered> {
 
 impl Box5 {
     /// Of at least one value.
-    fn of(mut ns: Vec<f64>) -> Self {
-        ns.sort_by(f64::total_cmp);
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
         let at = |share: f64| {
-            let rank = (share * ns.len() as f64) as usize;
-            let last = ns.len().saturating_sub(1);
-            ns.get(rank.min(last)).copied().unwrap_or(0.0)
+            let rank = (share * values.len() as f64) as usize;
+            let last = values.len().saturating_sub(1);
+            values.get(rank.min(last)).copied().unwrap_or(0.0)
         };
         Self {
-            least_ns: at(0.0),
-            quarter_ns: at(0.25),
-            median_ns: at(0.5),
-            three_quarters_ns: at(0.75),
-            most_ns: at(1.0),
+            least: at(0.0),
+            quarter: at(0.25),
+            median: at(0.5),
+            three_quarters: at(0.75),
+            most: at(1.0),
         }
     }
 }

@@ -76,6 +76,10 @@ type Part = (u8, u64, Vec<u64>);
 /// A message that takes as long as its parts, and what its CPU did.
 fn put(rows: &mut Rows, number: u64, begin_ns: u64, parts: &[Part]) -> u64 {
     let mut now_ns = begin_ns;
+    rows.activities.push(Activity {
+        cpu: Some(1),
+        ..span("softirq", "NET_RX", 0, 0, (begin_ns, begin_ns + 20))
+    });
     for (who, length_ns, calls) in parts {
         let end_ns = now_ns + length_ns;
         let (tid, name) = [(7, "server"), (8, "neighbour"), (9, "kworker")][usize::from(*who)];

@@ -1,7 +1,7 @@
 //! Why the slow messages of each application are slow.
 
 use diagnose::tail::Role;
-use diagnose::tail::report::{Cause, Order, Quantile, TailGroup, TailReport};
+use diagnose::tail::report::{Cause, Core, Order, Quantile, TailGroup, TailReport};
 use diagnose::units::{count, counted, duration, percent};
 
 use super::messages::LABEL;
@@ -11,6 +11,10 @@ use crate::page::{Page, Style};
 
 /// Parts of a cause that are named.
 const PARTS: usize = 3;
+
+/// Contexts of a CPU that are named, and the least share of its time.
+const CONTEXTS: usize = 5;
+const LEAST_SHARE: f64 = 0.01;
 
 /// Messages hit of which a spread is told.
 const SPREAD_OF: u64 = 4;
@@ -29,22 +33,18 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
 }
 
 fn answer(report: &TailReport) -> String {
-    let worst = report.groups.iter().find(|group| !group.causes.is_empty());
+    let takes_longer = |group: &&TailGroup| {
+        let deviation_ns = group.deviation_ns.unwrap_or(0.0);
+        deviation_ns >= report.resolution_ns && !group.causes.is_empty()
+    };
+    let worst = report.groups.iter().find(takes_longer);
     let what = if report.other.is_some() {
         "Messages that take longer than in the other recording,"
     } else {
         "Slow messages"
     };
     let Some((group, cause)) = worst.and_then(|it| Some((it, it.causes.first()?))) else {
-        let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
-        return if report.groups.iter().all(|it| it.messages == 0) {
-            "There was no message."
-        } else if report.groups.iter().any(judged) {
-            "No message took longer than usual, of those that could be judged."
-        } else {
-            "Of no slow message it can be told why."
-        }
-        .to_owned();
+        return nothing_longer(report).to_owned();
     };
     format!(
         "{what} {} by {}: {}. First cause of {} of {}.",
@@ -54,6 +54,26 @@ fn answer(report: &TailReport) -> String {
         count(cause.first),
         counted(group.tail.kept, "message")
     )
+}
+
+fn nothing_longer(report: &TailReport) -> &'static str {
+    let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
+    let takes_less = |it: &TailGroup| {
+        it.deviation_ns
+            .is_some_and(|ns| ns <= -report.resolution_ns)
+    };
+    if report.groups.iter().all(|it| it.messages == 0) {
+        "There was no message."
+    } else if !report.groups.iter().any(judged) {
+        "Of no slow message it can be told why."
+    } else if report.other.is_none() {
+        "No message took longer than usual, of those that could be judged."
+    } else if report.groups.iter().any(takes_less) {
+        "No messages take longer than in the other recording, and some take less: the two the other way round \
+         say what the other one's were slowed by."
+    } else {
+        "Messages take no longer than in the other recording, of those that could be judged."
+    }
 }
 
 fn name(group: &TailGroup) -> &str {
@@ -106,22 +126,7 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         page.blank();
         return;
     }
-    if let Some(covered) = group.covered {
-        let text = format!(
-            "{} of what they took longer (median); {} at least",
-            percent(covered.median),
-            percent(covered.least)
-        );
-        page.labelled(2, "explained", LABEL, &text);
-    }
-    let queue = &group.queue;
-    let text = format!(
-        "{} ahead of a slow message (median), {} at most; usual: {:.1}",
-        counted(u64::from(queue.median), "message"),
-        queue.most,
-        queue.usual
-    );
-    page.labelled(2, "queue", LABEL, &text);
+    draw_whole(page, group);
     page.blank();
     for cause in group.causes.iter().take(limit) {
         draw_cause(page, cause);
@@ -132,6 +137,63 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         page.paragraph(2, Style::Dim, &text);
         page.blank();
     }
+}
+
+/// What all explained messages of a group have in common.
+fn draw_whole(page: &mut Page, group: &TailGroup) {
+    if let Some(deviation_ns) = group.deviation_ns {
+        let by = duration(deviation_ns.abs().round() as u64);
+        let than = duration(group.usual_ns.round() as u64);
+        let how = if deviation_ns < 0.0 { "less" } else { "longer" };
+        let text = format!("{by} {how} than the {than} of those compared, on average");
+        page.labelled(2, "took", LABEL, &text);
+    }
+    if let Some(covered) = group.covered {
+        let text = format!(
+            "{} of what {} took longer (median); {} at least",
+            percent(covered.median),
+            counted(group.longer, "message"),
+            percent(covered.least)
+        );
+        page.labelled(2, "explained", LABEL, &text);
+    }
+    let queue = &group.queue;
+    if queue.most > 0 || queue.usual > 0.0 {
+        let text = format!(
+            "{} ahead (median), {} at most; usual: {:.1}",
+            counted(u64::from(queue.median), "message"),
+            queue.most,
+            queue.usual
+        );
+        page.labelled(2, "queue", LABEL, &text);
+    }
+    for core in &group.cores {
+        let text = contexts(core);
+        if !text.is_empty() {
+            page.labelled(2, &format!("CPU {}", core.cpu), LABEL, &text);
+        }
+    }
+}
+
+/// Who had a CPU, with what is usual where that differs.
+fn contexts(core: &Core) -> String {
+    let share = |ns: f64, of: f64| if of > 0.0 { ns / of } else { 0.0 };
+    let told = core.contexts.iter().filter_map(|it| {
+        let now = share(it.ns, core.ns);
+        let usual = share(it.usual_ns, core.usual_ns);
+        let differs = (now - usual).abs() >= LEAST_SHARE;
+        let name = &it.name;
+        match (now >= LEAST_SHARE, differs) {
+            (_, true) => Some(format!(
+                "{name} {} (usual: {})",
+                percent(now),
+                percent(usual)
+            )),
+            (true, false) => Some(format!("{name} {}", percent(now))),
+            (false, false) => None,
+        }
+    });
+    told.take(CONTEXTS).collect::<Vec<_>>().join(", ")
 }
 
 fn latencies(messages: u64, latency: &[Quantile]) -> String {
@@ -161,7 +223,7 @@ fn title(cause: &Cause) -> String {
 fn draw_cause(page: &mut Page, cause: &Cause) {
     let rule = format!("  [{}]", cause.rule);
     page.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
-    let deviation = &cause.deviation;
+    let deviation = &cause.deviation_ns;
     let ns = |ns: f64| duration(ns.round() as u64);
     let bunched = match cause.order {
         Order::Bunched => ", one after the other",
@@ -173,13 +235,13 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
         count(cause.first)
     );
     page.labelled(4, "hit", LABEL - 2, &text);
-    let mut text = format!("{} longer", ns(deviation.median_ns));
+    let mut text = format!("{} longer", ns(deviation.median));
     if cause.messages >= SPREAD_OF {
         text += &format!(
             " (half of them between {} and {}; {} at most)",
-            ns(deviation.quarter_ns),
-            ns(deviation.three_quarters_ns),
-            ns(deviation.most_ns)
+            ns(deviation.quarter),
+            ns(deviation.three_quarters),
+            ns(deviation.most)
         );
     }
     page.labelled(4, "took", LABEL - 2, &text);
@@ -188,7 +250,7 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
         .iter()
         .filter(|part| part.name != cause.what)
         .take(PARTS)
-        .map(|part| format!("{} {}", part.name, ns(part.deviation.median_ns)))
+        .map(|part| format!("{} {}", part.name, ns(part.deviation_ns.median)))
         .collect();
     if !parts.is_empty() {
         page.labelled(4, "in", LABEL - 2, &parts.join(", "));

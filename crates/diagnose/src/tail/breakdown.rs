@@ -1,0 +1,143 @@
+//! What a message waited behind, by who was at it: NSight's queueing breakdown (section 7, figure 19). The
+//! application receives, handles and answers other messages first; the kernel receives or sends them.
+
+use serde::Serialize;
+use table::ActivityKind;
+
+use super::message::Message;
+use super::queue::Queue;
+use super::report::{Box5, Queueing};
+use super::side::Side;
+use super::spans::Whats;
+use super::tree::{Place, Times, Tree};
+use crate::messages::way::Direction;
+
+/// Who was at other messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queued {
+    /// The thread, in calls that receive.
+    ApplicationReceive,
+    /// The thread, with what came in.
+    ApplicationRequest,
+    /// The thread, in calls that send.
+    ApplicationSend,
+    /// The receive core.
+    KernelReceive,
+    /// The core of the driver.
+    KernelSend,
+}
+
+const ALL: [Queued; 5] = [
+    Queued::ApplicationReceive,
+    Queued::ApplicationRequest,
+    Queued::ApplicationSend,
+    Queued::KernelReceive,
+    Queued::KernelSend,
+];
+
+/// Of one message, by [`ALL`].
+pub(super) type Ahead = [Behind; ALL.len()];
+
+/// What it waited behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Behind {
+    /// Messages, or calls for them.
+    depth: u32,
+    ns: u64,
+}
+
+/// What one message waited behind. `times`: its own.
+pub(super) fn ahead(
+    message: &Message,
+    queue: Queue,
+    (side, whats): (&Side, &Whats),
+    tree: &Tree,
+    times: &mut Times,
+) -> Ahead {
+    let kernel = Behind {
+        depth: side.handed_meanwhile(message),
+        ns: match message.id.direction {
+            Direction::Received => message.handed_ns.saturating_sub(message.start_ns),
+            Direction::Sent => message.latency_ns(),
+        },
+    };
+    let [mut receive, mut request, mut send] = [Behind::default(); 3];
+    let is_other = |node| tree.place(node) == Place::OtherMessage;
+    for (node, met) in times.sorted() {
+        match tree.place(node) {
+            Place::OtherMessage => request.ns += met.time_ns,
+            Place::Within(what) if tree.around(node).is_some_and(is_other) => {
+                let what = whats.get(what);
+                let is_call = what.kind == ActivityKind::Syscall;
+                let at = match what.name.as_deref().filter(|_| is_call) {
+                    Some(name) if receives(name) => &mut receive,
+                    Some(name) if sends(name) => &mut send,
+                    _ => continue,
+                };
+                at.depth += met.count;
+                at.ns += met.time_ns;
+            }
+            _ => {}
+        }
+    }
+    request.ns = request.ns.saturating_sub(receive.ns + send.ns);
+    request.depth = queue.ahead;
+    match message.id.direction {
+        Direction::Received => [receive, request, send, kernel, Behind::default()],
+        Direction::Sent => [receive, request, send, Behind::default(), kernel],
+    }
+}
+
+fn receives(call: &str) -> bool {
+    ["recv", "read", "preadv"]
+        .iter()
+        .any(|it| call.starts_with(it))
+}
+
+fn sends(call: &str) -> bool {
+    ["send", "write", "pwritev", "splice"]
+        .iter()
+        .any(|it| call.starts_with(it))
+}
+
+/// What ordinary messages wait behind: sums.
+#[derive(Debug, Default)]
+pub(super) struct UsualAhead {
+    messages: u64,
+    sums: [(u64, u64); ALL.len()],
+}
+
+impl UsualAhead {
+    /// Adds a message.
+    pub(super) fn add(&mut self, ahead: &Ahead) {
+        self.messages += 1;
+        for (sum, one) in self.sums.iter_mut().zip(ahead) {
+            sum.0 += u64::from(one.depth);
+            sum.1 += one.ns;
+        }
+    }
+
+    /// Where messages waited behind more than is usual, for longer by what can be told.
+    pub(super) fn compare(&self, all: &[Ahead], resolution_ns: f64) -> Vec<Queueing> {
+        let mean = |sum: u64| sum as f64 / self.messages.max(1) as f64;
+        let of = |(index, queued): (usize, &Queued)| {
+            let (usual_depth, usual_ns) = (mean(self.sums[index].0), mean(self.sums[index].1));
+            let more = all.iter().map(|ahead| {
+                let one = ahead[index];
+                (f64::from(one.depth) - usual_depth, one.ns as f64 - usual_ns)
+            });
+            let hit: Vec<(f64, f64)> = more
+                .filter(|(depth, ns)| *depth >= 0.5 && *ns >= resolution_ns)
+                .collect();
+            (!hit.is_empty()).then(|| Queueing {
+                queued: *queued,
+                messages: hit.len() as u64,
+                usual_ahead: usual_depth,
+                ahead: Box5::of(hit.iter().map(|it| it.0).collect()),
+                deviation_ns: Box5::of(hit.iter().map(|it| it.1).collect()),
+            })
+        };
+        ALL.iter().enumerate().filter_map(of).collect()
+    }
+}

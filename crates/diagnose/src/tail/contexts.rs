@@ -1,0 +1,119 @@
+//! Who had the CPUs while messages were under way: NSight's core-context summary (section 7, figure 20).
+
+use std::collections::{BTreeMap, HashMap};
+
+use table::ActivityKind;
+
+use super::report::{Context, Core};
+use super::spans::{Spans, What, WhatId, Whats};
+
+/// What a CPU was in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum In {
+    /// A thread, or the idle task, outside of interrupts.
+    Thread(WhatId),
+    /// Interrupts and softirqs, whatever they interrupted.
+    Interrupts,
+    /// It is not known what.
+    Unknown,
+}
+
+/// Times by CPU, over the lifetimes of a set of messages.
+#[derive(Debug, Default)]
+pub(super) struct Contexts {
+    messages: u64,
+    ns: HashMap<(u16, In), u64>,
+}
+
+impl Contexts {
+    /// One message more.
+    pub(super) fn count(&mut self) {
+        self.messages += 1;
+    }
+
+    /// Adds what a CPU did during a part of a lifetime.
+    pub(super) fn add(&mut self, cpu: u16, times_ns: (u64, u64), spans: &Spans, whats: &Whats) {
+        let (from_ns, until_ns) = times_ns;
+        let mut unknown_ns = until_ns.saturating_sub(from_ns);
+        let mut thread = None;
+        let mut interrupted_until_ns = from_ns;
+        spans.overlapping(cpu, from_ns, until_ns, |span| {
+            let kind = whats.get(span.what).kind;
+            let begin_ns = span.begin_ns.max(from_ns);
+            let end_ns = span.end_ns.min(until_ns);
+            if matches!(kind, ActivityKind::Irq | ActivityKind::Softirq) {
+                let ns = end_ns.saturating_sub(begin_ns.max(interrupted_until_ns));
+                interrupted_until_ns = interrupted_until_ns.max(end_ns);
+                *self.ns.entry((cpu, In::Interrupts)).or_default() += ns;
+                match thread.filter(|(_, end_ns)| begin_ns < *end_ns) {
+                    Some((thread, _)) => *self.ns.entry((cpu, thread)).or_default() -= ns,
+                    None => unknown_ns = unknown_ns.saturating_sub(ns),
+                }
+            } else if span.depth == 0 {
+                let ns = end_ns - begin_ns;
+                thread = Some((In::Thread(span.what), end_ns));
+                *self.ns.entry((cpu, In::Thread(span.what))).or_default() += ns;
+                unknown_ns = unknown_ns.saturating_sub(ns);
+            }
+        });
+        if unknown_ns > 0 {
+            *self.ns.entry((cpu, In::Unknown)).or_default() += unknown_ns;
+        }
+    }
+
+    /// The CPUs of a set of messages, and how that is in another set.
+    pub(super) fn compared(&self, usual: &Self, whats: &Whats) -> Vec<Core> {
+        let mut cores: BTreeMap<u16, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
+        for ((cpu, context), ns) in &self.ns {
+            let contexts = cores.entry(*cpu).or_default();
+            contexts.entry(name(*context, whats)).or_default().0 += self.mean(*ns);
+        }
+        for ((cpu, context), ns) in &usual.ns {
+            let contexts = cores.entry(*cpu).or_default();
+            contexts.entry(name(*context, whats)).or_default().1 += usual.mean(*ns);
+        }
+        cores.into_iter().map(|(cpu, it)| core(cpu, it)).collect()
+    }
+
+    fn mean(&self, ns: u64) -> f64 {
+        ns as f64 / self.messages.max(1) as f64
+    }
+}
+
+fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> Core {
+    let mut contexts: Vec<Context> = contexts
+        .into_iter()
+        .map(|(name, (ns, usual_ns))| Context { name, ns, usual_ns })
+        .collect();
+    // stable: by name where they are alike
+    contexts.sort_by(|a, b| b.ns.total_cmp(&a.ns));
+    Core {
+        cpu,
+        ns: contexts.iter().map(|it| it.ns).sum(),
+        usual_ns: contexts.iter().map(|it| it.usual_ns).sum(),
+        contexts,
+    }
+}
+
+fn name(context: In, whats: &Whats) -> String {
+    match context {
+        In::Interrupts => "interrupts".to_owned(),
+        In::Unknown => "not known".to_owned(),
+        In::Thread(id) => match whats.get(id) {
+            What {
+                kind: ActivityKind::Idle,
+                ..
+            } => "idle".to_owned(),
+            What {
+                kind: ActivityKind::Untraced | ActivityKind::DecodeError,
+                ..
+            } => "not known".to_owned(),
+            What {
+                application, name, ..
+            } => {
+                let name = application.as_ref().or(name.as_ref());
+                name.map_or_else(|| "a thread".to_owned(), Clone::clone)
+            }
+        },
+    }
+}
