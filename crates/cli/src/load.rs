@@ -9,9 +9,9 @@ use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::messages::story::MessageId;
-use diagnose::report::Recorded;
+use diagnose::report::{Recorded, SlowMessages};
 use diagnose::tail::report::TailReport;
-use diagnose::tail::{Question, TailTable};
+use diagnose::tail::{Band, Question, TailTable};
 use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
@@ -22,6 +22,9 @@ use table::tables::{
     UdpSocket, Wait,
 };
 use table::{Columns, Recording, Table};
+
+/// Messages of a recording that the main report looks at, which takes about 100 MB per million.
+const MOST_IN_PASSING: u64 = 2_000_000;
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -68,7 +71,24 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
     }
-    Ok(diagnose::diagnose(evidence))
+    let mut report = diagnose::diagnose(evidence);
+    report.slow_messages = slow_messages(&recording)?;
+    Ok(report)
+}
+
+/// Why the slow messages of a recording are slow, if it tells that and is not too long to look at in passing.
+fn slow_messages(recording: &Recording) -> anyhow::Result<Option<Vec<SlowMessages>>> {
+    let messages = recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>();
+    let is_told = messages > 0 && recording.rows::<Activity>() > 0;
+    if !is_told || messages > MOST_IN_PASSING {
+        return Ok(None);
+    }
+    let question = Question {
+        tail: Band::slowest(recording.rows::<ReceivedMessage>()),
+        ..Question::default()
+    };
+    let report = tail_of(recording, question, Categories::built_in()?);
+    Ok(Some(SlowMessages::of(report)))
 }
 
 /// Reads the waits of a recording and groups them; at most `limit` groups are named.
@@ -131,11 +151,14 @@ pub(crate) fn tail(
     question: Question,
     categories: Categories,
 ) -> anyhow::Result<TailReport> {
-    let recording = with_activity(path)?;
-    let (header, names) = (recording.header().clone(), message_names(&recording));
+    Ok(tail_of(&with_activity(path)?, question, categories))
+}
+
+fn tail_of(recording: &Recording, question: Question, categories: Categories) -> TailReport {
+    let (header, names) = (recording.header().clone(), message_names(recording));
     let mut table = TailTable::new(header, names, question, categories);
-    tail_rows(&recording, &mut table);
-    Ok(table.report(recorded(&recording)))
+    tail_rows(recording, &mut table);
+    table.report(recorded(recording))
 }
 
 /// Explains what messages of a recording took longer than those of another.

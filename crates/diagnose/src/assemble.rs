@@ -349,5 +349,6 @@ fn report(
         snap_table4,
         findings: group::findings(found),
         undecided: group::undecided(doubts),
+        slow_messages: None,
     }
 }

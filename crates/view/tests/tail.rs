@@ -13,12 +13,14 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
+use diagnose::Evidence;
 use diagnose::causes::Categories;
-use diagnose::report::Recorded;
+use diagnose::report::{Recorded, SlowMessages};
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Question, TailTable};
 use diagnose::waits::Names;
 use serde_json::{Value, json};
+use table::manifest::Header;
 use table::tables::{Activities, Process, Processes, ReceivedMessages, Waits};
 use table::{Columns, row_of};
 use whylat_view as view;
@@ -138,11 +140,6 @@ impl Made {
     }
 
     fn answer(&self) -> Outcome<TailReport> {
-        let header = json!({
-            "format": 1, "whylat": "0.1.0", "host": "lab", "boot_id": "b", "kernel": "6.18.0",
-            "cpus": 2, "clocksource": "tsc", "detail": "messages", "arguments": [],
-            "started_ns": BEGIN_NS, "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
-        });
         let mut processes = Processes::default();
         let server = json!({"pid": SERVER, "time_ns": BEGIN_NS, "comm": "server"});
         processes.push(row_of::<Process>(server)?);
@@ -152,8 +149,7 @@ impl Made {
             tail: "p90".parse()?,
             ..Question::default()
         };
-        let header = serde_json::from_value(header)?;
-        let mut table = TailTable::new(header, names, question, Categories::built_in()?);
+        let mut table = TailTable::new(header()?, names, question, Categories::built_in()?);
         table.add_received(&self.received);
         table.add_waits(&self.waits);
         table.add_activities(&self.activities);
@@ -164,6 +160,15 @@ impl Made {
             ..Recorded::default()
         }))
     }
+}
+
+fn header() -> Outcome<Header> {
+    let header = json!({
+        "format": 1, "whylat": "0.1.0", "host": "lab", "boot_id": "b", "kernel": "6.18.0",
+        "cpus": 2, "clocksource": "tsc", "detail": "messages", "arguments": [],
+        "started_ns": BEGIN_NS, "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
+    });
+    Ok(serde_json::from_value(header)?)
 }
 
 /// A message that came.
@@ -282,5 +287,36 @@ fn every_rule_fires_where_it_should() -> Outcome {
             .filter(|cause| cause["rule"] == rule && cause["first"].as_u64() > Some(0));
         assert_eq!(first.count(), 1, "{rule}: {causes:#?}");
     }
+    Ok(())
+}
+
+/// A server whose ten slowest messages each waited 20 ms for a neighbour: half of the time of all.
+fn starved() -> Made {
+    let mut made = Made::new();
+    (0..90).for_each(|number| made.ordinary(number * 3));
+    for _ in 0..10 {
+        let arrived = made.arrives(0);
+        made.delayed(arrived, 0, |it| {
+            it.on_cpu(("task", Some("neighbour"), 55), 20_000_000);
+        });
+    }
+    made
+}
+
+#[test]
+fn slow_messages_are_told_in_the_main_report_if_they_cost_enough() -> Outcome {
+    let schema = root().join("../../docs/report.schema.json");
+    let schema: Value = document(&schema)?.ok_or("the schema is missing")?;
+    let mut wrong = Vec::new();
+    for (name, made) in [("starved", starved()), ("calm", every_rule())] {
+        let evidence = Evidence::new(header()?, Vec::new(), Vec::new(), None, None, Vec::new());
+        let mut report = diagnose::diagnose(evidence);
+        report.slow_messages = Some(SlowMessages::of(made.answer()?));
+        let text = view::text(&report, &TextOptions::default());
+        wrong.extend(expect(&root().join(format!("{name}.report.txt")), &text)?);
+        let faults = schema::validate(&schema, &serde_json::from_str(&view::json(&report))?);
+        assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

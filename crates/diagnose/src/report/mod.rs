@@ -5,6 +5,7 @@
 mod about;
 pub mod connection;
 pub mod finding;
+pub mod slow;
 pub mod snap;
 
 use serde::Serialize;
@@ -16,6 +17,7 @@ pub use finding::{
     Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,
     Undecided, Unit, Value, Win,
 };
+pub use slow::{SlowCause, SlowMessages};
 pub use snap::{Flags, SnapTable4, Table4Row};
 
 /// Name and version of the contract.
@@ -37,6 +39,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What holds connections up but cannot be told apart from this recording, worst first.
     pub undecided: Vec<Undecided>,
+    /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
+    /// there are too many messages to be judged in passing.
+    pub slow_messages: Option<Vec<SlowMessages>>,
 }
 
 /// Where and how a recording was made.

@@ -23,6 +23,18 @@ impl Band {
         until: 0.6,
     };
 
+    /// What is slow of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
+    pub fn slowest(messages: u64) -> Self {
+        if messages >= 10_000 {
+            Self::TAIL
+        } else {
+            Self {
+                from: 0.99,
+                until: 1.0,
+            }
+        }
+    }
+
     /// The latencies of the band, of latencies in the order of size: from the first to the second, both
     /// within it; `None` without any.
     pub(super) fn bounds_ns(self, sorted_ns: &[u64]) -> Option<(u64, u64)> {

@@ -47,10 +47,44 @@ impl Rule {
         }
     }
 
+    /// What it says, in one line.
+    const fn summary(self) -> &'static str {
+        match self {
+            Self::HeadOfLineBlocking => "The thread was at other messages, or took them first",
+            Self::CpuContention => "Another thread had the CPU while this one wanted it",
+            Self::SoftirqDelay => "Interrupts and softirqs took longer, or were kept waiting",
+            Self::IdleWakeup => "The thread was woken, and its CPU took its time to leave idle",
+            Self::ProbeOverhead => "The profiler itself was in the way",
+            Self::BlockedInCall => "The thread waited for a lock, a file, or a page of memory",
+            Self::SlowFunction => {
+                "Calls and functions took longer than usual, or the program itself computed"
+            }
+            Self::UnknownFunction => {
+                "A function took longer of which no category says what it is for"
+            }
+            Self::Untraced => "It was not recorded what a CPU did",
+        }
+    }
+
     /// Whether what it is is known.
     pub(super) const fn explains(self) -> bool {
         !matches!(self, Self::UnknownFunction | Self::Untraced)
     }
+}
+
+/// The rules by name, each with what it says in one line. `untraced` is not among them: it is never a cause.
+pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = [
+        Rule::HeadOfLineBlocking,
+        Rule::CpuContention,
+        Rule::SoftirqDelay,
+        Rule::IdleWakeup,
+        Rule::ProbeOverhead,
+        Rule::BlockedInCall,
+        Rule::SlowFunction,
+        Rule::UnknownFunction,
+    ];
+    all.into_iter().map(|rule| (rule.name(), rule.summary()))
 }
 
 impl Key {

@@ -38,6 +38,7 @@ mod tree;
 
 pub use band::Band;
 pub use breakdown::Queued;
+pub use cause::rules;
 pub use explain::{Anomaly, Settings};
 pub use tree::Role;
 
@@ -163,6 +164,7 @@ impl TailTable {
                 let other = other.map(|it| it.get(&key).map_or(&[][..], Vec::as_slice));
                 self.group(key, &messages, other)
             })
+            .filter(|group| group.messages > 0)
             .collect();
         let sum_ns = |group: &TailGroup| -> f64 {
             let deviations = group.explained.iter().map(|it| it.deviation_ns);

@@ -53,6 +53,8 @@ pub struct TailGroup {
     pub messages: u64,
     /// Latencies by rank, ns: of the host alone.
     pub latency: Vec<Quantile>,
+    /// The sum of their latencies, ns.
+    pub latency_sum_ns: u64,
     /// Messages among which those are that they are compared with.
     pub compared_messages: u64,
     /// Their latencies.

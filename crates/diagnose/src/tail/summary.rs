@@ -77,6 +77,7 @@ impl Summary<'_> {
             direction,
             messages: sorted_ns.len() as u64,
             latency: quantiles(&sorted_ns),
+            latency_sum_ns: sorted_ns.iter().sum(),
             compared_messages: compared_ns.len() as u64,
             compared: quantiles(&compared_ns),
             tail: tail.judged,

@@ -5,6 +5,8 @@ use diagnose::report::{Connection, Severity};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
+use super::slow;
+
 use crate::page::{Page, Style};
 
 /// Draws the answer.
@@ -21,8 +23,11 @@ fn answer(report: &Report) -> (Style, String) {
         .first()
         .map_or(0, |undecided| undecided.possible_harm_ns);
     match report.findings.first() {
-        _ if connections == 0 => (Style::Bold, "No TCP connection was seen.".to_owned()),
         Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
+        _ if let Some(slow) = slow::worth_telling(report).next() => {
+            (Style::Bold, slow::headline(slow))
+        }
+        _ if connections == 0 => (Style::Bold, "No TCP connection was seen.".to_owned()),
         _ if doubt_ns > 0 => {
             let text = format!(
                 "No problem is certain, but up to {} may be lost for a reason that this recording cannot \

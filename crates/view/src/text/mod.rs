@@ -1,4 +1,4 @@
-//! The report for people: the answer first, then each finding with its evidence, then the
+//! The report for people: the answer first, then each finding with its evidence, slow messages, then the
 //! worst connections with a bar of their stages, then what the recording covers, lost and
 //! cost, always, even when zero.
 
@@ -11,6 +11,7 @@ mod footer;
 mod meanwhile;
 mod messages;
 mod preceding;
+mod slow;
 mod tail;
 mod waits;
 
@@ -35,6 +36,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     head(&mut page, &report.about);
     answer::draw(&mut page, report);
     findings::draw(&mut page, report);
+    slow::draw(&mut page, report);
     connections::draw(&mut page, report);
     footer::draw(&mut page, &report.about);
     page.finish()

@@ -62,8 +62,8 @@ fn nothing_longer(report: &TailReport) -> &'static str {
         it.deviation_ns
             .is_some_and(|ns| ns <= -report.resolution_ns)
     };
-    if report.groups.iter().all(|it| it.messages == 0) {
-        "There was no message."
+    if report.groups.is_empty() {
+        "There was no such message."
     } else if !report.groups.iter().any(judged) {
         "Of no slow message it can be told why."
     } else if report.other.is_none() {
@@ -213,11 +213,15 @@ fn latencies(messages: u64, latency: &[Quantile]) -> String {
 
 /// A cause in a few words.
 fn title(cause: &Cause) -> String {
-    let core = match cause.role {
+    format!("{} ({})", cause.what, core(cause.role))
+}
+
+/// A core's part in a message.
+pub(super) const fn core(role: Role) -> &'static str {
+    match role {
         Role::Application => "application core",
         Role::Receive => "receive core",
-    };
-    format!("{} ({core})", cause.what)
+    }
 }
 
 fn draw_cause(page: &mut Page, cause: &Cause) {

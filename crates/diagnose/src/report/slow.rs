@@ -1,0 +1,112 @@
+//! The slow messages of a recording, in short: what `whylat report --tail` tells in full.
+
+use serde::Serialize;
+
+use super::Severity;
+use crate::messages::way::Direction;
+use crate::severity::severity;
+use crate::tail::Role;
+use crate::tail::report::{Cause, TailGroup, TailReport};
+
+/// Causes that are told of each application.
+const CAUSES: usize = 3;
+
+/// Slow messages of one application, one way, against its ordinary ones.
+#[derive(Debug, Clone, Serialize)]
+pub struct SlowMessages {
+    /// Command name; `None`: not known.
+    pub application: Option<String>,
+    /// Which way.
+    pub direction: Direction,
+    /// By the harm, as of findings: against the latencies of all of its messages instead of a life.
+    pub severity: Severity,
+    /// What slow messages took longer than ordinary ones, all together, ns: of those of which it is known why.
+    pub harm_ns: u64,
+    /// The same, of the latencies of all of its messages, 0–1.
+    pub share: f64,
+    /// Which of its messages are slow: `p99.9`.
+    pub tail: String,
+    /// Slow messages.
+    pub messages: u64,
+    /// Of these, those of which it is known what their CPUs did.
+    pub judged: u64,
+    /// The quickest and the slowest of them, ns.
+    pub from_ns: u64,
+    /// The same.
+    pub until_ns: u64,
+    /// Mean latency of ordinary ones, ns.
+    pub usual_ns: f64,
+    /// What the causes explain of what a slow one took longer, of the median message, 0–1.
+    pub covered: f64,
+    /// That which is first of most messages first.
+    pub causes: Vec<SlowCause>,
+}
+
+/// Why they were slow.
+#[derive(Debug, Clone, Serialize)]
+pub struct SlowCause {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// What it is.
+    pub what: String,
+    /// On which core.
+    pub role: Role,
+    /// Messages that it hit.
+    pub messages: u64,
+    /// Of these, those of which it is the largest cause.
+    pub first: u64,
+    /// What it added to the median of these, ns.
+    pub deviation_ns: f64,
+    /// Messages that it hit most.
+    pub examples: Vec<String>,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl SlowMessages {
+    /// Of each application whose slow messages have a cause.
+    pub fn of(report: TailReport) -> Vec<Self> {
+        let tail = report.tail;
+        let groups = report.groups.into_iter();
+        groups
+            .filter_map(|group| Self::of_group(tail.clone(), group))
+            .collect()
+    }
+
+    fn of_group(tail: String, group: TailGroup) -> Option<Self> {
+        let causes = group.causes.into_iter().filter(|it| it.first > 0);
+        let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::of).collect();
+        let deviations_ns = group.explained.iter().map(|it| it.deviation_ns.max(0.0));
+        let harm_ns = deviations_ns.sum::<f64>() as u64;
+        (!causes.is_empty()).then_some(Self {
+            severity: severity(&[(harm_ns, group.latency_sum_ns)]),
+            harm_ns,
+            share: harm_ns as f64 / group.latency_sum_ns.max(1) as f64,
+            application: group.application,
+            direction: group.direction,
+            tail,
+            messages: group.tail.messages,
+            judged: group.tail.kept,
+            from_ns: group.tail.from_ns,
+            until_ns: group.tail.until_ns,
+            usual_ns: group.usual_ns,
+            covered: group.covered?.median,
+            causes,
+        })
+    }
+}
+
+impl SlowCause {
+    fn of(cause: Cause) -> Self {
+        Self {
+            rule: cause.rule,
+            what: cause.what,
+            role: cause.role,
+            messages: cause.messages,
+            first: cause.first,
+            deviation_ns: cause.deviation_ns.median,
+            examples: cause.examples,
+            advice: cause.advice,
+        }
+    }
+}
