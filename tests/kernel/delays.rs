@@ -71,35 +71,10 @@ fn taken_from_a_reader(arguments: &[&str]) {
         eprintln!("skipped: it needs root and two CPUs");
         return;
     }
-    let scratch = tempfile::tempdir().expect("a directory");
-    let source = written(
-        include_str!("programs/behind.c"),
-        "behind.c",
-        scratch.path(),
-    );
-    let binary = scratch.path().join("behind");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-O2", "-pthread", "-o"])
-        .arg(&binary)
-        .arg(&source);
-    finish(&mut compiler).ended(0);
-    let report = recorded(&[&[binary.to_str().expect("text")], arguments].concat());
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let given_back_ns: Vec<u64> = truth
-        .lines()
-        .map(|line| {
-            number(
-                &serde_json::from_str::<Value>(line).expect("JSON"),
-                "/given_back_ns",
-            )
-        })
-        .collect();
-    let mut messages: Vec<ReceivedMessage> = report.rows();
-    messages.sort_by_key(|message| message.done_ns);
-    assert_eq!(messages.len(), given_back_ns.len());
+    let (truth, messages) = received_by(include_str!("programs/behind.c"), arguments);
     let (mut run_queue, mut rest_ns) = (Vec::new(), Vec::new());
-    for (message, given_back_ns) in messages.iter().zip(given_back_ns) {
+    for (message, truth) in messages.iter().zip(&truth) {
+        let given_back_ns = number(truth, "/given_back_ns");
         let (Some(woken_ns), Some(running_ns)) = (message.woken_ns, message.running_ns) else {
             panic!("it waited: {message:?}");
         };
@@ -108,6 +83,52 @@ fn taken_from_a_reader(arguments: &[&str]) {
         rest_ns.push(whole_ns - (running_ns - woken_ns));
     }
     most_are_near(&run_queue);
+    assert!(middle(rest_ns.clone()) < 100_000, "{rest_ns:?}");
+}
+
+/// What a program in C says of each of its messages, and those that it received, in order.
+fn received_by(source: &str, arguments: &[&str]) -> (Vec<Value>, Vec<ReceivedMessage>) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = written(source, "program.c", scratch.path());
+    let binary = scratch.path().join("program");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O2", "-pthread", "-o"])
+        .arg(&binary)
+        .arg(&source);
+    finish(&mut compiler).ended(0);
+    let report = recorded(&[&[binary.to_str().expect("text")], arguments].concat());
+    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
+    let truth = truth.lines().map(serde_json::from_str);
+    let truth: Vec<Value> = truth.collect::<Result<_, _>>().expect("JSON");
+    let mut messages: Vec<ReceivedMessage> = report.rows();
+    messages.sort_by_key(|message| message.done_ns);
+    assert_eq!(messages.len(), truth.len());
+    (truth, messages)
+}
+
+#[test]
+fn a_cpu_that_holds_softirqs_back_is_the_softirq() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if !root() || cpus < 2 {
+        eprintln!("skipped: it needs root and two CPUs");
+        return;
+    }
+    let (truth, messages) = received_by(include_str!("programs/softirqs_held.c"), &[]);
+    let (mut softirq, mut rest_ns) = (Vec::new(), Vec::new());
+    for (message, truth) in messages.iter().zip(&truth) {
+        let (sent_ns, until_ns) = (number(truth, "/sent_ns"), number(truth, "/until_ns"));
+        let (Some(arrived_ns), Some(tcp_ns)) = (message.last_arrival_ns, message.tcp_ns) else {
+            panic!("it arrived: {message:?}");
+        };
+        // a machine that stood still sent it too late
+        if until_ns > sent_ns {
+            softirq.push((tcp_ns - arrived_ns, until_ns - sent_ns));
+            rest_ns.push(message.ready_ns.expect("it was ready") - tcp_ns);
+        }
+    }
+    assert!(softirq.len() * 4 >= messages.len() * 3, "{truth:?}");
+    most_are_near(&softirq);
     assert!(middle(rest_ns.clone()) < 100_000, "{rest_ns:?}");
 }
 
