@@ -17,6 +17,10 @@ use crate::priority::GivingWay;
 /// by themselves, and a twentieth of the time in which rows are to be sealed.
 const HEARD_WITHIN: Duration = Duration::from_millis(100);
 
+/// A ring that filled once fills again: the collecting thread is an ordinary one for so long. Between two of its
+/// looks as one that gives way, everybody else may have had the CPUs for longer than a ring lasts.
+const AFTER_FILLING: Duration = Duration::from_secs(1);
+
 /// The collecting thread's place behind the others, and who watches over it and the storing thread.
 pub(crate) struct Overseen {
     collector: Arc<GivingWay>,
@@ -30,13 +34,14 @@ impl Overseen {
         let filling = filling.try_clone_to_owned()?;
         let ends = Arc::new(EventFd::new()?);
         let collector = Arc::<GivingWay>::default();
-        collector.begin();
         let overseer = Overseer {
             collector: Arc::clone(&collector),
             store: Arc::clone(store),
             ends: Arc::clone(&ends),
         };
         let overseer = std::thread::spawn(move || overseer.run(filling.as_fd()));
+        // only now: a new thread has the policy of the one that made it
+        collector.begin();
         Ok(Self {
             collector,
             ends,
@@ -110,16 +115,19 @@ impl Overseer {
             self.store.hurry();
             return false;
         };
-        if fills {
-            self.collector.hurry();
+        if !fills || ended {
+            return !ended;
         }
-        while fills && !ended && self.collector.hurries() {
+        self.collector.hurry_for(AFTER_FILLING);
+        while self.collector.hurries() {
             std::thread::park_timeout(HEARD_WITHIN);
-            if readable([self.ends.as_fd()], Duration::ZERO) != Some([false]) {
-                return false;
+            match readable([self.ends.as_fd(), filling], Duration::ZERO) {
+                Some([false, false]) => {}
+                Some([false, true]) => self.collector.hurry_for(AFTER_FILLING),
+                _ => return false,
             }
         }
-        !ended
+        true
     }
 }
 

@@ -6,8 +6,10 @@ use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::Thread;
+use std::time::Duration;
 
 use nix::libc;
+use probe::clock::monotonic_ns;
 
 /// `include/uapi/linux/capability.h`.
 const CAP_SYS_NICE: u32 = 23;
@@ -18,6 +20,8 @@ pub(crate) struct GivingWay {
     /// Zero until the thread has begun, and where it may not give way.
     tid: AtomicI32,
     hurries: AtomicBool,
+    /// Until then it does not give way, though it has caught up: `CLOCK_MONOTONIC`, ns.
+    hurries_until_ns: AtomicU64,
     /// Counts its signs of life.
     heard: AtomicU64,
     /// Who is told when it has caught up.
@@ -40,6 +44,14 @@ impl GivingWay {
         self.set(libc::SCHED_OTHER);
     }
 
+    /// It falls behind again and again: as fast as others for so long at least.
+    pub(crate) fn hurry_for(&self, length: Duration) {
+        let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = monotonic_ns().saturating_add(length_ns);
+        self.hurries_until_ns.store(until_ns, Ordering::Relaxed);
+        self.hurry();
+    }
+
     /// Called by the thread itself between small pieces of work: who has waited meanwhile goes first. The weight
     /// of `SCHED_IDLE` alone would let it have a CPU for a whole tick now and then, however many others want it
     /// (`kernel/sched/fair.c`, `pick_eevdf()`).
@@ -51,7 +63,9 @@ impl GivingWay {
 
     /// It has caught up, if it was behind.
     pub(crate) fn relax(&self) {
-        if self.hurries.swap(false, Ordering::Relaxed) {
+        if monotonic_ns() >= self.hurries_until_ns.load(Ordering::Relaxed)
+            && self.hurries.swap(false, Ordering::Relaxed)
+        {
             self.set(libc::SCHED_IDLE);
             self.overseer.get().map(Thread::unpark);
         }
