@@ -198,6 +198,12 @@ impl Case<'_> {
         retransmits > 0 && duplicates.is_some_and(|duplicates| duplicates * 2 >= retransmits)
     }
 
+    /// Without the ledger: whether the receiver had at least half of what was sent again. Then it cannot
+    /// be told from the counters whether anything was lost.
+    pub fn stalls_may_be_late_acks(&self) -> bool {
+        self.ledger().is_none() && self.stalled_ns() > 0 && self.is_mostly_spurious()
+    }
+
     /// Time in which lost data waited for a timer, ns. What the receiver added by holding its ACK
     /// back is not of the loss.
     pub fn stalled_ns(&self) -> u64 {

@@ -6,8 +6,8 @@
 use table::{Stage, TcpEventKind};
 
 use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt,
-    spurious_retransmits, sum, total_ns, worst,
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    total_ns, worst,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
@@ -145,7 +145,7 @@ pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
 fn lesser_stalls_ns(case: &Case) -> u64 {
     let stalled_ns = case.stalled_ns();
     let is_lesser = slowed_ns(case).is_some_and(|(_, harm_ns)| stalled_ns <= harm_ns);
-    if is_lesser && !spurious_retransmits::may_be_late(case) {
+    if is_lesser && !case.stalls_may_be_late_acks() {
         stalled_ns
     } else {
         0

@@ -6,7 +6,7 @@ use table::{Stage, TcpEventKind};
 
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, fast_retransmits, known, measured,
-    spurious_retransmits, sum,
+    sum,
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
@@ -30,7 +30,7 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        if case.loss_named || spurious_retransmits::may_be_late(case) {
+        if case.loss_named || case.stalls_may_be_late_acks() {
             return Verdict::Quiet;
         }
         let stalled_ns = case.stalled_ns();

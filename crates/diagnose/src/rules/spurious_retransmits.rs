@@ -113,16 +113,6 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     .collect()
 }
 
-/// Without the ledger: whether the receiver had at least half of what was sent again. Then it cannot
-/// be told from the counters whether anything was lost.
-pub(super) fn may_be_late(case: &Case) -> bool {
-    let (retransmits, duplicates) = sent_again(case);
-    case.ledger().is_none()
-        && case.stalled_ns() > 0
-        && duplicates > 0
-        && duplicates * 2 >= retransmits
-}
-
 /// Segments sent again, and those that the receiver reported as duplicates.
 fn sent_again(case: &Case) -> (u64, u64) {
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
@@ -132,7 +122,7 @@ fn sent_again(case: &Case) -> (u64, u64) {
 impl SpuriousRetransmits {
     /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
     fn check_counters(&self, case: &Case) -> Verdict {
-        if !may_be_late(case) {
+        if !case.stalls_may_be_late_acks() {
             return Verdict::Quiet;
         }
         let (retransmits, duplicates) = sent_again(case);

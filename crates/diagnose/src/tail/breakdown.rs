@@ -1,32 +1,15 @@
 //! What a message waited behind, by who was at it: NSight's queueing breakdown (section 7, figure 19). The
 //! application receives, handles and answers other messages first; the kernel receives or sends them.
 
-use serde::Serialize;
 use table::ActivityKind;
 
 use super::message::Message;
 use super::queue::Queue;
-use super::report::{Box5, Queueing};
+use super::report::{Box5, Queued, Queueing};
 use super::side::Side;
 use super::spans::Whats;
 use super::tree::{Place, Times, Tree};
 use crate::messages::way::Direction;
-
-/// Who was at other messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Queued {
-    /// The thread, in calls that receive.
-    ApplicationReceive,
-    /// The thread, with what came in.
-    ApplicationRequest,
-    /// The thread, in calls that send.
-    ApplicationSend,
-    /// The receive core.
-    KernelReceive,
-    /// The core of the driver.
-    KernelSend,
-}
 
 const ALL: [Queued; 5] = [
     Queued::ApplicationReceive,

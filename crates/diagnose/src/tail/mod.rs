@@ -37,7 +37,6 @@ mod tests;
 mod tree;
 
 pub use band::Band;
-pub use breakdown::Queued;
 pub use cause::rules;
 pub use explain::{Anomaly, Settings};
 pub use tree::Role;

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::breakdown::Queued;
 use super::explain::Anomaly;
 use super::tree::Role;
 use crate::messages::way::Direction;
@@ -192,6 +191,22 @@ pub struct QueueSpread {
     pub most: u32,
     /// Explained messages with more ahead than usual.
     pub deeper: u64,
+}
+
+/// Who was at other messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queued {
+    /// The thread, in calls that receive.
+    ApplicationReceive,
+    /// The thread, with what came in.
+    ApplicationRequest,
+    /// The thread, in calls that send.
+    ApplicationSend,
+    /// The receive core.
+    KernelReceive,
+    /// The core of the driver.
+    KernelSend,
 }
 
 /// What messages waited behind.
