@@ -1,11 +1,14 @@
 //! Messages: every call that moved bytes, byte for byte as the program says, and the times of what it moved
 //! in the order of its way, on every kind of path.
 
+mod uring;
+
 use std::process::Command;
 
 use lab::{DirectionConfig, Netns, Wire, WireConfig};
 use serde_json::Value;
-use table::tables::{ReceivedMessage, SentMessage};
+use table::tables::{Call, ReceivedMessage, SentMessage};
+use tempfile::TempDir;
 
 use crate::harness::{finish, program, root};
 use crate::report::{Report, number};
@@ -18,17 +21,32 @@ fn over(site: &[&str]) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
     let source = scratch.path().join("random_sizes.py");
     std::fs::write(&source, RANDOM_SIZES).expect("the source");
+    let source = source.to_str().expect("text").to_owned();
+    record(scratch, &[&["python3", &source], site].concat())
+}
+
+/// Compiles a program of `programs`, records it, and gives its account.
+fn compiled(name: &str, source: &str, arguments: &[&str]) -> (Vec<Value>, Report) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (file, binary) = (
+        scratch.path().join(format!("{name}.c")),
+        scratch.path().join(name),
+    );
+    std::fs::write(&file, source).expect("the source");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
+    finish(compiler.arg(&file)).ended(0);
+    let binary = binary.to_str().expect("text").to_owned();
+    record(scratch, &[&[binary.as_str()], arguments].concat())
+}
+
+/// Records a program that tells of its calls, a line of JSON each.
+fn record(scratch: TempDir, command: &[&str]) -> (Vec<Value>, Report) {
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "messages", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
-    run.args([
-        "--",
-        "sh",
-        "-c",
-        "out=$1; shift; exec python3 \"$0\" \"$@\" > \"$out\"",
-    ]);
-    run.arg(&source).arg(scratch.path().join("truth"));
-    finish(run.args(site)).ended(0);
+    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
+    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
     let report = Report::of(scratch);
     report.assert_whole();
     let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
@@ -72,12 +90,37 @@ fn stamps_of_received(message: &ReceivedMessage) -> Vec<u64> {
     stamps.into_iter().flatten().collect()
 }
 
-fn check_received(truth: &[Value], report: &Report) {
-    let (calls, conn) = calls(truth, "received");
+/// Takes nothing.
+const MSG_PEEK: u32 = 2;
+
+/// Every call that moved bytes of a connection, this way, is a message.
+fn assert_none_unmatched(report: &Report, conn: u64, is_send: bool, messages: usize) {
+    let mut moved: Vec<Call> = report.rows();
+    moved.retain(|call| call.conn == conn && call.is_send == is_send && call.result > 0);
+    moved.retain(|call| call.flags & MSG_PEEK == 0);
+    assert_eq!(moved.len(), messages);
+}
+
+fn received(report: &Report, conn: u64) -> Vec<ReceivedMessage> {
     let mut messages: Vec<ReceivedMessage> = report.rows();
     messages.retain(|message| message.conn == conn);
     messages.sort_by_key(|message| message.done_ns);
+    messages
+}
+
+fn sent(report: &Report, conn: u64) -> Vec<SentMessage> {
+    let mut messages: Vec<SentMessage> = report.rows();
+    messages.retain(|message| message.conn == conn);
+    messages.sort_by_key(|message| message.done_ns);
+    messages
+}
+
+/// Returns of how many messages it is known when the thread was woken.
+fn check_received(truth: &[Value], report: &Report) -> usize {
+    let (calls, conn) = calls(truth, "received");
+    let messages = received(report, conn);
     assert_eq!(messages.len(), calls.len());
+    assert_none_unmatched(report, conn, false, messages.len());
     let (mut end, mut whole, mut woken) = (0, 0, 0);
     for (message, call) in messages.iter().zip(&calls) {
         end += number(call, "/bytes");
@@ -92,15 +135,14 @@ fn check_received(truth: &[Value], report: &Report) {
     // The rest came when 64 segments with gaps between them waited.
     println!("{whole} whole, {woken} woken of {} received", calls.len());
     assert!(whole * 10 >= calls.len() * 9, "{whole} of {}", calls.len());
-    assert!(woken > 0);
+    woken
 }
 
 fn check_sent(truth: &[Value], report: &Report) {
     let (calls, conn) = calls(truth, "sent");
-    let mut messages: Vec<SentMessage> = report.rows();
-    messages.retain(|message| message.conn == conn);
-    messages.sort_by_key(|message| message.done_ns);
+    let messages = sent(report, conn);
     assert_eq!(messages.len(), calls.len());
+    assert_none_unmatched(report, conn, true, messages.len());
     let (mut end, mut whole) = (0, 0);
     for (message, call) in messages.iter().zip(&calls) {
         end += number(call, "/bytes");
@@ -124,7 +166,7 @@ fn check_sent(truth: &[Value], report: &Report) {
 
 fn check(site: &[&str]) -> Report {
     let (truth, report) = over(site);
-    check_received(&truth, &report);
+    assert!(check_received(&truth, &report) > 0);
     check_sent(&truth, &report);
     report
 }

@@ -222,7 +222,7 @@ names! {
         Child = "child",
         /// A signal.
         Signal = "signal",
-        /// Completions of io_uring.
+        /// Completions of io_uring; of a thread that the kernel made for it: a request, or what that waits for.
         IoUring = "io_uring",
         /// A page of memory.
         PageFault = "page_fault",

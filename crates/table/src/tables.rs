@@ -328,7 +328,7 @@ table! {
         /// Descriptor by which the thread knows it.
         fd: Option<i32>, "-", null = "none";
         /// Number of the system call.
-        syscall: Option<i32>, "-", null = "in none: a page fault";
+        syscall: Option<i32>, "-", null = "in none: a page fault, or a thread of io_uring";
         /// Who ended it.
         waker: Waker, "-";
         /// Thread that ended it, or ran where the interrupt came.

@@ -119,6 +119,7 @@ impl Names {
             WaitObject::Event => format!("event file {id}"),
             WaitObject::Futex => format!("futex {id:#x}"),
             WaitObject::Epoll => format!("epoll set {fd}"),
+            WaitObject::IoUring if fd < 0 => "thread of io_uring".to_owned(),
             WaitObject::IoUring => format!("io_uring {fd}"),
             WaitObject::Poll => "poll".to_owned(),
             WaitObject::Select => "select".to_owned(),

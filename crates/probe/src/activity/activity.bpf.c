@@ -83,7 +83,7 @@ int BPF_PROG(note_sched_switch, bool preempt, struct task_struct *prev, struct t
 
 	if (!(next->flags & PF_KTHREAD))
 		syscall_read(next, &args);
-	note(ACTIVITY_SWITCH, next->pid, args.number);
+	note(ACTIVITY_SWITCH, next->pid, args.number == NO_SYSCALL ? -1 : args.number);
 	return 0;
 }
 

@@ -357,6 +357,7 @@ struct task_struct {
 	unsigned long nvcsw;
 	char comm[16];
 	struct files_struct *files;
+	void *io_uring; /* of whoever has made a ring */
 	struct sched_info sched_info;
 	struct bpf_local_storage *bpf_storage;
 };
@@ -434,6 +435,7 @@ enum tcp_ca_state {
 #define SOCK_SNDBUF_LOCK 1	 /* include/uapi/linux/socket.h: bits of sk_userlocks */
 #define SOCK_RCVBUF_LOCK 2
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define PF_IO_WORKER 0x00000010
 #define TASK_UNINTERRUPTIBLE 2
 #define PACKET_HOST 0 /* include/uapi/linux/if_packet.h: skb->pkt_type */
 #define ETH_P_IP 0x0800

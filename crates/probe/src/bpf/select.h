@@ -70,6 +70,17 @@ static __always_inline bool is_selected_comm(const char *comm)
 	return true;
 }
 
+/* What the running program calls itself; a thread of io_uring has a name of the kernel's. */
+static __always_inline void current_comm(char comm[16])
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (task->flags & PF_IO_WORKER)
+		bpf_probe_read_kernel(comm, 16, task->group_leader->comm);
+	else
+		bpf_get_current_comm(comm, 16);
+}
+
 static __always_inline void select_task(u32 tgid, u8 why)
 {
 	bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);

@@ -8,9 +8,12 @@
 
 #include "kernel.h"
 
+/* Of a thread that is in no call of its own: it was made by the kernel for io_uring. */
+#define NO_SYSCALL 0x7fffffff
+
 struct syscall_args {
-	s64 number;
-	u64 fd; /* the first */
+	s64 number; /* negative: in none, but in user space */
+	u64 fd;	    /* the first */
 	u64 second;
 	u64 len; /* the third */
 };
@@ -43,7 +46,7 @@ enum {
 	SYS_recvmsg = 47,
 };
 
-static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
+static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
@@ -97,7 +100,7 @@ enum {
 	SYS_recvmsg = 212,
 };
 
-static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
+static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
@@ -131,6 +134,14 @@ static __always_inline void syscall_registers(struct task_struct *task, u64 *ip,
 #error "syscall.h: add the registers and numbers of this architecture"
 #endif
 
+/* The registers of a thread of io_uring are a copy: they tell of the call in which it was made. */
+static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
+{
+	syscall_saved(task, args);
+	if (task->flags & PF_IO_WORKER)
+		args->number = NO_SYSCALL;
+}
+
 static __always_inline bool is_plain_call(s64 number)
 {
 	return number == SYS_read || number == SYS_write || number == SYS_sendto ||
@@ -146,15 +157,6 @@ static __always_inline bool is_vector_call(s64 number)
 static __always_inline bool is_socket_call(s64 number)
 {
 	return is_plain_call(number) || is_vector_call(number);
-}
-
-/* Bytes that the call offers or has room for; -1 if its registers do not say. */
-static __always_inline s64 asked_bytes(struct task_struct *task)
-{
-	struct syscall_args args;
-
-	syscall_read(task, &args);
-	return is_plain_call(args.number) ? (s64)(u32)args.len : -1;
 }
 
 /* The file that a thread's descriptor stands for, NULL if it is none. */
@@ -194,6 +196,24 @@ static __always_inline struct sock *file_socket(const struct file *file)
 	if (!file || file_type(file) != S_IFSOCK)
 		return NULL;
 	return socket_of(file);
+}
+
+/* A ring may move bytes of any socket at the end of any call. */
+static __always_inline bool has_ring(const struct task_struct *task)
+{
+	return bpf_core_field_exists(task->io_uring) && task->io_uring;
+}
+
+/* Bytes that the call on this socket offers or has room for; -1 if its registers do not say. */
+static __always_inline s64 asked_bytes(struct task_struct *task, const struct sock *sk)
+{
+	struct syscall_args args;
+
+	syscall_read(task, &args);
+	if (!is_plain_call(args.number) ||
+	    (has_ring(task) && file_socket(task_file(task, args.fd)) != sk))
+		return -1;
+	return (u32)args.len;
 }
 
 #endif

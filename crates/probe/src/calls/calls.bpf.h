@@ -110,12 +110,19 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 	return wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
 }
 
+/* What a thread of io_uring blocks in is not known. */
+static __always_inline bool blocking_is_seen(const struct socket_state *st,
+					     const struct task_struct *task)
+{
+	return st->owner_recorded && !(task->flags & PF_IO_WORKER);
+}
+
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,
 					     const struct socket_state *st,
 					     const struct tcp_sock *tp, bool is_send, int result,
 					     int msg_flags, u64 unread_ns, u64 now_ns)
 {
-	s64 asked = asked_bytes(task);
+	s64 asked = asked_bytes(task, &tp->inet_conn.icsk_inet.sk);
 
 	record->cookie = st->cookie;
 	record->end_ns = now_ns;
@@ -132,7 +139,7 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->pid = task->tgid;
 	record->cpu = bpf_get_smp_processor_id();
 	record->bits = (is_send ? CALL_SEND : 0) | (asked < 0 ? 0 : CALL_ASKED) |
-		       (st->owner_recorded ? CALL_BLOCKING_SEEN : 0);
+		       (blocking_is_seen(st, task) ? CALL_BLOCKING_SEEN : 0);
 }
 
 static __always_inline void call_record_wait(struct call_record *record, struct call_wait *wait,

@@ -307,7 +307,7 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 	st->owner = tgid;
 	st->owners++;
 	st->pid = tgid;
-	bpf_get_current_comm(st->comm, sizeof(st->comm));
+	current_comm(st->comm);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	st->owner_recorded = is_recorded_task(tgid);
@@ -330,7 +330,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
 	st->listen_ns = role == ROLE_SERVER ? bpf_ktime_get_ns() : 0;
 	st->pid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(st->comm, sizeof(st->comm));
+	current_comm(st->comm);
 }
 
 static __always_inline void socket_on_established(struct sock *sk, const struct tcp_sock *tp,

@@ -231,11 +231,14 @@ __noinline int receive_cover(struct receive_stream *stream, struct covering *fou
 	return 0;
 }
 
-/* Did the thread last wait for this connection, or for several descriptors? */
+/*
+ * Did the thread last wait for this connection, for several descriptors, or for completions? A thread of
+ * io_uring may have waited for a request.
+ */
 static __always_inline bool waited_for(const struct thread_wait *wait, u64 cookie)
 {
 	return wait->cookie == cookie || wait->kind == WAIT_EPOLL || wait->kind == WAIT_POLL ||
-	       wait->kind == WAIT_SELECT;
+	       wait->kind == WAIT_SELECT || (wait->kind == WAIT_IO_URING && wait->syscall >= 0);
 }
 
 /* The thread had been waiting when the message was handed over: when it was woken, and ran. */

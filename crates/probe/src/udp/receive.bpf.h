@@ -465,7 +465,7 @@ static __always_inline void udp_on_receive_call(struct sock *sk, int result, int
 	if (!udp || flags & (MSG_PEEK | MSG_ERRQUEUE) || (result < 0 && result != -EFAULT))
 		return;
 	now_ns = bpf_ktime_get_ns();
-	taking.asked = asked_bytes(task);
+	taking.asked = asked_bytes(task, sk);
 	taking.tid = task->pid;
 	taking.bytes = result;
 	udp_copied(&copied, taking.tid);

@@ -163,7 +163,7 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 		return;
 	udp->place = place;
 	if (changed || !udp->seen.comm[0])
-		bpf_get_current_comm(udp->seen.comm, sizeof(udp->seen.comm));
+		current_comm(udp->seen.comm);
 	udp->seen.netns = sk->__sk_common.skc_net.net->ns.inum;
 	read_addr(udp->seen.local_addr, sk, true);
 	read_addr(udp->seen.remote_addr, sk, false);

@@ -162,6 +162,11 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 		wait->kind = WAIT_PAGE_FAULT;
 		return;
 	}
+	if (args->number == NO_SYSCALL) {
+		wait->kind = WAIT_IO_URING;
+		wait->syscall = -1;
+		return;
+	}
 	what = syscall_objects[args->number & (SYSCALLS - 1)];
 	switch (what) {
 	case SYSCALL_FILE:
