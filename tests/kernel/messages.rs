@@ -1,6 +1,7 @@
 //! Messages: every call that moved bytes, byte for byte as the program says, and the times of what it moved
 //! in the order of its way, on every kind of path.
 
+mod transfers;
 mod uring;
 
 use std::process::Command;
@@ -138,6 +139,17 @@ fn check_received(truth: &[Value], report: &Report) -> usize {
     woken
 }
 
+fn stamps_of_sent(message: &SentMessage) -> Vec<u64> {
+    let stamps = [
+        message.call_ns,
+        message.tcp_ns,
+        message.queue_ns,
+        message.driver_ns,
+        message.acked_ns,
+    ];
+    stamps.into_iter().flatten().collect()
+}
+
 fn check_sent(truth: &[Value], report: &Report) {
     let (calls, conn) = calls(truth, "sent");
     let messages = sent(report, conn);
@@ -147,14 +159,7 @@ fn check_sent(truth: &[Value], report: &Report) {
     for (message, call) in messages.iter().zip(&calls) {
         end += number(call, "/bytes");
         let found = (message.bytes, message.offset_end, message.spliced_bytes);
-        let stamps = [
-            message.call_ns,
-            message.tcp_ns,
-            message.queue_ns,
-            message.driver_ns,
-            message.acked_ns,
-        ];
-        let stamps: Vec<u64> = stamps.into_iter().flatten().collect();
+        let stamps = stamps_of_sent(message);
         let call_ns = message.call_ns.expect("it began");
         check_call(found, &stamps, [call_ns, message.done_ns], call, end);
         whole += usize::from(stamps.len() == 5);
