@@ -653,7 +653,7 @@ table! {
 }
 
 table! {
-    /// What one receive call took of a connection, and when its bytes passed each place on their way to it; or
+    /// What one receive call, or one step of a splice(), took of a connection, and when its bytes passed each place on their way to it; or
     /// of a UDP socket: a datagram, or several that the kernel joined (UDP_GRO).
     row ReceivedMessage, columns ReceivedMessages, name "received_messages", time done_ns {
         /// When the call ended.
@@ -665,7 +665,8 @@ table! {
         /// Where they end in the stream, counted from the connection's first byte; of a UDP socket, from the
         /// first recorded message's.
         offset_end: u64, "bytes";
-        /// Bytes between the message before and this one, taken by no receive call: splice, sendfile.
+        /// Bytes between the message before and this one that nobody took who was met: the kernel itself, or splice
+        /// where `messages.spliced` is off.
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
         /// did.
@@ -683,7 +684,7 @@ table! {
         running_ns: Option<u64>, "ns", null = "as `woken_ns`";
         /// When the call began to copy (`skb_copy_datagram_iovec`); if it had begun before the message was
         /// whole, when it last did.
-        copy_ns: Option<u64>, "ns", null = "not seen: of a datagram that lies in one piece, the copying passes no hook";
+        copy_ns: Option<u64>, "ns", null = "nothing was copied (splice, pages that were mapped, `MSG_TRUNC`); of a datagram that lies in one piece, it passes no hook";
         /// Segments that the message lies in, as the kernel joined them; datagrams that it was joined of.
         segments: u16, "-";
         /// CPU that took the last of its segments.

@@ -5,9 +5,13 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use super::{calls, compiled, received, sent, stamps_of_received, stamps_of_sent};
+use super::{
+    assert_none_unmatched, calls, compiled, received, sent, stamps_of_received, stamps_of_sent,
+};
+use table::tables::ReceivedMessage;
+
 use crate::harness::root;
-use crate::report::{Report, number, text};
+use crate::report::{Report, number};
 
 const TRANSFERS: &str = include_str!("../programs/transfers.c");
 
@@ -63,7 +67,31 @@ fn check_sent(truth: &[Value], report: &Report, how: &str) {
         messages.len()
     );
     assert!(messages.len() == calls.len() || how == "sendfile");
+    assert_none_unmatched(report, conn, true, messages.len());
     assert!(whole * 10 >= messages.len() * 9, "{whole}");
+}
+
+/// Every call that takes is one message, or several if bytes came while it took; all of its times are those of its
+/// bytes. Returns the messages with the calls that took them.
+fn check_received(truth: &[Value], report: &Report) -> Vec<(ReceivedMessage, Value)> {
+    let (calls, conn) = calls(truth, "received");
+    let messages = received(report, conn);
+    let found = messages.iter();
+    let found = found.map(|it| (it.offset_end, it.bytes, it.spliced_bytes, it.done_ns));
+    let calls_of = assert_parts(&found.collect::<Vec<_>>(), &calls);
+    let whole = messages.iter().filter(|it| {
+        let stamps = stamps_of_received(it);
+        assert!(stamps.is_sorted(), "{it:?}");
+        it.first_arrival_ns.is_some() && it.ready_ns.is_some()
+    });
+    let (whole, parts) = (whole.count(), messages.len());
+    println!("{} received, {parts} messages, {whole} whole", calls.len());
+    assert!(whole * 10 >= parts * 9);
+    let calls_of = calls_of.into_iter().map(|at| calls[at].clone());
+    let taken: Vec<_> = messages.into_iter().zip(calls_of).collect();
+    let by_receive_call = taken.iter().filter(|(_, call)| call["how"] == "recv");
+    assert_none_unmatched(report, conn, false, by_receive_call.count());
+    taken
 }
 
 fn gives(how: &str) {
@@ -91,4 +119,66 @@ fn of_a_file() {
 #[test]
 fn sent_without_copying() {
     gives("zerocopy");
+}
+
+fn takes(give: &str, how: &str) -> Option<Vec<(ReceivedMessage, Value)>> {
+    if !root() {
+        return None;
+    }
+    let (truth, report) = record(give, how);
+    check_sent(&truth, &report, give);
+    let taken = check_received(&truth, &report);
+    let asked = |call| number(call, "/tid") as u32;
+    let by_others = taken.iter().filter(|(it, call)| it.tid != asked(call));
+    assert_eq!(
+        by_others.count(),
+        if how == "uring" { taken.len() } else { 0 }
+    );
+    for (message, call) in &taken {
+        let copied = call["how"] == "recv" || call["how"] == "zerocopy_copied";
+        let may_be = call["how"] == "zerocopy";
+        assert!(
+            may_be || message.copy_ns.is_some() == copied,
+            "{message:?}: {call}"
+        );
+    }
+    Some(taken)
+}
+
+#[test]
+fn spliced_from_a_socket() {
+    takes("send", "splice");
+}
+
+#[test]
+fn spliced_by_who_waits_for_it() {
+    if let Some(taken) = takes("send", "block") {
+        assert!(taken.iter().any(|(it, _)| it.woken_ns.is_some()));
+    }
+}
+
+#[test]
+fn spliced_and_received_by_turns() {
+    takes("send", "mixed");
+}
+
+/// A thread that the kernel made waits and does it.
+#[test]
+fn spliced_by_io_uring() {
+    if let Some(taken) = takes("send", "uring") {
+        assert!(taken.iter().all(|(it, _)| it.woken_ns.is_none()));
+    }
+}
+
+/// What does not lie in whole pages is copied by the same call, or received.
+#[test]
+fn mapped() {
+    if let Some(taken) = takes("zerocopy", "zerocopy") {
+        assert!(taken.iter().any(|(it, _)| it.copy_ns.is_none()));
+    }
+}
+
+#[test]
+fn copied_where_it_might_be_mapped() {
+    takes("send", "zerocopy");
 }

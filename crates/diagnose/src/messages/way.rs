@@ -138,7 +138,6 @@ impl Way {
         let of_stream = |ns| (!is_datagram).then_some(ns);
         let ready_ns = seen(rows.ready_ns[row])?;
         let (copy_ns, done_ns) = (rows.copy_ns[row], Some(rows.done_ns[row]));
-        let unseen_copy = is_datagram && copy_ns.is_none();
         let stamps = [
             of_stream(seen(rows.last_arrival_ns[row])?),
             Some(seen(rows.tcp_ns[row])?),
@@ -146,12 +145,8 @@ impl Way {
             is_datagram.then_some(ready_ns),
             rows.woken_ns[row],
             rows.running_ns[row],
-            if unseen_copy {
-                done_ns
-            } else {
-                Some(seen(copy_ns)?)
-            },
-            if unseen_copy { None } else { done_ns },
+            copy_ns.or(done_ns),
+            copy_ns.and(done_ns),
         ];
         let start_ns = seen(rows.first_arrival_ns[row])?;
         Self::through(Direction::Received, start_ns, &stamps)

@@ -9,7 +9,7 @@
  * detail `waits`:  also sched_waking, and a clock on each CPU
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
- *                    udp_fail_queue_rcv_skb, and the creation and end of sockets (control group)
+ *                    tcp_rcv_space_adjust, udp_fail_queue_rcv_skb, and the creation and end of sockets (control group)
  *
  * For tracepoints that some kernels lack there is a second program, at a function: hooks/features.rs
  * chooses.
@@ -527,6 +527,39 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
+/*
+ * A thread took bytes, if not by a receive call; what the kernel itself reads, or decodes first (TLS), is not the
+ * program's.
+ */
+static __always_inline void on_take(struct sock *sk, struct task_struct *task, bool maps)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
+
+	if (!tp || tp->inet_conn.icsk_ulp_ops || task->flags & PF_KTHREAD || in_interrupt(task))
+		return;
+	st = socket_at_call(sk);
+	if (!st || st->chosen != CHOSEN_TARGET)
+		return;
+	socket_owner(st, sk, tp);
+	receive_on_take(sk, tp, st, maps, bpf_ktime_get_ns());
+}
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(handle_tcp_rcv_space_adjust, struct sock *sk)
+{
+	struct task_struct *task;
+	struct syscall_args args;
+
+	if (!select_all && !READ_ONCE(*targets_of(sk)))
+		return 0;
+	task = bpf_get_current_task_btf();
+	syscall_read(task, &args);
+	if (!is_socket_call(args.number))
+		on_take(sk, task, args.number == SYS_getsockopt);
+	return 0;
+}
+
 static __always_inline int on_sendmsg(struct sock *sk)
 {
 	const struct tcp_sock *tp;
@@ -667,9 +700,11 @@ int flush_batches(void *ctx)
 	waits = wait_batch();
 	if (waits && !batch_is_busy(&waits->batch))
 		wait_batch_flush(waits);
-	received = received_batch();
-	if (received && !batch_is_busy(&received->batch))
-		received_batch_flush(received);
+	for (u32 by = 0; by < RECEIVED_BY_COUNT; by++) {
+		received = received_batch(by);
+		if (received && !batch_is_busy(&received->batch))
+			received_batch_flush(received);
+	}
 	return 0;
 }
 

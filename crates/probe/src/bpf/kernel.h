@@ -162,6 +162,7 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	u32 icsk_rto;
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	const void *icsk_ulp_ops;
 	u8 icsk_ca_state : 5;
 	u8 icsk_retransmits;
 	u8 icsk_pending;

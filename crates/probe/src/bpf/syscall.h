@@ -44,6 +44,7 @@ enum {
 	SYS_recvfrom = 45,
 	SYS_sendmsg = 46,
 	SYS_recvmsg = 47,
+	SYS_getsockopt = 55,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
@@ -96,6 +97,7 @@ enum {
 	SYS_writev = 66,
 	SYS_sendto = 206,
 	SYS_recvfrom = 207,
+	SYS_getsockopt = 209,
 	SYS_sendmsg = 211,
 	SYS_recvmsg = 212,
 };

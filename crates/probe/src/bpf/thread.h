@@ -98,8 +98,10 @@ static __always_inline struct thread_state *thread_recorded(struct task_struct *
  * (irq_exit_rcu(), do_softirq_own_stack()), unless they came while the thread was in user space: then
  * it is in no system call. The softirqs of ksoftirqd are a thread's. The count of preemptions would
  * tell, too, but is not to be found where the kernel has no symbols of data.
+ *
+ * A function by itself, as those that need 64 bytes or more of the stack get one that is no thread's (Linux 6.13).
  */
-static __always_inline bool in_interrupt(struct task_struct *current)
+static __noinline bool in_interrupt(struct task_struct *current)
 {
 	struct syscall_args args;
 	u64 here = 0;

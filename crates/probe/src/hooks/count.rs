@@ -135,8 +135,10 @@ pub(super) fn read_all(
         counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;
     }
     if has_messages {
-        for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, 0)? {
-            counts.received.add(batch.produced, batch.lost_ring_full);
+        for by in 0..skel.maps.received_batches.max_entries() {
+            for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, by)? {
+                counts.received.add(batch.produced, batch.lost_ring_full);
+            }
         }
         for by in 0..skel.maps.sent_batches.max_entries() {
             for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, by)? {
@@ -161,7 +163,8 @@ pub(super) fn read_all(
     );
     counts.calls_reentered = sends + receives;
     if has_messages {
-        (counts.sent_reentered, counts.received_reentered) = (sends, receives);
+        let takes = recursion_misses(&[&p.handle_tcp_rcv_space_adjust])?;
+        (counts.sent_reentered, counts.received_reentered) = (sends, receives + takes);
     }
     counts.events_reentered = recursion_misses(&of_events)?;
     if let Some(bss) = skel.maps.bss_data.as_deref() {

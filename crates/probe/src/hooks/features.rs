@@ -107,6 +107,9 @@ const FOR_SENT: [Tracepoint; 3] = [
     tracepoint("net_dev_start_xmit", "3.14"),
 ];
 
+/// What meets bytes that are taken without a receive call.
+const FOR_TAKES: [Tracepoint; 1] = [tracepoint("tcp_rcv_space_adjust", "4.15")];
+
 /// What counts the datagrams that a socket drops.
 const FOR_UDP: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
 
@@ -131,7 +134,8 @@ pub(super) struct Levels {
 fn optional() -> impl Iterator<Item = &'static Tracepoint> {
     let waits = [&SCHED_SWITCH, &SCHED_WAKING];
     let all = FOR_EVENTS.iter().chain(&FOR_CALLS).chain(waits);
-    all.chain(&FOR_MESSAGES).chain(&FOR_SENT).chain(&FOR_UDP)
+    let of_messages = FOR_MESSAGES.iter().chain(&FOR_SENT);
+    all.chain(of_messages).chain(&FOR_TAKES).chain(&FOR_UDP)
 }
 
 impl Features {
@@ -227,6 +231,7 @@ impl Features {
             .chain(of(levels.waits, &[SCHED_SWITCH, SCHED_WAKING]))
             .chain(of(levels.messages, &FOR_MESSAGES))
             .chain(of(levels.sent, &FOR_SENT))
+            .chain(of(levels.messages, &FOR_TAKES))
             .chain(of(levels.messages, &FOR_UDP))
             .collect();
         let is_optional = |name: &str| {
@@ -275,6 +280,7 @@ impl Features {
             });
             if self.levels(detail).messages {
                 all.extend(self.unless_on("messages.sent", &FOR_SENT));
+                all.extend(self.unless_on("messages.spliced", &FOR_TAKES));
             }
         }
         all

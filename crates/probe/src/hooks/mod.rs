@@ -305,6 +305,7 @@ impl<'obj> Hooks<'obj> {
             (&p.handle_sk_data_ready, "sk_data_ready"),
             (&p.handle_sock_def_readable, "sock_def_readable"),
             (&p.handle_skb_copy_datagram_iovec, "skb_copy_datagram_iovec"),
+            (&p.handle_tcp_rcv_space_adjust, "tcp_rcv_space_adjust"),
             (&p.handle_tcp_sendmsg_locked, "tcp_sendmsg_locked"),
             (
                 &p.handle_tcp_sendmsg_locked_entry,

@@ -2,7 +2,9 @@
 /*
  * Received messages: what one receive call took is a range of the stream, and the segments that cover it
  * tell when it arrived: the first of them began it, the last made it whole. Segments are noted as TCP takes
- * them, and matched by their sequence numbers: the kernel joins and splits packets as it likes.
+ * them, and matched by their sequence numbers: the kernel joins and splits packets as it likes. What is taken
+ * without a receive call (splice, sendfile, TCP_ZEROCOPY_RECEIVE, or by a thread of io_uring) is met when TCP
+ * has moved copied_seq.
  *
  * TCP and the reader use a stream at the same time, the first under the socket's lock, the other after it
  * has let go: so TCP alone moves `tail`, and the reader alone moves `head`.
@@ -46,12 +48,13 @@ struct segment {
 /* The receiving side of a socket. */
 struct receive_stream {
 	/* written by the reader: one line with the 8 bytes that the storage has before it */
-	u32 known;	  /* copied_seq holds: since the first call */
-	u32 copied_seq;	  /* as the last call left it */
+	u32 known;	  /* copied_seq holds: since the first segment or call */
+	u32 copied_seq;	  /* as the last call left it, without a FIN */
 	u64 copy_ns;	  /* when the present call began to copy; 0: it has not */
 	u64 last_copy_ns; /* when it last did */
 	u32 head;
-	u32 pad[7];
+	u32 taken_by; /* the thread whose call is told already; 0: none */
+	u32 pad[6];
 	/* written by TCP, often on another CPU */
 	u32 tail;
 	u32 lost;    /* segments that found no room */
@@ -72,18 +75,23 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } received_ring SEC(".maps");
 
+/* Who hands messages over: one batch a CPU for each program. */
+enum received_by {
+	RECEIVED_BY_CALL, /* sock_recv_length */
+	RECEIVED_BY_TAKE, /* tcp_rcv_space_adjust */
+	RECEIVED_BY_COUNT,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, RECEIVED_BY_COUNT);
 	__type(key, u32);
 	__type(value, struct received_batch);
 } received_batches SEC(".maps");
 
-static __always_inline struct received_batch *received_batch(void)
+static __always_inline struct received_batch *received_batch(u32 by)
 {
-	u32 key = 0;
-
-	return bpf_map_lookup_elem(&received_batches, &key);
+	return bpf_map_lookup_elem(&received_batches, &by);
 }
 
 static __always_inline void received_batch_flush(struct received_batch *batch)
@@ -107,6 +115,10 @@ static __always_inline void receive_on_segment(struct sock *sk, const struct tcp
 	stream = bpf_sk_storage_get(&receive_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!stream)
 		return;
+	if (!stream->known && !sk->sk_lock.owned) {
+		stream->copied_seq = tp->copied_seq;
+		stream->known = 1;
+	}
 	times.arrived_ns = arrived_ns(skb);
 	times.tcp_ns = now_ns;
 	unread = stream->tail - stream->head;
@@ -267,10 +279,87 @@ static __always_inline void receive_on_peek(struct sock *sk)
 		stream->copy_ns = 0;
 }
 
-/* When the call began to copy; if it had begun before the message was whole, when it last did. */
+/*
+ * When the call began to copy; if it had begun before the message was whole, when it last did; 0: it has not
+ * copied.
+ */
 static __always_inline u64 copied_ns(const struct receive_stream *stream, u64 ready_ns)
 {
-	return stream->copy_ns < ready_ns ? stream->last_copy_ns : stream->copy_ns;
+	return stream->copy_ns && stream->copy_ns < ready_ns ? stream->last_copy_ns
+							     : stream->copy_ns;
+}
+
+/* Where what was taken ends: copied_seq, without a FIN, which takes a number and is no byte. */
+static __always_inline u32 taken_until(const struct tcp_sock *tp)
+{
+	bool fin = fin_received(tp); /* so it is in the numbers read after it */
+	u32 end = tp->copied_seq;
+
+	return end - (fin && end == READ_ONCE(tp->rcv_nxt));
+}
+
+/* A range of the stream that a call has taken. */
+struct taken {
+	u32 end;
+	u32 bytes;
+	u32 spliced_bytes;
+	enum received_by by;
+	u64 now_ns;
+};
+
+static __always_inline void received_record_fill(struct received_record *to,
+						 const struct taken *taken,
+						 const struct covering *found)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread_state *thread = thread_known(task);
+
+	to->done_ns = taken->now_ns;
+	to->first_ns = found->first_ns;
+	to->last_ns = found->last.arrived_ns;
+	to->tcp_ns = found->last.tcp_ns;
+	to->ready_ns = found->last.ready_ns;
+	to->doubt_ns = found->doubt_ns;
+	to->bytes = taken->bytes;
+	to->spliced_bytes = taken->spliced_bytes;
+	to->tid = task->pid;
+	to->pid = task->tgid;
+	to->segments = found->segments;
+	to->receive_cpu = found->cpu;
+	to->cpu = bpf_get_smp_processor_id();
+	to->bits = found->bits;
+	to->cut_bytes = 0;
+	if (thread)
+		message_wake(to, thread, found->last.ready_ns);
+	else
+		to->woken_ns = to->run_ns = 0;
+}
+
+/* Makes a message of what was taken. */
+static __always_inline void receive_taken(const struct tcp_sock *tp, const struct socket_state *st,
+					  struct receive_stream *stream, const struct taken *taken)
+{
+	struct received_batch *batch = received_batch(taken->by);
+	struct covering found = {};
+	struct received_record *to;
+	u32 at;
+
+	if (!batch)
+		return;
+	if (stream)
+		receive_cover(stream, &found, taken->end - taken->bytes, taken->end);
+	at = batch_begin(&batch->batch);
+	if (at < RECEIVED_BATCH_LEN) {
+		to = &batch->records[at];
+		to->cookie = st->cookie;
+		to->offset_end = stream_offset(st, tp, false);
+		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;
+		received_record_fill(to, taken, &found);
+		batch_made(&batch->batch, at);
+		if (at + 1 == RECEIVED_BATCH_LEN)
+			received_batch_flush(batch);
+	}
+	batch_end(&batch->batch);
 }
 
 /* sock_recv_length: the call has taken so many bytes. */
@@ -278,61 +367,54 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 					    const struct socket_state *st, u32 bytes, u64 now_ns)
 {
 	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct received_batch *batch = received_batch();
-	u32 at, end = tp->copied_seq, spliced_bytes = 0;
-	struct covering found = {};
-	struct thread_state *thread;
-	struct received_record *to;
+	u32 tid = bpf_get_current_pid_tgid();
+	struct taken taken = {
+		.end = taken_until(tp),
+		.bytes = bytes,
+		.by = RECEIVED_BY_CALL,
+		.now_ns = now_ns,
+	};
+	s32 between = 0;
 
-	if (!batch)
-		return;
 	if (stream) {
+		if (stream->taken_by == tid && stream->copied_seq == taken.end)
+			return;
 		if (stream->known)
-			spliced_bytes = end - bytes - stream->copied_seq;
-		/* a FIN takes a number, and is no byte */
-		if (spliced_bytes == 1 && fin_received(tp)) {
-			spliced_bytes = 0;
-			end--;
-		}
-		receive_cover(stream, &found, end - bytes, end);
+			between = seq_diff(taken.end - bytes, stream->copied_seq);
+		taken.spliced_bytes = between > 0 ? between : 0;
 	}
-	at = batch_begin(&batch->batch);
-	if (at < RECEIVED_BATCH_LEN) {
-		to = &batch->records[at];
-		to->cookie = st->cookie;
-		to->done_ns = now_ns;
-		to->first_ns = found.first_ns;
-		to->last_ns = found.last.arrived_ns;
-		to->tcp_ns = found.last.tcp_ns;
-		to->ready_ns = found.last.ready_ns;
-		to->doubt_ns = found.doubt_ns;
-		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;
-		to->offset_end = stream_offset(st, tp, false);
-		to->bytes = bytes;
-		to->spliced_bytes = spliced_bytes;
-		to->tid = task->pid;
-		to->pid = task->tgid;
-		to->segments = found.segments;
-		to->receive_cpu = found.cpu;
-		to->cpu = bpf_get_smp_processor_id();
-		to->bits = found.bits;
-		to->cut_bytes = 0;
-		thread = thread_known(task);
-		if (thread)
-			message_wake(to, thread, found.last.ready_ns);
-		else
-			to->woken_ns = to->run_ns = 0;
-		batch_made(&batch->batch, at);
-		if (at + 1 == RECEIVED_BATCH_LEN)
-			received_batch_flush(batch);
-	}
-	batch_end(&batch->batch);
+	receive_taken(tp, st, stream, &taken);
 	if (stream) {
 		stream->known = 1;
-		stream->copied_seq = end;
+		stream->copied_seq = taken.end;
 		stream->copy_ns = 0;
+		stream->taken_by = 0;
 	}
+}
+
+/*
+ * tcp_rcv_space_adjust: copied_seq has moved, in no plain receive call. What copies is another receive call
+ * (io_uring, recvmmsg), and tells when it ends, unless it is TCP_ZEROCOPY_RECEIVE (`maps`), which copies what it
+ * cannot map.
+ */
+static __always_inline void receive_on_take(struct sock *sk, const struct tcp_sock *tp,
+					    const struct socket_state *st, bool maps, u64 now_ns)
+{
+	struct receive_stream *stream = bpf_sk_storage_get(&receive_streams, sk, NULL, 0);
+	struct taken taken = {
+		.end = taken_until(tp),
+		.by = RECEIVED_BY_TAKE,
+		.now_ns = now_ns,
+	};
+
+	if (!stream || !stream->known || (stream->copy_ns && !maps) ||
+	    seq_diff(taken.end, stream->copied_seq) <= 0)
+		return;
+	taken.bytes = taken.end - stream->copied_seq;
+	receive_taken(tp, st, stream, &taken);
+	stream->copied_seq = taken.end;
+	stream->copy_ns = 0;
+	stream->taken_by = bpf_get_current_pid_tgid();
 }
 
 #endif

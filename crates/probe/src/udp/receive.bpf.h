@@ -421,7 +421,7 @@ static __always_inline void udp_received(const struct udp_socket *udp, const str
 					 const struct udp_copy *copied, u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct received_batch *batch = received_batch();
+	struct received_batch *batch = received_batch(RECEIVED_BY_CALL);
 	struct received_record *to;
 	u32 place;
 

@@ -80,7 +80,7 @@ fn draw(page: &mut Page, group: &Group) {
     );
     if group.spliced_bytes > 0 {
         let spliced = bytes(group.spliced_bytes);
-        text += &format!("; {spliced} more by splice or sendfile");
+        text += &format!("; {spliced} more without a call");
     }
     page.labelled(2, direction, LABEL, &text);
     let doubt = format!(
