@@ -96,6 +96,16 @@ fn as_of_files() {
 }
 
 #[test]
+fn sent_without_copying() {
+    by_the_thread_itself("zc");
+}
+
+#[test]
+fn thrown_away() {
+    by_the_thread_itself("throw");
+}
+
+#[test]
 fn many_with_one_request() {
     by_the_thread_itself("many");
 }

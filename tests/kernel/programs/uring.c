@@ -6,8 +6,10 @@
  *   polled  a thread of the kernel's does all (IORING_SETUP_SQPOLL)
  *   many    one RECV for all messages (IORING_RECV_MULTISHOT)
  *   zc      IORING_OP_SEND_ZC
+ *   throw   what is received is thrown away (MSG_TRUNC)
  * Prints a line of JSON for each completion that moved bytes: the connection, which way, how many, where they
- * end in the stream, when it was asked for and when it was there, and the thread that asked. */
+ * end in the stream, when it was asked for and when it was there, the thread that asked, and whether it was thrown
+ * away. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,8 +35,8 @@
 #define BUFFERS 16
 #define BUFFER_BYTES 4096
 
-static const char *const hows[] = {"plain", "file", "worker", "polled", "many", "zc"};
-static enum how { PLAIN, FILES, WORKER, POLLED, MANY, ZC } how;
+static const char *const hows[] = {"plain", "file", "worker", "polled", "many", "zc", "throw"};
+static enum how { PLAIN, FILES, WORKER, POLLED, MANY, ZC, THROW } how;
 
 struct ring {
 	int fd;
@@ -178,6 +180,8 @@ static int move(struct end *end, int op, void *at, unsigned bytes)
 
 	if (how == WORKER)
 		sqe.flags = IOSQE_ASYNC;
+	if (how == THROW && op == IORING_OP_RECV)
+		sqe.msg_flags = MSG_TRUNC;
 	ring_submit(&end->ring, &sqe);
 	done = ring_reap(&end->ring);
 	if (done.res)
@@ -275,9 +279,10 @@ static void tell(const struct end *end)
 {
 	for (int i = 0; i < end->count; i++)
 		printf("{\"conn\": %llu, \"direction\": \"%s\", \"bytes\": %llu, \"offset_end\": %llu, "
-		       "\"begin_ns\": %llu, \"end_ns\": %llu, \"tid\": %d}\n",
+		       "\"begin_ns\": %llu, \"end_ns\": %llu, \"tid\": %d, \"thrown\": %s}\n",
 		       end->cookie, end->direction, end->moved[i].bytes, end->moved[i].offset_end,
-		       end->moved[i].begin_ns, end->moved[i].end_ns, end->tid);
+		       end->moved[i].begin_ns, end->moved[i].end_ns, end->tid,
+		       how == THROW && end == &receiver ? "true" : "false");
 }
 
 int main(int arguments, char **argument)

@@ -527,16 +527,13 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
-/*
- * A thread took bytes, if not by a receive call; what the kernel itself reads, or decodes first (TLS), is not the
- * program's.
- */
+/* What the kernel itself reads, or decodes first (TLS), is not the program's. */
 static __always_inline void on_take(struct sock *sk, struct task_struct *task, bool maps)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
 
-	if (!tp || tp->inet_conn.icsk_ulp_ops || task->flags & PF_KTHREAD || in_interrupt(task))
+	if (!tp || tp->inet_conn.icsk_ulp_ops || in_interrupt(task))
 		return;
 	st = socket_at_call(sk);
 	if (!st || st->chosen != CHOSEN_TARGET)
@@ -545,6 +542,7 @@ static __always_inline void on_take(struct sock *sk, struct task_struct *task, b
 	receive_on_take(sk, tp, st, maps, bpf_ktime_get_ns());
 }
 
+/* A receive call passes here, too, and tells of itself when it ends. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(handle_tcp_rcv_space_adjust, struct sock *sk)
 {
@@ -555,7 +553,7 @@ int BPF_PROG(handle_tcp_rcv_space_adjust, struct sock *sk)
 		return 0;
 	task = bpf_get_current_task_btf();
 	syscall_read(task, &args);
-	if (!is_socket_call(args.number))
+	if (args.number == SYS_splice || args.number == SYS_getsockopt || args.number == NO_SYSCALL)
 		on_take(sk, task, args.number == SYS_getsockopt);
 	return 0;
 }

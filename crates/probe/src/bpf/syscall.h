@@ -45,6 +45,7 @@ enum {
 	SYS_sendmsg = 46,
 	SYS_recvmsg = 47,
 	SYS_getsockopt = 55,
+	SYS_splice = 275,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
@@ -95,6 +96,7 @@ enum {
 	SYS_write = 64,
 	SYS_readv = 65,
 	SYS_writev = 66,
+	SYS_splice = 76,
 	SYS_sendto = 206,
 	SYS_recvfrom = 207,
 	SYS_getsockopt = 209,

@@ -393,9 +393,8 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 }
 
 /*
- * tcp_rcv_space_adjust: copied_seq has moved, in no plain receive call. What copies is another receive call
- * (io_uring, recvmmsg), and tells when it ends, unless it is TCP_ZEROCOPY_RECEIVE (`maps`), which copies what it
- * cannot map.
+ * tcp_rcv_space_adjust: copied_seq has moved, in a splice, in TCP_ZEROCOPY_RECEIVE (`maps`), which copies what it
+ * cannot map, or in a thread of io_uring: if that copies, it is in a receive call, which tells when it ends.
  */
 static __always_inline void receive_on_take(struct sock *sk, const struct tcp_sock *tp,
 					    const struct socket_state *st, bool maps, u64 now_ns)
