@@ -7,10 +7,11 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects, and what their skeletons are called.
-const OBJECTS: [(&str, &str); 3] = [
+const OBJECTS: [(&str, &str); 4] = [
     ("src/bpf/hooks.bpf.c", "hooks.skel.rs"),
     ("src/activity/activity.bpf.c", "activity.skel.rs"),
     ("src/usdt/usdt.bpf.c", "usdt.skel.rs"),
+    ("src/nic/nic.bpf.c", "nic.skel.rs"),
 ];
 
 /// The newest clang at hand: Debian installs them beside each other under versioned names.
@@ -58,6 +59,7 @@ fn main() {
         "src/calls",
         "src/inventory",
         "src/messages",
+        "src/nic",
         "src/spins",
         "src/stacks",
         "src/tcp_events",

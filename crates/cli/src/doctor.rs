@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use probe::clock::{Clocks, Host};
 use probe::hooks::{Hooks, Selection, Storage};
+use probe::nic;
 use probe::tcp_stats::{Poller, Scope};
 use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
@@ -54,9 +55,10 @@ impl Doctor {
     }
 }
 
-/// What this host does not have at all is no failure.
+/// What this host does not have at all is no failure; nor is an adapter that is not told to stamp.
 fn can_be_mended(coverage: &Coverage) -> bool {
     matches!(&coverage.state, ProbeState::Off { remedy, .. } if !remedy.is_empty())
+        && coverage.probe != nic::PROBE
 }
 
 fn polling() -> Vec<Coverage> {
@@ -89,6 +91,8 @@ fn hooks() -> Vec<Coverage> {
     .and_then(|hooks| {
         hooks.attach()?;
         let mut coverage = hooks.coverage().to_vec();
+        let mut storage = nic::Storage::uninit();
+        coverage.extend(nic::Stamper::begin(&mut storage, &hooks).1);
         coverage.push(probe::usdt::coverage());
         Ok(coverage)
     });

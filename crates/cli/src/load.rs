@@ -17,7 +17,7 @@ use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
-    Activity, Call, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
+    Activity, Call, ClockPair, ClockPairs, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
     ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage,
     UdpSocket, Wait,
 };
@@ -235,7 +235,10 @@ fn message_rows(
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Process>(|rows| names.add_processes(&rows));
     recording.scan::<UdpSocket>(|rows| names.add_udp_sockets(&rows));
-    let mut messages = ready(MessageTable::new(recording.header().clone(), names));
+    let mut pairs = ClockPairs::default();
+    recording.scan::<ClockPair>(|rows| pairs.append(rows));
+    let messages = MessageTable::new(recording.header().clone(), names).with_clocks(&pairs);
+    let mut messages = ready(messages);
     recording.scan::<ReceivedMessage>(|rows| messages.add_received(&rows));
     recording.scan::<SentMessage>(|rows| messages.add_sent(&rows));
     Ok(messages)

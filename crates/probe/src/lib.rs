@@ -9,6 +9,7 @@ mod inventory;
 pub mod itt;
 mod messages;
 pub mod netns;
+pub mod nic;
 mod perf_event;
 pub mod processes;
 pub mod self_cost;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use probe::hooks::Counts;
 use probe::tcp_stats::SampleCounts;
-use probe::{itt, usdt};
+use probe::{itt, nic, usdt};
 use table::manifest::Loss;
 
 use crate::keep::WindowCounts;
@@ -160,6 +160,21 @@ pub(crate) fn kept_losses(
     )
     .filtered(windows.filtered);
     [spans.loss, windows.loss]
+}
+
+/// The account of adapters' stamps: stored with messages, or of packets in which none ended.
+pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
+    let nic::Counts {
+        produced,
+        used,
+        lost_ring_full,
+    } = counts;
+    let none = Rows::new();
+    let account = Account::new(nic::PROBE, "", produced, &none, &none);
+    let mut loss = account.lost("ring_full", lost_ring_full).loss;
+    loss.stored = used;
+    loss.filtered = produced - used - lost_ring_full;
+    loss
 }
 
 /// The account of what the program said by ITT.

@@ -7,8 +7,8 @@ use probe::itt::Rows;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, Spins, StackFrames,
-    TcpSamples, UdpSockets, Waits,
+    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, SentMessages, Spins,
+    StackFrames, TcpSamples, UdpSockets, Waits,
 };
 use table::{Columns, TcpEventKind};
 
@@ -66,11 +66,15 @@ impl Intake {
         self.put_waits(drained.waits);
         self.put_spins(drained.spins);
         self.store.put(Batch::Received(Box::new(drained.received)));
-        self.store.put(Batch::Sent(Box::new(drained.sent)));
+        self.put_sent(drained.sent);
         self.store.put(Batch::Events(drained.events));
         self.store.put(Batch::Samples(Box::new(drained.samples)));
         self.store.put(Batch::Stages(Box::new(drained.stages)));
         changed
+    }
+
+    pub(crate) fn put_sent(&self, sent: SentMessages) {
+        self.store.put(Batch::Sent(Box::new(sent)));
     }
 
     /// Processes that became other programs: what was known of them is not true any more.

@@ -11,11 +11,11 @@ use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Usage};
 use probe::tcp_stats::PollTimes;
-use probe::{activity, usdt};
+use probe::{activity, nic, usdt};
 use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
 use table::{WriteError, WriteOptions, Writer};
 
-use crate::account::{kept_losses, losses, said_losses};
+use crate::account::{kept_losses, losses, nic_loss, said_losses};
 use crate::intake::Intake;
 use crate::keep::{self, Keeping};
 use crate::listen::Listening;
@@ -84,6 +84,12 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
+    let mut nic_storage = nic::Storage::uninit();
+    let stamper = hooks
+        .as_ref()
+        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks));
+    let (stamper, nic_coverage) = stamper.unwrap_or_default();
+    coverage.extend(nic_coverage);
     let mut flight_storage = activity::Storage::uninit();
     let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
     coverage.extend(flight_coverage);
@@ -114,6 +120,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         intake,
         listening,
         usdt: probes.as_ref().map(Usdt::new),
+        stamper,
         asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
         keeping,
         bpf_time: None,
@@ -149,6 +156,8 @@ struct Session<'a> {
     listening: Listening,
     /// What programs say by USDT probes.
     usdt: Option<Usdt<'a>>,
+    /// Adapters that stamp what is sent.
+    stamper: Option<nic::Stamper<'a>>,
     /// The flight recorder.
     keeping: Option<Keeping<'a>>,
     /// Where others ask for a snapshot of it.
@@ -176,7 +185,9 @@ impl Session<'_> {
             .keeping
             .as_ref()
             .map(|keeping| keeping.flight().programs());
-        let others = usdt.into_iter().chain(flight.into_iter().flatten());
+        let stamper = self.stamper.as_ref().map(nic::Stamper::program);
+        let others = usdt.into_iter().chain(stamper);
+        let others = others.chain(flight.into_iter().flatten());
         self.bpf_time = self
             .hooks
             .and_then(|hooks| hooks.run_time(self.started_ns, others).ok());
@@ -342,13 +353,16 @@ impl Session<'_> {
             return 0;
         };
         let taken = drainer.drain(DRAIN_MOST, || self.give_way());
-        let drained = drainer.take();
+        let mut drained = drainer.take();
         let overseen = self.overseen.as_ref();
         if let Some(keeping) = &mut self.keeping {
             let between = || overseen.into_iter().for_each(Overseen::give_way);
             let (received, sent) = (&drained.received, &drained.sent);
             let moments = keeping.take(received, sent, monotonic_ns(), between);
             self.intake.put_moments(moments);
+        }
+        if let Some(stamper) = &mut self.stamper {
+            drained.sent = stamper.pass(&drained.sent, monotonic_ns());
         }
         let hurries = self.intake.is_new(&drained);
         if hurries {
@@ -479,7 +493,14 @@ impl Session<'_> {
             }
             hooks.flush()?;
         }
+        if let Some(stamper) = &mut self.stamper {
+            stamper.detach();
+        }
         self.drain_all();
+        let stamps = self.stamper.take().map(|mut stamper| {
+            self.intake.put_sent(stamper.finish());
+            stamper.counts()
+        });
         if let Some(keeping) = &mut self.keeping {
             keeping.detach();
         }
@@ -517,6 +538,7 @@ impl Session<'_> {
                 .into_iter()
                 .flat_map(|counts| kept_losses(counts, &self.intake.added, stored, discarded)),
         );
+        losses.extend(stamps.map(nic_loss));
         losses.extend(said_losses(itt.as_ref(), usdt.as_ref(), stored, discarded));
         let lost = losses.iter().map(Loss::lost_total).sum();
         let lines = losses

@@ -729,6 +729,11 @@ table! {
         queue_ns: Option<u64>, "ns", null = "as `tcp_ns`; a datagram: not sent, or not followed: it was corked or held up, and 16 calls came after it";
         /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.
         driver_ns: Option<u64>, "ns", null = "as `queue_ns`, or the queue dropped it";
+        /// When the network adapter put it on the wire, by the adapter's own clock: `clock_pairs` tell when that
+        /// was.
+        nic_phc_ns: Option<i64>, "ns", null = "the adapter gave no stamp for it, or was not asked; of a UDP socket always";
+        /// Which clock that is: N of `ptpN` in `clock_pairs`.
+        nic_ptp: Option<u16>, "-", null = "as `nic_phc_ns`";
         /// When the other end had acknowledged all of it.
         acked_ns: Option<u64>, "ns", null = "not before the socket closed, or not followed; of a UDP socket always";
         /// Segments with bytes of it that were sent again.

@@ -5,12 +5,14 @@
 //! way       row → the parts of its way, which add up to the whole
 //! story     one message by itself, step by step
 //! doing     what its CPUs did meanwhile
+//! nic       when the network adapter put it on the wire
 //! ends      what is known at both ends of a connection
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
 pub mod doing;
 pub mod ends;
+pub mod nic;
 pub mod report;
 pub mod story;
 pub mod way;
@@ -20,12 +22,13 @@ use std::collections::HashMap;
 
 use table::Columns;
 use table::manifest::Header;
-use table::tables::{Activities, ReceivedMessages, SentMessages};
+use table::tables::{Activities, ClockPairs, ReceivedMessages, SentMessages};
 
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::report::{About, Recorded};
 use crate::waits::Names;
 use doing::Doing;
+use nic::{NicClocks, Stamped};
 use report::{
     End, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, SCHEMA, STORY_SCHEMA,
     Spread, Took,
@@ -45,6 +48,7 @@ pub struct MessageTable {
     /// The one that is looked for, if one is.
     wanted: Option<MessageId>,
     found: Option<(Result<Way, Lack>, Row)>,
+    nics: NicClocks,
     doings: Vec<Doing>,
     latest_ns: u64,
 }
@@ -68,6 +72,7 @@ struct Digest {
     cut: Option<u64>,
     unseen: u64,
     disordered: u64,
+    stamped: Option<Stamped>,
     whole: Times,
     parts: [Times; PARTS_MOST],
     /// Slowest first.
@@ -85,6 +90,7 @@ impl MessageTable {
             groups: HashMap::new(),
             wanted: None,
             found: None,
+            nics: NicClocks::default(),
             doings: Vec::new(),
         }
     }
@@ -93,6 +99,13 @@ impl MessageTable {
     #[must_use]
     pub fn looking_for(mut self, wanted: MessageId) -> Self {
         self.wanted = Some(wanted);
+        self
+    }
+
+    /// Converts the stamps of network adapters in the rows that will be added, by all rows of table `clock_pairs`.
+    #[must_use]
+    pub fn with_clocks(mut self, pairs: &ClockPairs) -> Self {
+        self.nics = NicClocks::of(pairs);
         self
     }
 
@@ -131,8 +144,13 @@ impl MessageTable {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
             let key = (rows.conn[row], Direction::Sent);
-            let way = Way::of_sent(rows, row);
             let digest = self.groups.entry(key).or_default();
+            let placed = self.nics.place(rows, row);
+            let on_wire = placed.and_then(|placed| {
+                let stamped = digest.stamped.get_or_insert_default();
+                stamped.count(&placed)
+            });
+            let way = Way::of_sent(rows, row, on_wire);
             digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
                 Row::Sent(rows.row(row))
             });
@@ -209,6 +227,7 @@ impl MessageTable {
             unseen: digest.unseen,
             disordered: digest.disordered,
             cut: digest.cut,
+            stamped: digest.stamped,
             dropped: digest.cut.and_then(|_| self.names.dropped(conn)),
             whole: digest.whole.spread(),
             parts: parts.collect(),
@@ -234,6 +253,7 @@ fn lifetime(way: &Way, row: &Row, started_ns: u64) -> Lifetime {
         since_start_ns: way.start_ns.saturating_sub(started_ns),
         whole_ns: way.whole_ns,
         parts: way.parts().map(|(part, ns)| Took { part, ns }).collect(),
+        on_wire: way.on_wire,
         message: row.clone(),
     }
 }

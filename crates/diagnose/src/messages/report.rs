@@ -5,6 +5,7 @@ use serde::Serialize;
 use table::tables::{ReceivedMessage, SentMessage};
 
 use super::doing::Doing;
+use super::nic::{OnWire, Stamped};
 use super::way::{Direction, Part};
 use crate::report::{About, Process};
 
@@ -69,6 +70,8 @@ pub struct Group {
     pub cut: Option<u64>,
     /// Datagrams that found the receive buffer full, and are no messages; `None`: as `cut`.
     pub dropped: Option<u64>,
+    /// Those that a network adapter stamped as it put them on the wire; `None`: it stamped none.
+    pub stamped: Option<Stamped>,
     /// From the begin of the way to its end; `None`: of none all is known.
     pub whole: Option<Spread>,
     /// Its parts, in their order.
@@ -117,6 +120,8 @@ pub struct Lifetime {
     pub whole_ns: u64,
     /// The parts, in their order.
     pub parts: Vec<Took>,
+    /// When the network adapter put it on the wire; `None`: that is not known.
+    pub on_wire: Option<OnWire>,
     /// The message.
     pub message: Row,
 }
@@ -172,6 +177,8 @@ pub struct Step {
     pub cpu: Option<u16>,
     /// In which thread; `None`: in none, or in whichever was interrupted.
     pub tid: Option<u32>,
+    /// How far from it the true time may be, ns; `None`: the kernel itself took the time.
+    pub error_ns: Option<u64>,
     /// Part of the way that ends with it; `None`: none does.
     pub ends: Option<Took>,
 }
@@ -206,6 +213,8 @@ pub enum Event {
     Queued,
     /// It went to the driver.
     Driven,
+    /// The network adapter put it on the wire.
+    OnWire,
     /// The other end has acknowledged all.
     Acknowledged,
 }
@@ -247,6 +256,7 @@ impl Event {
             Self::TcpSent => "TCP sends its last byte",
             Self::Queued => "queued at the device",
             Self::Driven => "goes to the driver",
+            Self::OnWire => "the adapter put it on the wire",
             Self::Acknowledged => "all of it is acknowledged",
         }
     }

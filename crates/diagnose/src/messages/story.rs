@@ -94,10 +94,12 @@ impl Row {
 
     /// What is known to have happened to it, in the order of time. `way`: its own, if it has one.
     pub(super) fn steps(&self, way: Option<&Way>) -> Vec<Step> {
+        let on_wire = way.and_then(|way| way.on_wire);
         let mut known = match self {
             Self::Received(row) => received(row),
             Self::Sent(row) => sent(row),
         };
+        known.extend(on_wire.map(|it| (it.nic_ns, (Event::OnWire, None, None))));
         known.sort_by_key(|(ns, _)| *ns);
         let first_ns = known.first().map_or(0, |(ns, _)| *ns);
         let mut parts = parts_by_end(way).into_iter().peekable();
@@ -108,6 +110,9 @@ impl Row {
                 what,
                 cpu,
                 tid,
+                error_ns: on_wire
+                    .filter(|_| what == Event::OnWire)
+                    .map(|it| it.error_ns),
                 ends: parts.next_if(|(end_ns, _)| *end_ns == ns).map(|it| it.1),
             })
             .collect()

@@ -6,6 +6,8 @@
 use serde::Serialize;
 use table::tables::{ReceivedMessages, SentMessages};
 
+use super::nic::OnWire;
+
 /// Which way a message went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +47,8 @@ pub enum Part {
     Output,
     /// Until it went to the driver.
     Qdisc,
+    /// Until the network adapter put it on the wire, where that tells.
+    Nic,
     /// Until the other end had acknowledged it: the network, and the other end.
     Network,
 }
@@ -71,6 +75,7 @@ impl Direction {
                 Part::Held,
                 Part::Output,
                 Part::Qdisc,
+                Part::Nic,
                 Part::Network,
             ],
         }
@@ -101,6 +106,7 @@ impl Part {
             Self::Held => "held",
             Self::Output => "output",
             Self::Qdisc => "qdisc",
+            Self::Nic => "NIC",
             Self::Network => "network",
         }
     }
@@ -117,6 +123,8 @@ pub struct Way {
     pub whole_ns: u64,
     /// Its parts, in the order of [`Direction::parts`]; `None`: it had no such part.
     parts_ns: [Option<u64>; PARTS_MOST],
+    /// When the network adapter put it on the wire, if that is known.
+    pub on_wire: Option<OnWire>,
 }
 
 /// Why a message has no way.
@@ -152,11 +160,15 @@ impl Way {
         Self::through(Direction::Received, start_ns, &stamps)
     }
 
-    /// Of a sent message.
+    /// Of a sent message. `on_wire`: when the network adapter put it there, if that is known.
     ///
     /// # Errors
     /// As [`Way::of_received`].
-    pub fn of_sent(rows: &SentMessages, row: usize) -> Result<Self, Lack> {
+    pub fn of_sent(
+        rows: &SentMessages,
+        row: usize,
+        on_wire: Option<OnWire>,
+    ) -> Result<Self, Lack> {
         if rows.packets[row].is_some() {
             let driven_ns = Some(seen(rows.driver_ns[row])?);
             let stamps = [None, None, None, driven_ns];
@@ -168,9 +180,11 @@ impl Way {
             (done_ns < tcp_ns).then_some(tcp_ns),
             Some(seen(rows.queue_ns[row])?),
             Some(seen(rows.driver_ns[row])?),
+            on_wire.map(|on_wire| on_wire.nic_ns),
             Some(seen(rows.acked_ns[row])?),
         ];
-        Self::through(Direction::Sent, seen(rows.call_ns[row])?, &stamps)
+        let way = Self::through(Direction::Sent, seen(rows.call_ns[row])?, &stamps)?;
+        Ok(Self { on_wire, ..way })
     }
 
     /// `stamps`: when each part ended, in their order.
@@ -188,6 +202,7 @@ impl Way {
             start_ns,
             whole_ns: from_ns - start_ns,
             parts_ns,
+            on_wire: None,
         })
     }
 
@@ -223,7 +238,7 @@ mod tests {
     fn sent(given: Value) -> Result<Way, Lack> {
         let mut rows = SentMessages::default();
         rows.push(row_of(given).expect("a row"));
-        Way::of_sent(&rows, 0)
+        Way::of_sent(&rows, 0, None)
     }
 
     fn parts(way: &Way) -> Vec<(Part, u64)> {
@@ -280,6 +295,22 @@ mod tests {
         let way = sent(held).expect("a way");
         assert_eq!(parts(&way)[..2], [(Part::Call, 20), (Part::Held, 30)]);
         assert_eq!(way.whole_ns, 70);
+    }
+
+    #[test]
+    fn an_adapter_that_tells_parts_the_driver_from_the_network() {
+        let mut rows = SentMessages::default();
+        let row = json!({
+            "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130, "done_ns": 120,
+        });
+        rows.push(row_of(row).expect("a row"));
+        let on_wire = OnWire {
+            nic_ns: 118,
+            error_ns: 4,
+        };
+        let way = Way::of_sent(&rows, 0, Some(on_wire)).expect("a way");
+        assert_eq!(parts(&way)[3..], [(Part::Nic, 5), (Part::Network, 12)]);
+        assert_eq!((way.whole_ns, way.on_wire), (30, Some(on_wire)));
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Message {
 
     /// A row of `sent_messages`; `None` as above.
     pub(super) fn sent(rows: &SentMessages, row: usize) -> Option<Self> {
-        Way::of_sent(rows, row).ok()?;
+        Way::of_sent(rows, row, None).ok()?;
         let driver_ns = rows.driver_ns[row]?;
         let start_ns = rows.call_ns[row].or(rows.queue_ns[row])?;
         Some(Self {

@@ -269,6 +269,7 @@ struct tcp_skb_cb {
 
 struct net_device {
 	int ifindex;
+	possible_net_t nd_net;
 };
 
 struct tcphdr {
@@ -284,8 +285,14 @@ struct ipv6hdr {
 	u8 nexthdr;
 };
 
+struct skb_shared_hwtstamps {
+	s64 hwtstamp;
+};
+
 struct skb_shared_info {
+	u8 tx_flags;
 	u16 gso_segs;
+	struct skb_shared_hwtstamps hwtstamps;
 };
 
 struct sk_buff {
@@ -384,6 +391,16 @@ struct bpf_map;
 /* include/linux/bpf.h: of a per-CPU array, where each value is kept */
 struct bpf_array {
 	void *pptrs[1];
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+};
+
+/* include/linux/filter.h: what struct bpf_sock_ops stands for */
+struct bpf_sock_ops_kern {
+	struct sk_buff *skb;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

@@ -16,6 +16,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
+use crate::nic::Nics;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 use crate::wire::types as wire;
@@ -172,6 +173,8 @@ pub struct Hooks<'obj> {
     has_messages: bool,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
+    /// Adapters that may stamp what is sent, if that is recorded.
+    nics: Option<Nics>,
     coverage: Vec<Coverage>,
 }
 
@@ -270,6 +273,7 @@ impl<'obj> Hooks<'obj> {
             has_waits: levels.waits,
             has_messages: levels.messages,
             clocks,
+            nics: levels.sent.then(Nics::find),
             coverage,
         };
         hooks.run_on_each_cpu(
@@ -398,6 +402,16 @@ impl<'obj> Hooks<'obj> {
     /// The map of processes that are recorded, for programs of other objects.
     pub(crate) fn tasks(&self) -> BorrowedFd<'_> {
         self.skel.maps.tasks.as_fd()
+    }
+
+    /// The storage of recorded sockets, the same.
+    pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
+        self.skel.maps.sockets.as_fd()
+    }
+
+    /// The adapters that may stamp sent messages; `None`: these are not recorded.
+    pub(crate) fn nics(&self) -> Option<&Nics> {
+        self.nics.as_ref()
     }
 
     /// Processes selected so far: those asked for, and their descendants that still run.

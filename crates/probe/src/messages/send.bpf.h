@@ -14,6 +14,7 @@
 #include "../bpf/socket.h"
 #include "../calls/calls.bpf.h"
 #include "messages.h"
+#include "packet.bpf.h"
 
 /* A power of two. */
 #define SENDS 32
@@ -232,19 +233,6 @@ static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock
 		stream->tail++;
 }
 
-/* The bytes of the stream in a packet with TCP's header; false: none. */
-static __always_inline bool send_range(const struct sk_buff *skb, u32 *seq, u32 *end_seq)
-{
-	u64 header = (u64)skb->head + skb->transport_header;
-	/* what follows ack_seq begins with the header's length, in words */
-	u32 word = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)(header + 4), ack_seq));
-	u32 before = header - (u64)skb->data + (word >> 28) * 4;
-
-	*seq = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)header, seq));
-	*end_seq = *seq + skb->len - before;
-	return *end_seq != *seq;
-}
-
 /* The call's last byte is in [seq, end_seq), and the call has ended. */
 static __always_inline bool send_ends_in(const struct send_call *call, u32 seq, u32 end_seq)
 {
@@ -280,7 +268,7 @@ static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff 
 	struct send_front *front;
 	u32 seq, end_seq;
 
-	if (!stream || !send_range(skb, &seq, &end_seq))
+	if (!stream || !packet_range(skb, &seq, &end_seq))
 		return;
 	front = &stream->front;
 	if (seq_diff(end_seq, front->sent_seq) <= 0) {
@@ -328,7 +316,7 @@ static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff
 	u64 now_ns;
 	bool below;
 
-	if (!stream || !send_range(skb, &seq, &end_seq))
+	if (!stream || !packet_range(skb, &seq, &end_seq))
 		return;
 	front = &stream->front;
 	below = seq_diff(end_seq, front->driven_seq) <= 0;

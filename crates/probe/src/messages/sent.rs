@@ -48,6 +48,9 @@ fn row(record: &sent_record) -> SentMessage {
         tcp_ns: seen(tcp_ns),
         queue_ns: seen(queue_ns),
         driver_ns: seen(driver_ns),
+        // by `nic`, later
+        nic_phc_ns: None,
+        nic_ptp: None,
         acked_ns: seen(acked_ns),
         resent_segments: resent,
         cpu,

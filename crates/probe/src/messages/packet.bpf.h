@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Which bytes of its stream a packet carries. */
+#ifndef WHYLAT_PACKET_BPF_H
+#define WHYLAT_PACKET_BPF_H
+
+#include "../bpf/kernel.h"
+
+/* The bytes of the stream in a packet with TCP's header; false: none. */
+static __always_inline bool packet_range(const struct sk_buff *skb, u32 *seq, u32 *end_seq)
+{
+	u64 header = (u64)skb->head + skb->transport_header;
+	/* what follows ack_seq begins with the header's length, in words */
+	u32 word = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)(header + 4), ack_seq));
+	u32 before = header - (u64)skb->data + (word >> 28) * 4;
+
+	*seq = bpf_ntohl(KERNEL_READ(struct tcphdr, (void *)header, seq));
+	*end_seq = *seq + skb->len - before;
+	return *end_seq != *seq;
+}
+
+#endif

@@ -1,0 +1,236 @@
+//! The BPF object of stamps, loaded and attached. In: the adapters of this host, and the hooks, which know who is
+//! recorded. Out: rows of `sent_messages` with their stamps, and how many stamps there were.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, libbpf_sys};
+use table::manifest::{Coverage, ProbeState};
+use table::tables::SentMessages;
+
+use super::matching::{Matcher, Stamp};
+use super::skel::types::{nic_place, nic_stamp};
+use super::skel::{NicSkel, NicSkelBuilder};
+use super::{Nics, covered};
+use crate::hooks::Hooks;
+use crate::netns::{self, Netns};
+use crate::processes::cgroup2_root;
+use crate::wire::{Wire, read};
+
+// SAFETY: `nic_stamp` is `repr(C)` and made of integers.
+unsafe impl Wire for nic_stamp {}
+
+/// What the object needs of the kernel; Linux 6.15 has it.
+const KFUNC: &str = "bpf_sock_ops_enable_tx_tstamp";
+
+/// `SK_BPF_CB_TX_TIMESTAMPING` of include/uapi/linux/bpf.h.
+const CALL_BACK: u32 = 1;
+
+/// Where the loaded object lives; it must outlive [`Stamper`].
+pub type Storage = MaybeUninit<OpenObject>;
+
+/// Stamps of the adapters, and how many of them a message has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Stamps of packets of recorded connections.
+    pub produced: u64,
+    /// Of these, those that a message has.
+    pub used: u64,
+    /// Those for which the ring had no room.
+    pub lost_ring_full: u64,
+}
+
+/// Why there are no stamps, and what mends that.
+type Lack = (String, &'static str);
+
+/// Stamps sent messages. Dropping it detaches it; so does the kernel after a kill.
+pub struct Stamper<'obj> {
+    /// Go first: a link of libbpf's looks into the object when it is destroyed.
+    link: RefCell<Option<Link>>,
+    walk: Link,
+    ring: RingBuffer<'static>,
+    stamps: Rc<RefCell<Vec<nic_stamp>>>,
+    matcher: Matcher,
+    skel: NicSkel<'obj>,
+}
+
+impl<'obj> Stamper<'obj> {
+    /// Loads and attaches the object if an adapter is told to stamp. Without sent messages there is nothing to
+    /// be stamped, and nothing to be said.
+    pub fn begin(storage: &'obj mut Storage, hooks: &Hooks<'_>) -> (Option<Self>, Option<Coverage>) {
+        let Some(nics) = hooks.nics() else {
+            return (None, None);
+        };
+        if let Some(lack) = nics.lack() {
+            return (None, Some(covered(lack)));
+        }
+        match Self::attach(storage, hooks, nics) {
+            Ok(stamper) => (Some(stamper), Some(covered(ProbeState::On))),
+            Err((why, remedy)) => {
+                let remedy = remedy.to_owned();
+                (None, Some(covered(ProbeState::Off { why, remedy })))
+            }
+        }
+    }
+
+    fn attach(storage: &'obj mut Storage, hooks: &Hooks<'_>, nics: &Nics) -> Result<Self, Lack> {
+        let failed = |error: libbpf_rs::Error| {
+            let remedy = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
+            (format!("cannot load its BPF programs: {error}"), remedy)
+        };
+        kernel_lacks()?;
+        let root = root_cgroup()?;
+        let mut open = NicSkelBuilder::default().open(storage).map_err(failed)?;
+        let maps = &mut open.maps;
+        maps.sockets.reuse_fd(hooks.sockets()).map_err(failed)?;
+        let places = u32::try_from(nics.0.len()).unwrap_or(u32::MAX);
+        maps.nics.set_max_entries(places).map_err(failed)?;
+        let mut skel = open.load().map_err(failed)?;
+        for (place, ptp) in nics.places() {
+            let (key, value) = (place_key(place), u32::from(ptp).to_ne_bytes());
+            let given = skel.maps.nics.update(&key, &value, MapFlags::ANY);
+            given.map_err(failed)?;
+        }
+        call_back(&mut skel, CALL_BACK);
+        let stamps = Rc::default();
+        let link = skel.progs.handle_sock_ops.attach_cgroup(root.as_raw_fd());
+        let stamper = Self {
+            link: RefCell::new(Some(link.map_err(failed)?)),
+            walk: skel.progs.walk_open_sockets.attach().map_err(failed)?,
+            ring: ring(&skel, &stamps).map_err(failed)?,
+            stamps,
+            matcher: Matcher::default(),
+            skel,
+        };
+        stamper.walk();
+        Ok(stamper)
+    }
+
+    /// Tells the recorded connections that are open to call back, or not to any more. What cannot be told in a
+    /// namespace that goes away meanwhile, nobody misses.
+    fn walk(&self) {
+        let walk = self.walk.as_fd();
+        let Ok(found) = netns::discover() else {
+            return;
+        };
+        for path in found.paths.values() {
+            if let Ok(netns) = Netns::open(path) {
+                let _ = netns.run(|| walk_here(walk));
+            }
+        }
+    }
+
+    /// Takes rows; gives those that have their stamp, or for which none will come. `now_ns`: `CLOCK_MONOTONIC`.
+    pub fn pass(&mut self, rows: &SentMessages, now_ns: u64) -> SentMessages {
+        // What it returns is how many there were, or why there are none now.
+        let _ = self.ring.consume();
+        for stamp in self.stamps.take() {
+            let nic_stamp {
+                cookie,
+                phc_ns,
+                offset,
+                offset_end,
+                ptp,
+                pad: _,
+            } = stamp;
+            let stamp = Stamp {
+                phc_ns,
+                ptp: ptp as u16, // as it was given to the map
+                offset,
+                offset_end,
+                used: false,
+            };
+            self.matcher.add(cookie, stamp, now_ns);
+        }
+        self.matcher.pass(rows, now_ns)
+    }
+
+    /// The rows that still wait, when the rings are empty.
+    pub fn finish(&mut self) -> SentMessages {
+        self.pass(&SentMessages::default(), u64::MAX)
+    }
+
+    /// The programs, for measuring their run time.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.skel.progs.handle_sock_ops.as_fd()
+    }
+
+    /// Leaves the sockets as they were, and detaches; stamps that are on their way can still be taken.
+    pub fn detach(&mut self) {
+        call_back(&mut self.skel, 0);
+        self.walk();
+        self.link.take();
+    }
+
+    /// How many stamps there were.
+    pub fn counts(&self) -> Counts {
+        let bss = self.skel.maps.bss_data.as_deref();
+        Counts {
+            produced: bss.map_or(0, |bss| bss.stamps_produced),
+            used: self.matcher.used,
+            lost_ring_full: bss.map_or(0, |bss| bss.stamps_lost_ring_full),
+        }
+    }
+}
+
+fn call_back(skel: &mut NicSkel<'_>, flags: u32) {
+    if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+        bss.callbacks = flags;
+    }
+}
+
+fn kernel_lacks() -> Result<(), Lack> {
+    match Btf::from_vmlinux() {
+        Ok(btf) if btf.type_by_name::<Func<'_>>(KFUNC).is_some() => Ok(()),
+        _ => Err((
+            format!("this kernel has no function {KFUNC}"),
+            "run Linux 6.15 or newer",
+        )),
+    }
+}
+
+fn root_cgroup() -> Result<File, Lack> {
+    let remedy = "mount control groups of version 2: mount -t cgroup2 none /sys/fs/cgroup";
+    let root = cgroup2_root().map_err(|error| (error.to_string(), remedy))?;
+    File::open(&root).map_err(|error| (format!("{}: {error}", root.display()), remedy))
+}
+
+fn place_key(place: nic_place) -> [u8; 8] {
+    let nic_place { netns, ifindex } = place;
+    let mut key = [0; 8];
+    key[..4].copy_from_slice(&netns.to_ne_bytes());
+    key[4..].copy_from_slice(&ifindex.to_ne_bytes());
+    key
+}
+
+/// Walks the TCP sockets of the calling thread's network namespace.
+fn walk_here(walk: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: the call takes a descriptor, which is open as long as it is borrowed, and no pointer.
+    let fd = unsafe { libbpf_sys::bpf_iter_create(walk.as_raw_fd()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel made this descriptor for us just now.
+    let mut iter = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    io::copy(&mut iter, &mut io::sink())
+}
+
+fn ring(
+    skel: &NicSkel<'_>,
+    stamps: &Rc<RefCell<Vec<nic_stamp>>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let taken = Rc::clone(stamps);
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skel.maps.stamp_ring, move |bytes| {
+        taken.borrow_mut().extend(read::<nic_stamp>(bytes));
+        0
+    })?;
+    builder.build()
+}

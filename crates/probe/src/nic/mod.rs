@@ -1,0 +1,104 @@
+//! `messages.nic`: when the network adapter put a sent message on the wire, by the adapter's own clock. In:
+//! adapters that are told to stamp what they send; whylat tells none to. Out: columns of `sent_messages`.
+//!
+//! [`Stamper`] loads a BPF object of its own (`nic.bpf.c`), only where there is such an adapter, and gives rows
+//! of messages their stamps.
+
+mod attach;
+mod find;
+mod matching;
+mod skel;
+
+use table::manifest::{Coverage, ProbeState};
+
+pub use attach::{Counts, Stamper, Storage};
+use find::Interface;
+use skel::types::nic_place;
+
+/// Name of the probe in coverage and accounts.
+pub const PROBE: &str = "messages.nic";
+
+/// The adapters of this host.
+#[derive(Debug, Default)]
+pub(crate) struct Nics(Vec<Interface>);
+
+impl Nics {
+    /// Asks every network interface.
+    pub(crate) fn find() -> Self {
+        Self(find::interfaces())
+    }
+
+    /// Those that stamp what they send: where they are, and which clock they have.
+    fn places(&self) -> impl Iterator<Item = (nic_place, u16)> {
+        let stamping = self.0.iter().filter(|found| found.stamps_sent);
+        stamping.map(|found| {
+            let Interface { netns, ifindex, ptp, .. } = *found;
+            (nic_place { netns, ifindex }, ptp)
+        })
+    }
+
+    /// Whether one stamps what it receives.
+    pub(crate) fn stamp_received(&self) -> bool {
+        self.0.iter().any(|found| found.stamps_received)
+    }
+
+    /// Why nothing can be seen of them; `None`: something can.
+    fn lack(&self) -> Option<ProbeState> {
+        let off = |why: String, remedy: String| Some(ProbeState::Off { why, remedy });
+        let Some(first) = self.0.first() else {
+            let why = "no network adapter here stamps what it sends by a clock of its own";
+            return off(why.to_owned(), String::new());
+        };
+        if self.0.iter().any(|found| found.stamps_sent) {
+            return None;
+        }
+        let names: Vec<&str> = self.0.iter().map(|found| found.name.as_str()).collect();
+        off(
+            format!(
+                "{} can stamp what is sent, and is not told to",
+                names.join(", ")
+            ),
+            format!("tell it to: {}", switch_on(&first.name)),
+        )
+    }
+}
+
+fn switch_on(name: &str) -> String {
+    format!("hwstamp_ctl -i {name} -t 1 (or ethtool --set-hwtimestamp-cfg {name} tx on)")
+}
+
+fn covered(state: ProbeState) -> Coverage {
+    Coverage {
+        probe: PROBE.to_owned(),
+        state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, stamps_sent: bool) -> Interface {
+        Interface {
+            netns: 1,
+            ifindex: 2,
+            name: name.to_owned(),
+            ptp: 0,
+            stamps_sent,
+            stamps_received: false,
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_command_that_mends_it() {
+        let lack = |found: &[Interface]| match Nics(found.to_vec()).lack() {
+            Some(ProbeState::Off { why, remedy }) => Some((why, remedy)),
+            _ => None,
+        };
+        let (_, remedy) = lack(&[]).expect("nothing there");
+        assert_eq!(remedy, "");
+        let (why, remedy) = lack(&[interface("eth0", false)]).expect("not told to");
+        assert!(why.starts_with("eth0 ") && remedy.contains("hwstamp_ctl -i eth0 -t 1"));
+        assert!(lack(&[interface("eth0", false), interface("eth1", true)]).is_none());
+    }
+}
