@@ -13,8 +13,8 @@ import images
 
 HERE = pathlib.Path(__file__).parent
 
-# Kernel modules that the lab's namespaces and paths, and whylat itself, ask for.
-MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr"]
+# Kernel modules that the lab's namespaces and paths, and whylat itself, ask for, and that of the adapters.
+MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "igb"]
 
 # Programs that the lab runs, beside those of busybox.
 PROGRAMS = ["ip"]
@@ -35,29 +35,47 @@ def missing():
     return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
 
 
-def run(image, binary, checks, longest_s):
+def run(image, adapters, binary, checks, longest_s):
     """Boots a kernel, has it run `checks` (lines of shell for `init`); gives each result's text by
-    its name, and what was said on the console."""
+    its name, and what was said on the console. With `adapters`, a folder of what they need, the machine
+    has two."""
     folder, _ = image
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         archive = scratch / "initramfs"
-        archive.write_bytes(initramfs(folder, binary, checks))
+        archive.write_bytes(initramfs(folder, adapters, binary, checks))
         for _ in range(BOOTS_MOST):
-            results, console = boot(vmlinuz(folder), archive, scratch, longest_s)
+            results, console = boot(emulator(adapters), vmlinuz(folder), archive, scratch, longest_s)
             if UP in console:
                 break
         return results, console
 
 
-def boot(kernel, archive, scratch, longest_s):
+def emulator(adapters):
+    """The command for a machine without network adapters, or with two that are connected with each other: that
+    is another Debian's qemu, which is run by that one's libraries."""
+    if not adapters:
+        return ["qemu-system-x86_64", "-net", "none"]
+    libraries = adapters / "usr/lib/x86_64-linux-gnu"
+    command = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries]
+    command += [adapters / "usr/bin/qemu-system-x86_64"]
+    for data in ("qemu", "seabios"):
+        command += ["-L", adapters / "usr/share" / data]
+    for number in range(2):
+        command += ["-device", f"pcie-root-port,id=port{number},slot={number},chassis={number}"]
+        command += ["-netdev", f"hubport,id=end{number},hubid=0"]
+        command += ["-device", f"igb,bus=port{number},netdev=end{number},romfile="]
+    return command
+
+
+def boot(emulator, kernel, archive, scratch, longest_s):
     """Runs a guest to its end; gives its results and its console."""
     console, results = scratch / "console", scratch / "results"
-    command = ["nice", "-n", "10", "qemu-system-x86_64"]
+    command = ["nice", "-n", "10", *emulator]
     command += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MB)]
     command += ["-kernel", kernel, "-initrd", archive]
     command += ["-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-nodefaults"]
-    command += ["-nographic", "-monitor", "none", "-net", "none"]
+    command += ["-nographic", "-monitor", "none"]
     command += ["-serial", f"file:{console}", "-serial", f"file:{results}"]
     try:
         subprocess.run(command, timeout=longest_s, capture_output=True, check=False)
@@ -83,7 +101,7 @@ def unpacked(path):
         }
 
 
-def initramfs(folder, binary, checks):
+def initramfs(folder, adapters, binary, checks):
     """The guest's whole file system, as an archive that the kernel unpacks."""
     files = {
         "init": (HERE / "init").read_bytes(),
@@ -92,6 +110,7 @@ def initramfs(folder, binary, checks):
     }
     beside = [pathlib.Path(binary).parent / name for name in BUILT_BESIDE]
     programs = [binary, *(shutil.which(name) for name in PROGRAMS)]
+    programs += [adapters / "usr/sbin/hwstamp_ctl"] if adapters else []
     for program in programs + [path for path in beside if path.exists()]:
         path = pathlib.Path(program)
         files[f"usr/bin/{path.name}"] = path.read_bytes()

@@ -10,11 +10,22 @@ import re
 import shutil
 import subprocess
 
-# Debian's release and what its kernel is called here; the newest of them changes with time.
-RELEASES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "sid": "sid"}
+# The kernel for virtual machines: a fifth of the other's size, and with all that whylat needs, but no drivers
+# of network adapters.
+SMALL, WHOLE = "linux-image-cloud-amd64", "linux-image-amd64"
 
-# The kernel for virtual machines: a fifth of the other's size, and with all that whylat needs.
-PACKAGE = "linux-image-cloud-amd64"
+# What kernels are called here: Debian's release, whose newest kernel changes with time, and package.
+KERNELS = {
+    "5.10": ("bullseye", SMALL),
+    "6.1": ("bookworm", SMALL),
+    "6.12": ("trixie", SMALL),
+    "sid": ("sid", SMALL),
+    "sid-igb": ("sid", WHOLE),
+}
+
+# What guests with adapters need: a qemu that has igb, since 8.0, and what tells adapters to stamp. That is run by
+# the libraries of this machine, and so must be no newer than those.
+EMULATOR, STAMPING = ("trixie", "qemu-system-x86"), ("bookworm", "linuxptp")
 
 # What a fetch takes at most, in seconds.
 LONGEST = 600
@@ -43,19 +54,35 @@ def fetch(name):
         return cached(name)
     if not shutil.which("apt-get"):
         raise Missing("apt-get, which fetches Debian's kernels\nhint: run this on Debian")
-    apt = Apt(RELEASES[name])
+    release, package = KERNELS[name]
+    apt = Apt(release)
+    unpack(name, [(apt, apt.kernel_packages(package))])
+    if not cached(name):
+        raise Missing(f"a kernel in Debian's package {package} of {release}")
+    return cached(name)
+
+
+def adapters(only_cached):
+    """The folder of what guests with adapters need; fetched, if that is allowed; or None."""
+    folder = cache() / "adapters"
+    if not folder.exists() and not only_cached:
+        emulator, stamping = Apt(EMULATOR[0]), Apt(STAMPING[0])
+        unpack("adapters", [(emulator, emulator.closure(EMULATOR[1])), (stamping, [STAMPING[1]])])
+    return folder if folder.exists() else None
+
+
+def unpack(name, wanted):
+    """Downloads packages, (apt, names) each, and unpacks them to a folder of the cache."""
     partial = cache() / f"{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    apt.download(apt.kernel_packages(), partial)
+    for apt, packages in wanted:
+        apt.download(packages, partial)
     for package in partial.glob("*.deb"):
         run(["dpkg", "-x", package.name, "."], cwd=partial)
         package.unlink()
     shutil.rmtree(cache() / name, ignore_errors=True)
     partial.rename(cache() / name)
-    if not cached(name):
-        raise Missing(f"a kernel in Debian's package {PACKAGE} of {apt.release}")
-    return cached(name)
 
 
 class Apt:
@@ -81,11 +108,18 @@ class Apt:
         self.options = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
         run(["apt-get", *self.options, "-qq", "update"])
 
-    def kernel_packages(self):
+    def kernel_packages(self, package):
         """The packages that make up the kernel; Debian has split it in several of late."""
-        said = run(["apt-cache", *self.options, "depends", "--recurse", "--important", PACKAGE])
+        said = run(["apt-cache", *self.options, "depends", "--recurse", "--important", package])
         names = re.findall(r"^(linux-(?:image|binary|modules)-\d\S*)$", said, re.MULTILINE)
         return sorted(set(names))
+
+    def closure(self, package):
+        """A package and all that it needs, down to the C library."""
+        others = "conflicts breaks replaces enhances suggests recommends".split()
+        without = [f"--no-{kind}" for kind in others]
+        said = run(["apt-cache", *self.options, "depends", "--recurse", *without, package])
+        return sorted(set(re.findall(r"^([a-z0-9][a-z0-9.+-]+)$", said, re.MULTILINE)))
 
     def download(self, packages, folder):
         """Puts the packages' files into a folder."""

@@ -21,7 +21,7 @@ def text(columns):
     kernels = [kernel.split()[0] for kernel, _ in columns]
     probes = list(dict.fromkeys(probe for _, coverage in columns for probe in coverage))
     # what belongs to the machine, not to the kernel
-    probes = [probe for probe in probes if probe not in ("itt", "clock.ptp")]
+    probes = [probe for probe in probes if probe not in ("itt", "clock.ptp", "messages.nic")]
     lines = [row(["probe", *kernels]), row(["---"] * (len(kernels) + 1))]
     notes = []
     for probe in probes:

@@ -5,7 +5,7 @@ import json
 import re
 
 # Probes that may be off: what is not of the kernel's making.
-NOT_OF_THE_KERNEL = {"itt", "clock.ptp"}
+NOT_OF_THE_KERNEL = {"itt", "clock.ptp", "messages.nic"}
 
 # What whylat exits with when records were lost, which is looked at by itself.
 RECORDS_LOST = 3
@@ -25,6 +25,9 @@ NO_ACTIVITY = {"blank", "comments and headings", "events that are no activity"}
 
 # What each kind of recording must find, where the kernel lets it measure.
 FINDINGS = {"loopback": "nagle_delayed_ack", "black_hole": "retransmit_timeouts"}
+
+# How many of the messages that an adapter sends it must stamp.
+STAMPED_LEAST, MESSAGES_LEAST = 0.9, 97
 
 # How much of the functions' own time must have a cause.
 CATEGORISED_LEAST = 0.95
@@ -55,6 +58,9 @@ def judge(results, without_bpf):
         checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
+    checks += [("adapters.doctor", lambda: told(results))] * ("adapters.told.code" in results)
+    for name, ends in (("adapters.new", 1), ("adapters.open", 2)):
+        checks += [(name, lambda n=name, e=ends: stamped(results, n, e))] * (f"{name}.code" in results)
     checks += [("causes", lambda: causes(results))] * ("causes.code" in results)
     return [(name, wrong(check)) for name, check in checks]
 
@@ -133,6 +139,41 @@ def imported(results, trace):
     demand(reasons <= NO_ACTIVITY, f"lines not used: {reasons - NO_ACTIVITY}")
     rows, calls = int(re.search(r"imported (\d+) rows", said)[1]), int(results[f"trace.{trace}.calls"])
     demand(rows >= max(calls, 1), f"{rows} rows of {calls} calls")
+
+
+def told(results):
+    """Adapters that can stamp are seen, and those that are told to are listened to."""
+    before, after = (
+        next(probe for probe in json.loads(results[f"adapters.{name}.out"])["probes"] if probe["probe"] == "messages.nic")
+        for name in ("untold", "told")
+    )
+    demand("hwstamp_ctl -i eth0 -t 1" in before.get("remedy", ""), f"before they were told: {before}")
+    demand(after["state"] == "on", f"after they were told: {after}")
+
+
+def stamped(results, name, ends):
+    """Nearly all messages between two adapters have a stamp, and each lies where it must: after the driver had
+    the message, before it was acknowledged."""
+    for step in (name, f"{name}.validate", f"{name}.report"):
+        said = results[f"{step}.err"].strip().splitlines()
+        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+    report = json.loads(results[f"{name}.report.out"])
+    for loss in report["loss"]:
+        demand(loss["residual"] == 0, f"{loss['residual']} records of {loss['probe']} unaccounted for")
+    # of a call whose end was not seen, the next one's times are taken
+    mixed = sum(loss["lost_total"] for loss in report["loss"] if loss["probe"] == "messages.sent")
+    sent = [group for group in report["groups"] if group["direction"] == "sent"]
+    demand(len(sent) == ends, f"{len(sent)} connections sent, not {ends}")
+    for group in sent:
+        count, stamps = group["count"], group["stamped"] or {"count": 0}
+        demand(count >= MESSAGES_LEAST, f"only {count} messages")
+        demand(stamps["count"] >= STAMPED_LEAST * count, f"{stamps['count']} of {count} messages stamped")
+        demand(stamps["unplaced"] == 0, f"stamps that cannot be converted: {stamps}")
+        mixed -= stamps["impossible"]
+        demand(mixed >= 0, f"stamps that cannot be: {stamps}")
+        times = sum(part["count"] for part in group["parts"] if part["part"] == "nic")
+        known = stamps["count"] - stamps["impossible"] - group["unseen"] - group["disordered"]
+        demand(times >= known, f"{times} messages have a time of {stamps}")
 
 
 def causes(results):

@@ -17,9 +17,9 @@ use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 use diagnose::{Evidence, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
-    Activity, Call, ClockPair, ClockPairs, Connection, Connections, Counter, CpuSample, Listener, Process, ProcessSample,
-    ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage,
-    UdpSocket, Wait,
+    Activity, Call, ClockPair, ClockPairs, Connection, Connections, Counter, CpuSample, Listener,
+    Process, ProcessSample, ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent,
+    TcpSample, TcpStage, UdpSocket, Wait,
 };
 use table::{Columns, Recording, Table};
 

@@ -84,12 +84,6 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
-    let mut nic_storage = nic::Storage::uninit();
-    let stamper = hooks
-        .as_ref()
-        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks));
-    let (stamper, nic_coverage) = stamper.unwrap_or_default();
-    coverage.extend(nic_coverage);
     let mut flight_storage = activity::Storage::uninit();
     let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
     coverage.extend(flight_coverage);
@@ -107,7 +101,15 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         ..WriteOptions::default()
     };
     let writer = Writer::create(&options.output, &header(&host, options), write)?;
-    let intake = Intake::new(Store::start(writer));
+    let mut intake = Intake::new(Store::start(writer));
+    // before the first stamp
+    intake.read_clocks();
+    let mut nic_storage = nic::Storage::uninit();
+    let stamper = hooks
+        .as_ref()
+        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks));
+    let (stamper, nic_coverage) = stamper.unwrap_or_default();
+    coverage.extend(nic_coverage);
     coverage.push(intake.cpu.coverage());
     coverage.extend_from_slice(intake.clocks.coverage());
     let session = Session {
@@ -194,7 +196,6 @@ impl Session<'_> {
         if let Some(usdt) = &self.usdt {
             usdt.put_probes(&self.intake);
         }
-        self.intake.read_clocks();
         self.drain();
         self.poll()?;
         self.read_cpu();

@@ -703,6 +703,8 @@ table! {
         doubt_ns: u64, "ns";
         /// Of a datagram: bytes for which the call had no room, and which are lost (`MSG_TRUNC`).
         cut_bytes: Option<u32>, "bytes", null = "not of a UDP socket";
+        /// When the network adapter took the last of its segments, by the adapter's own clock.
+        nic_phc_ns: Option<i64>, "ns", null = "the adapter does not stamp what it receives; of a UDP socket always";
     }
 }
 

@@ -56,7 +56,9 @@ impl NicClocks {
             }
         }
         let map = |pairs: Vec<ClockPair>| ClockMap::new(Nature::Oscillator, &pairs);
-        let maps = pairs.into_iter().map(|(number, pairs)| (number, map(pairs)));
+        let maps = pairs
+            .into_iter()
+            .map(|(number, pairs)| (number, map(pairs)));
         Self {
             maps: maps.collect(),
         }

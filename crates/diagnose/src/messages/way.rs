@@ -164,11 +164,7 @@ impl Way {
     ///
     /// # Errors
     /// As [`Way::of_received`].
-    pub fn of_sent(
-        rows: &SentMessages,
-        row: usize,
-        on_wire: Option<OnWire>,
-    ) -> Result<Self, Lack> {
+    pub fn of_sent(rows: &SentMessages, row: usize, on_wire: Option<OnWire>) -> Result<Self, Lack> {
         if rows.packets[row].is_some() {
             let driven_ns = Some(seen(rows.driver_ns[row])?);
             let stamps = [None, None, None, driven_ns];

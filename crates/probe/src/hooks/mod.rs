@@ -208,13 +208,17 @@ impl<'obj> Hooks<'obj> {
         mut features: Features,
     ) -> Result<Self, HooksError> {
         let Storage { tries, last } = storage;
+        let nics = match detail {
+            Detail::Messages => Nics::find(),
+            _ => Nics::default(),
+        };
         for storage in tries {
-            match Self::load_chosen(storage, selection, detail, &features) {
+            match Self::load_chosen(storage, selection, detail, &features, &nics) {
                 Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
                 done => return done,
             }
         }
-        Self::load_chosen(last, selection, detail, &features)
+        Self::load_chosen(last, selection, detail, &features, &nics)
     }
 
     fn load_chosen(
@@ -222,13 +226,14 @@ impl<'obj> Hooks<'obj> {
         selection: &Selection,
         detail: Detail,
         features: &Features,
+        nics: &Nics,
     ) -> Result<Self, HooksError> {
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
         let levels = features.levels(detail);
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
-        configure(&mut open, selection, levels);
+        configure(&mut open, selection, levels, nics);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.choose_programs(open.open_object_mut(), levels);
         open.progs.read_draining.set_autoload(levels.calls);
@@ -273,7 +278,7 @@ impl<'obj> Hooks<'obj> {
             has_waits: levels.waits,
             has_messages: levels.messages,
             clocks,
-            nics: levels.sent.then(Nics::find),
+            nics: levels.sent.then(|| nics.clone()),
             coverage,
         };
         hooks.run_on_each_cpu(
@@ -660,7 +665,7 @@ fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksErr
     Ok(())
 }
 
-fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels) {
+fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels, nics: &Nics) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
     };
@@ -668,6 +673,7 @@ fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels
     rodata.detail_waits = levels.waits;
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;
+    rodata.detail_nic = levels.messages && nics.stamp_received();
     rodata.address_salt = crate::waits::salt();
     if let Some(jiffy_ns) = crate::clock::jiffy_ns() {
         const NS_PER_S: u64 = 1_000_000_000;

@@ -32,8 +32,9 @@ struct received_record {
 	__u16 cpu;	   /* where the call ended */
 	__u8 bits;	   /* MESSAGE_* */
 	__u8 pad;
-	__u32 cut_bytes; /* of a datagram: what the call had no room for */
-	__u32 pad2;
+	/* Of a datagram: bytes for which the call had no room. Else: when the network adapter took the last
+	 * segment, by its own clock; 0: it does not tell. */
+	__s64 cut_or_nic;
 };
 
 #define RECEIVED_BATCH_LEN 64

@@ -100,6 +100,36 @@ static __always_inline void received_batch_flush(struct received_batch *batch)
 		    RECEIVED_BATCH_LEN, &received_ring);
 }
 
+/* Some network adapter stamps what it receives. */
+const volatile bool detail_nic = false;
+
+/* When the adapter took the newest of the segments noted together, by its own clock; 0: it does not tell. */
+struct segment_stamps {
+	s64 phc_ns[SEGMENTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct segment_stamps);
+} segment_stamps SEC(".maps");
+
+/* The adapter's stamp of a segment that TCP takes. */
+static __always_inline void stamp_note(struct sock *sk, const struct sk_buff *skb, u32 at)
+{
+	void *info = (void *)((u64)skb->head + skb->end);
+	struct segment_stamps *stamps;
+
+	stamps = bpf_sk_storage_get(&segment_stamps, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stamps)
+		return;
+	stamps->phc_ns[at & (SEGMENTS - 1)] =
+		KERNEL_READ(struct skb_shared_info, info, tx_flags) & SKBTX_HW_TSTAMP_NETDEV
+			? 0
+			: KERNEL_READ(struct skb_shared_info, info, hwtstamps.hwtstamp);
+}
+
 /* tcp_probe: a segment with data, not yet acted on. */
 static __always_inline void receive_on_segment(struct sock *sk, const struct tcp_sock *tp,
 					       const struct sk_buff *skb, u32 seq, u32 end_seq,
@@ -131,6 +161,8 @@ static __always_inline void receive_on_segment(struct sock *sk, const struct tcp
 		at->end_seq = end_seq;
 		at->last = times;
 		at->count++;
+		if (detail_nic)
+			stamp_note(sk, skb, stream->tail - 1);
 		return;
 	}
 	if (unread >= SEGMENTS) {
@@ -145,6 +177,8 @@ static __always_inline void receive_on_segment(struct sock *sk, const struct tcp
 	at->cpu = bpf_get_smp_processor_id();
 	at->bits = sk->sk_lock.owned ? MESSAGE_BACKLOG : 0;
 	stream->waiting++;
+	if (detail_nic)
+		stamp_note(sk, skb, stream->tail);
 	barrier();
 	stream->tail++;
 }
@@ -192,12 +226,13 @@ struct covering {
 	u64 doubt_ns; /* how much later a segment may have come: noted together with others */
 	u32 bytes;
 	u32 segments;
+	u32 last_at; /* where the last is noted; with the one after it in one place, SEGMENTS */
 	u16 cpu;
 	u8 bits;
 };
 
-static __always_inline void cover_with(struct covering *found, const struct segment *at, u32 from,
-				       u32 to)
+static __always_inline void cover_with(struct covering *found, const struct segment *at, u32 index,
+				       u32 from, u32 to)
 {
 	bool begins = seq_diff(at->seq, from) >= 0, ends = seq_diff(at->end_seq, to) <= 0;
 	const struct segment_times *times = ends ? &at->last : &at->first;
@@ -212,6 +247,8 @@ static __always_inline void cover_with(struct covering *found, const struct segm
 	if (times->tcp_ns < found->last.tcp_ns)
 		return;
 	found->last = *times;
+	if (detail_nic)
+		found->last_at = ends ? index & (SEGMENTS - 1) : SEGMENTS;
 	found->cpu = at->cpu;
 	found->bits = at->bits;
 }
@@ -234,7 +271,7 @@ __noinline int receive_cover(struct receive_stream *stream, struct covering *fou
 		if (seq_diff(at->end_seq, to) <= 0 && stream->head == head + i)
 			stream->head = head + i + 1;
 		if (seq_diff(at->end_seq, from) > 0 && seq_diff(at->seq, to) < 0)
-			cover_with(found, at, from, to);
+			cover_with(found, at, head + i, from, to);
 	}
 	/* some of it was not noted */
 	if (found->bytes < to - from)
@@ -328,11 +365,21 @@ static __always_inline void received_record_fill(struct received_record *to,
 	to->receive_cpu = found->cpu;
 	to->cpu = bpf_get_smp_processor_id();
 	to->bits = found->bits;
-	to->cut_bytes = 0;
 	if (thread)
 		message_wake(to, thread, found->last.ready_ns);
 	else
 		to->woken_ns = to->run_ns = 0;
+}
+
+/* The adapter's stamp of the segment that made a message whole; 0: there is none. */
+static __always_inline s64 stamp_of(const struct tcp_sock *tp, const struct covering *found)
+{
+	struct segment_stamps *stamps;
+
+	if (!detail_nic || !found->last.arrived_ns || found->last_at >= SEGMENTS)
+		return 0;
+	stamps = bpf_sk_storage_get(&segment_stamps, (struct sock *)tp, NULL, 0);
+	return stamps ? stamps->phc_ns[found->last_at & (SEGMENTS - 1)] : 0;
 }
 
 /* Makes a message of what was taken. */
@@ -354,6 +401,7 @@ static __always_inline void receive_taken(const struct tcp_sock *tp, const struc
 		to->cookie = st->cookie;
 		to->offset_end = stream_offset(st, tp, false);
 		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;
+		to->cut_or_nic = stamp_of(tp, &found);
 		received_record_fill(to, taken, &found);
 		batch_made(&batch->batch, at);
 		if (at + 1 == RECEIVED_BATCH_LEN)

@@ -42,9 +42,9 @@ fn row(record: &received_record) -> ReceivedMessage {
         cpu,
         bits,
         pad: _,
-        cut_bytes,
-        pad2: _,
+        cut_or_nic,
     } = *record;
+    let is_datagram = bits & DATAGRAM != 0;
     ReceivedMessage {
         done_ns,
         conn: cookie,
@@ -65,6 +65,7 @@ fn row(record: &received_record) -> ReceivedMessage {
         pid,
         backlog: bits & BACKLOG != 0,
         doubt_ns,
-        cut_bytes: (bits & DATAGRAM != 0).then_some(cut_bytes),
+        cut_bytes: is_datagram.then_some(cut_or_nic as u32), // as a datagram has no more
+        nic_phc_ns: (!is_datagram && cut_or_nic != 0).then_some(cut_or_nic),
     }
 }

@@ -64,7 +64,10 @@ pub struct Stamper<'obj> {
 impl<'obj> Stamper<'obj> {
     /// Loads and attaches the object if an adapter is told to stamp. Without sent messages there is nothing to
     /// be stamped, and nothing to be said.
-    pub fn begin(storage: &'obj mut Storage, hooks: &Hooks<'_>) -> (Option<Self>, Option<Coverage>) {
+    pub fn begin(
+        storage: &'obj mut Storage,
+        hooks: &Hooks<'_>,
+    ) -> (Option<Self>, Option<Coverage>) {
         let Some(nics) = hooks.nics() else {
             return (None, None);
         };

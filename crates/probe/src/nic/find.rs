@@ -2,10 +2,10 @@
 //! (`ETHTOOL_GET_TS_INFO`) and is told to do (`SIOCGHWTSTAMP`). Nothing is ever changed.
 
 use std::collections::HashMap;
-use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 
 use nix::net::if_::if_nameindex;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::netns::{self, Netns};
 
@@ -57,7 +57,14 @@ pub(super) fn interfaces() -> Vec<Interface> {
 
 /// Those of the calling thread's namespace.
 fn of_namespace(netns: u32) -> Vec<Interface> {
-    let (Ok(names), Ok(socket)) = (if_nameindex(), UdpSocket::bind("127.0.0.1:0")) else {
+    // any socket will do; it need not be bound, which it could not be where loopback is down
+    let socket = socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    );
+    let (Ok(names), Ok(socket)) = (if_nameindex(), socket) else {
         return Vec::new();
     };
     let of_name = |name: &nix::net::if_::Interface| {

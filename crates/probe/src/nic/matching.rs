@@ -128,7 +128,8 @@ mod tests {
     fn rows(ends: &[u64]) -> SentMessages {
         let mut rows = SentMessages::default();
         for offset_end in ends {
-            let row = json!({"conn": 7, "offset_end": offset_end, "driver_ns": 900, "acked_ns": 1000});
+            let row =
+                json!({"conn": 7, "offset_end": offset_end, "driver_ns": 900, "acked_ns": 1000});
             rows.push(row_of(row).expect("a row"));
         }
         rows
@@ -152,7 +153,12 @@ mod tests {
     fn offsets_go_on_beyond_4_gib() {
         let mut matcher = Matcher::default();
         matcher.add(7, stamp(50, u32::MAX - 9, 10), 0);
-        let ends = [(1 << 32) - 10, (1 << 32) - 9, (1 << 32) + 10, (1 << 32) + 11];
+        let ends = [
+            (1 << 32) - 10,
+            (1 << 32) - 9,
+            (1 << 32) + 10,
+            (1 << 32) + 11,
+        ];
         let done = matcher.pass(&rows(&ends), WAIT_NS + 1000);
         assert_eq!(done.nic_phc_ns, [None, Some(50), Some(50), None]);
     }

@@ -19,7 +19,7 @@ use skel::types::nic_place;
 pub const PROBE: &str = "messages.nic";
 
 /// The adapters of this host.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Nics(Vec<Interface>);
 
 impl Nics {
@@ -32,7 +32,12 @@ impl Nics {
     fn places(&self) -> impl Iterator<Item = (nic_place, u16)> {
         let stamping = self.0.iter().filter(|found| found.stamps_sent);
         stamping.map(|found| {
-            let Interface { netns, ifindex, ptp, .. } = *found;
+            let Interface {
+                netns,
+                ifindex,
+                ptp,
+                ..
+            } = *found;
             (nic_place { netns, ifindex }, ptp)
         })
     }

@@ -442,9 +442,9 @@ static __always_inline void udp_received(const struct udp_socket *udp, const str
 		to->pid = task->tgid;
 		to->cpu = bpf_get_smp_processor_id();
 		to->bits = MESSAGE_DATAGRAM;
-		to->cut_bytes = 0;
+		to->cut_or_nic = 0;
 		if (at && at->len != LEN_UNKNOWN && at->len > taking->bytes)
-			to->cut_bytes = at->len - taking->bytes;
+			to->cut_or_nic = at->len - taking->bytes;
 		batch_made(&batch->batch, place);
 		if (place + 1 == RECEIVED_BATCH_LEN)
 			received_batch_flush(batch);
