@@ -31,8 +31,9 @@ accuracy: build
 delayed-acks: build
 	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
 
-# The release binary on four of Debian's kernels, in emulated guests: three minutes. Needs qemu; fetches
-# the kernels by this machine's own apt when it is first run.
+# The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
+# minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
+# first run.
 kernels: build
 	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
 	python3 tests/guests/run.py --output docs/kernels.md

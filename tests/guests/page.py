@@ -9,7 +9,8 @@ says it, too.
 This is what it said on Debian's kernels for virtual machines. There, too, a client that stalls on
 Nagle's algorithm was recorded at every detail, and a path that swallowed everything for a second: the
 counts had to be exact, and the causes found, or the missing probe named. `make kernels` does all this
-in emulated guests and writes this page.
+in emulated guests and writes this page. In one more, with network adapters that stamp packets, it looks at
+the stamps of messages (`messages.nic`, docs/messages.md).
 
 """
 

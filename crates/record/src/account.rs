@@ -338,6 +338,17 @@ mod tests {
     }
 
     #[test]
+    fn stamps_that_no_message_has_are_filtered() {
+        let loss = nic_loss(nic::Counts {
+            produced: 10,
+            used: 6,
+            lost_ring_full: 3,
+        });
+        assert_eq!((loss.stored, loss.filtered, loss.lost_total()), (6, 1, 3));
+        assert_eq!(loss.residual(), 0);
+    }
+
+    #[test]
     fn both_tables_of_the_programs_own_words_are_in_one_account() {
         let counts = itt::Counts {
             produced: 100,

@@ -20,8 +20,8 @@ use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::report::Recorded;
 use diagnose::waits::Names;
 use table::tables::{
-    Activity, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
-    UdpSocket,
+    Activity, ClockPair, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage,
+    SentMessages, UdpSocket,
 };
 use table::{Columns, row_of};
 use whylat_view as view;
@@ -30,10 +30,11 @@ use whylat_view::TextOptions;
 use fixture::{Outcome, document, expect, rows};
 
 /// Messages whose story is told: the end of each file's name, and the id.
-const STORIES: [(&str, &str); 6] = [
+const STORIES: [(&str, &str); 7] = [
     ("received", "1:r50256"),
     ("held", "1:s8400"),
     ("resent", "1:s12950"),
+    ("stamped", "1:s8200"),
     ("unseen", "1:s24000"),
     ("udp_received", "5:r200"),
     ("udp_sent", "5:s9000"),
@@ -61,7 +62,8 @@ fn table(ready: impl FnOnce(MessageTable) -> MessageTable) -> Outcome<MessageTab
     names.add_udp_sockets(&rows::<UdpSocket>(&directory)?);
     names.add_processes(&rows::<Process>(&directory)?);
     let header = document(&directory.join("header.json"))?.ok_or("header.json is missing")?;
-    let mut messages = ready(MessageTable::new(header, names));
+    let pairs = rows::<ClockPair>(&directory)?;
+    let mut messages = ready(MessageTable::new(header, names).with_clocks(&pairs));
     messages.add_received(&rows::<ReceivedMessage>(&directory)?);
     messages.add_sent(&rows::<SentMessage>(&directory)?);
     Ok(messages)

@@ -467,7 +467,8 @@ enum tcp_ca_state {
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000
 
-#define SKBTX_HW_TSTAMP_NETDEV (1 << 5) /* include/linux/skbuff.h: what is in its place is no time */
+#define SKBTX_HW_TSTAMP_NETDEV                                                                     \
+	(1 << 5) /* include/linux/skbuff.h: what is in its place is no time */
 
 /* a - b on the sequence number circle (include/net/tcp.h: before()) */
 static __always_inline s32 seq_diff(u32 a, u32 b)

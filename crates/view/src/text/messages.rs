@@ -102,6 +102,14 @@ fn draw(page: &mut Page, group: &Group) {
             group.disordered,
             "the times are in no order, which cannot be",
         ),
+        (
+            group.stamped.map_or(0, |it| it.impossible),
+            "the adapter's stamp is in no order with the kernel's times, which cannot be",
+        ),
+        (
+            group.stamped.map_or(0, |it| it.unplaced),
+            "the adapter's stamp cannot be converted: its clock was set",
+        ),
     ];
     for (number, what) in of_these {
         if number > 0 {
@@ -114,6 +122,10 @@ fn draw(page: &mut Page, group: &Group) {
             "{} dropped: the receive buffer was full",
             counted(dropped, "datagram")
         );
+        page.labelled(2, "", LABEL, &text);
+    }
+    if let Some(error_ns) = group.stamped.map(|it| it.error_ns).filter(|it| *it > 0) {
+        let text = format!("the adapter's stamps are within {}", duration(error_ns));
         page.labelled(2, "", LABEL, &text);
     }
     if let Some(whole) = &group.whole {
@@ -271,9 +283,12 @@ fn draw_steps(page: &mut Page, story: &MessageStory) {
         let what = format!("{indent}{what}");
         let after = duration(step.after_ns);
         let left = format!("{after:>CELL$}  {place:PLACE$}{what:WHAT$}");
-        let part = step.ends.map_or(String::new(), |Took { part, ns }| {
+        let mut part = step.ends.map_or(String::new(), |Took { part, ns }| {
             format!("{} {}", part.name(), duration(ns))
         });
+        if let Some(error_ns) = step.error_ns {
+            part += &format!(" ± {}", duration(error_ns));
+        }
         page.line(2, &[(Style::Plain, &left), (Style::Dim, &part)]);
     }
 }
