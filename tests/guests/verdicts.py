@@ -142,12 +142,13 @@ def imported(results, trace):
 
 
 def told(results):
-    """Adapters that can stamp are seen, and those that are told to are listened to."""
-    before, after = (
+    """Adapters that can stamp are seen, and those that are told to are listened to, unless a daemon is."""
+    before, steered, after = (
         next(probe for probe in json.loads(results[f"adapters.{name}.out"])["probes"] if probe["probe"] == "messages.nic")
-        for name in ("untold", "told")
+        for name in ("untold", "steered", "told")
     )
     demand("hwstamp_ctl -i eth0 -t 1" in before.get("remedy", ""), f"before they were told: {before}")
+    demand("steers /dev/ptp1" in steered.get("why", ""), f"while another steers one: {steered}")
     demand(after["state"] == "on", f"after they were told: {after}")
 
 

@@ -64,6 +64,10 @@ pub(crate) struct Recording {
     /// CPU: `latency>1ms`. Needs `--detail messages`
     #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
     pub(crate) trigger: Option<u64>,
+    /// Ask network adapters when they send messages even if a PTP daemon steers their clocks: it may miss a stamp
+    /// of its own for it, unless the adapter stamps several packets at a time. For `--detail messages`
+    #[arg(long)]
+    pub(crate) nic_stamps: bool,
     /// Mean milliseconds between polls, which come at random times
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) poll_ms: u64,
@@ -92,6 +96,7 @@ impl Recording {
                 trigger_ns: self.trigger,
                 ..self.keep.unwrap_or_default()
             },
+            nic_stamps: self.nic_stamps,
             usdt: self.usdt,
             output: self.output.unwrap_or_else(default_output),
             force: self.force,

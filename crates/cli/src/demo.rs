@@ -105,6 +105,7 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
             silent: true,
         }),
         detail: Detail::Calls,
+        nic_stamps: false,
         usdt: Vec::new(),
         output: output.to_owned(),
         force: true,

@@ -92,7 +92,7 @@ fn hooks() -> Vec<Coverage> {
         hooks.attach()?;
         let mut coverage = hooks.coverage().to_vec();
         let mut storage = nic::Storage::uninit();
-        coverage.extend(nic::Stamper::begin(&mut storage, &hooks).1);
+        coverage.extend(nic::Stamper::begin(&mut storage, &hooks, false).1);
         coverage.push(probe::usdt::coverage());
         Ok(coverage)
     });

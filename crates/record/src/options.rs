@@ -46,6 +46,8 @@ pub struct Options {
     pub detail: Detail,
     /// What the flight recorder keeps; it runs if anything is asked for, and needs detail `messages`.
     pub keep: Keep,
+    /// Ask network adapters for stamps even if a daemon that steers their clocks may miss some for it.
+    pub nic_stamps: bool,
     /// USDT probes to listen to.
     pub usdt: Vec<Request>,
     /// The directory to create.

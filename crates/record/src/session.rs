@@ -107,7 +107,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let mut nic_storage = nic::Storage::uninit();
     let stamper = hooks
         .as_ref()
-        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks));
+        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks, options.nic_stamps));
     let (stamper, nic_coverage) = stamper.unwrap_or_default();
     coverage.extend(nic_coverage);
     coverage.push(intake.cpu.coverage());

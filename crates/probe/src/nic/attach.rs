@@ -62,16 +62,17 @@ pub struct Stamper<'obj> {
 }
 
 impl<'obj> Stamper<'obj> {
-    /// Loads and attaches the object if an adapter is told to stamp. Without sent messages there is nothing to
-    /// be stamped, and nothing to be said.
+    /// Loads and attaches the object if an adapter is told to stamp, and nobody else needs its stamps, or they
+    /// are to be `shared`. Without sent messages there is nothing to be stamped, and nothing to be said.
     pub fn begin(
         storage: &'obj mut Storage,
         hooks: &Hooks<'_>,
+        shared: bool,
     ) -> (Option<Self>, Option<Coverage>) {
         let Some(nics) = hooks.nics() else {
             return (None, None);
         };
-        if let Some(lack) = nics.lack() {
+        if let Some(lack) = nics.lack(shared) {
             return (None, Some(covered(lack)));
         }
         match Self::attach(storage, hooks, nics) {

@@ -51,7 +51,7 @@ pub(super) fn interfaces() -> Vec<Interface> {
     let opened = paths.values().filter_map(|path| Netns::open(path).ok());
     let found = opened.filter_map(|netns| netns.run(|| of_namespace(netns.inode())).ok());
     let mut all: Vec<Interface> = found.flatten().collect();
-    all.sort_by(|a, b| (a.ptp, a.netns, a.ifindex).cmp(&(b.ptp, b.netns, b.ifindex)));
+    all.sort_by_key(|found| (found.ptp, found.netns, found.ifindex));
     all
 }
 

@@ -5,6 +5,7 @@
 //! of messages their stamps.
 
 mod attach;
+mod daemon;
 mod find;
 mod matching;
 mod skel;
@@ -47,15 +48,20 @@ impl Nics {
         self.0.iter().any(|found| found.stamps_received)
     }
 
-    /// Why nothing can be seen of them; `None`: something can.
-    fn lack(&self) -> Option<ProbeState> {
+    /// Why nothing can be seen of them; `None`: something can. `shared`: though a daemon needs stamps, too.
+    fn lack(&self, shared: bool) -> Option<ProbeState> {
         let off = |why: String, remedy: String| Some(ProbeState::Off { why, remedy });
         let Some(first) = self.0.first() else {
             let why = "no network adapter here stamps what it sends by a clock of its own";
             return off(why.to_owned(), String::new());
         };
-        if self.0.iter().any(|found| found.stamps_sent) {
-            return None;
+        let clocks: Vec<u16> = self.places().map(|(_, ptp)| ptp).collect();
+        if !clocks.is_empty() {
+            let daemon = daemon::of(&clocks).filter(|_| !shared)?;
+            return off(
+                format!("{daemon}, and may miss a stamp of its own if others are asked for"),
+                "if the adapter stamps several packets at a time: --nic-stamps".to_owned(),
+            );
         }
         let names: Vec<&str> = self.0.iter().map(|found| found.name.as_str()).collect();
         off(
@@ -96,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_the_command_that_mends_it() {
-        let lack = |found: &[Interface]| match Nics(found.to_vec()).lack() {
+        let lack = |found: &[Interface]| match Nics(found.to_vec()).lack(true) {
             Some(ProbeState::Off { why, remedy }) => Some((why, remedy)),
             _ => None,
         };
