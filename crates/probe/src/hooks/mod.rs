@@ -197,8 +197,22 @@ impl<'obj> Hooks<'obj> {
         selection: &Selection,
         detail: Detail,
     ) -> Result<Self, HooksError> {
+        let nics = match detail {
+            Detail::Messages => Nics::find(),
+            _ => Nics::default(),
+        };
+        Self::load_beside(storage, selection, detail, &nics)
+    }
+
+    /// The same on a host with these adapters.
+    pub(crate) fn load_beside(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        detail: Detail,
+        nics: &Nics,
+    ) -> Result<Self, HooksError> {
         log::listen();
-        Self::load_with(storage, selection, detail, Features::probe()?)
+        Self::load_with(storage, selection, detail, Features::probe()?, nics)
     }
 
     fn load_with(
@@ -206,19 +220,16 @@ impl<'obj> Hooks<'obj> {
         selection: &Selection,
         detail: Detail,
         mut features: Features,
+        nics: &Nics,
     ) -> Result<Self, HooksError> {
         let Storage { tries, last } = storage;
-        let nics = match detail {
-            Detail::Messages => Nics::find(),
-            _ => Nics::default(),
-        };
         for storage in tries {
-            match Self::load_chosen(storage, selection, detail, &features, &nics) {
+            match Self::load_chosen(storage, selection, detail, &features, nics) {
                 Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
                 done => return done,
             }
         }
-        Self::load_chosen(last, selection, detail, &features, &nics)
+        Self::load_chosen(last, selection, detail, &features, nics)
     }
 
     fn load_chosen(
@@ -760,7 +771,14 @@ mod tests {
         log::listen();
         let mut storage = Storage::uninit();
         let selection = Selection::default();
-        let hooks = Hooks::load_with(&mut storage, &selection, Detail::Waits, features).unwrap();
+        let hooks = Hooks::load_with(
+            &mut storage,
+            &selection,
+            Detail::Waits,
+            features,
+            &Nics::default(),
+        )
+        .unwrap();
         hooks.attach().unwrap();
         let state = |name: &str| {
             let mut coverage = hooks.coverage().iter();

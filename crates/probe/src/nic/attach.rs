@@ -238,3 +238,57 @@ fn ring(
     })?;
     builder.build()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::hooks::{Detail, Hooks, Selection, Storage as HooksStorage};
+    use crate::nic::tests::interface;
+
+    /// No adapter stamps here: the programs load, and change nothing for sockets that are open, or are opened.
+    #[test]
+    fn where_an_adapter_stamps_the_rest_goes_on() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root; run the tests as root");
+            return;
+        }
+        let nics = Nics(vec![interface("eth0", true)]);
+        let (mut storage, mut own) = (HooksStorage::uninit(), Storage::uninit());
+        let selection = Selection {
+            all: true,
+            ..Selection::default()
+        };
+        let hooks = Hooks::load_beside(&mut storage, &selection, Detail::Messages, &nics).unwrap();
+        hooks.attach().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let open = [
+            TcpStream::connect(address).unwrap(),
+            listener.accept().unwrap().0,
+        ];
+        hooks.walk().unwrap();
+        let mut stamper = match Stamper::begin(&mut own, &hooks, true) {
+            (Some(stamper), _) => stamper,
+            (None, why) => return eprintln!("skipped: {why:?}"),
+        };
+        let new = [
+            TcpStream::connect(address).unwrap(),
+            listener.accept().unwrap().0,
+        ];
+        for [mut from, mut to] in [open, new] {
+            from.write_all(&[7; 100]).unwrap();
+            to.read_exact(&mut [0; 100]).unwrap();
+        }
+        stamper.detach();
+        hooks.flush().unwrap();
+        let drainer = hooks.drainer().unwrap();
+        drainer.drain(usize::MAX, || ());
+        let rows = drainer.take();
+        assert!(rows.sent.bytes.contains(&100) && rows.received.bytes.contains(&100));
+        assert!(rows.received.nic_phc_ns.iter().all(Option::is_none));
+        assert_eq!(stamper.counts(), Counts::default());
+    }
+}

@@ -89,14 +89,15 @@ fn covered(state: ProbeState) -> Coverage {
 mod tests {
     use super::*;
 
-    fn interface(name: &str, stamps_sent: bool) -> Interface {
+    /// It is nowhere.
+    pub(super) fn interface(name: &str, stamps: bool) -> Interface {
         Interface {
             netns: 1,
             ifindex: 2,
             name: name.to_owned(),
             ptp: 0,
-            stamps_sent,
-            stamps_received: false,
+            stamps_sent: stamps,
+            stamps_received: stamps,
         }
     }
 
