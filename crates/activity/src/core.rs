@@ -147,6 +147,18 @@ impl Core {
         }
     }
 
+    /// Whether something is open.
+    pub fn is_open(&self, activity: &Activity) -> bool {
+        self.open.iter().any(|(_, open)| open == activity)
+    }
+
+    /// What is open must have ended by now, with all within it; nobody told of it.
+    pub fn give_up(&mut self, time_ns: u64, activity: &Activity) {
+        if let Some(place) = self.open.iter().rposition(|(_, open)| open == activity) {
+            self.close_from(place, time_ns);
+        }
+    }
+
     /// Something began and ended.
     pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &Activity) {
         let what = self.what(activity);

@@ -4,8 +4,10 @@
  *   call       the reader makes a long system call before it takes the message
  *   lock       it waits for a lock that another thread has
  *   compute    it computes
- * Prints for each slow message when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the
- * end. */
+ *   faults     it writes to memory that it has given back
+ *   none       nothing
+ * Both ends are real-time threads, so that nothing else on the host gets in the way. Prints for each slow message
+ * when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the end. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -32,11 +34,17 @@
 #define SLOW_NS 1000000ULL
 #define SERVICE_NS 30000ULL
 #define PAUSE_NS 100000
+#define PAGE_BYTES 4096UL
+#define PAGES 509
+/* SCHED_FIFO; the neighbour's is the next */
+#define PRIORITY 1
 /* of a burst, those that come to wait */
 #define FIRST_BEHIND 5
 
-enum kind { NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE };
-static const char *const kinds[] = {"neighbour", "queue", "call", "lock", "compute"};
+enum kind { NONE, NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE, FAULTS, KINDS };
+static const char *const kinds[KINDS] = {
+	"none", "neighbour", "queue", "call", "lock", "compute", "faults",
+};
 static enum kind kind;
 static int sending[CONNECTIONS], receiving[CONNECTIONS], taken[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -78,8 +86,7 @@ static void run_on(int cpu, int priority)
 	CPU_ZERO(&one);
 	CPU_SET(cpu, &one);
 	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
-	must(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &how),
-	     "sched_setscheduler");
+	must(!sched_setscheduler(0, SCHED_FIFO, &how), "sched_setscheduler");
 }
 
 static void connect_ends(void)
@@ -100,7 +107,9 @@ static void connect_ends(void)
 
 static int is_slow(int round)
 {
-	return round % (kind == QUEUE ? BURST_EVERY : SLOW_EVERY) == SLOW_EVERY - 1;
+	int every = kind == QUEUE ? BURST_EVERY : SLOW_EVERY;
+
+	return kind != NONE && round % every == every - 1;
 }
 
 /* Sends a round's messages, and goes on when they were taken. */
@@ -111,7 +120,7 @@ static void send_all(void)
 
 	prctl(PR_SET_NAME, "neighbour");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run_on(kind == NEIGHBOUR ? 0 : 1, kind == NEIGHBOUR);
+	run_on(kind == NEIGHBOUR ? 0 : 1, PRIORITY + (kind == NEIGHBOUR));
 	for (int round = 0; round < ROUNDS; round++) {
 		int number = kind == QUEUE && is_slow(round) ? CONNECTIONS : 1;
 
@@ -143,8 +152,10 @@ static void *keeper(void *unused)
 }
 
 /* What makes a message slow that has come. */
-static void dawdle(char *zeros, size_t bytes)
+static void dawdle(void)
 {
+	static char zeros[1 << 20], pages[PAGES * PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
+	size_t bytes = sizeof(zeros);
 	int zero;
 
 	switch (kind) {
@@ -163,6 +174,11 @@ static void dawdle(char *zeros, size_t bytes)
 	case COMPUTE:
 		spin(SLOW_NS);
 		break;
+	case FAULTS:
+		must(!madvise(pages, sizeof(pages), MADV_DONTNEED), "madvise");
+		for (size_t page = 0; page < PAGES; page++)
+			((volatile char *)pages)[page * PAGE_BYTES] = 1;
+		break;
 	default:
 		break;
 	}
@@ -170,7 +186,6 @@ static void dawdle(char *zeros, size_t bytes)
 
 static void take(int epoll, int round)
 {
-	static char zeros[1 << 20];
 	char message[BYTES];
 	struct epoll_event event;
 	int number = kind == QUEUE && is_slow(round) ? CONNECTIONS : 1;
@@ -178,7 +193,7 @@ static void take(int epoll, int round)
 	for (int i = 0; i < number; i++) {
 		must(epoll_wait(epoll, &event, 1, -1) == 1, "epoll_wait");
 		if (is_slow(round))
-			dawdle(zeros, sizeof(zeros));
+			dawdle();
 		unsigned long long begin_ns = now();
 		must(recv(event.data.fd, message, BYTES, 0) == BYTES, "recv");
 		if (is_slow(round) && (kind != QUEUE || i >= FIRST_BEHIND)) {
@@ -195,7 +210,7 @@ int main(int arguments, char **argument)
 	int epoll = epoll_create1(0), status;
 	pthread_t thread;
 
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < KINDS; i++)
 		if (arguments > 1 && !strcmp(argument[1], kinds[i]))
 			kind = i;
 	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
@@ -205,7 +220,7 @@ int main(int arguments, char **argument)
 		send_all();
 		return 0;
 	}
-	run_on(0, 0);
+	run_on(0, PRIORITY);
 	must(!pthread_create(&thread, NULL, keeper, NULL), "pthread_create");
 	for (int i = 0; i < CONNECTIONS; i++) {
 		struct epoll_event event = {.events = EPOLLIN, .data.fd = receiving[i]};
@@ -216,6 +231,7 @@ int main(int arguments, char **argument)
 		take(epoll, round);
 	must(waitpid(neighbour, &status, 0) == neighbour && !status, "the sender");
 	for (int i = 0; i < slow_count; i++)
-		printf("{\"begin_ns\": %llu, \"end_ns\": %llu}\n", slow[i].begin_ns, slow[i].end_ns);
+		printf("{\"begin_ns\": %llu, \"end_ns\": %llu}\n", slow[i].begin_ns,
+		       slow[i].end_ns);
 	return 0;
 }

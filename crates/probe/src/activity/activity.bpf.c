@@ -6,7 +6,8 @@
  * for, and it hooks every system call of the host.
  *
  * sched_switch, sys_enter, sys_exit, irq_handler_*, softirq_*, the CPU's own interrupts (irq_vectors),
- * netif_receive_skb_*, hrtimer_expire_*, timer_expire_*, sched_process_exit
+ * netif_receive_skb_*, hrtimer_expire_*, timer_expire_*, page_fault_*, sched_process_exit;
+ * perf's software events of page faults
  */
 #include "../bpf/kernel.h"
 #include "../bpf/syscall.h"
@@ -151,5 +152,32 @@ SEC("raw_tp")
 int note_vector_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	note(ACTIVITY_VECTOR_END, current_tid(), ctx->args[0]);
+	return 0;
+}
+
+/*
+ * Page faults have tracepoints where they begin, and events of perf that count them when they are done
+ * (mm_account_fault()). One that ends with a signal has no such end.
+ */
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(note_page_fault_user)
+{
+	note(ACTIVITY_FUNCTION_BEGIN, current_tid(), ACTIVITY_PAGE_FAULT);
+	return 0;
+}
+
+SEC("tp_btf/page_fault_kernel")
+int BPF_PROG(note_page_fault_kernel)
+{
+	/* copy_from_user_nofault() and its like are not served */
+	if (!bpf_get_current_task_btf()->pagefault_disabled)
+		note(ACTIVITY_FUNCTION_BEGIN, current_tid(), ACTIVITY_PAGE_FAULT);
+	return 0;
+}
+
+SEC("perf_event")
+int note_page_fault_end(void *ctx)
+{
+	note(ACTIVITY_FUNCTION_END, current_tid(), ACTIVITY_PAGE_FAULT);
 	return 0;
 }

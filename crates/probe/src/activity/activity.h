@@ -25,6 +25,7 @@ enum activity_function {
 	ACTIVITY_NETIF_RECEIVE_SKB,
 	ACTIVITY_HRTIMER,
 	ACTIVITY_TIMER,
+	ACTIVITY_PAGE_FAULT,
 };
 
 struct activity_event {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
@@ -10,6 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramMut};
 use table::tables::Activities;
 
+use super::faults::open_ends;
 use super::memory::Memory;
 use super::names::{Names, VECTORS, ended};
 use super::replay::{Window, had_thread, replay};
@@ -24,6 +25,8 @@ pub type Storage = MaybeUninit<OpenObject>;
 const SLOTS: u64 = 1 << 18;
 /// All CPUs together hold no more, 64 MiB: of many CPUs each holds less.
 const MOST_SLOTS: u64 = 1 << 22;
+/// Tracepoints of the begins of page faults.
+const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
 const YOUNG_NS: u64 = 20_000;
 
@@ -55,9 +58,14 @@ impl<'obj> Flight<'obj> {
         let slots = SLOTS.min(share);
         configure(&mut open, cpus, slots).map_err(HooksError::Load)?;
         let has_vectors = has("local_timer_entry");
+        // some architectures have none
+        let has_faults = has(PAGE_FAULTS[0]) && has(PAGE_FAULTS[1]);
         let p = &mut open.progs;
         p.note_vector_entry.set_autoload(has_vectors);
         p.note_vector_exit.set_autoload(has_vectors);
+        p.note_page_fault_user.set_autoload(has_faults);
+        p.note_page_fault_kernel.set_autoload(has_faults);
+        p.note_page_fault_end.set_autoload(has_faults);
         let skel = open.load().map_err(HooksError::Load)?;
         let maps = &skel.maps;
         let memory = Memory::map(&maps.activity_events, &maps.activity_heads, cpus, slots);
@@ -65,7 +73,10 @@ impl<'obj> Flight<'obj> {
             what: "the flight recorder's memory",
             error,
         })?;
-        let links = attach(&skel, has)?;
+        let mut links = attach(&skel, has)?;
+        if has_faults {
+            links.extend(attach_faults(&skel)?);
+        }
         Ok(Self {
             links,
             memory,
@@ -125,7 +136,9 @@ impl<'obj> Flight<'obj> {
         let p = &self.skel.progs;
         let all = all
             .into_iter()
-            .chain([&p.note_vector_entry, &p.note_vector_exit]);
+            .chain([&p.note_vector_entry, &p.note_vector_exit])
+            .chain(faults(&self.skel))
+            .chain([&p.note_page_fault_end]);
         let loaded = all.filter(|program| program.autoload());
         loaded.map(|program| program.as_fd()).collect()
     }
@@ -187,6 +200,28 @@ fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Lin
         }
     }
     Ok(links)
+}
+
+/// Programs of [`PAGE_FAULTS`].
+fn faults<'a>(skel: &'a ActivitySkel<'_>) -> [&'a ProgramMut<'a>; 2] {
+    let p = &skel.progs;
+    [&p.note_page_fault_user, &p.note_page_fault_kernel]
+}
+
+fn attach_faults(skel: &ActivitySkel<'_>) -> Result<Vec<Link>, HooksError> {
+    let ends = open_ends().map_err(|error| HooksError::Read {
+        what: "perf's events of page faults",
+        error,
+    })?;
+    // ends first: what began then has one
+    let program = &skel.progs.note_page_fault_end;
+    let ends = ends
+        .into_iter()
+        .map(|fd| ("page faults", program.attach_perf_event(fd.into_raw_fd())));
+    let begins = faults(skel).map(|program| program.attach());
+    ends.chain(PAGE_FAULTS.into_iter().zip(begins))
+        .map(|(program, link)| link.map_err(|error| HooksError::Attach { program, error }))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! exact begins and ends.
 //!
 //! `activity.bpf.c` writes events, `memory` reads them, `replay` makes spans of them, `names` says what
-//! the numbers mean.
+//! the numbers mean, `faults` has the ends of page faults.
 
+mod faults;
 mod flight;
 mod memory;
 mod names;

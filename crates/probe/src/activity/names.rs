@@ -96,6 +96,7 @@ impl Names {
             activity_function::ACTIVITY_NETIF_RECEIVE_SKB => "netif_receive_skb",
             activity_function::ACTIVITY_HRTIMER => "hrtimer",
             activity_function::ACTIVITY_TIMER => "timer",
+            activity_function::ACTIVITY_PAGE_FAULT => "page_fault",
             _ => return None,
         };
         self.once("function", function, || Some(name.to_owned()))

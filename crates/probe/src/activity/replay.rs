@@ -10,11 +10,13 @@ use table::{ActivityKind, ActivitySource, Columns};
 
 use super::memory::{Event, Memory};
 use super::names::{Ended, Names};
-use super::skel::types::activity_event_kind as told;
+use super::skel::types::{activity_event_kind as told, activity_function};
 
 const SOURCE: ActivitySource = ActivitySource::Tracepoints;
 /// Why there is nothing of a time.
 const OVERWRITTEN: &str = "overwritten before it was kept";
+/// Number of page faults among the functions.
+const PAGE_FAULT: i16 = activity_function::ACTIVITY_PAGE_FAULT.0 as i16;
 /// Events before a window in which the last switch is looked for.
 const MOST_BEFORE: u64 = 16_384;
 
@@ -134,9 +136,14 @@ fn put(
         _ => return,
     };
     core.advance(event.time_ns, Some(runner), SOURCE, suspended);
+    // a page fault that was answered by a signal has no end, but is over
+    let fault = self::activity(Function, names.function(PAGE_FAULT));
+    if begins && (activity.kind == Syscall || activity == fault) {
+        core.give_up(event.time_ns, &fault);
+    }
     if begins {
         core.begin(event.time_ns, activity);
-    } else {
+    } else if activity != fault || core.is_open(&fault) {
         core.end(event.time_ns, &activity);
     }
 }
@@ -289,6 +296,37 @@ mod tests {
             (gone.begin_ns, gone.end_ns, gone.kind),
             (150, 200, ActivityKind::Untraced)
         );
+    }
+
+    /// The second fault of a thread is answered by a signal; the last end is of one that began on another CPU.
+    #[test]
+    fn page_faults_end_where_they_are_done_or_must_be() {
+        use ActivityKind::{Function, Syscall, Task};
+        let mut written = Written::new(1 << 10);
+        let fault = i64::from(PAGE_FAULT);
+        for event in [
+            event(100, told::ACTIVITY_SWITCH, TID, -1),
+            event(110, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(120, told::ACTIVITY_FUNCTION_END, TID, fault),
+            event(130, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(150, told::ACTIVITY_SYSCALL_BEGIN, TID, libc::SYS_read),
+            event(160, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(170, told::ACTIVITY_FUNCTION_END, TID, fault),
+            event(175, told::ACTIVITY_FUNCTION_END, TID, fault),
+            event(180, told::ACTIVITY_SYSCALL_END, TID, -1),
+        ] {
+            written.write(event);
+        }
+        let rows = replayed(&written, 100, 190);
+        let expected = [
+            (100, 190, 0, Task, None, true, false),
+            (110, 120, 1, Function, Some("page_fault"), true, true),
+            (130, 150, 1, Function, Some("page_fault"), true, false),
+            (150, 180, 1, Syscall, Some("read"), true, true),
+            (160, 170, 2, Function, Some("page_fault"), true, true),
+        ];
+        let rows: Vec<_> = rows.iter().map(told_of).collect();
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -367,6 +367,7 @@ struct task_struct {
 	struct files_struct *files;
 	void *io_uring; /* of whoever has made a ring */
 	struct sched_info sched_info;
+	int pagefault_disabled;
 	struct bpf_local_storage *bpf_storage;
 };
 

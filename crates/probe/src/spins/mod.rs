@@ -107,7 +107,7 @@ fn open_clock(cpu: i32) -> io::Result<OwnedFd> {
 }
 
 /// Numbers of the CPUs that are on.
-fn online_cpus() -> io::Result<Vec<i32>> {
+pub(crate) fn online_cpus() -> io::Result<Vec<i32>> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_list(list.trim()).ok_or_else(|| io::Error::other(format!("no list of CPUs: {list}")))
 }
