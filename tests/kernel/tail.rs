@@ -186,3 +186,10 @@ fn memory_touched_for_the_first_time_is_paging() {
         cause["rule"] == "slow_function" && cause["category"] == "paging"
     });
 }
+
+#[test]
+fn datagrams_that_come_in_on_the_readers_cpu_are_softirqs() {
+    assert_named("flood", |cause| {
+        cause["rule"] == "softirq_delay" && cause["category"] == "receive_processing"
+    });
+}

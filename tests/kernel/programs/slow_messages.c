@@ -5,12 +5,14 @@
  *   lock       it waits for a lock that another thread has
  *   compute    it computes
  *   faults     it writes to memory that it has given back
+ *   flood      datagrams come in on its CPU
  *   none       nothing
  * Both ends are real-time threads, so that nothing else on the host gets in the way. Prints for each slow message
  * when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the end. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -19,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -33,6 +37,9 @@
 #define BYTES 100
 #define SLOW_NS 1000000ULL
 #define SERVICE_NS 30000ULL
+#define WORK_NS 200000ULL
+#define LISTENERS 61
+#define FLOOD_NS 200000ULL
 #define PAUSE_NS 100000
 #define PAGE_BYTES 4096UL
 #define PAGES 509
@@ -41,11 +48,15 @@
 /* of a burst, those that come to wait */
 #define FIRST_BEHIND 5
 
-enum kind { NONE, NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE, FAULTS, KINDS };
+enum kind { NONE, NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE, FAULTS, FLOOD, KINDS };
 static const char *const kinds[KINDS] = {
-	"none", "neighbour", "queue", "call", "lock", "compute", "faults",
+	"none", "neighbour", "queue", "call", "lock", "compute", "faults", "flood",
 };
 static enum kind kind;
+/* what the reader does with every message before it takes it */
+static unsigned long long steps;
+static struct sockaddr_in everyone = {.sin_family = AF_INET};
+static int flooding;
 static int sending[CONNECTIONS], receiving[CONNECTIONS], taken[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sem_t take_it, has_it;
@@ -76,6 +87,80 @@ static void spin(unsigned long long ns)
 
 	while (now() < until_ns)
 		;
+}
+
+/* Takes as long as the CPU needs for it: other than spin(), longer if that is busy with other things, too. */
+static void work(unsigned long long steps)
+{
+	for (volatile unsigned long long step = 0; step < steps; step++)
+		;
+}
+
+/* Steps that take WORK_NS when nothing comes between. */
+static unsigned long long steps_of_work(void)
+{
+	const unsigned long long some = 20000;
+	unsigned long long least_ns = ~0ULL;
+
+	for (int i = 0; i < 100; i++) {
+		unsigned long long begin_ns = now();
+
+		work(some);
+		unsigned long long took_ns = now() - begin_ns;
+		if (took_ns < least_ns)
+			least_ns = took_ns;
+	}
+	return WORK_NS * some / least_ns;
+}
+
+static void write_to(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY);
+
+	must(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text), path);
+	close(file);
+}
+
+/* A network of its own, in which CPU 0 receives all that comes (RPS). */
+static void receive_on_first_cpu(void)
+{
+	struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+	int any = socket(AF_INET, SOCK_DGRAM, 0);
+
+	must(!unshare(CLONE_NEWNET | CLONE_NEWNS), "unshare");
+	must(!mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), "mount /");
+	must(!mount("sysfs", "/sys", "sysfs", 0, NULL), "mount /sys");
+	close(any);
+	any = socket(AF_INET, SOCK_DGRAM, 0);
+	must(!ioctl(any, SIOCSIFFLAGS, &loopback), "SIOCSIFFLAGS");
+	close(any);
+	write_to("/sys/class/net/lo/queues/rx-0/rps_cpus", "1");
+}
+
+/* Sockets to which a datagram for all of them goes: the CPU that receives it is busy for a while. */
+static void listen_for_datagrams(void)
+{
+	const int yes = 1;
+	socklen_t len = sizeof(everyone);
+
+	for (int i = 0; i < LISTENERS; i++) {
+		int to = socket(AF_INET, SOCK_DGRAM, 0);
+
+		must(!setsockopt(to, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), "reuse");
+		must(!bind(to, (struct sockaddr *)&everyone, len), "bind");
+		must(!getsockname(to, (struct sockaddr *)&everyone, &len), "getsockname");
+	}
+	everyone.sin_addr.s_addr = htonl(INADDR_LOOPBACK | 0xffffff);
+	flooding = socket(AF_INET, SOCK_DGRAM, 0);
+	must(!setsockopt(flooding, SOL_SOCKET, SO_BROADCAST, &yes, sizeof(yes)), "broadcast");
+}
+
+static void flood(unsigned long long ns)
+{
+	struct sockaddr *to = (struct sockaddr *)&everyone;
+
+	for (unsigned long long until_ns = now() + ns; now() < until_ns;)
+		must(sendto(flooding, "", 1, 0, to, sizeof(everyone)) == 1, "sendto");
 }
 
 static void run_on(int cpu, int priority)
@@ -131,6 +216,8 @@ static void send_all(void)
 		}
 		if (kind == NEIGHBOUR && is_slow(round))
 			spin(SLOW_NS);
+		if (kind == FLOOD && is_slow(round))
+			flood(FLOOD_NS);
 		for (int i = 0; i < number; i++)
 			must(read(taken[0], &byte, 1) == 1, "read");
 		nanosleep(&pause, NULL);
@@ -194,6 +281,7 @@ static void take(int epoll, int round)
 		must(epoll_wait(epoll, &event, 1, -1) == 1, "epoll_wait");
 		if (is_slow(round))
 			dawdle();
+		work(steps);
 		unsigned long long begin_ns = now();
 		must(recv(event.data.fd, message, BYTES, 0) == BYTES, "recv");
 		if (is_slow(round) && (kind != QUEUE || i >= FIRST_BEHIND)) {
@@ -214,6 +302,10 @@ int main(int arguments, char **argument)
 		if (arguments > 1 && !strcmp(argument[1], kinds[i]))
 			kind = i;
 	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
+	if (kind == FLOOD) {
+		receive_on_first_cpu();
+		listen_for_datagrams();
+	}
 	connect_ends();
 	pid_t neighbour = fork();
 	if (!neighbour) {
@@ -221,6 +313,8 @@ int main(int arguments, char **argument)
 		return 0;
 	}
 	run_on(0, PRIORITY);
+	if (kind == FLOOD)
+		steps = steps_of_work();
 	must(!pthread_create(&thread, NULL, keeper, NULL), "pthread_create");
 	for (int i = 0; i < CONNECTIONS; i++) {
 		struct epoll_event event = {.events = EPOLLIN, .data.fd = receiving[i]};
