@@ -147,6 +147,12 @@ impl Core {
         }
     }
 
+    /// Something that takes no time; its thread need not have the CPU.
+    pub fn mark(&mut self, time_ns: u64, what: What) {
+        let span = self.lane.open(what, time_ns, true);
+        self.lane.close(span, time_ns, true);
+    }
+
     /// Whether something is open.
     pub fn is_open(&self, activity: &Activity) -> bool {
         self.open.iter().any(|(_, open)| open == activity)

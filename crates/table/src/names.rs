@@ -337,6 +337,8 @@ names! {
         Syscall = "syscall",
         /// A function ran, or one that it had called.
         Function = "function",
+        /// A thread that wanted this CPU was moved to another; it takes no time, and the name is the thread's.
+        Migration = "migration",
         /// The source was not tracing; the name says why, if it is known.
         Untraced = "untraced",
         /// The source lost or could not decode what was done; the name is its own error message.

@@ -23,6 +23,7 @@ pub(super) enum Rule {
     CpuContention,
     SoftirqDelay,
     IdleWakeup,
+    Migration,
     ProbeOverhead,
     BlockedInCall,
     SlowFunction,
@@ -39,6 +40,7 @@ impl Rule {
             Self::CpuContention => "cpu_contention",
             Self::SoftirqDelay => "softirq_delay",
             Self::IdleWakeup => "idle_wakeup",
+            Self::Migration => "migration",
             Self::ProbeOverhead => "probe_overhead",
             Self::BlockedInCall => "blocked_in_call",
             Self::SlowFunction => "slow_function",
@@ -54,6 +56,7 @@ impl Rule {
             Self::CpuContention => "Another thread had the CPU while this one wanted it",
             Self::SoftirqDelay => "Interrupts and softirqs took longer, or were kept waiting",
             Self::IdleWakeup => "The thread was woken, and its CPU took its time to leave idle",
+            Self::Migration => "The thread was moved to another CPU while it wanted to run",
             Self::ProbeOverhead => "The profiler itself was in the way",
             Self::BlockedInCall => "The thread waited for a lock, a file, or a page of memory",
             Self::SlowFunction => {
@@ -79,6 +82,7 @@ pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
         Rule::CpuContention,
         Rule::SoftirqDelay,
         Rule::IdleWakeup,
+        Rule::Migration,
         Rule::ProbeOverhead,
         Rule::BlockedInCall,
         Rule::SlowFunction,
@@ -105,6 +109,9 @@ impl Key {
             }
             (Rule::IdleWakeup, _) => {
                 "Keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)."
+            }
+            (Rule::Migration, _) => {
+                "Pin the thread to its CPU (taskset, sched_setaffinity), and stop what changes that while it runs."
             }
             (Rule::ProbeOverhead, _) => {
                 "Record fewer processes or less detail, or leave the recorder a CPU of its own."
@@ -156,6 +163,11 @@ impl<'a> Causes<'a> {
                 None,
             ),
             Place::Blocked(object) => (Rule::BlockedInCall, waits_for(object).to_owned(), None),
+            Place::Moved => (
+                Rule::Migration,
+                "moved to another CPU".to_owned(),
+                Some(Cause::Scheduling),
+            ),
             Place::Own => (Rule::SlowFunction, "the program itself".to_owned(), None),
             Place::Role(_) => (Rule::Untraced, "not recorded".to_owned(), None),
             Place::Other(what) => self.context(what, role),
@@ -174,6 +186,7 @@ impl<'a> Causes<'a> {
         match self.tree.place(node) {
             Place::OtherMessage => "other messages of the thread".to_owned(),
             Place::Blocked(object) => waits_for(object).to_owned(),
+            Place::Moved => "between two CPUs".to_owned(),
             Place::Own => "outside of system calls".to_owned(),
             Place::Role(_) => "not recorded".to_owned(),
             Place::Other(what) | Place::Within(what) => name(self.whats.get(what)),
@@ -253,7 +266,10 @@ fn name(what: &What) -> String {
         ActivityKind::Irq => format!("interrupt {name}"),
         ActivityKind::Softirq => format!("softirq {name}"),
         ActivityKind::Syscall | ActivityKind::Function => format!("{name}()"),
-        ActivityKind::Task | ActivityKind::Untraced | ActivityKind::DecodeError => name.to_owned(),
+        ActivityKind::Task
+        | ActivityKind::Migration
+        | ActivityKind::Untraced
+        | ActivityKind::DecodeError => name.to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::contexts::Contexts;
 use super::message::Message;
 use super::queue::{Queue, Threads};
 use super::side::Side;
-use super::spans::{Span, Spans, Whats};
+use super::spans::{Span, Spans, What, Whats};
 use super::tree::{Met, Node, Place, Role, Times, Tree};
 
 /// Fills the times of a message, and adds who had its CPUs.
@@ -28,6 +28,7 @@ pub(super) fn tell(
         tree,
         times,
         contexts,
+        moving: Moving::Not,
         open: Vec::new(),
     };
     telling.kernel();
@@ -43,8 +44,20 @@ struct Telling<'a> {
     tree: &'a mut Tree,
     times: &'a mut Times,
     contexts: &'a mut Contexts,
+    /// How the thread is moved from one CPU to another at the time.
+    moving: Moving,
     /// Open spans of the piece at hand: end and place.
     open: Vec<(u64, Node)>,
+}
+
+/// How a thread is moved from one CPU to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moving {
+    Not,
+    /// It waited for the one, and is put into the queue of the other.
+    Queued,
+    /// It had the one, and would have gone on but for the move.
+    Stopped,
 }
 
 fn time(from_ns: u64, until_ns: u64) -> Met {
@@ -83,10 +96,8 @@ impl Telling<'_> {
         let mut thread = None;
         self.spans.overlapping(cpu, from_ns, until_ns, |span| {
             let met = piece.met(span);
-            let kind = self.whats.get(span.what).kind;
-            let interrupts = matches!(kind, ActivityKind::Irq | ActivityKind::Softirq);
             close_before(&mut self.open, span);
-            if interrupts || !self.open.is_empty() {
+            if is_interrupt(self.whats.get(span.what)) || !self.open.is_empty() {
                 let around = self.open.last().map_or(role, |(_, node)| *node);
                 if let Some(thread) = thread.filter(|_| around == role) {
                     self.times.take(thread, met.time_ns);
@@ -119,18 +130,37 @@ impl Telling<'_> {
         self.wants_cpu(role, at_ns, until_ns);
     }
 
-    /// The thread has a CPU, or wants one: on that which it gets next.
+    /// The thread has a CPU, or wants one: on that which it gets next, unless it was moved there meanwhile.
     fn wants_cpu(&mut self, role: Node, from_ns: u64, until_ns: u64) {
         let mut at_ns = from_ns;
         for on in self.spans.of_thread(self.message.tid, from_ns) {
             if at_ns >= until_ns {
                 return;
             }
+            let begin_ns = on.begin_ns.clamp(at_ns, until_ns);
+            if let Some(moved) = self.spans.moved(self.message.tid, at_ns, begin_ns) {
+                self.moving = self.moving(moved.cpu, at_ns);
+                self.on(role, moved.cpu, at_ns, moved.at_ns);
+                self.on(role, on.cpu, moved.at_ns, begin_ns);
+                self.moving = Moving::Not;
+                at_ns = begin_ns;
+            }
             let to_ns = on.end_ns.clamp(at_ns, until_ns);
             self.on(role, on.cpu, at_ns, to_ns);
             at_ns = to_ns;
         }
         self.on(role, self.message.cpu, at_ns, until_ns);
+    }
+
+    /// How a thread is moved that has lost its CPU at a time.
+    fn moving(&self, cpu: u16, at_ns: u64) -> Moving {
+        let mut moving = Moving::Queued;
+        self.spans.overlapping(cpu, at_ns, at_ns + 1, |span| {
+            if span.depth == 0 && is_stopper(self.whats.get(span.what)) {
+                moving = Moving::Stopped;
+            }
+        });
+        moving
     }
 
     /// On one CPU: before the thread was at another message, meanwhile, and since it took this one.
@@ -159,17 +189,56 @@ impl Telling<'_> {
             .add(piece.cpu, (from_ns, until_ns), spans, whats);
         self.spans
             .overlapping(piece.cpu, from_ns, until_ns, |span| {
+                let met = piece.met(span);
                 close_before(&mut self.open, span);
-                let around = self.open.last().map(|(_, node)| *node);
+                let around = match self.open[..] {
+                    [] => None,
+                    // other threads do not do it, nor is a CPU idle meanwhile: looked at by itself
+                    [(_, context)] if is_interrupt(self.whats.get(span.what)) => {
+                        Some(self.interrupted(context, role, met))
+                    }
+                    [.., (_, node)] => Some(node),
+                };
                 let place = match around {
                     Some(_) => Place::Within(span.what),
                     None if span.tid == self.message.tid => own,
+                    None if self.moving.is_it(self.whats.get(span.what)) => Place::Moved,
                     None => Place::Other(span.what),
                 };
                 let node = self.tree.node(Some(around.unwrap_or(role)), place);
-                self.times.add(node, piece.met(span));
+                self.times.add(node, met);
                 self.open.push((span.end_ns, node));
             });
+    }
+
+    /// The place in which an interrupt of a context lies: that of the thread itself, else none.
+    fn interrupted(&mut self, context: Node, role: Node, met: Met) -> Node {
+        if !matches!(self.tree.place(context), Place::Other(_) | Place::Moved) {
+            return context;
+        }
+        self.times.take(context, met.time_ns);
+        role
+    }
+}
+
+fn is_interrupt(what: &What) -> bool {
+    matches!(what.kind, ActivityKind::Irq | ActivityKind::Softirq)
+}
+
+/// The kernel's thread of each CPU that takes threads off it.
+fn is_stopper(what: &What) -> bool {
+    let name = what.name.as_deref().unwrap_or_default();
+    what.kind == ActivityKind::Task && name.starts_with("migration/")
+}
+
+impl Moving {
+    /// Whether a thread that is moved so waits for that, and not for what has the CPU.
+    fn is_it(self, context: &What) -> bool {
+        match self {
+            Self::Not => false,
+            Self::Queued => context.kind == ActivityKind::Idle || is_stopper(context),
+            Self::Stopped => true,
+        }
     }
 }
 

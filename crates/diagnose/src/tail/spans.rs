@@ -57,6 +57,14 @@ pub(super) struct OnCpu {
     pub(super) cpu: u16,
 }
 
+/// A thread was moved to another CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moved {
+    pub(super) at_ns: u64,
+    /// The one that it left.
+    pub(super) cpu: u16,
+}
+
 /// What spans are, each once.
 #[derive(Debug, Default)]
 pub(super) struct Whats {
@@ -69,6 +77,8 @@ pub(super) struct Whats {
 pub(super) struct Spans {
     cores: BTreeMap<u16, Core>,
     threads: HashMap<u32, Vec<OnCpu>>,
+    /// When threads that wanted a CPU were moved to another.
+    moves: HashMap<u32, Vec<Moved>>,
 }
 
 impl Whats {
@@ -107,6 +117,12 @@ impl Spans {
         let mut last: Option<(usize, WhatId)> = None;
         for row in 0..rows.len() {
             let Some(cpu) = rows.cpu[row] else { continue };
+            if rows.kind[row] == ActivityKind::Migration {
+                let at_ns = rows.begin_ns[row];
+                let moves = self.moves.entry(rows.tid[row].unwrap_or(0));
+                moves.or_default().push(Moved { at_ns, cpu });
+                continue;
+            }
             let same = |before: usize| {
                 rows.kind[before] == rows.kind[row]
                     && rows.name[before] == rows.name[row]
@@ -142,9 +158,8 @@ impl Spans {
                 }
             }
         }
-        for times in self.threads.values_mut() {
-            times.sort_unstable();
-        }
+        self.threads.values_mut().for_each(|it| it.sort_unstable());
+        self.moves.values_mut().for_each(|it| it.sort_unstable());
     }
 
     /// When a thread had a CPU, from the last time that began before `from_ns` on.
@@ -154,6 +169,13 @@ impl Spans {
         };
         let first = times.partition_point(|it| it.begin_ns <= from_ns);
         &times[first.saturating_sub(1)..]
+    }
+
+    /// The first time that a thread was moved within an interval.
+    pub(super) fn moved(&self, tid: u32, from_ns: u64, until_ns: u64) -> Option<Moved> {
+        let moves = self.moves.get(&tid)?;
+        let first = moves.partition_point(|it| it.at_ns < from_ns);
+        moves.get(first).copied().filter(|it| it.at_ns < until_ns)
     }
 
     /// Whether it is known what a CPU did at a time.

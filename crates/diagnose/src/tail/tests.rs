@@ -268,3 +268,55 @@ fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
     let unknown = rules.iter().find(|it| it["rule"] == "unknown_function");
     assert_eq!(unknown.expect("it is named")["what"], "no_such_call()");
 }
+
+/// The slow message of [`one_slow`] loses CPU 0 after 1 µs, to the kernel's thread or to a neighbour, and runs on CPU 1
+/// from 51 µs on; at 5 µs it was moved there. CPU 1 was idle until 31 µs, then a neighbour had it.
+fn moved(to: (&str, u32)) -> Rows {
+    let mut rows = one_slow(&[(0, 1_000, Vec::new()), (0, 54_000, Vec::new())]);
+    let begin_ns = rows.received[100].first_arrival_ns.expect("it arrived");
+    let at = |ns| begin_ns + ns;
+    rows.activities.pop();
+    rows.activities
+        .push(span("task", to.0, to.1, 0, (at(1_000), at(5_100))));
+    let mut others = vec![
+        span("migration", "server", 7, 1, (at(5_000), at(5_000))),
+        span("idle", "", 0, 0, (at(0), at(31_000))),
+        span("task", "neighbour", 8, 0, (at(31_000), at(51_000))),
+        span("softirq", "NET_RX", 8, 1, (at(40_000), at(45_000))),
+        span("task", "server", 7, 0, (at(51_000), at(55_000))),
+    ];
+    others[1..].iter_mut().for_each(|it| it.cpu = Some(1));
+    rows.activities.extend(others);
+    rows.received[100].cpu = 1;
+    rows
+}
+
+/// Rule, and µs, of each cause of the slow message.
+fn causes(rows: &Rows) -> Vec<(Value, u64)> {
+    let group = &answer(rows, 0, Question::default())[0];
+    let message = &group["explained"][0];
+    let causes = message["causes"].as_array().expect("causes").iter();
+    let rule = |it: &Value| {
+        let number = it["cause"].as_u64().expect("a cause") as usize;
+        group["causes"][number]["rule"].clone()
+    };
+    let us = |it: &Value| (it["ns"].as_f64().expect("ns") / 1e3).round() as u64;
+    causes.map(|it| (rule(it), us(it))).collect()
+}
+
+#[test]
+fn who_is_taken_off_a_cpu_waits_for_the_move() {
+    // 50 µs, but for the softirq
+    let expected = [(json!("migration"), 45), (json!("softirq_delay"), 5)];
+    assert_eq!(causes(&moved(("migration/0", 17))), expected);
+}
+
+#[test]
+fn who_waited_is_moved_from_then_on_where_the_other_cpu_is_idle() {
+    let expected = [
+        (json!("migration"), 26),
+        (json!("cpu_contention"), 19),
+        (json!("softirq_delay"), 5),
+    ];
+    assert_eq!(causes(&moved(("neighbour", 8))), expected);
+}

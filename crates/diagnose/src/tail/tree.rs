@@ -29,6 +29,8 @@ pub(super) enum Place {
     OtherMessage,
     /// The own thread waits, and wants no CPU.
     Blocked(WaitObject),
+    /// The own thread wants a CPU, and is moved from one to another.
+    Moved,
     /// Another thread, the idle task, or what is not known.
     Other(WhatId),
     /// Within any of these: interrupts, softirqs, system calls, functions.

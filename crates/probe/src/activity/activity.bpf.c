@@ -5,7 +5,7 @@
  * costs a clock reading and 16 bytes. An object of its own, because it is loaded only when it is asked
  * for, and it hooks every system call of the host.
  *
- * sched_switch, sys_enter, sys_exit, irq_handler_*, softirq_*, the CPU's own interrupts (irq_vectors),
+ * sched_switch, sched_migrate_task, sys_enter, sys_exit, irq_handler_*, softirq_*, the CPU's own interrupts (irq_vectors),
  * netif_receive_skb_*, hrtimer_expire_*, timer_expire_*, page_fault_*, sched_process_exit;
  * perf's software events of page faults
  */
@@ -50,10 +50,9 @@ struct {
 	__type(value, struct activity_thread);
 } ended_threads SEC(".maps");
 
-/* An interrupt may come between any two of these lines, and write its own events. */
-static __always_inline void note(enum activity_event_kind kind, u32 tid, s32 number)
+/* An interrupt, or another CPU, may come between any two of these lines, and write its own events. */
+static __always_inline void note_of(u32 cpu, enum activity_event_kind kind, u32 tid, s32 number)
 {
-	u32 cpu = bpf_get_smp_processor_id();
 	struct activity_head *head = bpf_map_lookup_elem(&activity_heads, &cpu);
 	u64 now_ns = bpf_ktime_get_ns();
 	struct activity_event *event;
@@ -72,6 +71,11 @@ static __always_inline void note(enum activity_event_kind kind, u32 tid, s32 num
 	event->time_ns = now_ns;
 }
 
+static __always_inline void note(enum activity_event_kind kind, u32 tid, s32 number)
+{
+	note_of(bpf_get_smp_processor_id(), kind, tid, number);
+}
+
 static __always_inline u32 current_tid(void)
 {
 	return bpf_get_current_pid_tgid();
@@ -85,6 +89,22 @@ int BPF_PROG(note_sched_switch, bool preempt, struct task_struct *prev, struct t
 	if (!(next->flags & PF_KTHREAD))
 		syscall_read(next, &args);
 	note(ACTIVITY_SWITCH, next->pid, args.number == NO_SYSCALL ? -1 : args.number);
+	return 0;
+}
+
+static __always_inline u32 task_cpu(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return task->thread_info.cpu;
+	return ((struct task_struct___5_15 *)task)->cpu;
+}
+
+/* Called before the thread is moved, by whoever moves it. Who is woken elsewhere wanted no CPU before. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(note_sched_migrate_task, struct task_struct *task, int to_cpu)
+{
+	if (task->on_rq)
+		note_of(task_cpu(task), ACTIVITY_MIGRATE, task->pid, to_cpu);
 	return 0;
 }
 

@@ -18,6 +18,7 @@ enum activity_event_kind {
 	ACTIVITY_SOFTIRQ_END,
 	ACTIVITY_FUNCTION_BEGIN, /* enum activity_function */
 	ACTIVITY_FUNCTION_END,
+	ACTIVITY_MIGRATE, /* `tid` wanted this CPU, and is moved to CPU `number` */
 };
 
 /* Functions whose begins and ends have hooks. */
@@ -30,7 +31,7 @@ enum activity_function {
 
 struct activity_event {
 	__u64 time_ns;
-	__u32 tid; /* of the thread that has the CPU, or gets it; 0: nobody */
+	__u32 tid; /* of the thread that has the CPU, or gets it, or is moved; 0: nobody */
 	__s16 number;
 	__u8 kind;
 	__u8 pad;

@@ -155,10 +155,11 @@ fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_r
 }
 
 /// Programs that have a tracepoint each.
-fn all<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 14] {
+fn all<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 15] {
     let p = &skel.progs;
     [
         (&p.note_sched_switch, "sched_switch"),
+        (&p.note_sched_migrate_task, "sched_migrate_task"),
         (&p.note_sched_process_exit, "sched_process_exit"),
         (&p.note_sys_enter, "sys_enter"),
         (&p.note_sys_exit, "sys_exit"),

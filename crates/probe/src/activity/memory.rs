@@ -17,7 +17,7 @@ const PAGE_BYTES: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) time_ns: u64,
-    /// Thread that has the CPU, or gets it; zero: nobody.
+    /// Thread that has the CPU, or gets it, or is moved; zero: nobody.
     pub(super) tid: u32,
     /// What it means depends on the kind.
     pub(super) number: i16,

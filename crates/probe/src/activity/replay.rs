@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use activity::{Activity, Core, Runner, Suspended};
+use activity::{Activity, Core, Owner, Runner, Suspended, What};
 use table::tables::{Activities, Activity as Row};
 use table::{ActivityKind, ActivitySource, Columns};
 
@@ -89,6 +89,14 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
     let mut seen = HashSet::new();
     for event in events {
         let runner = names.thread(event.tid, ended);
+        if event.kind == told::ACTIVITY_MIGRATE {
+            // what it has open when it comes back is told then
+            suspended.remove(&event.tid);
+            seen.remove(&event.tid);
+            core.advance(event.time_ns, None, SOURCE, &mut suspended);
+            core.mark(event.time_ns, moved(window.cpu, &runner));
+            continue;
+        }
         if event.kind == told::ACTIVITY_SWITCH {
             core.advance(event.time_ns, None, SOURCE, &mut suspended);
             // a thread that ran here before has open what it had then
@@ -105,6 +113,20 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
     core.advance(window.until_ns, None, SOURCE, &mut suspended);
     core.finish(&mut rows);
     rows
+}
+
+/// That a thread was moved to another CPU.
+fn moved(cpu: u16, thread: &Runner) -> What {
+    What {
+        kind: ActivityKind::Migration,
+        name: thread.comm.clone(),
+        owner: Owner {
+            pid: thread.pid,
+            tid: Some(thread.tid),
+            cpu: Some(cpu),
+        },
+        source: SOURCE,
+    }
 }
 
 /// The system call in which a thread gets a CPU.
@@ -327,6 +349,35 @@ mod tests {
         ];
         let rows: Vec<_> = rows.iter().map(told_of).collect();
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn a_move_is_told_where_the_thread_was() {
+        use ActivityKind::{Migration, Task};
+        let mut written = Written::new(1 << 10);
+        for event in [
+            event(100, told::ACTIVITY_SWITCH, TID, libc::SYS_read),
+            event(110, told::ACTIVITY_SWITCH, TID + 1, -1),
+            event(120, told::ACTIVITY_MIGRATE, TID, 3),
+            event(130, told::ACTIVITY_SWITCH, TID, -1),
+        ] {
+            written.write(event);
+        }
+        let rows = replayed(&written, 105, 140);
+        let times = rows
+            .iter()
+            .map(|row| (row.begin_ns, row.end_ns, row.kind, row.tid));
+        let times: Vec<_> = times.collect();
+        let call = (105, 110, ActivityKind::Syscall, Some(TID));
+        // it has left its call meanwhile
+        let expected = [
+            (105, 110, Task, Some(TID)),
+            call,
+            (110, 130, Task, Some(TID + 1)),
+            (120, 120, Migration, Some(TID)),
+            (130, 140, Task, Some(TID)),
+        ];
+        assert_eq!(times, expected);
     }
 
     #[test]

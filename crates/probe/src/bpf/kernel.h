@@ -352,9 +352,15 @@ struct mm_struct {
 	unsigned long end_code;
 };
 
+struct thread_info {
+	u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	void *stack;
 	unsigned int flags;
+	int on_rq;
 	struct signal_struct *signal;
 	int pid;
 	int tgid;
@@ -369,6 +375,11 @@ struct task_struct {
 	struct sched_info sched_info;
 	int pagefault_disabled;
 	struct bpf_local_storage *bpf_storage;
+};
+
+/* x86 before Linux 5.16 */
+struct task_struct___5_15 {
+	unsigned int cpu;
 };
 
 struct linux_binprm;

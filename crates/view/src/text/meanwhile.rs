@@ -58,6 +58,7 @@ fn what(doing: &Doing) -> String {
             Some(tid) => format!("thread {tid} {name}"),
             None => name.to_owned(),
         },
+        ActivityKind::Migration => format!("{name} moved to another CPU"),
         ActivityKind::Idle => "idle".to_owned(),
         ActivityKind::Irq => format!("interrupt {name}"),
         ActivityKind::Softirq => format!("softirq {name}"),
