@@ -31,6 +31,14 @@ static __always_inline u32 batch_begin(struct batch *batch)
 	return batch->len;
 }
 
+/* Where the next record goes, of a place that is below `most`, a power of two: verifiers up to Linux 6.1 forget the
+ * bound of what lay on the stack meanwhile. */
+static __always_inline u32 batch_place(u32 at, u32 most)
+{
+	barrier_var(at);
+	return at & (most - 1);
+}
+
 /* A record is made. */
 static __always_inline void batch_made(struct batch *batch, u32 at)
 {

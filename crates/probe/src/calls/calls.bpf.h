@@ -170,10 +170,12 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 	u32 at = batch_begin(&batch->batch);
 
 	if (at < CALL_BATCH_LEN) {
-		call_record_fill(&batch->records[at], task, st, tp, is_send, result, msg_flags,
-				 unread_ns, now_ns);
+		struct call_record *record = &batch->records[batch_place(at, CALL_BATCH_LEN)];
+
+		call_record_fill(record, task, st, tp, is_send, result, msg_flags, unread_ns,
+				 now_ns);
 		if (end->wait)
-			call_record_wait(&batch->records[at], end->wait, task);
+			call_record_wait(record, end->wait, task);
 		batch_made(&batch->batch, at);
 		if (at + 1 == CALL_BATCH_LEN)
 			call_batch_flush(batch);
