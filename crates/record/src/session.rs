@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
@@ -269,9 +270,11 @@ impl Session<'_> {
             let signal = signal.map_err(RecordError::Signals)?;
             self.tick()?;
             if let Some(child) = child
-                && let Ok(Some(status)) = child.try_wait()
+                && has_ended(child)
             {
-                return Ok(Some(status));
+                // while /proc still tells of it
+                self.drain();
+                return Ok(child.wait().ok());
             }
             if ends_ns.is_some_and(|ends_ns| monotonic_ns() >= ends_ns) {
                 return Ok(None);
@@ -581,4 +584,11 @@ impl Outcome {
             .or_else(|| status.signal().map(|signal| 128 + signal));
         code.and_then(|code| u8::try_from(code).ok())
     }
+}
+
+/// Whether the command has ended; what is left of it stays until it is waited for.
+fn has_ended(child: &Child) -> bool {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let asked = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    !matches!(waitid(Id::Pid(pid), asked), Ok(WaitStatus::StillAlive))
 }
