@@ -103,7 +103,8 @@ static __always_inline u32 task_cpu(struct task_struct *task)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(note_sched_migrate_task, struct task_struct *task, int to_cpu)
 {
-	if (task->on_rq)
+	/* of another size since Linux 7 */
+	if (BPF_CORE_READ_BITFIELD(task, on_rq))
 		note_of(task_cpu(task), ACTIVITY_MIGRATE, task->pid, to_cpu);
 	return 0;
 }
