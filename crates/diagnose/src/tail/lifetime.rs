@@ -194,8 +194,9 @@ impl Telling<'_> {
                 let around = match self.open[..] {
                     [] => None,
                     // other threads do not do it, nor is a CPU idle meanwhile: looked at by itself
-                    [(_, context)] if is_interrupt(self.whats.get(span.what)) => {
-                        Some(self.interrupted(context, role, met))
+                    [(_, context), ..] if self.is_apart(context, span) => {
+                        self.times.take(context, met.time_ns);
+                        Some(role)
                     }
                     [.., (_, node)] => Some(node),
                 };
@@ -211,13 +212,16 @@ impl Telling<'_> {
             });
     }
 
-    /// The place in which an interrupt of a context lies: that of the thread itself, else none.
-    fn interrupted(&mut self, context: Node, role: Node, met: Met) -> Node {
-        if !matches!(self.tree.place(context), Place::Other(_) | Place::Moved) {
-            return context;
-        }
-        self.times.take(context, met.time_ns);
-        role
+    /// Whether a span is an interrupt that has nothing to do with the context which it interrupts: the first of
+    /// nested ones, and not of the thread itself.
+    fn is_apart(&self, context: Node, span: &Span) -> bool {
+        let is_first = |node| match self.tree.place(node) {
+            Place::Within(what) => !is_interrupt(self.whats.get(what)),
+            _ => true,
+        };
+        is_interrupt(self.whats.get(span.what))
+            && matches!(self.tree.place(context), Place::Other(_) | Place::Moved)
+            && self.open.iter().all(|(_, node)| is_first(*node))
     }
 }
 

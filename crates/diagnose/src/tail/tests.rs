@@ -270,7 +270,8 @@ fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
 }
 
 /// The slow message of [`one_slow`] loses CPU 0 after 1 µs, to the kernel's thread or to a neighbour, and runs on CPU 1
-/// from 51 µs on; at 5 µs it was moved there. CPU 1 was idle until 31 µs, then a neighbour had it.
+/// from 51 µs on; at 5 µs it was moved there. CPU 1 was idle until 31 µs, then a neighbour had it, whose call a softirq
+/// interrupted.
 fn moved(to: (&str, u32)) -> Rows {
     let mut rows = one_slow(&[(0, 1_000, Vec::new()), (0, 54_000, Vec::new())]);
     let begin_ns = rows.received[100].first_arrival_ns.expect("it arrived");
@@ -282,7 +283,9 @@ fn moved(to: (&str, u32)) -> Rows {
         span("migration", "server", 7, 1, (at(5_000), at(5_000))),
         span("idle", "", 0, 0, (at(0), at(31_000))),
         span("task", "neighbour", 8, 0, (at(31_000), at(51_000))),
-        span("softirq", "NET_RX", 8, 1, (at(40_000), at(45_000))),
+        span("syscall", "sendto", 8, 1, (at(35_000), at(50_000))),
+        span("softirq", "NET_RX", 8, 2, (at(40_000), at(45_000))),
+        span("irq", "timer", 8, 3, (at(41_000), at(42_000))),
         span("task", "server", 7, 0, (at(51_000), at(55_000))),
     ];
     others[1..].iter_mut().for_each(|it| it.cpu = Some(1));
