@@ -32,7 +32,7 @@ fn record(kind: &str) -> Planted {
     finish(compiler.arg(&source)).ended(0);
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "messages"]);
-    run.args(["--keep", "p90,sample=7", "--output"]);
+    run.args(["--keep", "p60,sample=7", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
     run.arg(scratch.path().join("truth"));
