@@ -41,21 +41,28 @@ class Bench:
         """Finds the server's capacity with a closed loop."""
         self.kind, self.pid, self.port, self.where = kind, pid, port, Path(where)
         self.seconds = seconds
-        self.client = programs.example("whylat-lab", "open_loop")
+        self.client = machine.TARGET / "release" / "whylat-lab"
         self.capacity = overhead.Load(kind, port).run(200_000)["rps"]
 
     def round(self, mode, load):
         """One round of a load under a mode."""
         rate = self.capacity * load
         with self.tool(mode):
-            words = [self.client, self.kind, f"127.0.0.1:{self.port}", CONNECTIONS]
-            words = [str(word) for word in [*words, rate, self.seconds]]
+            options = {
+                "server": self.kind,
+                "connect": f"127.0.0.1:{self.port}",
+                "connections": CONNECTIONS,
+                "rate": rate,
+                "requests": int(rate * self.seconds),
+            }
+            words = [self.client, "workload", "open-loop"]
+            words += [f"--{name}={value}" for name, value in options.items()]
             said = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
         return json.loads(said)
 
     def tool(self, mode):
         """What is at work meanwhile."""
-        which = {ONE_END: ["--comm", self.client.name], MESSAGES: ["--port", self.port]}
+        which = {ONE_END: ["--comm", "open-loop"], MESSAGES: ["--port", self.port]}
         if mode in which:
             path = self.where / "messages.whylat"
             return programs.recording(path, which[mode], MESSAGES)

@@ -28,6 +28,7 @@ mod shares;
 mod spins;
 mod stacks;
 mod startup;
+mod study;
 mod survive;
 mod tail;
 mod truth;

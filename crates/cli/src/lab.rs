@@ -23,6 +23,9 @@ enum LabCommand {
     /// A path between two new network namespaces, with delay, loss and a rate.
     #[command(disable_help_flag = true)]
     Wire(Rest),
+    /// A server's slowest answers: measured, recorded, mended as the diagnosis says, measured again.
+    #[command(disable_help_flag = true)]
+    Tail(Rest),
     /// A small program with a known TCP behaviour.
     #[command(disable_help_flag = true)]
     Workload(Rest),
@@ -40,6 +43,7 @@ impl Lab {
             LabCommand::Fault(rest) => lab::fault::command::main(rest.arguments),
             LabCommand::List(rest) => lab::fault::command::list(rest.arguments),
             LabCommand::Wire(rest) => lab::wire::command::main(rest.arguments),
+            LabCommand::Tail(rest) => lab::study::main(rest.arguments),
             LabCommand::Workload(rest) => lab::workload::main(rest.arguments),
         }
     }

@@ -12,6 +12,7 @@
 //! * [`workload`]: small programs, one process each, that print at the end exactly
 //!   what they did; [`process`] starts them and reads what they say, [`site`] does so at the
 //!   two ends of a wire.
+//! * [`study`]: a server beside another, recorded, mended and measured again.
 //! * [`fault`]: workloads and paths with one thing wrong, and what a diagnosis has to say.
 //!
 //! Nothing here changes the host's own network namespace.
@@ -22,6 +23,7 @@ pub mod fault;
 pub mod netns;
 pub mod process;
 pub mod site;
+pub mod study;
 pub mod wire;
 pub mod workload;
 

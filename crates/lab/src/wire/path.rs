@@ -35,6 +35,12 @@ impl Random {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
+
+    /// Exponential of mean 1: the pause before the next event of a Poisson process.
+    pub(crate) fn exponential(&mut self) -> f64 {
+        let uniform = ((self.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        -uniform.ln()
+    }
 }
 
 /// What becomes of a packet.

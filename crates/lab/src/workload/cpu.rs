@@ -64,6 +64,13 @@ pub(crate) fn pin(cpu: usize) -> Result<(), LabError> {
         .map_err(|why| LabError::os("stay on", format!("CPU {cpu}"), why, HINT_AFFINITY))
 }
 
+/// Lets the calling thread run before all that is not real-time. Without the right to it stays as it is.
+pub(crate) fn before_all_others() {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters live through the call; thread 0 is the calling one.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+}
+
 /// Uses so much CPU time of the calling thread.
 pub(crate) fn burn_us(us: u64) {
     let cpu_time =

@@ -6,6 +6,7 @@
 //! every slow one with its time. Each role is meant to be one process, so that it can be
 //! recorded like any program. All are bounded in count, and by `--limit-s` in time.
 
+mod batches;
 mod bulk;
 mod calls;
 mod commands;
@@ -15,6 +16,7 @@ mod flood;
 mod hold;
 mod itt;
 mod logging;
+mod open_loop;
 mod pauses;
 mod peer;
 mod relay;
@@ -33,6 +35,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use cpu::ThreadCpu;
+pub(crate) use cpu::allowed as allowed_cpus;
 pub use peer::{CallCounts, ConnectionTruth};
 
 use crate::error::LabError;
@@ -99,6 +102,10 @@ enum Role {
     CommandClient(commands::CommandClient),
     /// Server: carries out commands; tells of itself by the ITT API.
     CommandServer(commands::CommandServer),
+    /// Client: asks redis or memcached at random times, whether or not it has answered.
+    OpenLoop(open_loop::OpenLoop),
+    /// Client: has redis or memcached do much at once, now and then.
+    Batches(batches::Batches),
     /// Makes as many send and receive calls as it can, of a known number.
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
@@ -175,6 +182,8 @@ fn run(command: Command) -> Result<(), LabError> {
         Role::LogServer(role) => ("log-server", to_json(role.run(&context)?)),
         Role::CommandClient(role) => ("command-client", to_json(role.run(&context)?)),
         Role::CommandServer(role) => ("command-server", to_json(role.run(&context)?)),
+        Role::OpenLoop(role) => ("open-loop", to_json(role.run(&context)?)),
+        Role::Batches(role) => ("batches", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),

@@ -12,7 +12,7 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::Serialize;
 
 use super::Context;
-use super::cpu::{pin, wait_for_end};
+use super::cpu::{before_all_others, pin, wait_for_end};
 use super::threads::{gather, start};
 use crate::error::LabError;
 use crate::now_ns;
@@ -58,13 +58,6 @@ impl Pauses {
             ready.map(|()| PausesTruth { cpus })
         })
     }
-}
-
-/// Lets this thread run before all that is not real-time. Without the right to it stays as it is.
-fn before_all_others() {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters live through the call; thread 0 is the calling one.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }
 
 fn watch(cpu: usize, ended: &AtomicBool) -> Result<CpuPauses, LabError> {

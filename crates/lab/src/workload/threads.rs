@@ -1,6 +1,9 @@
 //! Threads of a role.
 
+use std::ffi::CStr;
 use std::thread;
+
+use nix::sys::prctl;
 
 use crate::error::LabError;
 
@@ -23,4 +26,10 @@ pub(crate) fn gather<T>(
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     };
     threads.into_iter().map(join).collect()
+}
+
+/// What the calling thread is called from now on, so that roles that play together are told apart.
+pub(crate) fn name_thread(name: &CStr) {
+    // a name is no more than a courtesy
+    let _ = prctl::set_name(name);
 }

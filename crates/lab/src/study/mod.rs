@@ -1,0 +1,163 @@
+//! `whylat lab tail`: the case study of NSight (section 7), here: a server whose slowest answers take a hundred
+//! times as long as the others is measured, recorded, mended as the diagnosis says, and measured again.
+//!
+//! Latencies are measured without a recording, in rounds in which all steps take turns; the recordings that are
+//! diagnosed are of their own. What is planted in each step is known beforehand, and told beside what was named.
+
+mod result;
+mod say;
+mod scene;
+mod steps;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::error::LabError;
+use result::{Measured, Round, Said, StepResult, StudyResult};
+use scene::Stage;
+use steps::{APPS, App, Step};
+
+/// The part of the slowest messages that is explained, and that of ordinary ones that is compared where a change
+/// is no good one.
+const TAIL: &str = "p99";
+const ORDINARY: &str = "p50-p90";
+
+/// A round in which a CPU stood still is done again so often at most.
+const MOST_REPEATED: u64 = 4;
+
+/// Measures a server's slowest answers, records them, mends what the diagnosis names, and measures again.
+#[derive(Debug, Parser)]
+#[command(name = "whylat lab tail", no_binary_name = true)]
+struct Options {
+    /// Which server.
+    #[arg(long, value_enum, default_value = "memcached")]
+    app: AppName,
+    /// Rounds in which every step is measured.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Requests in each, 5,000 a second.
+    #[arg(long, default_value_t = 40_000)]
+    requests: usize,
+    /// How to print it.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Keep the recordings in this directory.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AppName {
+    Memcached,
+    Redis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs: schema whylat.study/1.
+    Json,
+}
+
+/// Runs `whylat lab tail` with the arguments after these words.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let options = match Options::try_parse_from(args) {
+        Ok(options) => options,
+        Err(usage) => return crate::workload::usage(&usage),
+    };
+    let printed = study(&options).and_then(|result| match options.format {
+        Format::Text => say::text(&result),
+        Format::Json => crate::workload::say(&result.json()),
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn study(options: &Options) -> Result<StudyResult, LabError> {
+    let app = &APPS[options.app as usize];
+    let stage = Stage::new()?;
+    let scratch = TempDir::new().map_err(|why| directory_failed("a temporary directory", why))?;
+    let keep = options.keep.as_deref().unwrap_or(scratch.path());
+    std::fs::create_dir_all(keep)
+        .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
+    let all: Vec<&Step> = app.steps.iter().chain(&app.mistake).collect();
+    let mut measured = vec![Measured::default(); all.len()];
+    for round in 0..options.rounds {
+        for (step, measured) in all.iter().zip(&mut measured) {
+            eprintln!("round {} of {}: {}", round + 1, options.rounds, step.name);
+            measured.add(measure(&stage, app, step, options.requests)?);
+        }
+    }
+    let path = |number: usize| keep.join(format!("{}-{}.whylat", app.name, number + 1));
+    let mut steps = Vec::new();
+    for (number, (step, measured)) in all.iter().zip(measured).enumerate() {
+        eprintln!("recorded: {}", step.name);
+        let recording = path(number);
+        stage.set(app, step)?.record(options.requests, &recording)?;
+        let before = (number >= app.steps.len()).then(|| path(app.steps.len() - 1));
+        let said = asked(&stage, before.as_deref(), &recording)?;
+        steps.push(StepResult {
+            name: step.name,
+            planted: step.planted,
+            measured,
+            said: Said::first(&said, step.server[0]),
+        });
+    }
+    let mistake = steps.split_off(app.steps.len()).pop();
+    Ok(StudyResult {
+        app: app.name,
+        rate: app.rate,
+        rounds: options.rounds,
+        requests: options.requests,
+        cpus: stage.cpus(),
+        steps,
+        mistake,
+    })
+}
+
+/// One round of a step; again where a CPU stood still, for as often as is reasonable.
+fn measure(stage: &Stage, app: &App, step: &Step, requests: usize) -> Result<Round, LabError> {
+    let scene = stage.set(app, step)?;
+    let mut repeated = 0;
+    loop {
+        let (truth, pauses) = scene.measure(requests)?;
+        if pauses == 0 || repeated == MOST_REPEATED {
+            return Ok(Round {
+                latency: truth["client"].clone(),
+                repeated,
+                pauses,
+            });
+        }
+        repeated += 1;
+    }
+}
+
+/// Why the slowest messages of a recording are slow, or its ordinary ones slower than those of another.
+fn asked(stage: &Stage, before: Option<&Path>, recording: &Path) -> Result<Value, LabError> {
+    let recording = recording.as_os_str();
+    let json = ["--format", "json"].map(OsStr::new);
+    let words: Vec<&OsStr> = match before {
+        None => ["report", "--tail", TAIL].map(OsStr::new).into(),
+        Some(before) => {
+            let mut words: Vec<&OsStr> = ["diff", "--band", ORDINARY].map(OsStr::new).into();
+            words.push(before.as_os_str());
+            words
+        }
+    };
+    stage.ask(&[&words, &json[..], &[recording]].concat())
+}
+
+fn directory_failed(name: &str, why: std::io::Error) -> LabError {
+    LabError::os("make", name, why, "name another directory with --keep")
+}

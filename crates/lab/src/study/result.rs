@@ -1,0 +1,180 @@
+//! What the study found, as figures.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Latencies of a step without a recording, one of each round.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Measured {
+    rounds: Vec<Round>,
+}
+
+/// One round.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    /// The client's latencies, as `open-loop` tells them.
+    pub(super) latency: Value,
+    /// Rounds before it in which a CPU stood still, and which do not count.
+    pub(super) repeated: u64,
+    /// How often one stood still in this one nevertheless.
+    pub(super) pauses: u64,
+}
+
+/// A quantile of several rounds, ns.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Spread {
+    pub(super) least_ns: u64,
+    pub(super) median_ns: u64,
+    pub(super) most_ns: u64,
+}
+
+/// The quantiles that are told.
+pub(super) const QUANTILES: [(&str, &str); 6] = [
+    ("p50", "p50_ns"),
+    ("p90", "p90_ns"),
+    ("p99", "p99_ns"),
+    ("p99.9", "p999_ns"),
+    ("p99.99", "p9999_ns"),
+    ("p99.999", "p99999_ns"),
+];
+
+/// The cause that is the first of most messages.
+#[derive(Debug, Serialize)]
+pub(super) struct Said {
+    pub(super) rule: String,
+    pub(super) what: String,
+    /// Messages of which it is the first cause, of those that were explained.
+    pub(super) first: u64,
+    pub(super) explained: u64,
+    pub(super) advice: String,
+}
+
+/// A step and what became of it.
+#[derive(Debug)]
+pub(super) struct StepResult {
+    pub(super) name: &'static str,
+    /// What is wrong most of all, known beforehand, any of these: rule, and the beginning of what has it.
+    pub(super) planted: &'static [(&'static str, &'static str)],
+    pub(super) measured: Measured,
+    pub(super) said: Option<Said>,
+}
+
+/// The whole study.
+#[derive(Debug)]
+pub(super) struct StudyResult {
+    pub(super) app: &'static str,
+    pub(super) rate: u32,
+    pub(super) rounds: usize,
+    pub(super) requests: usize,
+    pub(super) cpus: usize,
+    pub(super) steps: Vec<StepResult>,
+    pub(super) mistake: Option<StepResult>,
+}
+
+impl Measured {
+    pub(super) fn add(&mut self, round: Round) {
+        self.rounds.push(round);
+    }
+
+    /// Rounds that were done again, and those that were disturbed nevertheless.
+    pub(super) fn disturbed(&self) -> (u64, usize) {
+        let repeated = self.rounds.iter().map(|round| round.repeated).sum();
+        (
+            repeated,
+            self.rounds.iter().filter(|round| round.pauses > 0).count(),
+        )
+    }
+
+    /// A quantile by its key; `None` of no round.
+    pub(super) fn spread(&self, key: &str) -> Option<Spread> {
+        let ns = self
+            .rounds
+            .iter()
+            .filter_map(|round| round.latency[key].as_u64());
+        let mut ns: Vec<u64> = ns.collect();
+        ns.sort_unstable();
+        Some(Spread {
+            least_ns: *ns.first()?,
+            median_ns: ns[ns.len() / 2],
+            most_ns: *ns.last()?,
+        })
+    }
+
+    /// The distribution of the round whose p99.9 is the median one.
+    fn curve(&self) -> Option<&Value> {
+        let median_ns = self.spread("p999_ns")?.median_ns;
+        let mut latencies = self.rounds.iter().map(|round| &round.latency);
+        Some(&latencies.find(|latency| latency["p999_ns"] == median_ns)?["curve_ns"])
+    }
+
+    fn json(&self) -> Value {
+        let spreads =
+            QUANTILES.map(|(name, key)| json!({ "quantile": name, "ns": self.spread(key) }));
+        let (repeated, disturbed) = self.disturbed();
+        json!({
+            "quantiles": spreads, "curve_ns": self.curve(),
+            "rounds_repeated": repeated, "rounds_disturbed": disturbed,
+        })
+    }
+}
+
+impl Said {
+    /// Of a report of slow messages, about what a server receives; `None` where nothing could be judged.
+    pub(super) fn first(report: &Value, application: &str) -> Option<Self> {
+        let groups = report["groups"].as_array()?;
+        let is_it = |group: &&Value| {
+            group["application"] == application && group["direction"] == "received"
+        };
+        let group = groups.iter().find(is_it)?;
+        let causes = group["causes"].as_array()?;
+        let cause = causes.iter().max_by_key(|cause| cause["first"].as_u64())?;
+        let text = |key: &str| cause[key].as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            rule: text("rule"),
+            what: text("what"),
+            first: cause["first"].as_u64()?,
+            explained: group["longer"].as_u64()?,
+            advice: text("advice"),
+        })
+    }
+}
+
+impl StepResult {
+    /// Whether what was planted was named; `None` where nothing was.
+    pub(super) fn is_named(&self) -> Option<bool> {
+        let said = self.said.as_ref();
+        let mut planted = self.planted.iter();
+        let is_named = planted.any(|(rule, what)| {
+            said.is_some_and(|said| said.rule == *rule && said.what.starts_with(what))
+        });
+        (!self.planted.is_empty()).then_some(is_named)
+    }
+
+    fn json(&self) -> Value {
+        let planted = self.planted.iter();
+        let planted = planted.map(|(rule, what)| json!({ "rule": rule, "what": what }));
+        let planted: Vec<Value> = planted.collect();
+        json!({
+            "name": self.name,
+            "planted": planted,
+            "said": self.said,
+            "is_named": self.is_named(),
+            "latency": self.measured.json(),
+        })
+    }
+}
+
+impl StudyResult {
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "schema": "whylat.study/1",
+            "app": self.app,
+            "requests_per_s": self.rate,
+            "rounds": self.rounds,
+            "requests": self.requests,
+            "cpus": self.cpus,
+            "steps": self.steps.iter().map(StepResult::json).collect::<Vec<_>>(),
+            "mistake": self.mistake.as_ref().map(StepResult::json),
+        })
+    }
+}
