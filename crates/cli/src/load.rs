@@ -46,7 +46,10 @@ pub(crate) fn newest() -> anyhow::Result<PathBuf> {
 
 /// Reads a recording and diagnoses it.
 pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Report> {
-    let recording = Recording::open(path)?;
+    report(&Recording::open(path)?, settings)
+}
+
+pub(crate) fn report(recording: &Recording, settings: SnapSettings) -> anyhow::Result<Report> {
     let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
@@ -72,7 +75,7 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
         evidence.add_problem(problem.to_string());
     }
     let mut report = diagnose::diagnose(evidence);
-    report.slow_messages = slow_messages(&recording)?;
+    report.slow_messages = slow_messages(recording)?;
     Ok(report)
 }
 
@@ -245,7 +248,7 @@ fn message_rows(
 }
 
 /// What the recording says of itself.
-fn recorded(recording: &Recording) -> Recorded {
+pub(crate) fn recorded(recording: &Recording) -> Recorded {
     Recorded {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),

@@ -88,6 +88,11 @@ impl Explaining {
 }
 
 impl TailArgs {
+    /// Whether slow messages were asked for instead of a diagnosis.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.tail.is_some()
+    }
+
     /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
     pub(crate) fn execute(
         &self,

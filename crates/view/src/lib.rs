@@ -4,11 +4,13 @@
 
 mod clean;
 mod compare;
+mod csv;
 mod json;
 mod page;
 mod text;
 
 pub use compare::{Side, side_by_side};
+pub use csv::{CsvText, csv};
 pub use json::{ends_json, json, message_json, messages_json, tail_json, waits_json};
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,
