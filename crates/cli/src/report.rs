@@ -45,6 +45,8 @@ pub(crate) enum AnyFormat {
     /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
     /// whylat.messages/1, with --tail whylat.tail/1.
     Json,
+    /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened. Needs -o.
+    Perfetto,
     /// One table of the recording, as CSV. Needs --table.
     Csv,
 }
@@ -68,10 +70,11 @@ impl ReportArgs {
         let format = match self.format {
             AnyFormat::Text => Format::Text,
             AnyFormat::Json => Format::Json,
-            AnyFormat::Csv if self.is_part_asked() => bail!(
+            AnyFormat::Perfetto | AnyFormat::Csv if self.is_part_asked() => bail!(
                 "an export holds all waits and messages\n\
                  hint: leave out --by, --messages, --message and --tail"
             ),
+            AnyFormat::Perfetto => return self.export.perfetto(&path, settings),
             AnyFormat::Csv => return self.export.csv(&path),
         };
         self.export.refuse()?;
