@@ -50,7 +50,7 @@ impl ExportArgs {
             bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
         };
         let recording = Recording::open(path)?;
-        let report = load::report(&recording, settings)?;
+        let report = load::findings(&recording, settings);
         self.write(file, |out| view::perfetto(&recording, &report, out))?;
         eprintln!(
             "wrote {}: open it with https://ui.perfetto.dev, which keeps it in the browser",
@@ -92,7 +92,7 @@ impl ExportArgs {
         Ok(code(&recording))
     }
 
-    /// Writes to a file, and removes it again if that fails.
+    /// Writes to a file. If that fails, half a file is removed, but not what only has a name there, such as a pipe.
     fn write<T>(
         &self,
         file: &Path,
@@ -100,8 +100,10 @@ impl ExportArgs {
     ) -> anyhow::Result<T> {
         let mut out = self.create(file)?;
         write(&mut out).map_err(|error| {
-            // Best effort: what was there before --force is gone already.
-            let _ = std::fs::remove_file(file);
+            if out.metadata().is_ok_and(|it| it.is_file()) {
+                // Best effort: what was there before --force is gone already.
+                let _ = std::fs::remove_file(file);
+            }
             anyhow!(
                 "cannot write {}: {error}\nhint: name a file on a disk with room for it with -o",
                 file.display()
@@ -165,4 +167,53 @@ fn code(recording: &Recording) -> ExitCode {
     } else {
         exit::INCOMPLETE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(output: &Path, force: bool) -> ExportArgs {
+        ExportArgs {
+            output: Some(output.to_owned()),
+            force,
+            table: None,
+        }
+    }
+
+    fn fails(_: &mut dyn Write) -> io::Result<()> {
+        Err(ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_when_told() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("t.csv");
+        let write = |text: &'static str, force| {
+            to(&path, force).write(&path, |out| out.write_all(text.as_bytes()))
+        };
+        write("first", false).expect("a new file");
+        let refused = write("second", false).expect_err("it exists").to_string();
+        assert!(refused.contains("hint: ") && refused.contains("--force"));
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "first");
+        write("new", true).expect("replaced");
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "new");
+    }
+
+    #[test]
+    fn half_a_file_is_removed_but_no_device() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("t.csv");
+        assert!(to(&path, false).write(&path, fails).is_err());
+        assert!(!path.exists());
+        let pipe = scratch.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe)
+        });
+        assert!(to(&pipe, true).write(&pipe, fails).is_err());
+        assert_eq!(reader.join().expect("it ends").expect("nothing"), b"");
+        assert!(pipe.exists());
+    }
 }

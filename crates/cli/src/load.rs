@@ -49,7 +49,14 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     report(&Recording::open(path)?, settings)
 }
 
-pub(crate) fn report(recording: &Recording, settings: SnapSettings) -> anyhow::Result<Report> {
+fn report(recording: &Recording, settings: SnapSettings) -> anyhow::Result<Report> {
+    let mut report = findings(recording, settings);
+    report.slow_messages = slow_messages(recording)?;
+    Ok(report)
+}
+
+/// The diagnosis but for slow messages, which take memory each.
+pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report {
     let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
@@ -74,9 +81,7 @@ pub(crate) fn report(recording: &Recording, settings: SnapSettings) -> anyhow::R
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
     }
-    let mut report = diagnose::diagnose(evidence);
-    report.slow_messages = slow_messages(recording)?;
-    Ok(report)
+    diagnose::diagnose(evidence)
 }
 
 /// Why the slow messages of a recording are slow, if it tells that and is not too long to look at in passing.

@@ -22,14 +22,14 @@ pub(crate) struct ReportArgs {
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: AnyFormat,
-    #[command(flatten)]
-    export: ExportArgs,
     /// SNAP's MaxQueuingDelay: what queues may add to a round trip
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().max_queuing_delay_us)]
     max_queuing_delay_us: u64,
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
+    #[command(flatten)]
+    export: ExportArgs,
     #[command(flatten)]
     messages: MessageArgs,
     #[command(flatten)]
