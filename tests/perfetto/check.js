@@ -8,12 +8,13 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 
 import { TraceProcessor } from "./trace_processor.js";
 
-const HERE = import.meta.dirname;
+const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../../target/release");
 // What the times of the recording count from.
 const BEGIN_NS = 5_000_100_000_000n;
