@@ -1,6 +1,6 @@
 //! Spans that are drawn under one name. Begins and ends on a track must nest, and of those at one instant the order
 //! in the file is what counts: what does not fit goes to a further track of the same name, which Perfetto draws
-//! with the first.
+//! with the first. What ends before it begins, as only damage can tell, ends where it begins.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -60,6 +60,7 @@ impl Lanes {
         depth: Option<u16>,
         what: &Event<'_>,
     ) -> io::Result<()> {
+        let end_ns = end_ns.max(begin_ns);
         let kept = depth.filter(|_| begin_ns == end_ns).unwrap_or(0).into();
         let within = |lane: &Lane| lane.has_room_within(begin_ns, end_ns, kept);
         let lane = match self.lanes.iter().position(within) {
@@ -84,6 +85,7 @@ impl Lanes {
         what: &Event<'_>,
         parts: impl Iterator<Item = (u64, Event<'p>)>,
     ) -> io::Result<()> {
+        let end_ns = end_ns.max(begin_ns);
         let lane = self.roomy(trace, begin_ns, end_ns)?;
         lane.outermost(begin_ns, end_ns);
         lane.latest_ns = lane.latest_ns.max(end_ns);
@@ -183,5 +185,105 @@ impl Lane {
             trace.close(self.track, end_ns)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::wire::read::{Value, fields, messages};
+    use super::*;
+
+    /// A span: begin, end, and a number of its own.
+    type Span = (u64, u64, u64);
+
+    /// The spans of a trace as Perfetto understands it: events in the order of time, and of the file within one
+    /// instant; an end ends what began last on its track.
+    fn understood(trace: &[u8]) -> Vec<Span> {
+        let mut events: BTreeMap<u64, Vec<(u64, Option<u64>)>> = BTreeMap::new();
+        for packet in messages(trace, 1) {
+            let number = |fields: &[(u32, Value<'_>)], wanted| {
+                let field = fields.iter().find(|(number, _)| *number == wanted);
+                field.and_then(|(_, value)| match value {
+                    Value::Number(number) => Some(*number),
+                    Value::Bytes(_) => None,
+                })
+            };
+            let event = packet.iter().find_map(|(number, value)| match value {
+                Value::Bytes(bytes) if *number == 11 => Some(fields(bytes)),
+                _ => None,
+            });
+            if let (Some(ns), Some(event)) = (number(&packet, 8), event) {
+                let track = number(&event, 11).expect("a track");
+                let name = number(&event, 47);
+                events.entry(ns).or_default().push((track, name));
+            }
+        }
+        let (mut open, mut spans) = (BTreeMap::<u64, Vec<(u64, u64)>>::new(), Vec::new());
+        for (ns, events) in events {
+            for (track, name) in events {
+                let open = open.entry(track).or_default();
+                match name {
+                    Some(name) => open.push((ns, name)),
+                    None => {
+                        let (begin_ns, name) = open.pop().expect("something that began");
+                        spans.push((begin_ns, ns, name));
+                    }
+                }
+            }
+        }
+        assert!(open.values().all(Vec::is_empty), "something never ended");
+        spans.sort_unstable();
+        spans
+    }
+
+    fn drawn(spans: &[Span], is_nested: bool) -> Vec<Span> {
+        let mut out: Vec<u8> = Vec::new();
+        let mut trace = Trace::begin(&mut out).expect("memory");
+        let mut lanes = Lanes::new("lanes".to_owned(), None);
+        for (begin_ns, end_ns, number) in spans {
+            let what = Event {
+                name: "span",
+                flow: Some(*number),
+                ..Event::default()
+            };
+            let times = (*begin_ns, *end_ns);
+            let added = match is_nested {
+                true => lanes.nest(&mut trace, times, None, &what),
+                false => lanes.apart(&mut trace, times, &what, std::iter::empty()),
+            };
+            added.expect("memory");
+        }
+        lanes.finish(&mut trace).expect("memory");
+        trace.finish().expect("memory");
+        understood(&out)
+    }
+
+    /// Short ones at few instants, so that many begin and end at the same.
+    fn spans() -> impl Strategy<Value = Vec<Span>> {
+        let span = (0_u64..30, 0_u64..8);
+        prop::collection::vec(span, 0..60).prop_map(|spans| {
+            let numbered = spans.into_iter().zip(1..);
+            let spans = numbered.map(|((begin, length), number)| (begin, begin + length, number));
+            spans.collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_span_keeps_its_begin_and_end(mut spans in spans()) {
+            for is_nested in [true, false] {
+                let mut expected = spans.clone();
+                expected.sort_unstable();
+                prop_assert_eq!(&drawn(&spans, is_nested), &expected);
+            }
+            spans.sort_by_key(|(begin, end, _)| (*begin, std::cmp::Reverse(*end)));
+            let mut expected = spans.clone();
+            expected.sort_unstable();
+            prop_assert_eq!(drawn(&spans, true), expected);
+        }
     }
 }

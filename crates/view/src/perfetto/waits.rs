@@ -46,6 +46,7 @@ fn span(drawing: &mut Drawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
         flow: None,
         notes: &notes,
     };
-    drawing.trace.open(track, rows.start_ns[row], &what)?;
-    drawing.trace.close(track, rows.end_ns[row])
+    let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
+    drawing.trace.open(track, start_ns, &what)?;
+    drawing.trace.close(track, end_ns.max(start_ns))
 }

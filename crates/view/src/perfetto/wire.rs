@@ -85,10 +85,68 @@ impl Message {
     }
 }
 
+/// Messages back to fields, for tests.
+#[cfg(test)]
+pub(super) mod read {
+    /// Value of a field.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Value<'a> {
+        /// A number, of eight bytes or of as many as it takes.
+        Number(u64),
+        Bytes(&'a [u8]),
+    }
+
+    /// A number, and what follows it.
+    fn varint(bytes: &[u8]) -> (u64, &[u8]) {
+        let length = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+        let value = bytes[..length].iter().rev();
+        let value = value.fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f));
+        (value, &bytes[length..])
+    }
+
+    /// The fields of a message, in order.
+    pub(crate) fn fields(mut bytes: &[u8]) -> Vec<(u32, Value<'_>)> {
+        let mut fields = Vec::new();
+        while !bytes.is_empty() {
+            let (tag, rest) = varint(bytes);
+            let (value, rest) = match tag & 7 {
+                0 => {
+                    let (value, rest) = varint(rest);
+                    (Value::Number(value), rest)
+                }
+                1 => {
+                    let (value, rest) = rest.split_first_chunk().expect("eight bytes");
+                    (Value::Number(u64::from_le_bytes(*value)), rest)
+                }
+                2 => {
+                    let (length, rest) = varint(rest);
+                    let (value, rest) = rest.split_at(length as usize);
+                    (Value::Bytes(value), rest)
+                }
+                other => panic!("wire type {other}"),
+            };
+            fields.push(((tag >> 3) as u32, value));
+            bytes = rest;
+        }
+        fields
+    }
+
+    /// The messages of a field.
+    pub(crate) fn messages(bytes: &[u8], field: u32) -> Vec<Vec<(u32, Value<'_>)>> {
+        let fields = fields(bytes).into_iter();
+        let messages = fields.filter_map(|(number, value)| match value {
+            Value::Bytes(bytes) if number == field => Some(self::fields(bytes)),
+            _ => None,
+        });
+        messages.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::read::{Value, fields};
     use super::*;
 
     fn written(write: impl FnOnce(&mut Message)) -> Vec<u8> {
@@ -117,36 +175,31 @@ mod tests {
         assert_eq!(written(|it| it.double(44, 1.0)), one);
     }
 
-    /// A number, and what follows it.
-    fn varint(bytes: &[u8]) -> (u64, &[u8]) {
-        let length = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
-        let value = bytes[..length].iter().rev();
-        let value = value.fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f));
-        (value, &bytes[length..])
-    }
-
     proptest! {
         #[test]
-        fn what_lies_within_keeps_its_length(field in 1_u32..1 << 29, text in ".{0,300}", number in any::<u64>()) {
+        fn what_is_written_is_read_back(
+            field in 1_u32..1 << 29, text in ".{0,300}", numbers in any::<[u64; 2]>(), real in any::<f64>(),
+        ) {
             let bytes = written(|it| {
                 it.message(field, |it| {
                     it.text(field, &text);
-                    it.unsigned(field, number);
+                    it.unsigned(field, numbers[0]);
                 });
-                it.unsigned(1, 1);
+                it.fixed(field, numbers[1]);
+                it.double(1, real);
             });
-            let (tag, rest) = varint(&bytes);
-            prop_assert_eq!(tag, u64::from(field) << 3 | 2);
-            let (length, rest) = varint(rest);
-            let (within, after) = rest.split_at(length as usize);
-            prop_assert_eq!(after, [0x08, 0x01]);
-            let (tag, rest) = varint(within);
-            prop_assert_eq!(tag, u64::from(field) << 3 | 2);
-            let (length, rest) = varint(rest);
-            prop_assert_eq!(&rest[..length as usize], text.as_bytes());
-            let (tag, rest) = varint(&rest[length as usize..]);
-            prop_assert_eq!(tag, u64::from(field) << 3);
-            prop_assert_eq!(varint(rest), (number, &[][..]));
+            let within = written(|it| {
+                it.text(field, &text);
+                it.unsigned(field, numbers[0]);
+            });
+            let outer = [
+                (field, Value::Bytes(&within)),
+                (field, Value::Number(numbers[1])),
+                (1, Value::Number(real.to_bits())),
+            ];
+            prop_assert_eq!(fields(&bytes), outer);
+            let inner = [(field, Value::Bytes(text.as_bytes())), (field, Value::Number(numbers[0]))];
+            prop_assert_eq!(fields(&within), inner);
         }
     }
 }
