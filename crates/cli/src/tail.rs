@@ -88,11 +88,6 @@ impl Explaining {
 }
 
 impl TailArgs {
-    /// Whether slow messages were asked for instead of a diagnosis.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.tail.is_some()
-    }
-
     /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
     pub(crate) fn execute(
         &self,
@@ -113,6 +108,11 @@ impl TailArgs {
         };
         let report = load::tail(path, question, self.explaining.categories()?)?;
         print(&report, format, limit, &args::text_options()).map(Some)
+    }
+
+    /// Whether slow messages were asked for instead of a diagnosis.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.tail.is_some()
     }
 }
 

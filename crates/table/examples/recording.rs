@@ -1,14 +1,14 @@
-//! A recording of its text: what tests give to programs that read recordings.
-//!
-//! `cargo run --release -p whylat-table --example recording TEXT_DIR OUT_DIR`
+//! Makes a recording of one as text: `recording FOLDER OUTPUT`, where FOLDER is such as those in `tests/golden`. For
+//! tests that need a recording on disk.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [text_dir, out_dir] = arguments.as_slice() else {
-        return Err("usage: recording TEXT_DIR OUT_DIR".into());
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, output] = given.as_slice() else {
+        return Err("usage: recording FOLDER OUTPUT".into());
     };
-    Ok(whylat_table::write_fixture(text_dir, out_dir)?)
+    whylat_table::write_fixture(Path::new(folder), Path::new(output))?;
+    Ok(())
 }
