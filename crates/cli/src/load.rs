@@ -46,7 +46,17 @@ pub(crate) fn newest() -> anyhow::Result<PathBuf> {
 
 /// Reads a recording and diagnoses it.
 pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Report> {
-    let recording = Recording::open(path)?;
+    report(&Recording::open(path)?, settings)
+}
+
+fn report(recording: &Recording, settings: SnapSettings) -> anyhow::Result<Report> {
+    let mut report = findings(recording, settings);
+    report.slow_messages = slow_messages(recording)?;
+    Ok(report)
+}
+
+/// The diagnosis but for slow messages, which take memory each.
+pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report {
     let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
@@ -71,9 +81,7 @@ pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Re
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
     }
-    let mut report = diagnose::diagnose(evidence);
-    report.slow_messages = slow_messages(&recording)?;
-    Ok(report)
+    diagnose::diagnose(evidence)
 }
 
 /// Why the slow messages of a recording are slow, if it tells that and is not too long to look at in passing.
@@ -245,7 +253,7 @@ fn message_rows(
 }
 
 /// What the recording says of itself.
-fn recorded(recording: &Recording) -> Recorded {
+pub(crate) fn recorded(recording: &Recording) -> Recorded {
     Recorded {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),

@@ -8,6 +8,7 @@ mod args;
 mod demo;
 mod diff;
 mod doctor;
+mod export;
 mod import;
 mod lab;
 mod load;

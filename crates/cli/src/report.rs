@@ -1,11 +1,14 @@
-//! `whylat report`: the diagnosis again, or waits in groups, from the recording alone.
+//! `whylat report`: the diagnosis again, waits in groups, or all of it for another program, from the recording
+//! alone.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 
+use crate::export::ExportArgs;
 use crate::messages::MessageArgs;
 use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
@@ -18,13 +21,15 @@ pub(crate) struct ReportArgs {
     dir: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: AnyFormat,
     /// SNAP's MaxQueuingDelay: what queues may add to a round trip
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().max_queuing_delay_us)]
     max_queuing_delay_us: u64,
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
+    #[command(flatten)]
+    export: ExportArgs,
     #[command(flatten)]
     messages: MessageArgs,
     #[command(flatten)]
@@ -34,39 +39,68 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum AnyFormat {
     /// For people: at most 80 columns.
     Text,
     /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
     /// whylat.messages/1, with --tail whylat.tail/1.
     Json,
+    /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened. Needs -o.
+    Perfetto,
+    /// One table of the recording, as CSV. Needs --table.
+    Csv,
+}
+
+/// A format of one answer.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Format {
+    /// For people: at most 80 columns.
+    Text,
+    /// For programs: by the schemas in docs.
+    Json,
 }
 
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let path = self.dir.map_or_else(load::newest, Ok)?;
-        let limit = self.waits.limit;
-        if let Some(code) = self.messages.execute(&path, self.format, limit)? {
-            return Ok(code);
-        }
-        let window_ns = self.waits.window_ns();
-        let tail = self.tail.execute(&path, self.format, limit, window_ns)?;
-        if let Some(code) = tail {
-            return Ok(code);
-        }
-        if let Some(code) = self.waits.execute(&path, self.format)? {
-            return Ok(code);
-        }
+        let path = self.dir.clone().map_or_else(load::newest, Ok)?;
         let settings = SnapSettings {
             max_queuing_delay_us: self.max_queuing_delay_us,
             delayed_ack_timeout_us: self.delayed_ack_timeout_us,
         };
+        let format = match self.format {
+            AnyFormat::Text => Format::Text,
+            AnyFormat::Json => Format::Json,
+            AnyFormat::Perfetto | AnyFormat::Csv if self.is_part_asked() => bail!(
+                "an export holds all waits and messages\n\
+                 hint: leave out --by, --messages, --message and --tail"
+            ),
+            AnyFormat::Perfetto => return self.export.perfetto(&path, settings),
+            AnyFormat::Csv => return self.export.csv(&path),
+        };
+        self.export.refuse()?;
+        let limit = self.waits.limit;
+        if let Some(code) = self.messages.execute(&path, format, limit)? {
+            return Ok(code);
+        }
+        let window_ns = self.waits.window_ns();
+        let tail = self.tail.execute(&path, format, limit, window_ns)?;
+        if let Some(code) = tail {
+            return Ok(code);
+        }
+        if let Some(code) = self.waits.execute(&path, format)? {
+            return Ok(code);
+        }
         let report = load::diagnose(&path, settings)?;
-        match self.format {
+        match format {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
             Format::Json => out::line(&view::json(&report))?,
         }
         let complete = report.about.is_complete();
         Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))
+    }
+
+    /// Whether something else than a diagnosis was asked for.
+    fn is_part_asked(&self) -> bool {
+        self.waits.is_asked() || self.messages.is_asked() || self.tail.is_asked()
     }
 }

@@ -109,6 +109,11 @@ impl TailArgs {
         let report = load::tail(path, question, self.explaining.categories()?)?;
         print(&report, format, limit, &args::text_options()).map(Some)
     }
+
+    /// Whether slow messages were asked for instead of a diagnosis.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.tail.is_some()
+    }
 }
 
 /// Prints the causes.

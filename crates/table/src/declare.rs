@@ -39,6 +39,23 @@ pub struct Field {
     pub null: &'static str,
 }
 
+/// What a cell holds, for formats that have no types of their own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// Null.
+    Absent,
+    /// A whole number that is never negative.
+    Unsigned(u64),
+    /// A whole number.
+    Signed(i64),
+    /// A floating-point number.
+    Real(f64),
+    /// Yes or no.
+    Is(bool),
+    /// Text, or a name of a closed set.
+    Text(&'a str),
+}
+
 /// A batch that does not have the shape its table declares.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ShapeError {
@@ -86,6 +103,8 @@ pub trait Columns: Default + Send + 'static {
     fn push(&mut self, row: Self::Row);
     /// The row at `index`. Panics past the end, as slices do.
     fn row(&self, index: usize) -> Self::Row;
+    /// Hands the cells of the row at `index` to `take`, in the order of the columns. Panics past the end.
+    fn for_each_value(&self, index: usize, take: impl FnMut(Value<'_>));
     /// Makes room for so many more rows.
     fn reserve(&mut self, rows: usize);
     /// Moves all rows of `other` to the end of these.
@@ -125,6 +144,8 @@ pub trait Cell: Sized + Clone {
     const NULLABLE: bool;
     /// How an open segment encodes these cells.
     const ENCODING: Encoding;
+    /// What the cell holds.
+    fn value(&self) -> Value<'_>;
     /// Makes these cells the body of a data page.
     fn encode(cells: &[Self], page: &mut PageBody);
     /// The Arrow array of these cells.
@@ -139,13 +160,16 @@ pub trait Cell: Sized + Clone {
 }
 
 macro_rules! primitive_cell {
-    ($($native:ty => $arrow:ty),+ $(,)?) => {$(
+    ($($native:ty => $arrow:ty, $value:ident);+ $(;)?) => {$(
         impl Cell for $native {
             fn data_type() -> DataType {
                 <$arrow as arrow_array::types::ArrowPrimitiveType>::DATA_TYPE
             }
             const NULLABLE: bool = false;
             const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            fn value(&self) -> Value<'_> {
+                Value::$value((*self).into())
+            }
             fn encode(cells: &[Self], page: &mut PageBody) {
                 <$native as Fixed>::encode(cells, page);
             }
@@ -163,6 +187,9 @@ macro_rules! primitive_cell {
             }
             const NULLABLE: bool = true;
             const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            fn value(&self) -> Value<'_> {
+                self.as_ref().map_or(Value::Absent, Cell::value)
+            }
             fn encode(cells: &[Self], page: &mut PageBody) {
                 <$native as Fixed>::encode_optional(cells, page);
             }
@@ -181,13 +208,13 @@ macro_rules! primitive_cell {
 }
 
 primitive_cell! {
-    u8 => UInt8Type,
-    u16 => UInt16Type,
-    u32 => UInt32Type,
-    u64 => UInt64Type,
-    i32 => Int32Type,
-    i64 => Int64Type,
-    f64 => Float64Type,
+    u8 => UInt8Type, Unsigned;
+    u16 => UInt16Type, Unsigned;
+    u32 => UInt32Type, Unsigned;
+    u64 => UInt64Type, Unsigned;
+    i32 => Int32Type, Signed;
+    i64 => Int64Type, Signed;
+    f64 => Float64Type, Real;
 }
 
 impl Cell for bool {
@@ -196,6 +223,9 @@ impl Cell for bool {
     }
     const NULLABLE: bool = false;
     const ENCODING: Encoding = Encoding::PLAIN;
+    fn value(&self) -> Value<'_> {
+        Value::Is(*self)
+    }
     fn encode(cells: &[Self], page: &mut PageBody) {
         page.bools(cells);
     }
@@ -214,6 +244,9 @@ impl Cell for Option<bool> {
     }
     const NULLABLE: bool = true;
     const ENCODING: Encoding = Encoding::PLAIN;
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Absent, Cell::value)
+    }
     fn encode(cells: &[Self], page: &mut PageBody) {
         page.levels_of(cells);
         let present: Vec<bool> = cells.iter().copied().flatten().collect();
@@ -237,6 +270,9 @@ impl Cell for String {
     }
     const NULLABLE: bool = false;
     const ENCODING: Encoding = Encoding::DELTA_BYTE_ARRAY;
+    fn value(&self) -> Value<'_> {
+        Value::Text(self)
+    }
     fn encode(cells: &[Self], page: &mut PageBody) {
         page.strings(cells.iter().map(String::as_str));
     }
@@ -255,6 +291,9 @@ impl Cell for Option<String> {
     }
     const NULLABLE: bool = true;
     const ENCODING: Encoding = Encoding::DELTA_BYTE_ARRAY;
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Absent, Cell::value)
+    }
     fn encode(cells: &[Self], page: &mut PageBody) {
         page.levels_of(cells);
         page.strings(cells.iter().flatten().map(String::as_str));
@@ -363,6 +402,9 @@ macro_rules! table {
             }
             fn row(&self, index: usize) -> $row {
                 $row { $($field: self.$field[index].clone()),+ }
+            }
+            fn for_each_value(&self, index: usize, mut take: impl FnMut($crate::Value<'_>)) {
+                $(take($crate::declare::Cell::value(&self.$field[index]));)+
             }
             fn reserve(&mut self, rows: usize) {
                 $(self.$field.reserve(rows);)+

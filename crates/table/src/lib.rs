@@ -25,7 +25,7 @@ pub mod tables;
 pub mod write;
 
 pub use check::validate;
-pub use declare::{Columns, Field, ShapeError, Table};
+pub use declare::{Columns, Field, ShapeError, Table, Value};
 pub use encode::Between;
 pub use error::{Problem, ReadError, WriteError};
 pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};

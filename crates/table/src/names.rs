@@ -58,6 +58,9 @@ macro_rules! names {
             }
             const NULLABLE: bool = false;
             const ENCODING: $crate::declare::Encoding = <String as $crate::declare::Cell>::ENCODING;
+            fn value(&self) -> $crate::Value<'_> {
+                $crate::Value::Text(self.name())
+            }
             fn encode(cells: &[Self], page: &mut $crate::declare::PageBody) {
                 page.strings(cells.iter().map(|cell| cell.name()));
             }

@@ -176,6 +176,12 @@ impl Recording {
             .sum()
     }
 
+    /// Names of the tables that have sealed rows, in alphabetical order.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        let filled = |name: &&String| self.segments(name).iter().any(|segment| segment.rows > 0);
+        self.holdings.keys().filter(filled).map(String::as_str)
+    }
+
     /// First and last time of the sealed rows of all tables; `None` without rows.
     pub fn time_range_ns(&self) -> Option<(u64, u64)> {
         let segments = || self.holdings.values().flat_map(|holding| &holding.segments);

@@ -4,12 +4,17 @@
 
 mod clean;
 mod compare;
+mod csv;
+mod doing;
 mod json;
 mod page;
+mod perfetto;
 mod text;
 
 pub use compare::{Side, side_by_side};
+pub use csv::{CsvText, csv};
 pub use json::{ends_json, json, message_json, messages_json, tail_json, waits_json};
+pub use perfetto::perfetto;
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,
     waits as waits_text,

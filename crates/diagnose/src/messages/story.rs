@@ -77,6 +77,12 @@ impl Row {
         }
     }
 
+    /// When what is known first of it happened, and what is known last.
+    pub fn known_ns(&self) -> (u64, u64) {
+        let meanwhile = self.meanwhile();
+        (meanwhile.from_ns, meanwhile.until_ns)
+    }
+
     /// Its time, from what is known first to what is known last, and its CPUs.
     pub(super) fn meanwhile(&self) -> Meanwhile {
         let (known, tid, cpus) = match self {

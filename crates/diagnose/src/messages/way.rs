@@ -4,9 +4,9 @@
 //! queue of the device to the driver, and copying counts as the program's.
 
 use serde::Serialize;
-use table::tables::{ReceivedMessages, SentMessages};
+use table::tables::{ClockPairs, ReceivedMessages, SentMessages};
 
-use super::nic::OnWire;
+use super::nic::{NicClocks, OnWire, Placed};
 
 /// Which way a message went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -216,6 +216,33 @@ impl Way {
 
 fn seen(ns: Option<u64>) -> Result<u64, Lack> {
     ns.ok_or(Lack::Unseen)
+}
+
+/// The ways of all messages of a recording, one by one.
+#[derive(Debug, Default)]
+pub struct Ways {
+    nics: NicClocks,
+}
+
+impl Ways {
+    /// With the clocks of network adapters, by all rows of table `clock_pairs`.
+    pub fn new(pairs: &ClockPairs) -> Self {
+        Self {
+            nics: NicClocks::of(pairs),
+        }
+    }
+
+    /// Of a sent message, with the time at which an adapter put it on the wire, if that is known.
+    ///
+    /// # Errors
+    /// As [`Way::of_sent`].
+    pub fn of_sent(&self, rows: &SentMessages, row: usize) -> Result<Way, Lack> {
+        let on_wire = match self.nics.place(rows, row) {
+            Some(Placed::At(on_wire)) => Some(on_wire),
+            Some(Placed::Unplaced | Placed::Impossible) | None => None,
+        };
+        Way::of_sent(rows, row, on_wire)
+    }
 }
 
 #[cfg(test)]

@@ -42,12 +42,7 @@ pub struct About {
 impl About {
     /// Of a recording whose latest row is of `latest_ns`, where only the time from the first of `span` to the
     /// second is looked at.
-    pub(crate) fn of(
-        header: &Header,
-        recorded: Recorded,
-        latest_ns: u64,
-        span: (u64, u64),
-    ) -> Self {
+    pub fn of(header: &Header, recorded: Recorded, latest_ns: u64, span: (u64, u64)) -> Self {
         let closed = recorded.closed.as_ref();
         let ended_ns = closed.map_or(latest_ns, |close| close.ended_ns);
         let until_ns = ended_ns.min(span.1);

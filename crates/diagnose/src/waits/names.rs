@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
+    Waits,
 };
 use table::{Columns, WaitObject, Waker};
 
@@ -76,7 +77,7 @@ impl Names {
     }
 
     /// Puts the rows of each connection together: to be called after the last.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.stacks.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.rows));
         for index in 0..folded.len() {
@@ -84,13 +85,18 @@ impl Names {
         }
     }
 
-    /// Names a connection.
-    pub(crate) fn connection(&self, conn: u64) -> Identity {
+    /// Names a connection, listener or UDP socket by its cookie.
+    pub fn connection(&self, conn: u64) -> Identity {
         self.object(ObjectKey::conn(conn))
     }
 
+    /// Names what a row of table `waits` waited for.
+    pub fn object_of(&self, rows: &Waits, row: usize) -> Identity {
+        self.object(ObjectKey::of(rows, row))
+    }
+
     /// Command name of a process.
-    pub(crate) fn comm(&self, pid: u32) -> Option<&str> {
+    pub fn comm(&self, pid: u32) -> Option<&str> {
         self.processes.comm(pid, u64::MAX)
     }
 

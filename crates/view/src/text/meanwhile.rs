@@ -3,9 +3,9 @@
 use diagnose::messages::doing::Doing;
 use diagnose::messages::report::MessageStory;
 use diagnose::units::{count, duration};
-use table::ActivityKind;
 
 use super::messages::CELL;
+use crate::doing;
 use crate::page::{Page, Style};
 
 /// Lines for a CPU, at most; the shortest are left out.
@@ -52,19 +52,7 @@ fn draw_cpu(page: &mut Page, all: &[Doing]) {
 }
 
 fn what(doing: &Doing) -> String {
-    let name = doing.name.as_deref().unwrap_or("?");
-    match doing.kind {
-        ActivityKind::Task => match doing.tid {
-            Some(tid) => format!("thread {tid} {name}"),
-            None => name.to_owned(),
-        },
-        ActivityKind::Migration => format!("{name} moved to another CPU"),
-        ActivityKind::Idle => "idle".to_owned(),
-        ActivityKind::Irq => format!("interrupt {name}"),
-        ActivityKind::Softirq => format!("softirq {name}"),
-        ActivityKind::Syscall | ActivityKind::Function => format!("{name}()"),
-        ActivityKind::Untraced | ActivityKind::DecodeError => format!("unknown: {name}"),
-    }
+    doing::name(doing.kind, doing.name.as_deref(), doing.tid)
 }
 
 /// What is cut took longer.

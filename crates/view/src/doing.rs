@@ -1,0 +1,20 @@
+//! What a CPU did, in words.
+
+use table::ActivityKind;
+
+/// Names it, with what else is known of it.
+pub(crate) fn name(kind: ActivityKind, name: Option<&str>, tid: Option<u32>) -> String {
+    let name = name.unwrap_or("?");
+    match kind {
+        ActivityKind::Task => match tid {
+            Some(tid) => format!("thread {tid} {name}"),
+            None => name.to_owned(),
+        },
+        ActivityKind::Migration => format!("{name} moved to another CPU"),
+        ActivityKind::Idle => "idle".to_owned(),
+        ActivityKind::Irq => format!("interrupt {name}"),
+        ActivityKind::Softirq => format!("softirq {name}"),
+        ActivityKind::Syscall | ActivityKind::Function => format!("{name}()"),
+        ActivityKind::Untraced | ActivityKind::DecodeError => format!("unknown: {name}"),
+    }
+}

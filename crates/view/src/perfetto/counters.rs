@@ -1,0 +1,168 @@
+//! Counters: those of the program, and what the kernel says of each connection.
+
+use std::collections::HashMap;
+use std::io;
+
+use table::tables::{Counter, Counters, TcpSample};
+use table::{Columns, CounterKind, Recording};
+
+use super::trace::{Count, Of, Track, Unit};
+use super::tracks::Drawing;
+
+/// Counters of programs: those that only grow and fall begin at zero, and say so.
+pub(super) fn of_programs(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut counters: HashMap<Key, Running> = HashMap::new();
+    for rows in recording.batches::<Counter>() {
+        for row in 0..rows.len() {
+            let Some(told) = told(&rows, row) else {
+                continue;
+            };
+            let key = Key::of(&rows, row);
+            let counter = match counters.get_mut(&key) {
+                Some(counter) => counter,
+                None => {
+                    let track = track(drawing, &rows, row)?;
+                    let count = Count::Whole(0);
+                    counters.entry(key).or_insert(Running { track, count })
+                }
+            };
+            counter.count = counter.count.after(rows.kind[row], told);
+            let (track, count) = (counter.track, counter.count);
+            drawing.trace.count(track, rows.time_ns[row], count)?;
+        }
+    }
+    Ok(())
+}
+
+/// What tells counters apart.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    pid: u32,
+    domain: Option<String>,
+    name: Option<String>,
+    counter: Option<u32>,
+}
+
+struct Running {
+    track: Track,
+    count: Count,
+}
+
+impl Key {
+    fn of(rows: &Counters, row: usize) -> Self {
+        Self {
+            pid: rows.pid[row],
+            domain: rows.domain[row].clone(),
+            name: rows.name[row].clone(),
+            counter: rows.counter[row],
+        }
+    }
+}
+
+fn track(drawing: &mut Drawing<'_>, rows: &Counters, row: usize) -> io::Result<Track> {
+    let process = drawing.process(rows.pid[row])?;
+    let domain = rows.domain[row].iter().map(|domain| format!("{domain} "));
+    let name = rows.name[row].as_deref().unwrap_or("(name lost)");
+    let growth = match rows.kind[row] {
+        CounterKind::Set => "",
+        CounterKind::Increment | CounterKind::Decrement => " since the recording began",
+    };
+    let name = format!("{}{name}{growth}", domain.collect::<String>());
+    let unit = rows.unit[row].as_deref();
+    let of = Of::Counter(&name, unit.map_or(Unit::Unknown, Unit::Named));
+    drawing.trace.track(of, Some(process), None)
+}
+
+fn told(rows: &Counters, row: usize) -> Option<Count> {
+    let unsigned = rows.value_u64[row].map(|value| match i64::try_from(value) {
+        Ok(value) => Count::Whole(value),
+        Err(_) => Count::Real(value as f64),
+    });
+    let signed = rows.value_s64[row].map(Count::Whole);
+    let real = rows.value_f64[row].map(Count::Real);
+    unsigned.or(signed).or(real)
+}
+
+impl Count {
+    /// The value of the counter after it was told something. What does not fit into 64 bits goes on as a
+    /// floating-point number.
+    fn after(self, kind: CounterKind, told: Self) -> Self {
+        let sum = |sign: i64| {
+            let whole = match (self, told) {
+                (Self::Whole(value), Self::Whole(by)) => {
+                    by.checked_mul(sign).and_then(|by| value.checked_add(by))
+                }
+                _ => None,
+            };
+            whole.map_or(
+                Self::Real(self.real() + sign as f64 * told.real()),
+                Self::Whole,
+            )
+        };
+        match kind {
+            CounterKind::Set => told,
+            CounterKind::Increment => sum(1),
+            CounterKind::Decrement => sum(-1),
+        }
+    }
+
+    fn real(self) -> f64 {
+        match self {
+            Self::Whole(value) => value as f64,
+            Self::Real(value) => value,
+        }
+    }
+}
+
+/// Round-trip time and congestion window of connections.
+pub(super) fn of_connections(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut tracks: HashMap<u64, [Track; 2]> = HashMap::new();
+    for rows in recording.batches::<TcpSample>() {
+        for row in 0..rows.len() {
+            let conn = rows.conn[row];
+            let [rtt, cwnd] = match tracks.get(&conn) {
+                Some(known) => *known,
+                None => *tracks.entry(conn).or_insert(gauges(drawing, conn)?),
+            };
+            let time_ns = rows.time_ns[row];
+            // The kernel has none before the first sample of it.
+            if rows.srtt_us[row] > 0 {
+                let count = Count::Whole(i64::from(rows.srtt_us[row]) * 1_000);
+                drawing.trace.count(rtt, time_ns, count)?;
+            }
+            let count = Count::Whole(rows.cwnd[row].into());
+            drawing.trace.count(cwnd, time_ns, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn gauges(drawing: &mut Drawing<'_>, conn: u64) -> io::Result<[Track; 2]> {
+    let connection = drawing.connection(conn)?;
+    let name = drawing.names.connection(conn).name;
+    let mut gauge = |what: &str, unit| {
+        let name = format!("{name} {what}");
+        let of = Of::Counter(&name, unit);
+        drawing.trace.track(of, Some(connection), None)
+    };
+    Ok([
+        gauge("rtt", Unit::Ns)?,
+        gauge("cwnd", Unit::Named("segments"))?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_set_grow_and_fall() {
+        let (zero, ten) = (Count::Whole(0), Count::Whole(10));
+        assert_eq!(Count::Whole(3).after(CounterKind::Set, ten), ten);
+        assert_eq!(zero.after(CounterKind::Decrement, ten), Count::Whole(-10));
+        let half = ten.after(CounterKind::Increment, Count::Real(0.5));
+        assert_eq!(half, Count::Real(10.5));
+        let most = Count::Whole(i64::MAX).after(CounterKind::Increment, ten);
+        assert_eq!(most, Count::Real(i64::MAX as f64 + 10.0));
+    }
+}

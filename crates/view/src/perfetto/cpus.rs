@@ -1,0 +1,88 @@
+//! What CPUs did: one track a CPU, and for sources that tell no CPU, one within each thread.
+
+use std::collections::HashMap;
+use std::io;
+
+use table::tables::{Activities, Activity};
+use table::{ActivityKind, Columns, Recording};
+
+use super::lanes::Lanes;
+use super::trace::{Event, Note};
+use super::tracks::{Drawing, rank};
+use crate::doing;
+
+/// Where spans are nested.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Cpu(u16),
+    Thread(u32, u32),
+    Unknown,
+}
+
+pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut places: HashMap<Place, Lanes> = HashMap::new();
+    for rows in recording.batches::<Activity>() {
+        for row in 0..rows.len() {
+            let place = Place::of(&rows, row);
+            let lanes = match places.get_mut(&place) {
+                Some(lanes) => lanes,
+                None => places.entry(place).or_insert(place.lanes(drawing)?),
+            };
+            span(drawing, lanes, &rows, row)?;
+        }
+    }
+    let mut lanes = places.into_values();
+    lanes.try_for_each(|lanes| lanes.finish(&mut drawing.trace))
+}
+
+fn span(
+    drawing: &mut Drawing<'_>,
+    lanes: &mut Lanes,
+    rows: &Activities,
+    row: usize,
+) -> io::Result<()> {
+    let kind = rows.kind[row];
+    let name = doing::name(kind, rows.name[row].as_deref(), rows.tid[row]);
+    let unseen = [
+        ("begin_seen", rows.begin_seen[row]),
+        ("end_seen", rows.end_seen[row]),
+    ];
+    let unseen = unseen.iter().filter(|(_, seen)| !seen);
+    let mut notes: Vec<_> = unseen.map(|(name, _)| (*name, Note::Is(false))).collect();
+    if kind == ActivityKind::Task {
+        let pid = rows.pid[row].map(|pid| ("pid", Note::Unsigned(pid.into())));
+        notes.extend(pid);
+    }
+    let what = Event {
+        name: &name,
+        category: kind.name(),
+        flow: None,
+        notes: &notes,
+    };
+    let times = (rows.begin_ns[row], rows.end_ns[row]);
+    lanes.nest(&mut drawing.trace, times, Some(rows.depth[row]), &what)
+}
+
+impl Place {
+    fn of(rows: &Activities, row: usize) -> Self {
+        match (rows.cpu[row], rows.pid[row], rows.tid[row]) {
+            (Some(cpu), ..) => Self::Cpu(cpu),
+            (None, pid, Some(tid)) => Self::Thread(pid.unwrap_or(tid), tid),
+            (None, _, None) => Self::Unknown,
+        }
+    }
+
+    fn lanes(self, drawing: &mut Drawing<'_>) -> io::Result<Lanes> {
+        Ok(match self {
+            Self::Cpu(cpu) => {
+                let cpus = drawing.cpus()?;
+                Lanes::ranked(format!("CPU {cpu}"), cpus, rank(cpu, None))
+            }
+            Self::Thread(pid, tid) => {
+                let thread = drawing.thread(pid, tid)?;
+                Lanes::new("activity".to_owned(), Some(thread))
+            }
+            Self::Unknown => Lanes::new("activity of unknown threads".to_owned(), None),
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! A recording as a trace for Perfetto's user interface: a `.pftrace`, written while the tables are read, batch by
+//! batch.
+//!
+//! ```text
+//! wire      the protobuf wire format
+//! trace     Perfetto's packets: clocks, tracks, events
+//! lanes     spans of one name, so that those on a track nest
+//! tracks    processes, threads, connections, CPUs
+//! findings, cpus, tasks, waits, messages, counters    what is drawn, a table each
+//! ```
+//!
+//! What is kept grows with the tracks; of spans that programs tell, a short form is kept, too.
+
+mod counters;
+mod cpus;
+mod findings;
+mod lanes;
+mod messages;
+mod tasks;
+mod trace;
+mod tracks;
+mod waits;
+mod wire;
+
+use std::io::{self, BufWriter, Write};
+
+use diagnose::Report;
+use diagnose::waits::Names;
+use table::tables::{ClockPair, Connection, Listener, Process, UdpSocket};
+use table::{Columns, Recording};
+
+use trace::{Clock, Trace};
+use tracks::Drawing;
+
+/// Bytes that are written at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes the trace of a recording, with the findings of its report.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+    let names = names(recording);
+    let mut drawing = Drawing::new(Trace::begin(&mut out)?, &names);
+    clocks(&mut drawing.trace, recording)?;
+    findings::draw(&mut drawing, &report.findings)?;
+    cpus::draw(&mut drawing, recording)?;
+    tasks::draw(&mut drawing, recording)?;
+    waits::draw(&mut drawing, recording)?;
+    messages::draw(&mut drawing, recording)?;
+    counters::of_programs(&mut drawing, recording)?;
+    counters::of_connections(&mut drawing, recording)?;
+    drawing.trace.finish()
+}
+
+fn names(recording: &Recording) -> Names {
+    let mut names = Names::default();
+    recording.scan::<Connection>(|rows| names.add_connections(rows));
+    recording.scan::<Listener>(|rows| names.add_listeners(&rows));
+    recording.scan::<UdpSocket>(|rows| names.add_udp_sockets(&rows));
+    recording.scan::<Process>(|rows| names.add_processes(&rows));
+    names.finish();
+    names
+}
+
+/// What other clocks showed, where the recording tells: without it, only `CLOCK_MONOTONIC` is known.
+fn clocks(trace: &mut Trace<'_>, recording: &Recording) -> io::Result<()> {
+    trace.clocks(recording.header().started_ns, &[])?;
+    for rows in recording.batches::<ClockPair>() {
+        for row in 0..rows.len() {
+            let clock = match rows.clock[row].as_str() {
+                "realtime" => Clock::Realtime,
+                "monotonic_raw" => Clock::MonotonicRaw,
+                "boottime" => Clock::Boottime,
+                _ => continue,
+            };
+            if let Ok(ns) = u64::try_from(rows.other_ns[row]) {
+                trace.clocks(rows.monotonic_ns[row], &[(clock, ns)])?;
+            }
+        }
+    }
+    Ok(())
+}

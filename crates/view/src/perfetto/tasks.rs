@@ -1,0 +1,178 @@
+//! What programs say of themselves by ITT or USDT: spans and moments. A span's row is written when it ends, after
+//! those within it: a short form of each is held until all are known, and drawn in the order of begins.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+
+use table::tables::{Task, Tasks};
+use table::{Columns, Recording, TaskKind};
+
+use super::lanes::Lanes;
+use super::trace::{Event, Note};
+use super::tracks::Drawing;
+
+/// Where spans are nested.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    pid: u32,
+    /// `None`: on no thread of its own.
+    tid: Option<u32>,
+    name: String,
+    is_nested: bool,
+}
+
+/// What is held of a span.
+struct Span {
+    begin_ns: u64,
+    end_ns: u64,
+    kind: TaskKind,
+    name: Box<str>,
+    metadata: Option<Box<str>>,
+}
+
+pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut places: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
+    for rows in recording.batches::<Task>() {
+        for row in 0..rows.len() {
+            match (Drawn::of(rows.kind[row]), rows.end_ns[row]) {
+                (Drawn::Not, _) => {}
+                (Drawn::Name, _) => {
+                    let name = rows.name[row].as_deref().unwrap_or_default();
+                    drawing.name_thread(rows.pid[row], rows.tid[row], name)?;
+                }
+                (Drawn::Span { .. }, None) | (Drawn::Moment, _) => moment(drawing, &rows, row)?,
+                (
+                    Drawn::Span {
+                        on_thread,
+                        is_nested,
+                    },
+                    Some(end_ns),
+                ) => {
+                    let place = Place::of(&rows, row, on_thread, is_nested);
+                    let span = Span::of(&rows, row, end_ns);
+                    places.entry(place).or_default().push(span);
+                }
+            }
+        }
+    }
+    for (place, spans) in places {
+        place.draw(drawing, spans)?;
+    }
+    Ok(())
+}
+
+/// How a kind is drawn.
+enum Drawn {
+    /// A span; one without an end is a moment.
+    Span {
+        on_thread: bool,
+        is_nested: bool,
+    },
+    Moment,
+    /// It names its thread.
+    Name,
+    /// It has no place in time, or belongs to something else.
+    Not,
+}
+
+impl Drawn {
+    fn of(kind: TaskKind) -> Self {
+        let span = |on_thread, is_nested| Self::Span {
+            on_thread,
+            is_nested,
+        };
+        match kind {
+            TaskKind::Task | TaskKind::Event => span(true, true),
+            TaskKind::SyncWait | TaskKind::SyncGivenUp => span(true, true),
+            TaskKind::Region | TaskKind::Frame => span(false, true),
+            TaskKind::OverlappedTask => span(false, false),
+            TaskKind::SyncAcquired | TaskKind::SyncReleasing | TaskKind::Marker => Self::Moment,
+            TaskKind::Paused | TaskKind::Resumed | TaskKind::Detached => Self::Moment,
+            TaskKind::ThreadIgnored => Self::Moment,
+            TaskKind::ThreadName => Self::Name,
+            TaskKind::Metadata | TaskKind::Relation | TaskKind::Histogram => Self::Not,
+        }
+    }
+}
+
+/// What it is called: without a name, as its kind is.
+fn name(rows: &Tasks, row: usize) -> &str {
+    rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
+}
+
+fn moment(drawing: &mut Drawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
+    let track = drawing.thread(rows.pid[row], rows.tid[row])?;
+    let domain = rows.domain[row].as_deref();
+    let domain = domain.map(|domain| ("domain", Note::Text(domain)));
+    let metadata = rows.metadata[row].as_deref();
+    let metadata = metadata.map(|text| ("metadata", Note::Text(text)));
+    let notes: Vec<_> = domain.into_iter().chain(metadata).collect();
+    let what = Event {
+        name: name(rows, row),
+        category: rows.kind[row].name(),
+        flow: None,
+        notes: &notes,
+    };
+    drawing.trace.instant(track, rows.begin_ns[row], &what)
+}
+
+impl Place {
+    fn of(rows: &Tasks, row: usize, on_thread: bool, is_nested: bool) -> Self {
+        let domain = rows.domain[row].as_deref().unwrap_or("(no domain)");
+        let name = match rows.kind[row] {
+            TaskKind::Task | TaskKind::OverlappedTask => domain.to_owned(),
+            TaskKind::SyncWait | TaskKind::SyncGivenUp => "synchronisation".to_owned(),
+            kind => format!("{domain} {kind}s"),
+        };
+        Self {
+            pid: rows.pid[row],
+            tid: on_thread.then_some(rows.tid[row]),
+            name,
+            is_nested,
+        }
+    }
+
+    fn draw(self, drawing: &mut Drawing<'_>, mut spans: Vec<Span>) -> io::Result<()> {
+        let within = match self.tid {
+            Some(tid) => drawing.thread(self.pid, tid)?,
+            None => drawing.process(self.pid)?,
+        };
+        let mut lanes = Lanes::new(self.name, Some(within));
+        // Of two at one place, the one whose row came later ended later, and is around the other.
+        spans.reverse();
+        spans.sort_by_key(|span| (span.begin_ns, Reverse(span.end_ns)));
+        for span in spans {
+            let metadata = span.metadata.as_deref();
+            let notes: Vec<_> = metadata
+                .iter()
+                .map(|text| ("metadata", Note::Text(text)))
+                .collect();
+            let what = Event {
+                name: &span.name,
+                category: span.kind.name(),
+                flow: None,
+                notes: &notes,
+            };
+            let times = (span.begin_ns, span.end_ns);
+            if self.is_nested {
+                lanes.nest(&mut drawing.trace, times, None, &what)?;
+            } else {
+                lanes.apart(&mut drawing.trace, times, &what, std::iter::empty())?;
+            }
+        }
+        lanes.finish(&mut drawing.trace)
+    }
+}
+
+impl Span {
+    fn of(rows: &Tasks, row: usize, end_ns: u64) -> Self {
+        Self {
+            begin_ns: rows.begin_ns[row],
+            end_ns,
+            kind: rows.kind[row],
+            name: name(rows, row).into(),
+            metadata: rows.metadata[row].as_deref().map(Into::into),
+        }
+    }
+}

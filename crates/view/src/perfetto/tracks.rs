@@ -1,0 +1,106 @@
+//! The tracks that several tables draw on: processes, threads, connections, CPUs. Each is made when it is first
+//! needed.
+
+use std::collections::HashMap;
+use std::io;
+
+use diagnose::messages::way::Direction;
+use diagnose::waits::Names;
+
+use super::trace::{Of, Trace, Track};
+
+/// A trace, and who is in it.
+pub(super) struct Drawing<'a> {
+    pub(super) trace: Trace<'a>,
+    pub(super) names: &'a Names,
+    processes: HashMap<u32, Track>,
+    threads: HashMap<(u32, u32), Track>,
+    connections: HashMap<u64, Track>,
+    cpus: Option<Track>,
+    flows: u64,
+}
+
+impl<'a> Drawing<'a> {
+    pub(super) fn new(trace: Trace<'a>, names: &'a Names) -> Self {
+        Self {
+            trace,
+            names,
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            connections: HashMap::new(),
+            cpus: None,
+            flows: 0,
+        }
+    }
+
+    /// A process.
+    pub(super) fn process(&mut self, pid: u32) -> io::Result<Track> {
+        if let Some(track) = self.processes.get(&pid) {
+            return Ok(*track);
+        }
+        let of = Of::Process(pid, self.names.comm(pid));
+        let track = self.trace.track(of, None, None)?;
+        self.processes.insert(pid, track);
+        Ok(track)
+    }
+
+    /// A thread of a process. The first one has the process's name.
+    pub(super) fn thread(&mut self, pid: u32, tid: u32) -> io::Result<Track> {
+        if let Some(track) = self.threads.get(&(pid, tid)) {
+            return Ok(*track);
+        }
+        let process = self.process(pid)?;
+        let name = self.names.comm(pid).filter(|_| pid == tid);
+        let of = Of::Thread(pid, tid, name);
+        let track = self.trace.track(of, Some(process), None)?;
+        self.threads.insert((pid, tid), track);
+        Ok(track)
+    }
+
+    /// The name that a thread gave itself.
+    pub(super) fn name_thread(&mut self, pid: u32, tid: u32, name: &str) -> io::Result<()> {
+        let (process, track) = (self.process(pid)?, self.thread(pid, tid)?);
+        let of = Of::Thread(pid, tid, Some(name));
+        self.trace.describe(track, of, Some(process), None)
+    }
+
+    /// A connection, listener or UDP socket, within its process if that is known.
+    pub(super) fn connection(&mut self, conn: u64) -> io::Result<Track> {
+        if let Some(track) = self.connections.get(&conn) {
+            return Ok(*track);
+        }
+        let socket = self.names.connection(conn);
+        let pid = socket.process.and_then(|process| process.pid);
+        let process = pid.map(|pid| self.process(pid)).transpose()?;
+        let track = (self.trace).track(Of::Named(&socket.name), process, None)?;
+        self.connections.insert(conn, track);
+        Ok(track)
+    }
+
+    /// The group of all CPUs.
+    pub(super) fn cpus(&mut self) -> io::Result<Track> {
+        match self.cpus {
+            Some(track) => Ok(track),
+            None => {
+                let track = self.trace.track(Of::Group("CPUs"), None, None)?;
+                Ok(*self.cpus.insert(track))
+            }
+        }
+    }
+
+    /// A number that connects events.
+    pub(super) fn flow(&mut self) -> u64 {
+        self.flows += 1;
+        self.flows
+    }
+}
+
+/// Where a track of a CPU stands among those of all: what the CPU did, then what it did for messages.
+pub(super) fn rank(cpu: u16, messages: Option<Direction>) -> u16 {
+    let place = match messages {
+        None => 0,
+        Some(Direction::Received) => 1,
+        Some(Direction::Sent) => 2,
+    };
+    cpu.saturating_mul(3).saturating_add(place)
+}

@@ -1,0 +1,52 @@
+//! What threads waited for, on the tracks of the threads.
+
+use std::io;
+
+use table::tables::{Wait, Waits};
+use table::{Columns, Recording};
+
+use super::trace::{Event, Note};
+use super::tracks::Drawing;
+
+pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+    for rows in recording.batches::<Wait>() {
+        for row in 0..rows.len() {
+            span(drawing, &rows, row)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits of one thread follow each other: they need no lanes.
+fn span(drawing: &mut Drawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
+    let track = drawing.thread(rows.pid[row], rows.tid[row])?;
+    let names = drawing.names;
+    let object = names.object_of(rows, row).name;
+    let ready = rows.ready_conn[row].map(|conn| names.connection(conn).name);
+    let mut notes = vec![
+        ("kind", Note::Text(rows.kind[row].name())),
+        ("waker", Note::Text(rows.waker[row].name())),
+    ];
+    if let Some(ready) = &ready {
+        notes.push(("ready", Note::Text(ready)));
+    }
+    let numbers = [
+        ("waker_tid", rows.waker_tid[row].map(u64::from)),
+        (
+            "runq_ns",
+            rows.woken_ns[row].map(|ns| rows.end_ns[row].saturating_sub(ns)),
+        ),
+        ("conn", rows.conn[row]),
+    ];
+    let known = numbers.into_iter();
+    notes.extend(known.filter_map(|(name, number)| Some((name, Note::Unsigned(number?)))));
+    let what = Event {
+        name: &object,
+        category: "wait",
+        flow: None,
+        notes: &notes,
+    };
+    let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
+    drawing.trace.open(track, start_ns, &what)?;
+    drawing.trace.close(track, end_ns.max(start_ns))
+}
