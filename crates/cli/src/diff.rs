@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use diagnose::tail::{Band, Question};
 
-use crate::report::Format;
+use crate::page::{self, Asked};
+use crate::report::AnyFormat;
 use crate::tail::{self, Explaining};
-use crate::{args, load};
+use crate::{args, exit, load};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
@@ -24,7 +26,10 @@ pub(crate) struct Diff {
     explaining: Explaining,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: AnyFormat,
+    /// With --format html: the file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Show so many causes of each application
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
@@ -38,8 +43,31 @@ impl Diff {
             settings: self.explaining.settings(),
             ..Question::default()
         };
+        let Some(format) = self.format.of_one() else {
+            return self.page();
+        };
+        if self.output.is_some() {
+            bail!("-o is for pages\nhint: add --format html, or send the text to a file with `>`");
+        }
         let categories = self.explaining.categories()?;
         let report = load::diff(&self.before, &self.after, question, categories)?;
-        tail::print(&report, self.format, self.limit, &args::text_options())
+        tail::print(&report, format, self.limit, &args::text_options())
+    }
+
+    /// Both side by side, each explained by itself.
+    fn page(&self) -> anyhow::Result<ExitCode> {
+        let asked = || {
+            Ok(Asked {
+                categories: self.explaining.categories()?,
+                ..Asked::plainly()?
+            })
+        };
+        let paths = [self.before.as_path(), self.after.as_path()];
+        let is_complete = page::write_both(paths, asked, self.output.as_deref())?;
+        Ok(ExitCode::from(if is_complete {
+            0
+        } else {
+            exit::INCOMPLETE
+        }))
     }
 }

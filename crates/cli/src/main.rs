@@ -14,6 +14,7 @@ mod load;
 mod maintain;
 mod messages;
 mod out;
+mod page;
 mod record;
 mod report;
 mod tail;
@@ -46,6 +47,8 @@ enum Command {
     Snapshot(record::Snapshot),
     /// Print the diagnosis of a recording again.
     Report(report::ReportArgs),
+    /// Look at a recording in a browser: one file, without a network.
+    View(page::View),
     /// Say why messages of one recording take longer than those of another.
     Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
+        Command::View(view) => view.execute(),
         Command::Diff(diff) => diff.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),

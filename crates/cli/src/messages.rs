@@ -34,6 +34,11 @@ pub(crate) struct MessageArgs {
 }
 
 impl MessageArgs {
+    /// Whether messages were asked for instead of a diagnosis.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.messages || self.message.is_some()
+    }
+
     /// Prints the messages of a recording; `None` when it was not asked for.
     pub(crate) fn execute(
         &self,

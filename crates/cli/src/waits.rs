@@ -63,6 +63,11 @@ impl WaitArgs {
         given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))
     }
 
+    /// Whether waits were asked for instead of a diagnosis.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.by.is_some()
+    }
+
     /// Prints the waits of a recording; `None` when it was not asked for.
     pub(crate) fn execute(self, path: &Path, format: Format) -> anyhow::Result<Option<ExitCode>> {
         let Some(by) = self.by else {
