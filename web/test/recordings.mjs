@@ -31,8 +31,14 @@ export function recording(folder) {
   if (!existsSync(output)) {
     const isPart = (path) => !basename(path).startsWith("expected.");
     cpSync(join(root, "tests", folder), name, { recursive: true, filter: isPart });
-    run(join(release, "examples/recording"), [name, output]);
+    madeOf(name, output);
   }
+  return output;
+}
+
+/** Makes a recording of a folder of text. */
+export function madeOf(folder, output) {
+  run(join(release, "examples/recording"), [folder, output]);
   return output;
 }
 

@@ -117,7 +117,7 @@ function drawn(site: Site, finding: Finding): HTMLElement {
     side: site.side,
     conn: String(id),
     stages: site.book.stages,
-    range: [0, report.span_ns],
+    range: () => [0, report.span_ns],
     ...(finding.severity === "info" ? {} : { marked: [finding.from_ns - start, finding.until_ns - start] }),
   });
   if (plot) {

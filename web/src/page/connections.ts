@@ -84,8 +84,8 @@ function stageCell(site: Site, connection: Connection): HTMLElement | string {
 function connectionPanel(site: Site, connection: Connection): HTMLElement {
   const shares = stageShares(connection.stages, site.book.stages);
   const id = String(connection.id);
-  const range: [number, number] = site.state.view ?? [0, site.side.report.span_ns];
-  const stages = stagesOverTime({ side: site.side, conn: id, stages: site.book.stages, range, height: 120 });
+  const range = (): [number, number] => site.store.state.view ?? [0, site.side.report.span_ns];
+  const stages = stagesOverTime({ side: site.side, conn: id, stages: site.book.stages, range, live: site.live, height: 120 });
   const others = el("span.end", {}, ...elsewhere(site, connection));
   return el(
     "section.panel.connection",
@@ -143,7 +143,7 @@ function sampleRows(side: Side): Map<string, number[]> {
   return out;
 }
 
-function readings(site: Site, id: string, range: [number, number]): HTMLElement[] {
+function readings(site: Site, id: string, range: () => [number, number]): HTMLElement[] {
   const table = site.side.table("tcp_samples");
   const rows = site.side.once(sampleRows).get(id) ?? [];
   if (rows.length === 0) {
@@ -155,7 +155,7 @@ function readings(site: Site, id: string, range: [number, number]): HTMLElement[
   const mss = column("mss_bytes");
   const inBytes = (name: string) => column(name).map((segments, at) => segments * (mss[at] ?? NaN));
   const brushed = (from: number, to: number) => site.store.select([{ by: "time", from, to }]);
-  const common = { times, range, brushed };
+  const common = { times, range, live: site.live, brushed };
   const plots: [string, HTMLElement][] = [
     ["Round-trip time", series({ ...common, label: "round-trip time", write: duration, lines: [
       { label: "smoothed", colour: colourAt(0), values: scaled("srtt_us", 1e3) },

@@ -17,16 +17,6 @@ export type Draw = (context: CanvasRenderingContext2D, width: number, height: nu
 
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-const plots = new Set<Plot>();
-
-/** Draws all plots again, as when colours have changed. */
-export function redrawAll(): void {
-  for (const plot of plots) {
-    plot.redraw();
-  }
-  dispatchEvent(new Event("whylat-theme"));
-}
-
 export class Plot {
   readonly element: HTMLDivElement;
   readonly canvas: HTMLCanvasElement;
@@ -44,7 +34,6 @@ export class Plot {
     this.element = el("div.plot", { role: "group", "aria-label": label, tabindex: "0" }, this.canvas);
     this.sizes = new ResizeObserver(() => this.redraw());
     this.sizes.observe(this.element);
-    plots.add(this);
   }
 
   /** Draws at the next frame. */
@@ -59,7 +48,6 @@ export class Plot {
     this.asked = false;
     if (!this.element.isConnected) {
       this.sizes.disconnect();
-      plots.delete(this);
       return;
     }
     const width = this.element.clientWidth;

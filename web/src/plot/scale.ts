@@ -87,3 +87,16 @@ export function timeLabel(ns: number): string {
   const [size, unit] = UNITS.find(([size]) => ns >= size * 0.999) ?? [1, "ns"];
   return `${Number((ns / size).toPrecision(3))} ${unit}`;
 }
+
+/** From the first begin to the last end, with some room; NaN is left out. */
+export function extent(begins: Float64Array, ends: Float64Array, otherwise: number): [number, number] {
+  let [from, to] = [Infinity, -Infinity];
+  for (const begin of begins) {
+    if (begin < from) from = begin;
+  }
+  for (const end of ends) {
+    if (end > to) to = end;
+  }
+  const margin = Math.max(1000, (to - from) * 0.02);
+  return from <= to ? [from - margin, to + margin] : [0, otherwise];
+}

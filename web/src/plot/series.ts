@@ -21,7 +21,9 @@ export interface Series {
   /** Moments, ns from the start, in order. */
   times: ArrayLike<number>;
   lines: Line[];
-  range: [number, number];
+  range: () => [number, number];
+  /** Calls back when that has changed. */
+  live?: (changed: () => void) => void;
   /** Writes a value with its unit. */
   write: (value: number) => string;
   height?: number;
@@ -55,7 +57,10 @@ export function series(options: Series): HTMLElement {
     }
   });
   sizes.observe(place);
-  addEventListener("whylat-theme", () => place.isConnected && make());
+  options.live?.(() => {
+    const [min, max] = options.range();
+    plot?.setScale("x", { min, max });
+  });
   return el("div", {}, place, table);
 }
 
@@ -75,7 +80,7 @@ function settings(options: Series, width: number): uPlot.Options {
   return {
     width,
     height: options.height ?? 150,
-    scales: { x: { time: false, range: () => options.range }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+    scales: { x: { time: false, range: options.range }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
     axes: [
       { ...axis, size: 28, splits: (_, __, from, to) => linearTicks(from, to, Math.max(2, width / 120)), values: (_, ticks) => timeLabels(ticks) },
       { ...axis, size: 74, splits: (_, __, from, to) => linearTicks(from, to, 3), values: (_, ticks) => ticks.map(write) },

@@ -16,7 +16,9 @@ export interface StagePlot {
   conn: string;
   stages: [string, string][];
   /** What is shown, ns from the start. */
-  range: [number, number];
+  range: () => [number, number];
+  /** Calls back when that has changed. */
+  live?: (changed: () => void) => void;
   /** What is marked, the time of a finding. */
   marked?: [number, number];
   height?: number;
@@ -34,7 +36,8 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
   const areaOf = (width: number): Area => ({ left: 8, top: 14, width: width - 16, height: height - 38 });
   const scaleOf = (width: number) => {
     const area = areaOf(width);
-    return linear(options.range[0], options.range[1], area.left, area.left + area.width);
+    const [from, to] = options.range();
+    return linear(from, to, area.left, area.left + area.width);
   };
   const plot = new Plot("what held the connection up, over time", height, (context, width) => {
     const [area, scale] = [areaOf(width), scaleOf(width)];
@@ -52,6 +55,7 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
       drawMarked(context, area, scale.at(options.marked[0]), scale.at(options.marked[1]));
     }
   });
+  options.live?.(() => plot.redraw());
   plot.canvas.addEventListener("mousemove", (event) => {
     const at = scaleOf(plot.element.clientWidth).value(event.offsetX);
     const part = parts.find((part) => part.fromNs <= at && at <= part.toNs);

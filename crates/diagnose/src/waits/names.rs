@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
+    Waits,
 };
 use table::{Columns, WaitObject, Waker};
 
@@ -100,6 +101,18 @@ impl Names {
             pid: Some(pid),
             comm: comm.map(str::to_owned),
         }
+    }
+
+    /// What each wait was for, as the report of waits by object names it, without what a futex is used for.
+    pub fn object_titles(mut self, rows: &Waits) -> Vec<String> {
+        self.finish();
+        let mut titles: HashMap<ObjectKey, String> = HashMap::new();
+        let keys = (0..rows.len()).map(|row| ObjectKey::of(rows, row));
+        keys.map(|key| {
+            let title = titles.entry(key);
+            title.or_insert_with(|| self.object(key).title()).clone()
+        })
+        .collect()
     }
 
     /// Names an object.

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use arrow_array::RecordBatch;
 use serde::Serialize;
 use table::tables::{
-    Activity, ActivityWindow, Connection, Counter, Process, ReceivedMessage, SentMessage, TcpEvent,
-    TcpSample, TcpStage, Wait,
+    Activity, ActivityWindow, Connection, Counter, Listener, Process, ReceivedMessage, SentMessage,
+    TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Field, Recording, Table};
+
+use diagnose::waits::Names;
 
 use super::column::{self, Cells, ColumnHead, Keep, Near};
 use super::life::{LIFE_FIELDS, Life};
@@ -42,6 +44,14 @@ const WAITS: Picks = &[
     ("waker_tid", Keep::Word),
     ("cpu", Keep::Number),
 ];
+
+/// The column that is added to waits.
+const OBJECT_NAME: Field = Field {
+    name: "object_name",
+    doc: "What it was for, as `whylat report --by object` names it.",
+    unit: "-",
+    null: "",
+};
 
 const RECEIVED: Picks = &[
     ("done_ns", first(Near::Previous)),
@@ -237,7 +247,7 @@ pub fn pack(recording: &Recording, nth: usize) -> Packed {
     packer.add::<TcpSample>(recording, TCP_SAMPLES);
     packer.add::<TcpEvent>(recording, TCP_EVENTS);
     packer.add::<TcpStage>(recording, TCP_STAGES);
-    packer.add::<Wait>(recording, WAITS);
+    packer.add_waits(recording);
     packer.add::<Counter>(recording, COUNTERS);
     packer.add::<table::tables::Task>(recording, TASKS);
     packer.add_messages::<ReceivedMessage>(recording, RECEIVED);
@@ -259,6 +269,18 @@ impl Packer {
         self.add_table::<T>(&batch, picks, Vec::new());
     }
 
+    /// Waits, and what each was for.
+    fn add_waits(&mut self, recording: &Recording) {
+        let mut names = Names::default();
+        recording.scan::<Connection>(|rows| names.add_connections(rows));
+        recording.scan::<Listener>(|rows| names.add_listeners(&rows));
+        recording.scan::<Process>(|rows| names.add_processes(&rows));
+        let rows = recording.read_all::<Wait>();
+        let titles = names.object_titles(&rows).into_iter().map(Some).collect();
+        let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
+        self.add_table::<Wait>(&rows.into_batch(), WAITS, vec![title]);
+    }
+
     /// Messages, and from when to when the host had each.
     fn add_messages<T: Life>(&mut self, recording: &Recording, picks: Picks) {
         let rows = recording.read_all::<T>();
@@ -266,15 +288,16 @@ impl Packer {
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
         let [begin, length] = &LIFE_FIELDS;
-        let began = (begin, first(Near::Column("done_ns")), began);
-        self.add_table::<T>(&batch, picks, vec![began, (length, Keep::Number, latency)]);
+        let began = (begin, first(Near::Column("done_ns")), Cells::Whole(began));
+        let latency = (length, Keep::Number, Cells::Whole(latency));
+        self.add_table::<T>(&batch, picks, vec![began, latency]);
     }
 
     fn add_table<T: Table>(
         &mut self,
         batch: &RecordBatch,
         picks: Picks,
-        derived: Vec<(&'static Field, Keep, Vec<Option<i64>>)>,
+        derived: Vec<(&'static Field, Keep, Cells)>,
     ) {
         let is_thinned = THINNED.contains(&T::NAME);
         let step = if is_thinned { self.nth } else { 1 };
@@ -287,7 +310,7 @@ impl Packer {
         });
         let derived = derived
             .into_iter()
-            .map(|(field, keep, cells)| (field, keep, Cells::Whole(cells).select(&rows)));
+            .map(|(field, keep, cells)| (field, keep, cells.select(&rows)));
         let mut columns = Vec::new();
         let mut moments = HashMap::new();
         for (field, keep, cells) in picked.chain(derived) {
