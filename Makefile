@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check fmt lint setup check-tools unit kernel \
+.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-bench fmt lint setup check-tools unit kernel \
 	clean
 
 demo: build
@@ -33,6 +33,14 @@ viewer-check: build web/node_modules
 	npm --prefix web run --silent check
 	$(CARGO) build $(PROFILE) --package whylat-table --example recording
 	npm --prefix web run --silent test
+
+# How fast the page of a large recording opens and is drawn.
+viewer-bench: build web/node_modules
+	$(CARGO) build $(PROFILE) --package whylat-table --example large_recording
+	rm -rf target/large.whylat
+	./target/release/examples/large_recording target/large.whylat
+	./target/release/whylat report --format html -o target/large.html target/large.whylat
+	node web/bench/speed.mjs target/large.html
 
 web/node_modules: web/package-lock.json
 	npm --prefix web ci --silent

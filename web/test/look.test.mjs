@@ -1,8 +1,9 @@
 // What a user does to look around: select, filter, go back, search, keys, theme, links.
 import assert from "node:assert/strict";
+import { cpSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { page as made, recording, scratch, whylat } from "./recordings.mjs";
+import { madeOf, page as made, recording, scratch, whylat } from "./recordings.mjs";
 
 let browser, messages, waits, stalled;
 before(async () => {
@@ -175,6 +176,18 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
   assert.match(await page.locator("main").innerText(), /holds no waits/);
   await page.keyboard.press("4");
   assert.match(await page.locator("main").innerText(), /holds no messages/);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("counters share the threads' time axis, and a wait tells their values", async () => {
+  const folder = `${scratch}/counted`;
+  for (const part of ["recording", "associated"]) cpSync(new URL(`../../tests/golden_waits/${part}`, import.meta.url), folder, { recursive: true });
+  const { page, faults, close } = await open(browser, made(madeOf(folder, `${folder}.whylat`)), { hash: "#page=waits" });
+  assert.match(await page.locator("main").innerText(), /net: send_args/);
+  const plot = page.getByRole("group", { name: "waits of each thread over time" });
+  await meet(page, plot);
+  assert.match(await page.locator(".tip").innerText(), /when it began/);
   assert.deepEqual(faults, []);
   await close();
 });

@@ -67,13 +67,26 @@ export interface Sum {
   count: number;
   blockedNs: number;
   longestNs: number;
-  /** What the diagnosis says of all of them; absent: it is not among the worst. */
+  /** What the diagnosis says of all of them; absent: it is not among the worst, or not the only one of its name. */
   group: WaitGroup | undefined;
+}
+
+/** Groups of the report by their names; those that share one are left out, for it cannot be told which is which. */
+function groupsByTitle(side: Side): Map<string, WaitGroup> {
+  const out = new Map<string, WaitGroup>();
+  const shared = new Set<string>();
+  for (const group of side.waits?.groups ?? []) {
+    const title = objectTitle(group);
+    if (out.has(title)) shared.add(title);
+    out.set(title, group);
+  }
+  for (const title of shared) out.delete(title);
+  return out;
 }
 
 /** By object, most time first. */
 export function sums(side: Side, waits: Waits, rows: Uint32Array): Sum[] {
-  const groups = new Map((side.waits?.groups ?? []).map((group) => [objectTitle(group), group]));
+  const groups = groupsByTitle(side);
   const byObject = new Map<number, Sum>();
   for (const row of rows) {
     const code = waits.object[row] ?? 0;

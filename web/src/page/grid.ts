@@ -76,7 +76,7 @@ function bodyRow<T>(options: Grid<T>, row: T): HTMLElement {
   const cells = options.columns.map((column, index) => {
     const inner = column.cell(row);
     // One real button a row, so that the keyboard reaches it.
-    const content = pick && index === 0 ? button(inner, () => pick(row), { class: "link" }) : inner;
+    const content = pick && index === 0 ? button(inner, () => pick(row), { class: "link cell" }) : inner;
     return el(column.number ? "td.number" : "td", {}, content);
   });
   const line = el("tr", { "aria-selected": pick && isPicked ? "true" : null }, ...cells);

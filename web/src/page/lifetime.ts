@@ -5,7 +5,7 @@ import type { Side } from "../data/side";
 import { type Span, spansWithin } from "../data/spans";
 import { button, el } from "../dom";
 import { bytes, duration, percent, words } from "../format";
-import { type Life, type Stamp, lifetimePlot, spanRows } from "../plot/lifetime";
+import { type Life, type Stamp, lifetimePlot, sort, spanRows } from "../plot/lifetime";
 import { asTable } from "../plot/plot";
 import { colourOf } from "../theme/palette";
 import type { Site } from "./page";
@@ -43,6 +43,9 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
   const life = lifeOf(site.side, messages, row);
   const reference = usual === null ? null : lifeOf(site.side, messages, usual);
   const kept = life.spans.length > 0;
+  if (reference && reference.spans.length > 0) {
+    life.usual = new Set(reference.spans.map(sort));
+  }
   return el(
     "section.panel.life",
     { "aria-label": `Message ${id}` },
@@ -56,6 +59,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
     why ? causes(why) : null,
     !kept && el("p.soft", {}, "What CPUs did meanwhile was not kept for this message; these are its stamps. Record with `--keep p99,sample=100` to have it of slow messages and of some others."),
     drawn(life),
+    life.usual && el("p.soft", {}, "Outlined: what the ordinary message below did not meet. Faint: other threads."),
     reference && usual !== null && el("h3.part", {}, `An ordinary one for comparison, ${messages.id(usual)}: ${duration(messages.latency[usual] ?? NaN)}`),
     reference && drawn(reference),
   );

@@ -117,8 +117,12 @@ function causesPanel(site: Site, group: TailGroup): HTMLElement {
     "section.panel",
     {},
     el("header", {}, el("h2", {}, `Why messages ${group.direction} by ${who} were slow`), el("span.soft", {}, `${known}${longer}`)),
-    group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
-    el("div.columns.part", {}, queueing(group), cores(group)),
+    ...(group.tail.kept > 0
+      ? [
+          group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
+          el("div.columns.part", {}, queueing(group), cores(group)),
+        ]
+      : [el("p.soft", {}, "Of none of them it was kept what CPUs did, so that no cause can be told.")]),
   );
 }
 

@@ -26,6 +26,13 @@ export interface Life {
   whole: [number, number];
   /** CPUs that had the message, and for what. */
   roles: Map<string, string>;
+  /** What an ordinary message met; what this one met besides is outlined. Absent: there is none to compare with. */
+  usual?: Set<string>;
+}
+
+/** What a span is, to be met again in another message. */
+export function sort(span: Span): string {
+  return `${span.kind} ${span.name ?? ""}`;
 }
 
 const ROW = 16;
@@ -116,6 +123,12 @@ function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: 
     context.fillStyle = colourOf(span.kind);
     context.fillRect(left, y, Math.max(1, right - left - 0.5), ROW - 1);
     context.globalAlpha = 1;
+    if (life.usual && !life.usual.has(sort(span)) && right - left > 2) {
+      context.strokeStyle = ink("ink");
+      context.lineWidth = 1.5;
+      context.strokeRect(left + 0.75, y + 0.75, right - left - 2, ROW - 2.5);
+      context.lineWidth = 1;
+    }
     const text = span.name ?? span.kind;
     if (right - left > 34) {
       context.fillStyle = isOther || span.kind === "idle" ? ink("ink") : letters(span.kind);

@@ -1,27 +1,28 @@
 // Colours of data: one a name, the same everywhere. Hues are those of Okabe and Ito ("Color Universal Design", 2008),
 // which are told apart with any kind of colour vision; names that belong together share a hue. Greys stand for "nothing
-// wrong here" and differ between light and dark.
+// wrong here".
 
 const ORANGE = "#e69f00";
 const SKY = "#56b4e9";
 const GREEN = "#009e73";
 const GOLD = "#d9c32b";
-const BLUE = "#0072b2";
 const RED = "#d55e00";
 const PINK = "#cc79a7";
 const VIOLET = "#7d6bc4";
 const TEAL = "#66b8ae";
 
-/** A grey that lies back on either background. */
-interface Grey {
+/** A colour that differs with the ground. */
+interface Pair {
   light: string;
   dark: string;
 }
 
-const QUIET: Grey = { light: "#d3d7dc", dark: "#3d444e" };
-const MUTE: Grey = { light: "#a3abb5", dark: "#6b7480" };
+/** As a line it would be too dark on a dark ground. */
+const BLUE: Pair = { light: "#0072b2", dark: "#3a94d4" };
+const QUIET: Pair = { light: "#d3d7dc", dark: "#3d444e" };
+const MUTE: Pair = { light: "#a3abb5", dark: "#6b7480" };
 
-const COLOURS: Record<string, string | Grey> = {
+const COLOURS: Record<string, string | Pair> = {
   // stages: what stops the next byte
   retransmit_timeout: RED,
   tail_loss: "#e8854a",
@@ -100,7 +101,7 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function shade(colour: string | Grey): string {
+function shade(colour: string | Pair): string {
   return typeof colour === "string" ? colour : isDark() ? colour.dark : colour.light;
 }
 
@@ -111,7 +112,7 @@ export function colourOf(name: string): string {
 
 /** Colour of the nth of several things alike; from the ninth on they are grey. */
 export function colourAt(index: number): string {
-  return SERIES[index] ?? shade(MUTE);
+  return shade(SERIES[index] ?? MUTE);
 }
 
 /** Colours of axes, text and ground, from the style sheet. */
