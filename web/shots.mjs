@@ -5,7 +5,9 @@ import { launch, open } from "./test/browser.mjs";
 
 const [output, answer, connections, waits, messages, id] = process.argv.slice(2);
 if (!id) {
-  console.error("error: arguments are missing\nhint: node shots.mjs OUTPUT ANSWER.html CONNECTIONS.html WAITS.html MESSAGES.html MESSAGE");
+  console.error(
+    "error: arguments are missing\nhint: node shots.mjs OUTPUT ANSWER.html CONNECTIONS.html WAITS.html MESSAGES.html MESSAGE",
+  );
   process.exit(1);
 }
 const SMALL = { width: 1280, height: 720 };

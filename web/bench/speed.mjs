@@ -19,7 +19,9 @@ const results = [];
 /** From the begin of the navigation until a frame has been drawn after the page was. */
 async function interactive(name) {
   const { page, faults, close } = await open(browser, file, { hash: `#page=${name}` });
-  const ms = await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))));
+  const ms = await page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))),
+  );
   results.push([`${name}: interactive`, ms, INTERACTIVE_MS]);
   if (faults.length > 0) throw new Error(faults.join("\n"));
   return { page, close };
@@ -49,7 +51,11 @@ async function redrawn(page, name, plot) {
   results.push([`${name}: redraw, 90 %`, times[Math.floor(times.length * 0.9)], null]);
 }
 
-for (const [name, plot] of [["answer", null], ["messages", "messages by time and latency"], ["waits", "waits of each thread over time"]]) {
+for (const [name, plot] of [
+  ["answer", null],
+  ["messages", "messages by time and latency"],
+  ["waits", "waits of each thread over time"],
+]) {
   const { page, close } = await interactive(name);
   if (plot) await redrawn(page, name, plot);
   await close();
@@ -58,7 +64,9 @@ for (const [name, plot] of [["answer", null], ["messages", "messages by time and
 // The life of a message is where spans are drawn: they are sought among all of them.
 const { page, close } = await open(browser, file, { hash: "#page=messages&message=1:r50000" });
 await page.locator(".panel.life").waitFor();
-const life = await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))));
+const life = await page.evaluate(
+  () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())))),
+);
 results.push(["life of a message: interactive", life, INTERACTIVE_MS]);
 await close();
 await browser.close();

@@ -42,7 +42,9 @@ export function percent(share: number): string {
 }
 
 export function count(number: number): string {
-  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  return Math.round(number)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 export function times(ratio: number): string {
@@ -65,5 +67,8 @@ export function measured(value: number | null | undefined, write: (value: number
 
 /** A stable name of the project as words: `delayed_ack` → `delayed ACK`. */
 export function words(name: string): string {
-  return name.replaceAll("_", " ").replace(/\back\b/, "ACK").replace(/\btcp\b/, "TCP");
+  return name
+    .replaceAll("_", " ")
+    .replace(/\back\b/, "ACK")
+    .replace(/\btcp\b/, "TCP");
 }

@@ -25,7 +25,13 @@ async function faultsOf(page) {
   await page.evaluate(axe);
   const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], preload: false }));
   const serious = result.violations.filter((fault) => fault.impact === "serious" || fault.impact === "critical");
-  return serious.map((fault) => `${fault.id}: ${fault.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`).join(" | ")}`);
+  return serious.map(
+    (fault) =>
+      `${fault.id}: ${fault.nodes
+        .slice(0, 3)
+        .map((node) => `${node.html} ${node.failureSummary}`)
+        .join(" | ")}`,
+  );
 }
 
 test("no serious fault on any page", async () => {
@@ -43,7 +49,15 @@ test("no serious fault on any page", async () => {
 
 test("nor where two recordings are compared, nor in the help", async () => {
   const file = `${scratch}/compared.html`;
-  whylat("diff", "--format", "html", "-o", file, recording("golden_messages/recording"), recording("golden_messages/recording"));
+  whylat(
+    "diff",
+    "--format",
+    "html",
+    "-o",
+    file,
+    recording("golden_messages/recording"),
+    recording("golden_messages/recording"),
+  );
   const { page, close } = await open(browser, file);
   assert.deepEqual(await faultsOf(page), []);
   await page.keyboard.press("?");

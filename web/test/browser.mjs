@@ -19,7 +19,11 @@ export async function launch() {
 
 /** Opens a page of the viewer. `faults` are collected until the test looks at them. */
 export async function open(browser, file, { hash = "", width = 1280, height = 720, theme = "light" } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: "reduce" });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    reducedMotion: "reduce",
+  });
   const page = await context.newPage();
   const faults = [];
   page.on("console", (message) => {
@@ -33,7 +37,9 @@ export async function open(browser, file, { hash = "", width = 1280, height = 72
     }
   });
   await page.addInitScript(() => {
-    document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+    document.addEventListener("securitypolicyviolation", (event) =>
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
+    );
   });
   await page.goto(url + hash);
   await page.waitForSelector("main, [role=alert]");

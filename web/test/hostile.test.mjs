@@ -24,10 +24,16 @@ before(async () => {
       const header = JSON.parse(text);
       writeFileSync(path, JSON.stringify({ ...header, host: BIDI, arguments: ["whylat", MARKUP, ESCAPES, LONG] }));
     } else if (name === "processes.jsonl") {
-      const rows = text.trim().split("\n").map((line, at) => ({ ...JSON.parse(line), comm: [MARKUP, BIDI][at % 2], exe: LONG }));
+      const rows = text
+        .trim()
+        .split("\n")
+        .map((line, at) => ({ ...JSON.parse(line), comm: [MARKUP, BIDI][at % 2], exe: LONG }));
       writeFileSync(path, rows.map((row) => JSON.stringify(row)).join("\n"));
     } else if (name === "symbols.jsonl") {
-      const rows = text.trim().split("\n").map((line) => ({ ...JSON.parse(line), function: `${MARKUP}${ESCAPES}` }));
+      const rows = text
+        .trim()
+        .split("\n")
+        .map((line) => ({ ...JSON.parse(line), function: `${MARKUP}${ESCAPES}` }));
       writeFileSync(path, rows.map((row) => JSON.stringify(row)).join("\n"));
     }
   }
@@ -45,7 +51,12 @@ test("hostile names are shown as text", async () => {
       alerts += 1;
       void dialog.dismiss();
     });
-    const text = await page.locator("body").evaluate((body) => `${body.textContent}${[...body.querySelectorAll("*")].flatMap((it) => [...it.attributes].map((attribute) => attribute.value)).join("\n")}`);
+    const text = await page
+      .locator("body")
+      .evaluate(
+        (body) =>
+          `${body.textContent}${[...body.querySelectorAll("*")].flatMap((it) => [...it.attributes].map((attribute) => attribute.value)).join("\n")}`,
+      );
     assert.doesNotMatch(text, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/, name);
     assert.equal(await page.locator("img").count(), 0);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -25,7 +25,12 @@ async function drag(page, plot, from, to) {
 }
 
 const balloons = (page) => page.getByRole("group", { name: "messages by time and latency" });
-const shown = async (page) => Number((await page.locator("main .panel header .soft").first().innerText()).match(/^([\d,]+) messages/)[1].replaceAll(",", ""));
+const shown = async (page) =>
+  Number(
+    (await page.locator("main .panel header .soft").first().innerText())
+      .match(/^([\d,]+) messages/)[1]
+      .replaceAll(",", ""),
+  );
 
 /** A place of a plot at which the pointer meets something. */
 async function meet(page, plot) {
@@ -78,7 +83,9 @@ test("a clicked balloon shows its life, and the link shows it again", async () =
 
 test("what a message's CPUs did is drawn, and told as a table", async () => {
   const { page, faults, close } = await open(browser, messages, { hash: "#page=messages&message=1:r50256" });
-  const story = JSON.parse(whylat("report", "--message", "1:r50256", "--format", "json", recording("golden_messages/recording")));
+  const story = JSON.parse(
+    whylat("report", "--message", "1:r50256", "--format", "json", recording("golden_messages/recording")),
+  );
   const panel = page.locator(".panel.life");
   await panel.getByText("as a table").first().click();
   const words = await panel.locator("table").last().innerText();
@@ -104,7 +111,9 @@ test("a connection as filter holds on every page", async () => {
 
 test("waits: a click on a thread selects the object, rows are found and sorted", async () => {
   const { page, faults, close } = await open(browser, waits, { hash: "#page=waits" });
-  const report = JSON.parse(whylat("report", "--by", "object", "--format", "json", recording("golden_waits/recording")));
+  const report = JSON.parse(
+    whylat("report", "--by", "object", "--format", "json", recording("golden_waits/recording")),
+  );
   assert.equal(await page.locator("table[class] tr, main .scroll tbody tr").first().isVisible(), true);
   assert.ok((await page.locator("main").innerText()).includes(`${report.groups.length} objects`));
   const plot = page.getByRole("group", { name: "waits of each thread over time" });
@@ -121,8 +130,13 @@ test("waits: a click on a thread selects the object, rows are found and sorted",
   for (const name of names) assert.match(name, /futex/);
   await page.getByRole("searchbox").fill("");
   await page.getByRole("button", { name: "Waits", exact: true }).click();
-  const counts = (await page.locator("main .scroll tbody tr td:nth-child(3)").allInnerTexts()).map((text) => Number(text.replaceAll(",", "")));
-  assert.deepEqual(counts, [...counts].sort((a, b) => b - a));
+  const counts = (await page.locator("main .scroll tbody tr td:nth-child(3)").allInnerTexts()).map((text) =>
+    Number(text.replaceAll(",", "")),
+  );
+  assert.deepEqual(
+    counts,
+    [...counts].sort((a, b) => b - a),
+  );
   assert.deepEqual(faults, []);
   await close();
 });
@@ -153,20 +167,38 @@ test("keys zoom, move, change page and theme, and ask for help", async () => {
 
 test("two recordings lie side by side", async () => {
   const file = `${scratch}/pair.html`;
-  whylat("diff", "--format", "html", "-o", file, recording("golden/nagle_delayed_ack/fires"), recording("golden/nagle_delayed_ack/quiet"));
+  whylat(
+    "diff",
+    "--format",
+    "html",
+    "-o",
+    file,
+    recording("golden/nagle_delayed_ack/fires"),
+    recording("golden/nagle_delayed_ack/quiet"),
+  );
   const { page, faults, close } = await open(browser, file);
   const words = await page.locator("main").innerText();
   assert.match(words, /B against A/);
   assert.match(words, /only in A|× less/);
   await page.getByRole("link", { name: "look at it" }).last().click();
   await page.waitForFunction(() => location.hash.includes("side=1"));
-  assert.equal(await page.getByRole("button", { pressed: true }).innerText().then((text) => text.startsWith("B")), true);
+  assert.equal(
+    await page
+      .getByRole("button", { pressed: true })
+      .innerText()
+      .then((text) => text.startsWith("B")),
+    true,
+  );
   assert.deepEqual(faults, []);
   await close();
 });
 
 test("a wrong link, and pages without data, say so and break nothing", async () => {
-  for (const link of ["#page=messages&message=9:r1", "#page=nothing&in=what:1&view=5:1&select=%E0%A4%A", "#page=waits&object=none&in=tid:999999"]) {
+  for (const link of [
+    "#page=messages&message=9:r1",
+    "#page=nothing&in=what:1&view=5:1&select=%E0%A4%A",
+    "#page=waits&object=none&in=tid:999999",
+  ]) {
     const { page, faults, close } = await open(browser, messages, { hash: link });
     assert.ok((await page.locator("main").innerText()).length > 0);
     assert.deepEqual(faults, [], link);
@@ -182,8 +214,11 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
 
 test("counters share the threads' time axis, and a wait tells their values", async () => {
   const folder = `${scratch}/counted`;
-  for (const part of ["recording", "associated"]) cpSync(new URL(`../../tests/golden_waits/${part}`, import.meta.url), folder, { recursive: true });
-  const { page, faults, close } = await open(browser, made(madeOf(folder, `${folder}.whylat`)), { hash: "#page=waits" });
+  for (const part of ["recording", "associated"])
+    cpSync(new URL(`../../tests/golden_waits/${part}`, import.meta.url), folder, { recursive: true });
+  const { page, faults, close } = await open(browser, made(madeOf(folder, `${folder}.whylat`)), {
+    hash: "#page=waits",
+  });
   assert.match(await page.locator("main").innerText(), /net: send_args/);
   const plot = page.getByRole("group", { name: "waits of each thread over time" });
   await meet(page, plot);

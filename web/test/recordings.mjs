@@ -52,5 +52,7 @@ export function page(path) {
 /** Golden cases of every rule of the diagnosis: what is planted, and found. */
 export function fired() {
   const rules = readdirSync(join(root, "tests/golden"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  return rules.map((rule) => `golden/${rule.name}/fires`).filter((folder) => existsSync(join(root, "tests", folder, "header.json")));
+  return rules
+    .map((rule) => `golden/${rule.name}/fires`)
+    .filter((folder) => existsSync(join(root, "tests", folder, "header.json")));
 }

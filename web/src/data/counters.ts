@@ -16,7 +16,9 @@ export function countersOf(side: Side): Counter[] {
   const table = side.table("counters");
   const times = table.numbers("time_ns");
   const kinds = table.words("kind");
-  const [domains, names, numbers, pids, units] = ["domain", "name", "counter", "pid", "unit"].map((name) => table.words(name)) as [never, never, never, never, never];
+  const [domains, names, numbers, pids, units] = ["domain", "name", "counter", "pid", "unit"].map((name) =>
+    table.words(name),
+  ) as [never, never, never, never, never];
   const value = ["value_u64", "value_s64", "value_f64"].map((name) => table.numbers(name));
   const groups = new Map<string, { row: number; points: [number, number, string][] }>();
   for (let row = 0; row < table.rows; row++) {
@@ -29,7 +31,9 @@ export function countersOf(side: Side): Counter[] {
   return [...groups.values()].map(({ row, points }) => {
     points.sort((a, b) => a[0] - b[0]);
     let now = 0;
-    const values = points.map(([, value, kind]) => (now = kind === "increment" ? now + value : kind === "decrement" ? now - value : value));
+    const values = points.map(
+      ([, value, kind]) => (now = kind === "increment" ? now + value : kind === "decrement" ? now - value : value),
+    );
     const domain = wordAt(domains, row);
     const name = wordAt(names, row) ?? `counter ${wordAt(numbers, row) ?? "without a name"}`;
     return {
@@ -70,7 +74,13 @@ export function tasksOf(side: Side): Task[] {
   for (let row = 0; row < table.rows; row++) {
     const end = ends[row] ?? NaN;
     if (!Number.isNaN(end)) {
-      out.push({ begin: begins[row] ?? 0, end, kind: wordAt(kinds, row) ?? "", name: wordAt(names, row) ?? "", tid: wordAt(tids, row) ?? "" });
+      out.push({
+        begin: begins[row] ?? 0,
+        end,
+        kind: wordAt(kinds, row) ?? "",
+        name: wordAt(names, row) ?? "",
+        tid: wordAt(tids, row) ?? "",
+      });
     }
   }
   return out.sort((a, b) => a.begin - b.begin);

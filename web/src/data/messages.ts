@@ -82,7 +82,17 @@ export function messagesOf(side: Side): Messages {
   const sentFlags = new Uint8Array(rows);
   sentFlags.fill(1, first);
   return {
-    rows, begin, latency, bytes: joined("bytes"), sent: sentFlags, cause, causes, unknown, id, word, own,
+    rows,
+    begin,
+    latency,
+    bytes: joined("bytes"),
+    sent: sentFlags,
+    cause,
+    causes,
+    unknown,
+    id,
+    word,
+    own,
     why: (row) => (whys.size === 0 ? null : (whys.get(id(row)) ?? null)),
     rowOf: (wanted) => rowOfId.get(wanted) ?? find(rows, id, wanted),
     facts: {

@@ -93,7 +93,14 @@ export function sums(side: Side, waits: Waits, rows: Uint32Array): Sum[] {
     let sum = byObject.get(code);
     if (!sum) {
       const name = waits.objects[code - 1] ?? "not known";
-      sum = { name, kind: waits.word(row, "kind") ?? "other", count: 0, blockedNs: 0, longestNs: 0, group: groups.get(name) };
+      sum = {
+        name,
+        kind: waits.word(row, "kind") ?? "other",
+        count: 0,
+        blockedNs: 0,
+        longestNs: 0,
+        group: groups.get(name),
+      };
       byObject.set(code, sum);
     }
     const blocked = waits.blocked(row);

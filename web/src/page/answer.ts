@@ -108,9 +108,7 @@ function drawn(site: Site, finding: Finding): HTMLElement {
   if (connection && Object.keys(connection.stages).length > 0) {
     const shares = stageShares(connection.stages, site.book.stages);
     const title = finding.subject.connections > 1 ? "What held the worst of them up" : "What held it up";
-    out.append(
-      el("div", {}, el("h3", {}, title), shareBar(shares, shareWords(shares), true), legend(shares)),
-    );
+    out.append(el("div", {}, el("h3", {}, title), shareBar(shares, shareWords(shares), true), legend(shares)));
   }
   const start = report.host.started_ns;
   const plot = stagesOverTime({
@@ -121,7 +119,8 @@ function drawn(site: Site, finding: Finding): HTMLElement {
     ...(finding.severity === "info" ? {} : { marked: [finding.from_ns - start, finding.until_ns - start] }),
   });
   if (plot) {
-    const title = finding.severity === "info" ? "Over the recording" : "Over the recording; underlined: when it did harm";
+    const title =
+      finding.severity === "info" ? "Over the recording" : "Over the recording; underlined: when it did harm";
     out.append(el("div", {}, el("h3", {}, title), plot));
   }
   if (finding.ruled_out.length > 0) {
@@ -225,7 +224,11 @@ function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, ...heads.map((name, at) => el(at === 1 || at === 2 ? "th.number" : "th", { scope: "col" }, name)))),
+      el(
+        "thead",
+        {},
+        el("tr", {}, ...heads.map((name, at) => el(at === 1 || at === 2 ? "th.number" : "th", { scope: "col" }, name))),
+      ),
       el("tbody", {}, ...causes),
     ),
   );

@@ -25,7 +25,16 @@ export const comparePage: Page = (site) => {
 
 function answer(site: Site, side: Side, letter: string): HTMLElement {
   const index = site.book.sides.indexOf(side);
-  const findings = side.report.findings.slice(0, 4).map((finding) => el("li", {}, el("span.severity", { class: `severity ${finding.severity}` }, finding.severity), ` ${words(finding.rule)}: ${finding.headline}`));
+  const findings = side.report.findings
+    .slice(0, 4)
+    .map((finding) =>
+      el(
+        "li",
+        {},
+        el("span.severity", { class: `severity ${finding.severity}` }, finding.severity),
+        ` ${words(finding.rule)}: ${finding.headline}`,
+      ),
+    );
   const open = el("a", { href: `#page=answer&side=${index}` }, "look at it");
   return el(
     "section.panel",
@@ -56,8 +65,18 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
   const rows: Row[] = [
     { name: "recorded", values: both((side) => side.report.span_ns), write: duration, less: null },
     { name: "connections", values: both((side) => side.report.connections.length), write: count, less: null },
-    { name: "lost to findings", values: both((side) => total(side.report, (it) => it.harm_ns)), write: duration, less: true },
-    { name: "longest life of a connection", values: both((side) => Math.max(...side.report.connections.map((it) => it.lifetime_ns), 0)), write: duration, less: true },
+    {
+      name: "lost to findings",
+      values: both((side) => total(side.report, (it) => it.harm_ns)),
+      write: duration,
+      less: true,
+    },
+    {
+      name: "longest life of a connection",
+      values: both((side) => Math.max(...side.report.connections.map((it) => it.lifetime_ns), 0)),
+      write: duration,
+      less: true,
+    },
     { name: "bytes sent", values: sum("bytes_sent"), write: bytes, less: null },
     { name: "segments sent again", values: sum("retransmits"), write: count, less: true },
     { name: "retransmission timeouts", values: sum("timeouts"), write: count, less: true },
@@ -70,9 +89,25 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
     { name: "sent messages, 99 % up to", values: percentile(1, 2), write: duration, less: true },
   ];
   const shown = rows.filter(({ values }) => !values.every(Number.isNaN));
-  const lines = shown.map((row) => el("tr", {}, el("td", {}, row.name), el("td.number", {}, said(row, 0)), el("td.number", {}, said(row, 1)), el("td.number", {}, difference(row))));
-  const head = ["Of the recording", "A", "B", "B against A"].map((name, at) => el(at === 0 ? "th" : "th.number", { scope: "col" }, name));
-  return el("section.panel", {}, el("header", {}, el("h2", {}, "Differences")), el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...lines)));
+  const lines = shown.map((row) =>
+    el(
+      "tr",
+      {},
+      el("td", {}, row.name),
+      el("td.number", {}, said(row, 0)),
+      el("td.number", {}, said(row, 1)),
+      el("td.number", {}, difference(row)),
+    ),
+  );
+  const head = ["Of the recording", "A", "B", "B against A"].map((name, at) =>
+    el(at === 0 ? "th" : "th.number", { scope: "col" }, name),
+  );
+  return el(
+    "section.panel",
+    {},
+    el("header", {}, el("h2", {}, "Differences")),
+    el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...lines)),
+  );
 }
 
 function said(row: Row, at: 0 | 1): string {
@@ -100,11 +135,19 @@ function stages(site: Site, side: Side, letter: string): HTMLElement {
       all += share.ns;
     }
   }
-  const shares: [string, number][] = site.book.stages.map(([name]) => [name, all > 0 ? (sums.get(name) ?? 0) / all : 0]);
+  const shares: [string, number][] = site.book.stages.map(([name]) => [
+    name,
+    all > 0 ? (sums.get(name) ?? 0) / all : 0,
+  ]);
   return el(
     "section.panel",
     {},
-    el("header", {}, el("h2", {}, `${letter}: what stopped the next byte`), el("span.soft", {}, `of ${duration(all)} of all connections`)),
+    el(
+      "header",
+      {},
+      el("h2", {}, `${letter}: what stopped the next byte`),
+      el("span.soft", {}, `of ${duration(all)} of all connections`),
+    ),
     all > 0 ? shareBar(shares, shareWords(shares), true) : el("p.soft", {}, "Not judged."),
     all > 0 && legend(shares),
   );
@@ -117,7 +160,10 @@ function sorted(side: Side, sent: number): Float64Array {
 }
 
 function latencies(before: Side, after: Side): HTMLElement[] {
-  const directions: [string, number][] = [["received", 0], ["sent", 1]];
+  const directions: [string, number][] = [
+    ["received", 0],
+    ["sent", 1],
+  ];
   const panels: HTMLElement[] = [];
   for (const [name, sent] of directions) {
     const curves: Curve[] = [
@@ -130,16 +176,32 @@ function latencies(before: Side, after: Side): HTMLElement[] {
     const keys = curves.map((curve, index) => {
       const key = el("span.key");
       key.style.background = colourAt(index);
-      return el("li", {}, key, `${curve.label}: ${count(curve.sorted.length)} messages, half up to ${duration(percentiles(curve.sorted)[0]?.[1] ?? NaN)}`);
+      return el(
+        "li",
+        {},
+        key,
+        `${curve.label}: ${count(curve.sorted.length)} messages, half up to ${duration(percentiles(curve.sorted)[0]?.[1] ?? NaN)}`,
+      );
     });
-    panels.push(el(
-      "section.panel",
-      {},
-      el("header", {}, el("h2", {}, `Messages ${name}`), el("span.soft", {}, "share that is no slower, and share that is slower")),
-      el("div.pair", {}, cdfPlot({ curves, tail: false, height: 180 }).element, cdfPlot({ curves, tail: true, height: 180 }).element),
-      el("ul.legend", {}, ...keys),
-    ));
+    panels.push(
+      el(
+        "section.panel",
+        {},
+        el(
+          "header",
+          {},
+          el("h2", {}, `Messages ${name}`),
+          el("span.soft", {}, "share that is no slower, and share that is slower"),
+        ),
+        el(
+          "div.pair",
+          {},
+          cdfPlot({ curves, tail: false, height: 180 }).element,
+          cdfPlot({ curves, tail: true, height: 180 }).element,
+        ),
+        el("ul.legend", {}, ...keys),
+      ),
+    );
   }
   return panels;
 }
-

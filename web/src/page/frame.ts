@@ -51,7 +51,13 @@ export class Frame {
       {},
       el("span.name", {}, "whylat"),
       this.nav,
-      el("div.end", {}, this.names, this.theme, button("?", () => this.help.showModal(), { "aria-label": "Help", title: "Help ( ? )" })),
+      el(
+        "div.end",
+        {},
+        this.names,
+        this.theme,
+        button("?", () => this.help.showModal(), { "aria-label": "Help", title: "Help ( ? )" }),
+      ),
     );
     show(app, top, this.bar, this.main, this.help);
     this.labelTheme();
@@ -121,7 +127,16 @@ export class Frame {
     } else {
       const choices = sides.map((side, index) => {
         const label = `${"AB"[index] ?? ""}: ${short(side.name, 30)}`;
-        const go = () => this.store.go({ side: index, filters: [], selection: [], conn: null, message: null, object: null, view: null });
+        const go = () =>
+          this.store.go({
+            side: index,
+            filters: [],
+            selection: [],
+            conn: null,
+            message: null,
+            object: null,
+            view: null,
+          });
         return button(label, go, { "aria-pressed": index === state.side ? "true" : "false" });
       });
       show(this.names, el("span.sides", {}, ...choices));

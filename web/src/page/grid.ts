@@ -34,12 +34,16 @@ export function grid<T>(options: Grid<T>): HTMLElement {
   const more = el("p.soft");
   const draw = () => {
     const needle = text.toLowerCase();
-    const found = needle ? options.rows.filter((row) => options.words?.(row).toLowerCase().includes(needle)) : options.rows;
+    const found = needle
+      ? options.rows.filter((row) => options.words?.(row).toLowerCase().includes(needle))
+      : options.rows;
     const rows = inOrder(found, options.columns[sorted]?.key, down);
-    const head = options.columns.map((column, index) => headCell(column, index === sorted ? down : null, () => {
-      [down, sorted] = [index === sorted ? !down : true, index];
-      draw();
-    }));
+    const head = options.columns.map((column, index) =>
+      headCell(column, index === sorted ? down : null, () => {
+        [down, sorted] = [index === sorted ? !down : true, index];
+        draw();
+      }),
+    );
     const body = rows.slice(0, most).map((row) => bodyRow(options, row));
     show(place, el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body)));
     const left = rows.length - most;
@@ -51,10 +55,18 @@ export function grid<T>(options: Grid<T>): HTMLElement {
     show(more, none, left > 0 && `${count(left)} more. `, left > 0 && button("Show more", add, { class: "link" }));
   };
   draw();
-  return el("div", {}, options.words ? searchBox(options.label, (given) => {
-    text = given;
-    draw();
-  }) : null, place, more);
+  return el(
+    "div",
+    {},
+    options.words
+      ? searchBox(options.label, (given) => {
+          text = given;
+          draw();
+        })
+      : null,
+    place,
+    more,
+  );
 }
 
 function searchBox(label: string, search: (text: string) => void): HTMLElement {
@@ -66,7 +78,9 @@ function searchBox(label: string, search: (text: string) => void): HTMLElement {
 function headCell<T>(column: Column<T>, down: boolean | null, sort: () => void): HTMLElement {
   const order = down === null ? null : down ? "descending" : "ascending";
   const title = down === null ? column.title : `${column.title} ${down ? "↓" : "↑"}`;
-  const inner = column.key ? button(title, sort, { title: column.doc ?? null }) : el("span", { title: column.doc ?? null }, title);
+  const inner = column.key
+    ? button(title, sort, { title: column.doc ?? null })
+    : el("span", { title: column.doc ?? null }, title);
   return el(column.number ? "th.number" : "th", { scope: "col", "aria-sort": order }, inner);
 }
 

@@ -25,7 +25,11 @@ export function helpDialog(): HTMLDialogElement {
     "dialog",
     { "aria-label": "Help" },
     el("h2", {}, "How to look around"),
-    el("p", {}, "Drag over a plot to select a time or a band of latencies, click in a table to select a row. A selection becomes a filter, which holds on every page. The address of the page tells all of it: copy it to show somebody else the same."),
+    el(
+      "p",
+      {},
+      "Drag over a plot to select a time or a band of latencies, click in a table to select a row. A selection becomes a filter, which holds on every page. The address of the page tells all of it: copy it to show somebody else the same.",
+    ),
     el("dl", {}, ...entries),
     button("Close", () => dialog.close()),
   );

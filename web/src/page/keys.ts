@@ -21,7 +21,14 @@ export function listen(keys: Keys): void {
       keys.store.select([]);
       return;
     }
-    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) {
+    if (
+      isTyping ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.defaultPrevented ||
+      document.querySelector("dialog[open]")
+    ) {
       return;
     }
     if (act(keys, event.key)) {

@@ -36,7 +36,12 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
   const close = button("Close", () => site.store.go({ message: null }));
   const row = messages.rowOf(id);
   if (row === null) {
-    return el("section.panel.empty", {}, el("header", {}, el("h2", {}, `Message ${id}`), el("span.end", {}, close)), "It is not in this page: only a part of the messages is, or the link is of another recording.");
+    return el(
+      "section.panel.empty",
+      {},
+      el("header", {}, el("h2", {}, `Message ${id}`), el("span.end", {}, close)),
+      "It is not in this page: only a part of the messages is, or the link is of another recording.",
+    );
   }
   const why = messages.why(row);
   const usual = why ? ordinary(site.side, messages, why, row) : null;
@@ -53,21 +58,41 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
       "header",
       {},
       el("h2", {}, `Message ${id}: ${duration(messages.latency[row] ?? NaN)}`),
-      el("span.soft", {}, `${bytes(messages.bytes[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"} by ${site.side.process(messages.word(row, "pid"))}, ${duration(messages.begin[row] ?? NaN)} after the start`),
+      el(
+        "span.soft",
+        {},
+        `${bytes(messages.bytes[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"} by ${site.side.process(messages.word(row, "pid"))}, ${duration(messages.begin[row] ?? NaN)} after the start`,
+      ),
       el("span.end", {}, close),
     ),
     why ? causes(why) : null,
-    !kept && el("p.soft", {}, "What CPUs did meanwhile was not kept for this message; these are its stamps. Record with `--keep p99,sample=100` to have it of slow messages and of some others."),
+    !kept &&
+      el(
+        "p.soft",
+        {},
+        "What CPUs did meanwhile was not kept for this message; these are its stamps. Record with `--keep p99,sample=100` to have it of slow messages and of some others.",
+      ),
     drawn(life),
     life.usual && el("p.soft", {}, "Outlined: what the ordinary message below did not meet. Faint: other threads."),
-    reference && usual !== null && el("h3.part", {}, `An ordinary one for comparison, ${messages.id(usual)}: ${duration(messages.latency[usual] ?? NaN)}`),
+    reference &&
+      usual !== null &&
+      el(
+        "h3.part",
+        {},
+        `An ordinary one for comparison, ${messages.id(usual)}: ${duration(messages.latency[usual] ?? NaN)}`,
+      ),
     reference && drawn(reference),
   );
 }
 
 function drawn(life: Life): HTMLElement {
   const plot = lifetimePlot(life);
-  return el("div", {}, plot.element, asTable(["from its begin", "length", "what", "name", "CPU"], () => spanRows(life)));
+  return el(
+    "div",
+    {},
+    plot.element,
+    asTable(["from its begin", "length", "what", "name", "CPU"], () => spanRows(life)),
+  );
 }
 
 function causes(why: Why): HTMLElement {
@@ -77,7 +102,14 @@ function causes(why: Why): HTMLElement {
     const key = el("span.key");
     key.style.background = colourOf(named?.rule ?? "unknown");
     const share = explained.deviation_ns > 0 ? percent(ns / explained.deviation_ns) : "";
-    return el("tr", {}, el("td", {}, key, ` ${named?.what ?? "not known"}`), el("td", {}, words(named?.rule ?? "")), el("td.number", {}, duration(ns)), el("td.number", {}, share));
+    return el(
+      "tr",
+      {},
+      el("td", {}, key, ` ${named?.what ?? "not known"}`),
+      el("td", {}, words(named?.rule ?? "")),
+      el("td.number", {}, duration(ns)),
+      el("td.number", {}, share),
+    );
   });
   const head = `${duration(explained.deviation_ns)} longer than usual, ${percent(explained.covered)} of it explained; ${explained.ahead} ahead of it.`;
   return el("div", {}, el("p", {}, head), rows.length > 0 && el("table.facts", {}, el("tbody", {}, ...rows)));
@@ -97,7 +129,12 @@ function ordinary(side: Side, messages: Messages, why: Why, row: number): number
   let [best, least] = [-1, Infinity];
   for (let other = 0; other < messages.rows; other++) {
     const away = Math.abs((messages.latency[other] ?? NaN) - why.group.usual_ns);
-    if (away < least && messages.sent[other] === messages.sent[row] && messages.word(other, "pid") === pid && kept.has(messages.id(other))) {
+    if (
+      away < least &&
+      messages.sent[other] === messages.sent[row] &&
+      messages.word(other, "pid") === pid &&
+      kept.has(messages.id(other))
+    ) {
       [best, least] = [other, away];
     }
   }
@@ -141,6 +178,12 @@ function lifeOf(side: Side, messages: Messages, row: number): Life {
   if (!Number.isNaN(kernel)) roles.set(String(kernel), isSent ? "gave it to the driver" : "received it");
   const app = String(cpu("cpu"));
   roles.set(app, roles.has(app) ? `${roles.get(app)}, and ran its thread` : "ran its thread");
-  return { label: `life of message ${messages.id(row)}`, stamps: shown, spans, tid: messages.word(row, "tid"), whole: [first - margin, last + margin], roles };
+  return {
+    label: `life of message ${messages.id(row)}`,
+    stamps: shown,
+    spans,
+    tid: messages.word(row, "tid"),
+    whole: [first - margin, last + margin],
+    roles,
+  };
 }
-

@@ -2,8 +2,9 @@
 
 import type { About, Coverage } from "../data/contract";
 import type { Side } from "../data/side";
+import type { Table } from "../data/table";
 import { el, prose } from "../dom";
-import { bytes, count, duration, percent } from "../format";
+import { bytes, count, duration, percent, words } from "../format";
 
 const CLOSED: Record<About["closed"], string> = {
   in_order: "in order",
@@ -15,7 +16,10 @@ export function recordingPanel(side: Side): HTMLElement {
   const { report } = side;
   const { host } = report;
   const entries: [string, Node | string | null][] = [
-    ["Command", el("div.long.code", { tabindex: "0", role: "region", "aria-label": "command line" }, host.arguments.join(" "))],
+    [
+      "Command",
+      el("div.long.code", { tabindex: "0", role: "region", "aria-label": "command line" }, host.arguments.join(" ")),
+    ],
     ["Host", `${host.name}, ${host.cpus} CPUs, Linux ${host.kernel}`],
     ["Coverage", coverage(report.coverage)],
     ["Loss", loss(report)],
@@ -73,9 +77,23 @@ function cost(about: About): string {
 
 /** Tables that the page holds only in part; `null`: it holds all. */
 function leftOut(side: Side): HTMLElement | null {
-  const parts = side.thinned().map((table) => {
-    const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
-    return `${table.head.name}: every ${nth}th of ${count(table.allRows)} rows is in this page, which would be too large with all`;
-  });
+  const parts = side.thinned().map((table) => `${table.head.name}: ${inPart(table)}`);
   return parts.length > 0 ? lines(parts) : null;
+}
+
+function inPart(table: Table): string {
+  const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
+  return `one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
+}
+
+/** Says on a page that its tables are here only in part. */
+export function partNote(side: Side, names: string[]): HTMLElement[] {
+  const parts = side.thinned().filter((table) => names.includes(table.head.name));
+  return parts.map((table) =>
+    el(
+      "p.soft",
+      { role: "note" },
+      `Of ${words(table.head.name)} ${inPart(table)}: numbers below are of these rows, but for those of the report.`,
+    ),
+  );
 }

@@ -90,7 +90,12 @@ function inWords(options: Balloons, row: number): string[] {
   const why = messages.why(row);
   const first = why?.explained.causes[0];
   const cause = first && why ? why.group.causes[first.cause] : undefined;
-  const said = cause && first ? `${cause.what}: ${duration(first.ns)} of it` : why ? "no cause told" : "not explained: what CPUs did was not kept, or it is not slow";
+  const said =
+    cause && first
+      ? `${cause.what}: ${duration(first.ns)} of it`
+      : why
+        ? "no cause told"
+        : "not explained: what CPUs did was not kept, or it is not slow";
   return [
     `${duration(messages.latency[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"}`,
     `${messages.id(row)}, ${bytes(messages.bytes[row] ?? NaN)}, ${options.who(row)}`,

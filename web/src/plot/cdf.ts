@@ -49,13 +49,23 @@ export function cdfPlot(options: Cdf): Plot {
     ...(options.brushed ? { brush: ([from, to]: [number, number]) => options.brushed?.(from, to) } : {}),
     hover: (px) => {
       const at = x(width()).value(px);
-      return [duration(at), ...filled.map((curve) => `${curve.label}: ${percent(1 - shareUpTo(curve.sorted, at))} are slower`)];
+      return [
+        duration(at),
+        ...filled.map((curve) => `${curve.label}: ${percent(1 - shareUpTo(curve.sorted, at))} are slower`),
+      ];
     },
   });
   return plot;
 }
 
-function drawCurve(context: CanvasRenderingContext2D, curve: Curve, tail: boolean, colour: string, x: Scale, y: Scale): void {
+function drawCurve(
+  context: CanvasRenderingContext2D,
+  curve: Curve,
+  tail: boolean,
+  colour: string,
+  x: Scale,
+  y: Scale,
+): void {
   const { sorted } = curve;
   context.strokeStyle = colour;
   context.lineWidth = 1.8;
@@ -89,6 +99,12 @@ export function shareUpTo(sorted: Float64Array, value: number): number {
 
 /** Percentiles of sorted values, by the nearest rank. */
 export function percentiles(sorted: Float64Array): [string, number][] {
-  const shares: [string, number][] = [["half", 0.5], ["90 %", 0.9], ["99 %", 0.99], ["99.9 %", 0.999], ["all", 1]];
+  const shares: [string, number][] = [
+    ["half", 0.5],
+    ["90 %", 0.9],
+    ["99 %", 0.99],
+    ["99.9 %", 0.999],
+    ["all", 1],
+  ];
   return shares.map(([name, share]) => [name, sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? NaN]);
 }

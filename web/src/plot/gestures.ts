@@ -42,14 +42,18 @@ export function gestures(plot: Plot, options: Gestures): void {
     return;
   }
   element.classList.add("zooms");
-  canvas.addEventListener("wheel", (event) => {
-    // Without Ctrl the wheel moves the page, as everywhere.
-    if (event.ctrlKey || event.metaKey || event.shiftKey) {
-      event.preventDefault();
-      const by = event.deltaY + event.deltaX > 0 ? ZOOM : 1 / ZOOM;
-      zoomed(options, by, options.x().value(event.offsetX));
-    }
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      // Without Ctrl the wheel moves the page, as everywhere.
+      if (event.ctrlKey || event.metaKey || event.shiftKey) {
+        event.preventDefault();
+        const by = event.deltaY + event.deltaX > 0 ? ZOOM : 1 / ZOOM;
+        zoomed(options, by, options.x().value(event.offsetX));
+      }
+    },
+    { passive: false },
+  );
   canvas.addEventListener("dblclick", () => options.zoom?.(null));
   element.addEventListener("keydown", (event) => keyed(options, event));
 }
@@ -125,7 +129,9 @@ function brushing(plot: Plot, options: Gestures): void {
     }
     const [x, y] = inside(event);
     const area = options.area();
-    const [top, bottom] = options.y ? [Math.min(y, start[1]), Math.max(y, start[1])] : [area.top, area.top + area.height];
+    const [top, bottom] = options.y
+      ? [Math.min(y, start[1]), Math.max(y, start[1])]
+      : [area.top, area.top + area.height];
     box.hidden = Math.abs(x - start[0]) < STILL;
     box.style.left = `${Math.min(x, start[0])}px`;
     box.style.width = `${Math.abs(x - start[0])}px`;

@@ -93,7 +93,9 @@ function lanesOf(life: Life): Lane[] {
     byCpu.set(cpu, [...(byCpu.get(cpu) ?? []), span]);
   }
   // CPUs that had the message first.
-  const cpus = [...byCpu.keys()].sort((a, b) => Number(life.roles.has(b)) - Number(life.roles.has(a)) || Number(a) - Number(b));
+  const cpus = [...byCpu.keys()].sort(
+    (a, b) => Number(life.roles.has(b)) - Number(life.roles.has(a)) || Number(a) - Number(b),
+  );
   let top = PARTS + 30;
   return cpus.map((cpu) => {
     const spans = byCpu.get(cpu) ?? [];
@@ -161,7 +163,9 @@ function drawParts(context: CanvasRenderingContext2D, life: Life, x: Scale, bott
       context.fillRect(left, 0, Math.max(1, right - left), PARTS - 4);
       const text = `${stamp.part.replaceAll("_", " ")} ${duration(stamp.atNs - from)}`;
       if (context.measureText(text).width < right - left - 8) {
-        context.fillStyle = ["run_queue", "wakeup", "network", "qdisc", "tcp", "output"].includes(stamp.part) ? "#ffffff" : "#14181d";
+        context.fillStyle = ["run_queue", "wakeup", "network", "qdisc", "tcp", "output"].includes(stamp.part)
+          ? "#ffffff"
+          : "#14181d";
         context.textAlign = "left";
         context.fillText(text, left + 4, (PARTS - 4) / 2);
       }
@@ -203,7 +207,13 @@ function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): stri
   if (py < PARTS + 16) {
     const index = life.stamps.findIndex((stamp) => stamp.atNs >= at);
     const [from, to] = [life.stamps[index - 1], life.stamps[index]];
-    return from && to ? [`${(to.part ?? "").replaceAll("_", " ")} ${duration(to.atNs - from.atNs)}`, `from: ${from.name}`, `to: ${to.name}`] : null;
+    return from && to
+      ? [
+          `${(to.part ?? "").replaceAll("_", " ")} ${duration(to.atNs - from.atNs)}`,
+          `from: ${from.name}`,
+          `to: ${to.name}`,
+        ]
+      : null;
   }
   const lane = lanes.find((lane) => py >= lane.top && py < lane.top + lane.depth * ROW);
   if (!lane) {
@@ -216,7 +226,12 @@ function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): stri
   }
   const seen = span.whole ? "" : " at least";
   const who = span.tid === null ? [] : [`thread ${span.tid}${span.tid === life.tid ? ", the message's own" : ""}`];
-  return [`${span.name ?? span.kind}`, `${span.kind}, ${duration(span.end - span.begin)}${seen}`, `from ${duration(span.begin - first)} on`, ...who];
+  return [
+    `${span.name ?? span.kind}`,
+    `${span.kind}, ${duration(span.end - span.begin)}${seen}`,
+    `from ${duration(span.begin - first)} on`,
+    ...who,
+  ];
 }
 
 /** The spans as a table. */

@@ -75,15 +75,33 @@ function data(options: Series): uPlot.AlignedData {
 }
 
 function settings(options: Series, width: number): uPlot.Options {
-  const axis = { stroke: ink("soft"), grid: { stroke: ink("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+  const axis = {
+    stroke: ink("soft"),
+    grid: { stroke: ink("line"), width: 1 },
+    ticks: { show: false },
+    font: "12px system-ui, sans-serif",
+  };
   const { write, brushed } = options;
   return {
     width,
     height: options.height ?? 150,
-    scales: { x: { time: false, range: options.range }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+    scales: {
+      x: { time: false, range: options.range },
+      y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] },
+    },
     axes: [
-      { ...axis, size: 28, splits: (_, __, from, to) => linearTicks(from, to, Math.max(2, width / 120)), values: (_, ticks) => timeLabels(ticks) },
-      { ...axis, size: 74, splits: (_, __, from, to) => linearTicks(from, to, 3), values: (_, ticks) => ticks.map(write) },
+      {
+        ...axis,
+        size: 28,
+        splits: (_, __, from, to) => linearTicks(from, to, Math.max(2, width / 120)),
+        values: (_, ticks) => timeLabels(ticks),
+      },
+      {
+        ...axis,
+        size: 74,
+        splits: (_, __, from, to) => linearTicks(from, to, 3),
+        values: (_, ticks) => ticks.map(write),
+      },
     ],
     series: [
       { label: "time", value: (_, time) => (time === null ? "–" : (timeLabels([time])[0] ?? "")) },

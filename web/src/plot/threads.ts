@@ -76,7 +76,14 @@ export function threadsPlot(options: Threads): Plot {
   return plot;
 }
 
-function drawLane(context: CanvasRenderingContext2D, options: Threads, lane: Lane, top: number, area: Area, x: Scale): void {
+function drawLane(
+  context: CanvasRenderingContext2D,
+  options: Threads,
+  lane: Lane,
+  top: number,
+  area: Area,
+  x: Scale,
+): void {
   const { begin, end, object } = options.waits;
   context.textAlign = "left";
   context.textBaseline = "middle";

@@ -95,12 +95,12 @@ pub fn html(sides: &[Side]) -> std::io::Result<String> {
     let mut nth = 1;
     loop {
         let data = data(sides, nth)?;
-        let is_small = VIEWER.len() + data.len().div_ceil(3) * 4 <= LARGEST;
+        let size = VIEWER.len() + data.len().div_ceil(3) * 4;
         // A page of a thousandth of the rows that is still too large is so by its reports.
-        if is_small || nth > 1_000 {
+        if size <= LARGEST || nth > 1_000 {
             return Ok(filled(&data));
         }
-        nth *= 2;
+        nth = (nth * size.div_ceil(LARGEST)).max(nth + 1);
     }
 }
 
