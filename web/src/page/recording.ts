@@ -83,7 +83,7 @@ function leftOut(side: Side): HTMLElement | null {
 
 function inPart(table: Table): string {
   const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
-  return `one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
+  return `about one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
 }
 
 /** Says on a page that its tables are here only in part. */

@@ -1,5 +1,6 @@
 //! From when to when the host had each message, as the diagnosis of slow messages counts it.
 
+use diagnose::messages::way::Direction;
 use diagnose::tail::{received_life_ns, sent_life_ns};
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, Field, Table};
@@ -24,9 +25,15 @@ pub const LIFE_FIELDS: [Field; 2] = [
 pub trait Life: Table {
     /// When the life of each began, and how long it was, ns; `None`: not all of its times are known.
     fn lives(rows: &Self::Columns) -> Vec<Option<(i64, i64)>>;
+    /// What tells one from all others: its connection, its way, and where it ends in the stream.
+    fn id(rows: &Self::Columns, row: usize) -> (u64, Direction, u64);
 }
 
 impl Life for ReceivedMessage {
+    fn id(rows: &ReceivedMessages, row: usize) -> (u64, Direction, u64) {
+        (rows.conn[row], Direction::Received, rows.offset_end[row])
+    }
+
     fn lives(rows: &ReceivedMessages) -> Vec<Option<(i64, i64)>> {
         let lives = (0..rows.len()).map(|row| length(received_life_ns(rows, row)?));
         lives.collect()
@@ -34,6 +41,10 @@ impl Life for ReceivedMessage {
 }
 
 impl Life for SentMessage {
+    fn id(rows: &SentMessages, row: usize) -> (u64, Direction, u64) {
+        (rows.conn[row], Direction::Sent, rows.offset_end[row])
+    }
+
     fn lives(rows: &SentMessages) -> Vec<Option<(i64, i64)>> {
         let lives = (0..rows.len()).map(|row| length(sent_life_ns(rows, row)?));
         lives.collect()

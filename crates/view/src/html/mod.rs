@@ -5,6 +5,7 @@
 //! life    from when to when the host had each message
 //! column  cells → bytes
 //! pack    tables → columns, and which
+//! thin    which rows, if all would be too many
 //! base64  bytes → text
 //! ```
 //!
@@ -15,6 +16,7 @@ mod base64;
 mod column;
 mod life;
 mod pack;
+mod thin;
 
 use std::io::Write;
 
@@ -29,6 +31,7 @@ use table::{Recording, Stage};
 
 use crate::text::sentence;
 use pack::TableHead;
+use thin::Thinning;
 
 /// Name and version of the data in a page.
 const SCHEMA: &str = "whylat.view/1";
@@ -118,7 +121,11 @@ fn filled(data: &[u8]) -> String {
 fn data(sides: &[Side], nth: usize) -> std::io::Result<Vec<u8>> {
     let packed: Vec<_> = sides
         .iter()
-        .map(|side| pack::pack(side.recording, nth))
+        .map(|side| {
+            let started_ns = side.recording.header().started_ns;
+            let thinning = Thinning::new(nth, side.answers.tail.as_ref(), started_ns);
+            pack::pack(side.recording, &thinning)
+        })
         .collect();
     let mut at = 0;
     let heads = sides.iter().zip(&packed).map(|(side, packed)| {

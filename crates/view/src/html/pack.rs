@@ -1,6 +1,6 @@
 //! Tables of a recording as columns for a browser, and which columns: a view needs few of them.
 //!
-//! A page that would be too large holds every nth row of its long tables, and says so.
+//! A page that would be too large holds only a part of its long tables ([`Thinning`]), and says so.
 
 use std::collections::HashMap;
 
@@ -16,6 +16,7 @@ use diagnose::waits::Names;
 
 use super::column::{self, Cells, ColumnHead, Keep, Near};
 use super::life::{LIFE_FIELDS, Life};
+use super::thin::Thinning;
 
 /// Columns that a view needs, and how they are kept.
 type Picks = &'static [(&'static str, Keep)];
@@ -235,11 +236,11 @@ pub struct Packed {
     pub bytes: Vec<u8>,
 }
 
-/// Packs every nth row of the long tables of a recording, and all of the others.
-pub fn pack(recording: &Recording, nth: usize) -> Packed {
+/// Packs what `thinning` leaves of the long tables of a recording, and all of the others.
+pub fn pack(recording: &Recording, thinning: &Thinning) -> Packed {
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
-        nth,
+        thinning,
         packed: Packed::default(),
     };
     packer.add::<Process>(recording, PROCESSES);
@@ -252,21 +253,40 @@ pub fn pack(recording: &Recording, nth: usize) -> Packed {
     packer.add::<table::tables::Task>(recording, TASKS);
     packer.add_messages::<ReceivedMessage>(recording, RECEIVED);
     packer.add_messages::<SentMessage>(recording, SENT);
-    packer.add::<Activity>(recording, ACTIVITY);
+    packer.add_activity(recording);
     packer.add::<ActivityWindow>(recording, ACTIVITY_WINDOWS);
     packer.packed
 }
 
-struct Packer {
+struct Packer<'a> {
     started_ns: u64,
-    nth: usize,
+    thinning: &'a Thinning,
     packed: Packed,
 }
 
-impl Packer {
+impl Packer<'_> {
     fn add<T: Table>(&mut self, recording: &Recording, picks: Picks) {
         let batch = recording.read_all::<T>().into_batch();
-        self.add_table::<T>(&batch, picks, Vec::new());
+        let rows = self.rows::<T>(batch.num_rows(), |_| false);
+        self.add_table::<T>(&batch, &rows, picks, Vec::new());
+    }
+
+    /// The rows of a table that the page holds. `is_held`: which in any case.
+    fn rows<T: Table>(&self, all: usize, is_held: impl Fn(usize) -> bool) -> Vec<usize> {
+        let is_thinned = self.thinning.nth > 1 && THINNED.contains(&T::NAME);
+        let rows = 0..all;
+        rows.filter(|row| !is_thinned || self.thinning.holds(*row) || is_held(*row))
+            .collect()
+    }
+
+    /// Spans; those of explained messages are all held.
+    fn add_activity(&mut self, recording: &Recording) {
+        let spans = recording.read_all::<Activity>();
+        let rows = self.rows::<Activity>(spans.len(), |row| {
+            let (begin_ns, end_ns) = (spans.begin_ns[row], spans.end_ns[row]);
+            self.thinning.holds_time(begin_ns, end_ns)
+        });
+        self.add_table::<Activity>(&spans.into_batch(), &rows, ACTIVITY, Vec::new());
     }
 
     /// Waits, and what each was for.
@@ -278,39 +298,42 @@ impl Packer {
         let rows = recording.read_all::<Wait>();
         let titles = names.object_titles(&rows).into_iter().map(Some).collect();
         let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
-        self.add_table::<Wait>(&rows.into_batch(), WAITS, vec![title]);
+        let held = self.rows::<Wait>(rows.len(), |_| false);
+        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, vec![title]);
     }
 
     /// Messages, and from when to when the host had each.
     fn add_messages<T: Life>(&mut self, recording: &Recording, picks: Picks) {
         let rows = recording.read_all::<T>();
+        let held = self.rows::<T>(rows.len(), |row| {
+            let (conn, direction, offset_end) = T::id(&rows, row);
+            self.thinning.holds_message(conn, direction, offset_end)
+        });
         let (lives, batch) = (T::lives(&rows), rows.into_batch());
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
         let [begin, length] = &LIFE_FIELDS;
         let began = (begin, first(Near::Column("done_ns")), Cells::Whole(began));
         let latency = (length, Keep::Number, Cells::Whole(latency));
-        self.add_table::<T>(&batch, picks, vec![began, latency]);
+        self.add_table::<T>(&batch, &held, picks, vec![began, latency]);
     }
 
     fn add_table<T: Table>(
         &mut self,
         batch: &RecordBatch,
+        rows: &[usize],
         picks: Picks,
         derived: Vec<(&'static Field, Keep, Cells)>,
     ) {
-        let is_thinned = THINNED.contains(&T::NAME);
-        let step = if is_thinned { self.nth } else { 1 };
-        let rows: Vec<usize> = (0..batch.num_rows()).step_by(step).collect();
         let picked = picks.iter().map(|(name, keep)| {
             let field = T::FIELDS.iter().find(|field| field.name == *name);
             let array = batch.column_by_name(name);
             let (field, array) = field.zip(array).expect("a view picks declared columns");
-            (field, *keep, Cells::of(array, *keep).select(&rows))
+            (field, *keep, Cells::of(array, *keep).select(rows))
         });
         let derived = derived
             .into_iter()
-            .map(|(field, keep, cells)| (field, keep, cells.select(&rows)));
+            .map(|(field, keep, cells)| (field, keep, cells.select(rows)));
         let mut columns = Vec::new();
         let mut moments = HashMap::new();
         for (field, keep, cells) in picked.chain(derived) {
