@@ -4,7 +4,8 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build fmt lint setup check-tools unit kernel perfetto-check clean
+.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-bench fmt lint setup check-tools \
+	unit kernel perfetto-check clean
 
 demo: build
 	./target/release/whylat demo
@@ -12,7 +13,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit kernel perfetto-check
+test: lint unit viewer-check perfetto-check kernel
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -21,6 +22,29 @@ unit: setup
 # Real programs over the real kernel: root, network namespaces, one test at a time.
 kernel: build
 	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
+
+# The page that shows recordings: web/ → the file that the `view` crate embeds. Only this needs Node.
+viewer: setup web/node_modules
+	npm --prefix web run --silent build
+
+# Whether the embedded file is what web/ makes, its types, and what it does in a browser.
+viewer-check: build web/node_modules
+	npm --prefix web run --silent build -- --check
+	npm --prefix web run --silent check
+	$(CARGO) build $(PROFILE) --package whylat-table --example recording
+	npm --prefix web run --silent test
+
+# How fast the page of a large recording opens and is drawn.
+viewer-bench: build web/node_modules
+	$(CARGO) build $(PROFILE) --package whylat-table --example large_recording
+	rm -rf target/large.whylat
+	./target/release/examples/large_recording target/large.whylat
+	./target/release/whylat report --format html -o target/large.html target/large.whylat
+	node web/bench/speed.mjs target/large.html
+
+web/node_modules: web/package-lock.json
+	npm --prefix web ci --silent
+	@touch $@
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
 # Most of an instance is waiting, so that several run at a time.

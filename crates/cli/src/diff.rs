@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use diagnose::tail::{Band, Question};
 
-use crate::report::Format;
+use crate::format::{Format, OutputArgs};
+use crate::page::{self, Asked};
 use crate::tail::{self, Explaining};
-use crate::{args, load};
+use crate::{args, exit, load};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
@@ -24,10 +25,23 @@ pub(crate) struct Diff {
     explaining: Explaining,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: DiffFormat,
+    #[command(flatten)]
+    to: OutputArgs,
     /// Show so many causes of each application
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
+}
+
+/// How a comparison is printed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DiffFormat {
+    /// For people: at most 80 columns.
+    Text,
+    /// For programs: schema whylat.tail/1.
+    Json,
+    /// To look at: both side by side, as one file that a browser opens.
+    Html,
 }
 
 impl Diff {
@@ -38,8 +52,28 @@ impl Diff {
             settings: self.explaining.settings(),
             ..Question::default()
         };
+        let format = match self.format {
+            DiffFormat::Text => Format::Text,
+            DiffFormat::Json => Format::Json,
+            DiffFormat::Html => return self.page(),
+        };
+        self.to.refuse()?;
         let categories = self.explaining.categories()?;
         let report = load::diff(&self.before, &self.after, question, categories)?;
-        tail::print(&report, self.format, self.limit, &args::text_options())
+        tail::print(&report, format, self.limit, &args::text_options())
+    }
+
+    /// Both side by side, each explained by itself.
+    fn page(&self) -> anyhow::Result<ExitCode> {
+        let asked = || {
+            Ok(Asked {
+                categories: self.explaining.categories()?,
+                ..Asked::plainly()?
+            })
+        };
+        let paths = [self.before.as_path(), self.after.as_path()];
+        let (page, is_complete) = page::of_both(paths, asked)?;
+        self.to.page(&page)?;
+        Ok(exit::of(is_complete))
     }
 }

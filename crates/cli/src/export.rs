@@ -1,29 +1,26 @@
 //! `whylat report --format perfetto` and `--format csv`: a recording for other programs.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
 use diagnose::SnapSettings;
 use diagnose::report::About;
 use table::Recording;
 use view::CsvText;
 
+use crate::format::OutputArgs;
+use crate::page::{self, Asked};
 use crate::{exit, load};
 
 /// What an export is written to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Export")]
 pub(crate) struct ExportArgs {
-    /// With --format perfetto or csv: the file to write [default of csv: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Replace an existing FILE
-    #[arg(long, requires = "output")]
-    force: bool,
+    #[command(flatten)]
+    to: OutputArgs,
     /// With --format csv: the table to write, named as in docs/tables.md
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
@@ -32,26 +29,35 @@ pub(crate) struct ExportArgs {
 impl ExportArgs {
     /// Says so if a format that is printed was asked for with options of those that are not.
     pub(crate) fn refuse(&self) -> anyhow::Result<()> {
-        if self.output.is_some() || self.table.is_some() {
-            bail!(
-                "-o and --table are for exports\n\
-                 hint: add --format csv or --format perfetto, or send the text to a file with `>`"
-            );
+        self.refuse_table()?;
+        self.to.refuse()
+    }
+
+    fn refuse_table(&self) -> anyhow::Result<()> {
+        if self.table.is_some() {
+            bail!("--table is for CSV: all else tells of all tables\nhint: add --format csv");
         }
         Ok(())
     }
 
+    /// Writes the page.
+    pub(crate) fn html(&self, path: &Path, asked: Asked) -> anyhow::Result<ExitCode> {
+        self.refuse_table()?;
+        let (page, is_complete) = page::of(path, asked)?;
+        self.to.page(&page)?;
+        Ok(exit::of(is_complete))
+    }
+
     /// Writes a trace, with the findings of the diagnosis in it.
     pub(crate) fn perfetto(&self, path: &Path, settings: SnapSettings) -> anyhow::Result<ExitCode> {
-        if self.table.is_some() {
-            bail!("--table is for CSV: a trace holds all tables\nhint: leave it out");
-        }
-        let Some(file) = &self.output else {
+        self.refuse_table()?;
+        let Some(file) = self.to.file() else {
             bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
         };
         let recording = Recording::open(path)?;
         let report = load::findings(&recording, settings);
-        self.write(file, |out| view::perfetto(&recording, &report, out))?;
+        self.to
+            .write(file, |out| view::perfetto(&recording, &report, out))?;
         eprintln!(
             "wrote {}: open it with https://ui.perfetto.dev, which keeps it in the browser",
             file.display()
@@ -75,8 +81,8 @@ impl ExportArgs {
                 names(&recording)
             );
         }
-        let written = match &self.output {
-            Some(file) => self.write(file, |out| {
+        let written = match self.to.file() {
+            Some(file) => self.to.write(file, |out| {
                 view::csv(&recording, table, CsvText::Exact, out)
             })?,
             None => to_stdout(|out, text| view::csv(&recording, table, text, out))?,
@@ -90,46 +96,6 @@ impl ExportArgs {
             );
         }
         Ok(code(&recording))
-    }
-
-    /// Writes to a file. If that fails, half a file is removed, but not what only has a name there, such as a pipe.
-    fn write<T>(
-        &self,
-        file: &Path,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
-    ) -> anyhow::Result<T> {
-        let mut out = self.create(file)?;
-        write(&mut out).map_err(|error| {
-            if out.metadata().is_ok_and(|it| it.is_file()) {
-                // Best effort: what was there before --force is gone already.
-                let _ = std::fs::remove_file(file);
-            }
-            anyhow!(
-                "cannot write {}: {error}\nhint: name a file on a disk with room for it with -o",
-                file.display()
-            )
-        })
-    }
-
-    fn create(&self, file: &Path) -> anyhow::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        if self.force {
-            options.create(true).truncate(true);
-        } else {
-            options.create_new(true);
-        }
-        options.open(file).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => anyhow!(
-                "cannot create {}: it exists already\n\
-                 hint: name another file with -o, or replace it with --force",
-                file.display()
-            ),
-            _ => anyhow!(
-                "cannot create {}: {error}\nhint: name a file that you may write to with -o",
-                file.display()
-            ),
-        })
     }
 }
 
@@ -162,58 +128,5 @@ fn code(recording: &Recording) -> ExitCode {
     for problem in &about.problems {
         eprintln!("warning: {problem}");
     }
-    ExitCode::from(if about.is_complete() {
-        0
-    } else {
-        exit::INCOMPLETE
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn to(output: &Path, force: bool) -> ExportArgs {
-        ExportArgs {
-            output: Some(output.to_owned()),
-            force,
-            table: None,
-        }
-    }
-
-    fn fails(_: &mut dyn Write) -> io::Result<()> {
-        Err(ErrorKind::StorageFull.into())
-    }
-
-    #[test]
-    fn a_file_is_replaced_only_when_told() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let path = scratch.path().join("t.csv");
-        let write = |text: &'static str, force| {
-            to(&path, force).write(&path, |out| out.write_all(text.as_bytes()))
-        };
-        write("first", false).expect("a new file");
-        let refused = write("second", false).expect_err("it exists").to_string();
-        assert!(refused.contains("hint: ") && refused.contains("--force"));
-        assert_eq!(std::fs::read_to_string(&path).expect("text"), "first");
-        write("new", true).expect("replaced");
-        assert_eq!(std::fs::read_to_string(&path).expect("text"), "new");
-    }
-
-    #[test]
-    fn half_a_file_is_removed_but_no_device() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let path = scratch.path().join("t.csv");
-        assert!(to(&path, false).write(&path, fails).is_err());
-        assert!(!path.exists());
-        let pipe = scratch.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-        let reader = std::thread::spawn({
-            let pipe = pipe.clone();
-            move || std::fs::read(pipe)
-        });
-        assert!(to(&pipe, true).write(&pipe, fails).is_err());
-        assert_eq!(reader.join().expect("it ends").expect("nothing"), b"");
-        assert!(pipe.exists());
-    }
+    exit::of(about.is_complete())
 }

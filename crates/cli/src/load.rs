@@ -22,9 +22,15 @@ use table::tables::{
     TcpSample, TcpStage, UdpSocket, Wait,
 };
 use table::{Columns, Recording, Table};
+use view::html::Answers;
+
+use crate::page::Asked;
 
 /// Messages of a recording that the main report looks at, which takes about 100 MB per million.
 const MOST_IN_PASSING: u64 = 2_000_000;
+
+/// Groups of waits or messages that a page names: the worst. More than anyone reads, and little beside the rows.
+const MOST_IN_PAGE: usize = 1_000;
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -84,6 +90,33 @@ pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report 
     diagnose::diagnose(evidence)
 }
 
+/// All that a page tells of a recording, as far as that holds it.
+pub(crate) fn answers(recording: &Recording, asked: Asked) -> anyhow::Result<Answers> {
+    let Asked {
+        settings,
+        question,
+        categories,
+    } = asked;
+    let messages = recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>();
+    let has_waits = recording.rows::<Wait>() + recording.rows::<Spin>() > 0;
+    let is_told = messages > 0 && recording.rows::<Activity>() > 0;
+    let question = question.unwrap_or_else(|| Question {
+        tail: Band::slowest(recording.rows::<ReceivedMessage>()),
+        ..Question::default()
+    });
+    let filter = WaitFilter::default();
+    Ok(Answers {
+        report: report(recording, settings)?,
+        waits: has_waits
+            .then(|| waits_of(recording, Grouping::Object, filter, MOST_IN_PAGE))
+            .transpose()?,
+        messages: (messages > 0)
+            .then(|| messages_of(recording, MOST_IN_PAGE))
+            .transpose()?,
+        tail: is_told.then(|| tail_of(recording, question, categories)),
+    })
+}
+
 /// Why the slow messages of a recording are slow, if it tells that and is not too long to look at in passing.
 fn slow_messages(recording: &Recording) -> anyhow::Result<Option<Vec<SlowMessages>>> {
     let messages = recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>();
@@ -108,6 +141,15 @@ pub(crate) fn waits(
 ) -> anyhow::Result<WaitReport> {
     let recording = Recording::open(path)?;
     require::<Wait>(&recording, "waits")?;
+    waits_of(&recording, grouping, filter, limit)
+}
+
+fn waits_of(
+    recording: &Recording,
+    grouping: Grouping,
+    filter: WaitFilter,
+    limit: usize,
+) -> anyhow::Result<WaitReport> {
     let mut names = Names::default();
     recording.scan::<Connection>(|rows| names.add_connections(rows));
     recording.scan::<Listener>(|rows| names.add_listeners(&rows));
@@ -122,20 +164,23 @@ pub(crate) fn waits(
         bail!(
             "no thread in {} waited for {object}\n\
              hint: `whylat report --by object --format json` names every object",
-            path.display()
+            recording.path().display()
         );
     }
     if let Some(join) = waits.join(limit) {
-        join_rows(&recording, join);
+        join_rows(recording, join);
     }
-    Ok(waits.report(recorded(&recording), limit))
+    Ok(waits.report(recorded(recording), limit))
 }
 
 /// Reads the messages of a recording; at most `limit` groups are named.
 pub(crate) fn messages(path: &Path, limit: usize) -> anyhow::Result<MessageReport> {
-    let recording = Recording::open(path)?;
-    let messages = message_rows(&recording, |table| table)?;
-    Ok(messages.report(recorded(&recording), limit))
+    messages_of(&Recording::open(path)?, limit)
+}
+
+fn messages_of(recording: &Recording, limit: usize) -> anyhow::Result<MessageReport> {
+    let messages = message_rows(recording, |table| table)?;
+    Ok(messages.report(recorded(recording), limit))
 }
 
 /// Finds one message.

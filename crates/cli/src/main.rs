@@ -9,12 +9,14 @@ mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod format;
 mod import;
 mod lab;
 mod load;
 mod maintain;
 mod messages;
 mod out;
+mod page;
 mod record;
 mod report;
 mod tail;
@@ -47,6 +49,8 @@ enum Command {
     Snapshot(record::Snapshot),
     /// Print the diagnosis of a recording again.
     Report(report::ReportArgs),
+    /// Look at a recording in a browser: one file, without a network.
+    View(page::View),
     /// Say why messages of one recording take longer than those of another.
     Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.
@@ -69,6 +73,11 @@ mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// Done, but events were lost or the recording was not closed.
     pub(crate) const INCOMPLETE: u8 = 3;
+
+    /// Of what was done.
+    pub(crate) fn of(is_complete: bool) -> std::process::ExitCode {
+        if is_complete { 0 } else { INCOMPLETE }.into()
+    }
 }
 
 fn main() -> ExitCode {
@@ -77,6 +86,7 @@ fn main() -> ExitCode {
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
+        Command::View(view) => view.execute(),
         Command::Diff(diff) => diff.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),

@@ -7,7 +7,7 @@ use clap::Args;
 use diagnose::messages::story::MessageId;
 use diagnose::report::About;
 
-use crate::report::Format;
+use crate::format::Format;
 use crate::{args, exit, load, out};
 
 /// Connections that text shows; JSON has all.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use record::{Command, Outcome, Target};
 
-use crate::{args, exit, load, out};
+use crate::{args, exit, load, out, page};
 
 /// Records a command.
 #[derive(Debug, Args)]
@@ -20,6 +20,9 @@ pub(crate) struct Run {
     /// Print the diagnosis as JSON
     #[arg(long)]
     json: bool,
+    /// Then look at the recording in a browser, as `whylat view` does
+    #[arg(long)]
+    open: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -43,6 +46,11 @@ impl Run {
         };
         tell(&outcome);
         print_diagnosis(&outcome, self.json)?;
+        if self.open {
+            let file = page::beside(&outcome.path);
+            page::write(&outcome.path, page::Asked::plainly()?, &file)?;
+            page::open(&file)?;
+        }
         Ok(ExitCode::from(
             outcome.command_exit_code().unwrap_or(exit::FAILED),
         ))

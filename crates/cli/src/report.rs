@@ -9,7 +9,9 @@ use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 
 use crate::export::ExportArgs;
+use crate::format::Format;
 use crate::messages::MessageArgs;
+use crate::page::Asked;
 use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
 use crate::{args, exit, load, out};
@@ -39,25 +41,18 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum AnyFormat {
+enum AnyFormat {
     /// For people: at most 80 columns.
     Text,
     /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
     /// whylat.messages/1, with --tail whylat.tail/1.
     Json,
+    /// To look at: all of it as one file that a browser opens.
+    Html,
     /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened. Needs -o.
     Perfetto,
     /// One table of the recording, as CSV. Needs --table.
     Csv,
-}
-
-/// A format of one answer.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Format {
-    /// For people: at most 80 columns.
-    Text,
-    /// For programs: by the schemas in docs.
-    Json,
 }
 
 impl ReportArgs {
@@ -70,6 +65,18 @@ impl ReportArgs {
         let format = match self.format {
             AnyFormat::Text => Format::Text,
             AnyFormat::Json => Format::Json,
+            AnyFormat::Html if self.waits.is_asked() || self.messages.is_asked() => bail!(
+                "a page tells of waits and messages anyway\n\
+                 hint: leave out --by, --messages and --message"
+            ),
+            AnyFormat::Html => {
+                let asked = Asked {
+                    settings,
+                    question: self.tail.question(self.waits.window_ns()),
+                    categories: self.tail.categories()?,
+                };
+                return self.export.html(&path, asked);
+            }
             AnyFormat::Perfetto | AnyFormat::Csv if self.is_part_asked() => bail!(
                 "an export holds all waits and messages\n\
                  hint: leave out --by, --messages, --message and --tail"
@@ -95,8 +102,7 @@ impl ReportArgs {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
             Format::Json => out::line(&view::json(&report))?,
         }
-        let complete = report.about.is_complete();
-        Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))
+        Ok(exit::of(report.about.is_complete()))
     }
 
     /// Whether something else than a diagnosis was asked for.

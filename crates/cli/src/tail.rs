@@ -10,7 +10,7 @@ use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Only, Question, Settings};
 use view::TextOptions;
 
-use crate::report::Format;
+use crate::format::Format;
 use crate::{args, exit, load, out};
 
 /// Causes of each application that text shows; JSON has all.
@@ -88,6 +88,22 @@ impl Explaining {
 }
 
 impl TailArgs {
+    /// What is asked; `None` when nothing is. `window_ns`: only messages that began then.
+    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> Option<Question> {
+        let of_conn = self.conn.map(Only::Connection);
+        Some(Question {
+            tail: self.tail?,
+            body: self.body,
+            only: of_conn.or(window_ns.map(|(from_ns, to_ns)| Only::Time(from_ns, to_ns))),
+            settings: self.explaining.settings(),
+        })
+    }
+
+    /// What functions are.
+    pub(crate) fn categories(&self) -> anyhow::Result<Categories> {
+        self.explaining.categories()
+    }
+
     /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
     pub(crate) fn execute(
         &self,
@@ -96,17 +112,10 @@ impl TailArgs {
         limit: Option<usize>,
         window_ns: Option<(u64, u64)>,
     ) -> anyhow::Result<Option<ExitCode>> {
-        let Some(tail) = self.tail else {
+        let Some(question) = self.question(window_ns) else {
             return Ok(None);
         };
-        let of_conn = self.conn.map(Only::Connection);
-        let question = Question {
-            tail,
-            body: self.body,
-            only: of_conn.or(window_ns.map(|(from_ns, to_ns)| Only::Time(from_ns, to_ns))),
-            settings: self.explaining.settings(),
-        };
-        let report = load::tail(path, question, self.explaining.categories()?)?;
+        let report = load::tail(path, question, self.categories()?)?;
         print(&report, format, limit, &args::text_options()).map(Some)
     }
 

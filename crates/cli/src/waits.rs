@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
-use crate::report::Format;
+use crate::format::Format;
 use crate::{args, exit, load, out};
 
 /// Groups that text shows; JSON has all.

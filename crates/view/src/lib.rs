@@ -1,11 +1,13 @@
-//! A diagnosis, waits in groups, or messages, as text or JSON. Comes in: a [`diagnose::Report`], a
-//! [`diagnose::waits::WaitReport`] or a [`diagnose::messages::report::MessageReport`]; goes out: a string. Computes nothing new: every number is in the
+//! A diagnosis, waits in groups, or messages, as text or JSON; all of them with the rows that they come from as one
+//! HTML file ([`html`]). Comes in: a [`diagnose::Report`], a [`diagnose::waits::WaitReport`] or a
+//! [`diagnose::messages::report::MessageReport`]; goes out: a string. Computes nothing new: every number is in the
 //! report, here it only gets its unit and its place.
 
 mod clean;
 mod compare;
 mod csv;
 mod doing;
+pub mod html;
 mod json;
 mod page;
 mod perfetto;

@@ -10,7 +10,7 @@ use super::way::{Direction, Part, Way};
 
 /// Which message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
 /// counted from the connection's first byte; a report names the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// Socket cookie.
     pub conn: u64,

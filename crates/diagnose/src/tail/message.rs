@@ -6,6 +6,17 @@ use table::tables::{ReceivedMessages, SentMessages};
 use crate::messages::story::MessageId;
 use crate::messages::way::{Direction, Way};
 
+/// From when to when the host had a row of `received_messages`; `None`: not all of its times are known, or they cannot
+/// be.
+pub fn received_life_ns(rows: &ReceivedMessages, row: usize) -> Option<(u64, u64)> {
+    Message::received(rows, row).map(|message| (message.start_ns, message.end_ns))
+}
+
+/// The same of `sent_messages`.
+pub fn sent_life_ns(rows: &SentMessages, row: usize) -> Option<(u64, u64)> {
+    Message::sent(rows, row).map(|message| (message.start_ns, message.end_ns))
+}
+
 /// One message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message {

@@ -39,6 +39,7 @@ mod tree;
 pub use band::Band;
 pub use cause::rules;
 pub use explain::{Anomaly, Settings};
+pub use message::{received_life_ns, sent_life_ns};
 pub use tree::Role;
 
 use table::manifest::Header;

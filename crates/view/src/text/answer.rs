@@ -16,6 +16,11 @@ pub fn draw(page: &mut Page, report: &Report) {
     page.blank();
 }
 
+/// The sentence alone.
+pub fn sentence(report: &Report) -> String {
+    answer(report).1
+}
+
 fn answer(report: &Report) -> (Style, String) {
     let connections = report.connections.len();
     let doubt_ns = report

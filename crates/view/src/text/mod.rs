@@ -22,6 +22,7 @@ use diagnose::units::{count, duration};
 use crate::TextOptions;
 use crate::page::{Page, Style};
 
+pub use answer::sentence;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
 pub use tail::text as tail;

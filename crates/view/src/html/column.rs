@@ -1,0 +1,215 @@
+//! One column of a table as bytes that a browser reads into a typed array.
+//!
+//! Three encodings: `whole` numbers as LEB128 of the zigzag difference to something near them plus one, 0 for
+//! null; `real` numbers as 64-bit floats, little-endian, NaN for null; `word`, a number for each different text,
+//! with the texts in the header. Ids of 64 bits are words, too: a browser's numbers have 53.
+
+use std::collections::HashMap;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float64Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
+use arrow_schema::DataType;
+use serde::Serialize;
+
+/// Largest whole number that a browser's numbers hold with all below it (`Number.MAX_SAFE_INTEGER`).
+const SAFE: i64 = (1 << 53) - 1;
+
+/// To what whole numbers are near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Near {
+    /// To nothing: to zero.
+    Zero,
+    /// To the cell before that is not null; the first to the recording's start.
+    Previous,
+    /// To the cell of the same row in another column, and if that is null to the recording's start.
+    Column(&'static str),
+}
+
+/// How a column is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// As a moment, in ns from the recording's start.
+    Moment(Near),
+    /// As a number.
+    Number,
+    /// As a word, whatever it is.
+    Word,
+}
+
+/// What the header says of a column.
+#[derive(Debug, Clone, Serialize)]
+pub struct ColumnHead {
+    /// Name, as in the table's declaration.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// Its unit; `-` for names.
+    pub unit: &'static str,
+    /// `whole`, `real` or `word`.
+    pub encoding: &'static str,
+    /// What whole numbers are differences to: `zero`, `previous`, or a column's name.
+    pub near: &'static str,
+    /// Where its bytes begin, from the first column's.
+    pub at: usize,
+    /// How many there are.
+    pub bytes: usize,
+    /// The words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
+}
+
+/// Cells on their way.
+#[derive(Debug)]
+pub enum Cells {
+    /// Whole numbers.
+    Whole(Vec<Option<i64>>),
+    /// Real numbers.
+    Real(Vec<Option<f64>>),
+    /// Texts.
+    Word(Vec<Option<String>>),
+}
+
+impl Cells {
+    /// The cells of an Arrow array, of a type that tables have.
+    pub fn of(array: &dyn Array, keep: Keep) -> Self {
+        let numbers = match array.data_type() {
+            DataType::Utf8 => {
+                let texts = array.as_string::<i32>().iter();
+                return Self::Word(texts.map(|text| text.map(str::to_owned)).collect());
+            }
+            DataType::Boolean => {
+                let flags = array.as_boolean().iter();
+                return Self::Word(flags.map(|flag| flag.map(|it| it.to_string())).collect());
+            }
+            DataType::Float64 => {
+                return Self::Real(array.as_primitive::<Float64Type>().iter().collect());
+            }
+            DataType::UInt8 => wide(array.as_primitive::<UInt8Type>()),
+            DataType::UInt16 => wide(array.as_primitive::<UInt16Type>()),
+            DataType::UInt32 => wide(array.as_primitive::<UInt32Type>()),
+            DataType::UInt64 => wide(array.as_primitive::<UInt64Type>()),
+            DataType::Int32 => wide(array.as_primitive::<Int32Type>()),
+            DataType::Int64 => wide(array.as_primitive::<Int64Type>()),
+            other => unreachable!("no table has cells of type {other}"),
+        };
+        Self::of_numbers(numbers, keep)
+    }
+
+    fn of_numbers(numbers: Vec<Option<i128>>, keep: Keep) -> Self {
+        if keep == Keep::Word {
+            let words = numbers
+                .into_iter()
+                .map(|it| it.map(|number| number.to_string()));
+            return Self::Word(words.collect());
+        }
+        let whole =
+            |it: &Option<i128>| it.map_or(Some(None), |it| i64::try_from(it).ok().map(Some));
+        match numbers.iter().map(whole).collect() {
+            Some(whole) => Self::Whole(whole),
+            None => Self::Real(numbers.iter().map(|it| it.map(|it| it as f64)).collect()),
+        }
+    }
+
+    /// The cells of `rows`, in that order.
+    pub fn select(self, rows: &[usize]) -> Self {
+        fn taken<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {
+            rows.iter().map(|row| cells[*row].clone()).collect()
+        }
+        match self {
+            Self::Whole(cells) => Self::Whole(taken(&cells, rows)),
+            Self::Real(cells) => Self::Real(taken(&cells, rows)),
+            Self::Word(cells) => Self::Word(taken(&cells, rows)),
+        }
+    }
+}
+
+fn wide<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Vec<Option<i128>>
+where
+    T::Native: Into<i128>,
+{
+    array.iter().map(|cell| cell.map(Into::into)).collect()
+}
+
+/// Whole numbers, each less its neighbour. `None`: some are too large for a browser.
+pub fn whole(cells: &[Option<i64>], neighbours: impl Fn(usize) -> i64, out: &mut Vec<u8>) -> bool {
+    let begin = out.len();
+    for (row, cell) in cells.iter().enumerate() {
+        let Some(value) = cell else {
+            out.push(0);
+            continue;
+        };
+        let Some(difference) = value.checked_sub(neighbours(row)) else {
+            out.truncate(begin);
+            return false;
+        };
+        if value.abs() > SAFE || difference.abs() > SAFE / 2 {
+            out.truncate(begin);
+            return false;
+        }
+        let zigzag = (difference << 1 ^ difference >> 63) as u64;
+        leb128(zigzag + 1, out);
+    }
+    true
+}
+
+fn leb128(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Real numbers.
+pub fn real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
+    for cell in cells {
+        out.extend(cell.unwrap_or(f64::NAN).to_le_bytes());
+    }
+}
+
+/// Texts as numbers, and the texts.
+pub fn words(cells: &[Option<String>], out: &mut Vec<u8>) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut numbers: HashMap<&str, u64> = HashMap::new();
+    for cell in cells {
+        let number = cell.as_deref().map_or(0, |text| {
+            *numbers.entry(text).or_insert_with(|| {
+                words.push(text.to_owned());
+                words.len() as u64
+            })
+        });
+        leb128(number, out);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_differences_and_null_is_no_number() {
+        let mut out = Vec::new();
+        let cells = [Some(5), None, Some(4), Some(300)];
+        assert!(whole(&cells, |_| 5, &mut out));
+        assert_eq!(out, [1, 0, 2, 0xcf, 0x04]);
+    }
+
+    #[test]
+    fn numbers_that_a_browser_would_round_are_refused() {
+        let mut out = vec![7];
+        assert!(!whole(&[Some(0), Some(1 << 54)], |_| 0, &mut out));
+        assert_eq!(out, [7]);
+    }
+
+    #[test]
+    fn each_word_is_kept_once() {
+        let mut out = Vec::new();
+        let cells = ["b", "a", "b"].map(|it| Some(it.to_owned()));
+        assert_eq!(words(&cells, &mut out), ["b", "a"]);
+        assert_eq!(out, [1, 2, 1]);
+    }
+}

@@ -1,0 +1,57 @@
+//! From when to when the host had each message, as the diagnosis of slow messages counts it.
+
+use diagnose::messages::way::Direction;
+use diagnose::tail::{received_life_ns, sent_life_ns};
+use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
+use table::{Columns, Field, Table};
+
+/// The two columns that are added to messages.
+pub const LIFE_FIELDS: [Field; 2] = [
+    Field {
+        name: "life_begin_ns",
+        doc: "When the host had it: all of a received message had arrived, or the call that sends it began.",
+        unit: "ns",
+        null: "not all of its times are known",
+    },
+    Field {
+        name: "latency_ns",
+        doc: "How long the host had it: a received message until the call that took it ended, a sent one until the driver had it.",
+        unit: "ns",
+        null: "as `life_begin_ns`",
+    },
+];
+
+/// A table of messages.
+pub trait Life: Table {
+    /// When the life of each began, and how long it was, ns; `None`: not all of its times are known.
+    fn lives(rows: &Self::Columns) -> Vec<Option<(i64, i64)>>;
+    /// What tells one from all others: its connection, its way, and where it ends in the stream.
+    fn id(rows: &Self::Columns, row: usize) -> (u64, Direction, u64);
+}
+
+impl Life for ReceivedMessage {
+    fn id(rows: &ReceivedMessages, row: usize) -> (u64, Direction, u64) {
+        (rows.conn[row], Direction::Received, rows.offset_end[row])
+    }
+
+    fn lives(rows: &ReceivedMessages) -> Vec<Option<(i64, i64)>> {
+        let lives = (0..rows.len()).map(|row| length(received_life_ns(rows, row)?));
+        lives.collect()
+    }
+}
+
+impl Life for SentMessage {
+    fn id(rows: &SentMessages, row: usize) -> (u64, Direction, u64) {
+        (rows.conn[row], Direction::Sent, rows.offset_end[row])
+    }
+
+    fn lives(rows: &SentMessages) -> Vec<Option<(i64, i64)>> {
+        let lives = (0..rows.len()).map(|row| length(sent_life_ns(rows, row)?));
+        lives.collect()
+    }
+}
+
+fn length((begin_ns, end_ns): (u64, u64)) -> Option<(i64, i64)> {
+    let length_ns = end_ns.checked_sub(begin_ns)?;
+    Some((begin_ns.try_into().ok()?, length_ns.try_into().ok()?))
+}

@@ -1,0 +1,160 @@
+//! A recording as one HTML file that a browser opens from disk, without a network. Comes in: an opened recording
+//! and what was concluded of it; goes out: the viewer (`web/`, built into `assets/viewer.html`) with the data in it.
+//!
+//! ```text
+//! life    from when to when the host had each message
+//! column  cells → bytes
+//! pack    tables → columns, and which
+//! thin    which rows, if all would be too many
+//! base64  bytes → text
+//! ```
+//!
+//! The data is a raw DEFLATE stream in base64: four bytes with the length of the header (little-endian), the header
+//! (JSON, [`SCHEMA`]), then the columns.
+
+mod base64;
+mod column;
+mod life;
+mod pack;
+mod thin;
+
+use std::io::Write;
+
+use diagnose::Report;
+use diagnose::messages::report::MessageReport;
+use diagnose::tail::report::TailReport;
+use diagnose::waits::WaitReport;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use serde::Serialize;
+use table::{Recording, Stage};
+
+use crate::text::sentence;
+use pack::TableHead;
+use thin::Thinning;
+
+/// Name and version of the data in a page.
+const SCHEMA: &str = "whylat.view/1";
+
+/// The viewer; `make viewer` builds it.
+const VIEWER: &str = include_str!("../../assets/viewer.html");
+
+/// Where the data goes in it.
+const PLACE: &str = "@whylat-data@";
+
+/// Largest page, bytes: what a browser opens in about two seconds.
+const LARGEST: usize = 25_000_000;
+
+/// What was concluded of a recording.
+#[derive(Debug, Serialize)]
+pub struct Answers {
+    /// Of its connections.
+    pub report: Report,
+    /// Of waits by object; `None`: it holds none.
+    pub waits: Option<WaitReport>,
+    /// Of messages by connection; `None`: it holds none.
+    pub messages: Option<MessageReport>,
+    /// Why slow ones are slow; `None`: it does not tell.
+    pub tail: Option<TailReport>,
+}
+
+/// One recording in a page.
+#[derive(Debug)]
+pub struct Side<'a> {
+    /// What it is called.
+    pub name: String,
+    /// Itself.
+    pub recording: &'a Recording,
+    /// What was concluded of it.
+    pub answers: Answers,
+}
+
+#[derive(Serialize)]
+struct Header<'a> {
+    schema: &'static str,
+    whylat: &'static str,
+    /// What the names of the stages mean, in order of decision.
+    stages: Vec<(&'static str, &'static str)>,
+    sides: Vec<SideHead<'a>>,
+}
+
+#[derive(Serialize)]
+struct SideHead<'a> {
+    name: &'a str,
+    /// Why is it slow?
+    answer: String,
+    #[serde(flatten)]
+    answers: &'a Answers,
+    tables: &'a [TableHead],
+    /// Where its columns begin.
+    at: usize,
+}
+
+/// The page of one recording, or of two side by side.
+///
+/// # Errors
+/// None that a vector in memory can give; they are handed on.
+pub fn html(sides: &[Side]) -> std::io::Result<String> {
+    let mut nth = 1;
+    loop {
+        let data = data(sides, nth)?;
+        let size = VIEWER.len() + data.len().div_ceil(3) * 4;
+        // A page of a thousandth of the rows that is still too large is so by its reports.
+        if size <= LARGEST || nth > 1_000 {
+            return Ok(filled(&data));
+        }
+        nth = (nth * size.div_ceil(LARGEST)).max(nth + 1);
+    }
+}
+
+fn filled(data: &[u8]) -> String {
+    let (before, after) = VIEWER
+        .split_once(PLACE)
+        .expect("the viewer has a place for data");
+    let mut page = String::with_capacity(VIEWER.len() + data.len() * 3 / 2);
+    page.push_str(before);
+    base64::encode(data, &mut page);
+    page.push_str(after);
+    page
+}
+
+fn data(sides: &[Side], nth: usize) -> std::io::Result<Vec<u8>> {
+    let packed: Vec<_> = sides
+        .iter()
+        .map(|side| {
+            let started_ns = side.recording.header().started_ns;
+            let thinning = Thinning::new(nth, side.answers.tail.as_ref(), started_ns);
+            pack::pack(side.recording, &thinning)
+        })
+        .collect();
+    let mut at = 0;
+    let heads = sides.iter().zip(&packed).map(|(side, packed)| {
+        let head = SideHead {
+            name: &side.name,
+            answer: sentence(&side.answers.report),
+            answers: &side.answers,
+            tables: &packed.heads,
+            at,
+        };
+        at += packed.bytes.len();
+        head
+    });
+    let header = Header {
+        schema: SCHEMA,
+        whylat: env!("CARGO_PKG_VERSION"),
+        stages: Stage::ALL
+            .iter()
+            .map(|stage| (stage.name(), stage.doc()))
+            .collect(),
+        sides: heads.collect(),
+    };
+    let header = serde_json::to_vec(&header)?;
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    let length = u32::try_from(header.len()).map_err(std::io::Error::other)?;
+    encoder.write_all(&length.to_le_bytes())?;
+    encoder.write_all(&header)?;
+    for side in &packed {
+        encoder.write_all(&side.bytes)?;
+    }
+    encoder.finish()
+}

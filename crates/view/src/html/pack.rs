@@ -1,0 +1,434 @@
+//! Tables of a recording as columns for a browser, and which columns: a view needs few of them.
+//!
+//! A page that would be too large holds only a part of its long tables ([`Thinning`]), and says so.
+
+use std::collections::HashMap;
+
+use arrow_array::RecordBatch;
+use serde::Serialize;
+use table::tables::{
+    Activity, ActivityWindow, Connection, Counter, Listener, Process, ReceivedMessage, SentMessage,
+    TcpEvent, TcpSample, TcpStage, Wait,
+};
+use table::{Columns, Field, Recording, Table};
+
+use diagnose::waits::Names;
+
+use super::column::{self, Cells, ColumnHead, Keep, Near};
+use super::life::{LIFE_FIELDS, Life};
+use super::thin::Thinning;
+
+/// Columns that a view needs, and how they are kept.
+type Picks = &'static [(&'static str, Keep)];
+
+const fn first(near: Near) -> Keep {
+    Keep::Moment(near)
+}
+
+const fn after(column: &'static str) -> Keep {
+    Keep::Moment(Near::Column(column))
+}
+
+const WAITS: Picks = &[
+    ("start_ns", first(Near::Previous)),
+    ("woken_ns", after("start_ns")),
+    ("end_ns", after("start_ns")),
+    ("tid", Keep::Word),
+    ("pid", Keep::Word),
+    ("kind", Keep::Word),
+    ("object", Keep::Word),
+    ("conn", Keep::Word),
+    ("ready_conn", Keep::Word),
+    ("fd", Keep::Number),
+    ("syscall", Keep::Number),
+    ("waker", Keep::Word),
+    ("waker_tid", Keep::Word),
+    ("cpu", Keep::Number),
+];
+
+/// The column that is added to waits.
+const OBJECT_NAME: Field = Field {
+    name: "object_name",
+    doc: "What it was for, as `whylat report --by object` names it.",
+    unit: "-",
+    null: "",
+};
+
+const RECEIVED: Picks = &[
+    ("done_ns", first(Near::Previous)),
+    ("first_arrival_ns", after("done_ns")),
+    ("last_arrival_ns", after("first_arrival_ns")),
+    ("tcp_ns", after("last_arrival_ns")),
+    ("ready_ns", after("tcp_ns")),
+    ("woken_ns", after("ready_ns")),
+    ("running_ns", after("woken_ns")),
+    ("copy_ns", after("done_ns")),
+    ("conn", Keep::Word),
+    ("bytes", Keep::Number),
+    ("offset_end", Keep::Number),
+    ("receive_cpu", Keep::Number),
+    ("cpu", Keep::Number),
+    ("tid", Keep::Word),
+    ("pid", Keep::Word),
+];
+
+const SENT: Picks = &[
+    ("done_ns", first(Near::Previous)),
+    ("call_ns", after("done_ns")),
+    ("tcp_ns", after("call_ns")),
+    ("queue_ns", after("tcp_ns")),
+    ("driver_ns", after("queue_ns")),
+    ("acked_ns", after("driver_ns")),
+    ("conn", Keep::Word),
+    ("bytes", Keep::Number),
+    ("offset_end", Keep::Number),
+    ("resent_segments", Keep::Number),
+    ("driver_cpu", Keep::Number),
+    ("cpu", Keep::Number),
+    ("tid", Keep::Word),
+    ("pid", Keep::Word),
+];
+
+const TCP_SAMPLES: Picks = &[
+    ("time_ns", first(Near::Previous)),
+    ("conn", Keep::Word),
+    ("srtt_us", Keep::Number),
+    ("min_rtt_us", Keep::Number),
+    ("rto_us", Keep::Number),
+    ("cwnd", Keep::Number),
+    ("ssthresh", Keep::Number),
+    ("mss_bytes", Keep::Number),
+    ("unacked", Keep::Number),
+    ("sacked", Keep::Number),
+    ("lost", Keep::Number),
+    ("retrans", Keep::Number),
+    ("snd_wnd_bytes", Keep::Number),
+    ("rcv_wnd_bytes", Keep::Number),
+    ("send_queue_bytes", Keep::Number),
+    ("receive_queue_bytes", Keep::Number),
+    ("notsent_bytes", Keep::Number),
+    ("delivery_rate_bytes_per_s", Keep::Number),
+];
+
+const TCP_EVENTS: Picks = &[
+    ("time_ns", first(Near::Previous)),
+    ("conn", Keep::Word),
+    ("kind", Keep::Word),
+    ("old", Keep::Number),
+    ("new", Keep::Number),
+    ("segments", Keep::Number),
+    ("in_flight_bytes", Keep::Number),
+];
+
+const TCP_STAGES: Picks = &[
+    ("time_ns", first(Near::Previous)),
+    ("since_ns", first(Near::Previous)),
+    ("conn", Keep::Word),
+    ("retransmit_timeout_ns", Keep::Number),
+    ("tail_loss_ns", Keep::Number),
+    ("receiver_window_ns", Keep::Number),
+    ("fast_retransmit_ns", Keep::Number),
+    ("cwnd_startup_ns", Keep::Number),
+    ("cwnd_loss_ns", Keep::Number),
+    ("cwnd_cwr_ns", Keep::Number),
+    ("cwnd_probing_ns", Keep::Number),
+    ("pacing_ns", Keep::Number),
+    ("local_queue_ns", Keep::Number),
+    ("cork_ns", Keep::Number),
+    ("nagle_ns", Keep::Number),
+    ("delayed_ack_ns", Keep::Number),
+    ("send_buffer_ns", Keep::Number),
+    ("in_flight_ns", Keep::Number),
+    ("sender_app_ns", Keep::Number),
+    ("unknown_ns", Keep::Number),
+];
+
+const ACTIVITY: Picks = &[
+    ("begin_ns", first(Near::Previous)),
+    ("end_ns", after("begin_ns")),
+    ("depth", Keep::Number),
+    ("kind", Keep::Word),
+    ("name", Keep::Word),
+    ("pid", Keep::Word),
+    ("tid", Keep::Word),
+    ("cpu", Keep::Word),
+    ("begin_seen", Keep::Word),
+    ("end_seen", Keep::Word),
+];
+
+const ACTIVITY_WINDOWS: Picks = &[
+    ("begin_ns", first(Near::Previous)),
+    ("end_ns", after("begin_ns")),
+    ("why", Keep::Word),
+    ("conn", Keep::Word),
+    ("is_send", Keep::Word),
+    ("offset_end", Keep::Number),
+];
+
+const COUNTERS: Picks = &[
+    ("time_ns", first(Near::Previous)),
+    ("source", Keep::Word),
+    ("pid", Keep::Word),
+    ("tid", Keep::Word),
+    ("domain", Keep::Word),
+    ("name", Keep::Word),
+    ("counter", Keep::Word),
+    ("kind", Keep::Word),
+    ("value_u64", Keep::Number),
+    ("value_s64", Keep::Number),
+    ("value_f64", Keep::Number),
+    ("unit", Keep::Word),
+];
+
+const TASKS: Picks = &[
+    ("begin_ns", first(Near::Previous)),
+    ("end_ns", after("begin_ns")),
+    ("source", Keep::Word),
+    ("kind", Keep::Word),
+    ("domain", Keep::Word),
+    ("name", Keep::Word),
+    ("pid", Keep::Word),
+    ("tid", Keep::Word),
+];
+
+const PROCESSES: Picks = &[
+    ("pid", Keep::Word),
+    ("comm", Keep::Word),
+    ("exe", Keep::Word),
+];
+
+const CONNECTIONS: Picks = &[
+    ("conn", Keep::Word),
+    ("local", Keep::Word),
+    ("remote", Keep::Word),
+    ("pid", Keep::Word),
+];
+
+/// Rows of which a page that is too large holds every nth: those of tables that grow with the work done. A sample
+/// of a ledger or of names would be wrong, and of windows useless.
+const THINNED: [&str; 6] = [
+    "waits",
+    "received_messages",
+    "sent_messages",
+    "activity",
+    "counters",
+    "tcp_samples",
+];
+
+/// What the header says of a table.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableHead {
+    /// Its name.
+    name: &'static str,
+    /// What a row is.
+    doc: &'static str,
+    /// Rows in the page.
+    rows: usize,
+    /// Rows in the recording.
+    all_rows: usize,
+    columns: Vec<ColumnHead>,
+}
+
+/// Tables as bytes, and what they mean.
+#[derive(Debug, Default)]
+pub struct Packed {
+    pub heads: Vec<TableHead>,
+    pub bytes: Vec<u8>,
+}
+
+/// Packs what `thinning` leaves of the long tables of a recording, and all of the others.
+pub fn pack(recording: &Recording, thinning: &Thinning) -> Packed {
+    let mut packer = Packer {
+        started_ns: recording.header().started_ns,
+        thinning,
+        packed: Packed::default(),
+    };
+    packer.add::<Process>(recording, PROCESSES);
+    packer.add::<Connection>(recording, CONNECTIONS);
+    packer.add::<TcpSample>(recording, TCP_SAMPLES);
+    packer.add::<TcpEvent>(recording, TCP_EVENTS);
+    packer.add::<TcpStage>(recording, TCP_STAGES);
+    packer.add_waits(recording);
+    packer.add::<Counter>(recording, COUNTERS);
+    packer.add::<table::tables::Task>(recording, TASKS);
+    packer.add_messages::<ReceivedMessage>(recording, RECEIVED);
+    packer.add_messages::<SentMessage>(recording, SENT);
+    packer.add_activity(recording);
+    packer.add::<ActivityWindow>(recording, ACTIVITY_WINDOWS);
+    packer.packed
+}
+
+struct Packer<'a> {
+    started_ns: u64,
+    thinning: &'a Thinning,
+    packed: Packed,
+}
+
+impl Packer<'_> {
+    fn add<T: Table>(&mut self, recording: &Recording, picks: Picks) {
+        let batch = recording.read_all::<T>().into_batch();
+        let rows = self.rows::<T>(batch.num_rows(), |_| false);
+        self.add_table::<T>(&batch, &rows, picks, Vec::new());
+    }
+
+    /// The rows of a table that the page holds. `is_held`: which in any case.
+    fn rows<T: Table>(&self, all: usize, is_held: impl Fn(usize) -> bool) -> Vec<usize> {
+        let is_thinned = self.thinning.nth > 1 && THINNED.contains(&T::NAME);
+        let rows = 0..all;
+        rows.filter(|row| !is_thinned || self.thinning.holds(*row) || is_held(*row))
+            .collect()
+    }
+
+    /// Spans; those of explained messages are all held.
+    fn add_activity(&mut self, recording: &Recording) {
+        let spans = recording.read_all::<Activity>();
+        let rows = self.rows::<Activity>(spans.len(), |row| {
+            let (begin_ns, end_ns) = (spans.begin_ns[row], spans.end_ns[row]);
+            self.thinning.holds_time(begin_ns, end_ns)
+        });
+        self.add_table::<Activity>(&spans.into_batch(), &rows, ACTIVITY, Vec::new());
+    }
+
+    /// Waits, and what each was for.
+    fn add_waits(&mut self, recording: &Recording) {
+        let mut names = Names::default();
+        recording.scan::<Connection>(|rows| names.add_connections(rows));
+        recording.scan::<Listener>(|rows| names.add_listeners(&rows));
+        recording.scan::<Process>(|rows| names.add_processes(&rows));
+        let rows = recording.read_all::<Wait>();
+        let titles = names.object_titles(&rows).into_iter().map(Some).collect();
+        let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
+        let held = self.rows::<Wait>(rows.len(), |_| false);
+        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, vec![title]);
+    }
+
+    /// Messages, and from when to when the host had each.
+    fn add_messages<T: Life>(&mut self, recording: &Recording, picks: Picks) {
+        let rows = recording.read_all::<T>();
+        let held = self.rows::<T>(rows.len(), |row| {
+            let (conn, direction, offset_end) = T::id(&rows, row);
+            self.thinning.holds_message(conn, direction, offset_end)
+        });
+        let (lives, batch) = (T::lives(&rows), rows.into_batch());
+        let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
+        let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
+        let [begin, length] = &LIFE_FIELDS;
+        let began = (begin, first(Near::Column("done_ns")), Cells::Whole(began));
+        let latency = (length, Keep::Number, Cells::Whole(latency));
+        self.add_table::<T>(&batch, &held, picks, vec![began, latency]);
+    }
+
+    fn add_table<T: Table>(
+        &mut self,
+        batch: &RecordBatch,
+        rows: &[usize],
+        picks: Picks,
+        derived: Vec<(&'static Field, Keep, Cells)>,
+    ) {
+        let picked = picks.iter().map(|(name, keep)| {
+            let field = T::FIELDS.iter().find(|field| field.name == *name);
+            let array = batch.column_by_name(name);
+            let (field, array) = field.zip(array).expect("a view picks declared columns");
+            (field, *keep, Cells::of(array, *keep).select(rows))
+        });
+        let derived = derived
+            .into_iter()
+            .map(|(field, keep, cells)| (field, keep, cells.select(rows)));
+        let mut columns = Vec::new();
+        let mut moments = HashMap::new();
+        for (field, keep, cells) in picked.chain(derived) {
+            columns.push(self.column(field, keep, cells, &mut moments));
+        }
+        self.packed.heads.push(TableHead {
+            name: T::NAME,
+            doc: T::DOC,
+            rows: rows.len(),
+            all_rows: batch.num_rows(),
+            columns,
+        });
+    }
+
+    fn column(
+        &mut self,
+        field: &Field,
+        keep: Keep,
+        cells: Cells,
+        moments: &mut HashMap<&'static str, Vec<Option<i64>>>,
+    ) -> ColumnHead {
+        let at = self.packed.bytes.len();
+        let out = &mut self.packed.bytes;
+        let mut head = ColumnHead {
+            name: field.name,
+            doc: field.doc,
+            unit: field.unit,
+            encoding: "whole",
+            near: "zero",
+            at,
+            bytes: 0,
+            words: Vec::new(),
+        };
+        match cells {
+            Cells::Word(cells) => {
+                head.encoding = "word";
+                head.words = column::words(&cells, out);
+            }
+            Cells::Real(cells) => {
+                head.encoding = "real";
+                column::real(cells.into_iter(), out);
+            }
+            Cells::Whole(cells) => {
+                let cells = from_start(cells, keep, self.started_ns);
+                let near = match keep {
+                    Keep::Moment(near) => near,
+                    _ => Near::Zero,
+                };
+                let near_cells = near_cells(&cells, near, moments);
+                head.near = match near {
+                    Near::Zero => "zero",
+                    Near::Previous => "previous",
+                    Near::Column(name) => name,
+                };
+                if !column::whole(&cells, |row| near_cells[row], out) {
+                    (head.encoding, head.near) = ("real", "zero");
+                    column::real(cells.iter().map(|it| it.map(|it| it as f64)), out);
+                }
+                moments.insert(field.name, cells);
+            }
+        }
+        head.bytes = out.len() - at;
+        head
+    }
+}
+
+/// Moments from the recording's start; other numbers as they are.
+fn from_start(cells: Vec<Option<i64>>, keep: Keep, started_ns: u64) -> Vec<Option<i64>> {
+    if !matches!(keep, Keep::Moment(_)) {
+        return cells;
+    }
+    let since = |ns: i64| ns.wrapping_sub_unsigned(started_ns);
+    cells.into_iter().map(|it| it.map(since)).collect()
+}
+
+/// What each cell is near to.
+fn near_cells(
+    cells: &[Option<i64>],
+    near: Near,
+    moments: &HashMap<&'static str, Vec<Option<i64>>>,
+) -> Vec<i64> {
+    match near {
+        Near::Zero => vec![0; cells.len()],
+        Near::Previous => {
+            let mut last = 0;
+            let previous = cells.iter().map(|cell| {
+                let before = last;
+                last = cell.unwrap_or(last);
+                before
+            });
+            previous.collect()
+        }
+        Near::Column(name) => {
+            let other = moments.get(name).expect("it comes before in the list");
+            other.iter().map(|cell| cell.unwrap_or(0)).collect()
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which rows a page holds that would be too large with all: every nth of the tables that grow with the work done, and
+//! of messages and spans also those of the messages that are explained, which are what is looked at.
+
+use std::collections::HashSet;
+
+use diagnose::messages::story::MessageId;
+use diagnose::messages::way::Direction;
+use diagnose::tail::report::TailReport;
+
+/// What is left out.
+#[derive(Debug)]
+pub struct Thinning {
+    /// Of how many rows one is held; 1: of each.
+    pub nth: usize,
+    /// Messages that are held in any case.
+    explained: HashSet<MessageId>,
+    /// Times in which spans are held in any case, in order and apart; ns, as rows have them.
+    times: Vec<(u64, u64)>,
+}
+
+impl Thinning {
+    /// `tail`: what is explained of a recording that started then.
+    pub fn new(nth: usize, tail: Option<&TailReport>, started_ns: u64) -> Self {
+        let groups = tail.map_or(&[][..], |tail| &tail.groups);
+        let explained = || groups.iter().flat_map(|group| &group.explained);
+        let mut times: Vec<(u64, u64)> = explained()
+            .map(|it| {
+                let begin_ns = started_ns + it.since_start_ns;
+                (begin_ns, begin_ns + it.latency_ns)
+            })
+            .collect();
+        times.sort_unstable();
+        Self {
+            nth,
+            explained: explained().filter_map(|it| it.id.parse().ok()).collect(),
+            times: joined(times),
+        }
+    }
+
+    /// Whether a row is held whatever its message or time is.
+    pub fn holds(&self, row: usize) -> bool {
+        row.is_multiple_of(self.nth)
+    }
+
+    /// Whether a message is one of those that are explained.
+    pub fn holds_message(&self, conn: u64, direction: Direction, offset_end: u64) -> bool {
+        self.explained.contains(&MessageId {
+            conn,
+            direction,
+            offset_end,
+        })
+    }
+
+    /// Whether an explained message was under way in a time.
+    pub fn holds_time(&self, begin_ns: u64, end_ns: u64) -> bool {
+        let next = self.times.partition_point(|(_, until)| *until < begin_ns);
+        self.times
+            .get(next)
+            .is_some_and(|(from, _)| *from <= end_ns)
+    }
+}
+
+/// Joins times that overlap.
+fn joined(sorted: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for (from, until) in sorted {
+        match out.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(until),
+            _ => out.push((from, until)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_joined_and_found() {
+        let thinning = Thinning {
+            nth: 2,
+            explained: HashSet::new(),
+            times: joined(vec![(10, 20), (15, 30), (50, 60)]),
+        };
+        assert_eq!(thinning.times, [(10, 30), (50, 60)]);
+        for (begin_ns, end_ns, held) in [
+            (0, 9, false),
+            (0, 10, true),
+            (30, 31, true),
+            (31, 49, false),
+            (55, 55, true),
+            (61, 70, false),
+        ] {
+            assert_eq!(thinning.holds_time(begin_ns, end_ns), held, "{begin_ns}");
+        }
+        assert!(thinning.holds(4) && !thinning.holds(5));
+    }
+}

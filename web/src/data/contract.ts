@@ -1,0 +1,273 @@
+// The parts of the JSON contracts (docs/*.schema.json) that the viewer shows. Null means "not measured", never zero.
+
+export interface Process {
+  pid: number | null;
+  comm: string | null;
+}
+
+export interface Coverage {
+  probe: string;
+  state: "on" | "off" | "fallback";
+  why?: string;
+  remedy?: string;
+  which?: string;
+}
+
+export interface Loss {
+  probe: string;
+  produced: number;
+  stored: number;
+  filtered: number;
+  lost: Record<string, number>;
+  lost_total: number;
+  residual: number;
+}
+
+export interface Cost {
+  cpu_ns: number;
+  wall_ns: number;
+  max_rss_bytes: number;
+  bpf_cpu_share: number | null;
+  bpf_sampled_ns: number;
+}
+
+export interface About {
+  host: {
+    name: string;
+    kernel: string;
+    cpus: number;
+    detail: string;
+    whylat: string;
+    arguments: string[];
+    started_realtime_ns: number;
+    started_ns: number;
+  };
+  span_ns: number;
+  closed: "in_order" | "recovered" | "not_closed";
+  problems: string[];
+  coverage: Coverage[];
+  loss: Loss[];
+  cost: Cost | null;
+}
+
+export interface StageShare {
+  share: number;
+  ns: number;
+  method: string;
+  bound: number;
+}
+
+export interface Connection {
+  id: number;
+  local: string;
+  remote: string;
+  process: Process | null;
+  role: string;
+  peer: number | null;
+  chosen: string;
+  opened_ns: number | null;
+  closed_ns: number | null;
+  lifetime_ns: number;
+  sent_nothing: boolean;
+  not_judged: string | null;
+  stages: Record<string, StageShare>;
+  receive: {
+    reader_slow: StageShare;
+    window_closed: StageShare | null;
+    waiting_for_peer: StageShare;
+  } | null;
+  totals: Record<string, number | null>;
+  tcp: Record<string, number | string | boolean | null>;
+  harm_ns: number;
+  findings: string[];
+}
+
+export interface Fact {
+  value: number | boolean;
+  unit: string;
+  label: string;
+}
+
+export interface Subject {
+  process: Process | null;
+  local: string;
+  remote: string;
+  connections: number;
+  ids: number[];
+  lifetime_ns: number;
+}
+
+export type Severity = "info" | "warning" | "critical";
+
+export interface Finding {
+  rule: string;
+  severity: Severity;
+  headline: string;
+  subject: Subject;
+  direction: "sending" | "receiving";
+  from_ns: number;
+  until_ns: number;
+  share: number;
+  harm_ns: number;
+  evidence: Record<string, Fact>;
+  ruled_out: { cause: string; because: string }[];
+  could_not_see: string[];
+  advice: string[];
+  estimated_win: { times_faster: number; at_least: boolean; assumes: string } | null;
+  confidence: { level: string; because: string };
+}
+
+export interface Undecided {
+  candidates: string[];
+  headline: string;
+  subject: Subject;
+  direction: "sending" | "receiving";
+  share: number;
+  possible_harm_ns: number;
+  evidence: Record<string, Fact>;
+  why: string;
+  would_help: string[];
+}
+
+export interface SlowMessages {
+  application: string | null;
+  direction: string;
+  severity: Severity;
+  harm_ns: number;
+  share: number;
+  tail: string;
+  messages: number;
+  judged: number;
+  from_ns: number;
+  until_ns: number;
+  usual_ns: number;
+  covered: number;
+  causes: {
+    rule: string;
+    what: string;
+    role: string;
+    messages: number;
+    first: number;
+    deviation_ns: number;
+    examples: string[];
+    advice: string;
+  }[];
+}
+
+export interface Report extends About {
+  connections: Connection[];
+  findings: Finding[];
+  undecided: Undecided[];
+  slow_messages: SlowMessages[] | null;
+}
+
+export interface Identity {
+  name: string;
+  kind: string | null;
+  conn: number | null;
+  object: number | null;
+  fd: number | null;
+  process: Process | null;
+  tid: number | null;
+  waker: string | null;
+  lock?: string;
+  stack?: { frames: Frame[]; caller: string };
+}
+
+export interface Frame {
+  function: string | null;
+  object: string | null;
+  offset: number | null;
+  source: string | null;
+  line: number | null;
+  inlined: boolean;
+}
+
+export interface WaitPart extends Identity {
+  count: number;
+  blocked_ns: number;
+  exact: boolean;
+}
+
+export interface Population {
+  count: number;
+  p50_ns: number;
+  blocked_ns: number;
+}
+
+export interface WaitGroup extends Identity {
+  count: number;
+  blocked_ns: number;
+  share: number;
+  runq_ns: number | null;
+  first_ns: number;
+  last_ns: number;
+  durations: { min_ns: number; p50_ns: number; p90_ns: number; p99_ns: number; max_ns: number } | null;
+  populations: { boundary_ns: number; fast: Population; slow: Population } | null;
+  histogram: { from_ns: number; to_ns: number; count: number }[];
+  threads: WaitPart[];
+  wakers: WaitPart[];
+  stacks: WaitPart[];
+  kernel_stacks: WaitPart[];
+}
+
+export interface WaitReport extends About {
+  total: { groups: number; count: number; blocked_ns: number; runq_ns: number | null };
+  groups: WaitGroup[];
+}
+
+export interface Box5 {
+  least: number;
+  quarter: number;
+  median: number;
+  three_quarters: number;
+  most: number;
+}
+
+export interface Cause {
+  rule: string;
+  what: string;
+  category: string | null;
+  role: string;
+  messages: number;
+  first: number;
+  deviation_ns: Box5;
+  sum_ns: number;
+  order: string;
+  parts: { name: string; anomaly: string; messages: number; deviation_ns: Box5 }[];
+  examples: string[];
+  advice: string;
+}
+
+export interface Explained {
+  id: string;
+  since_start_ns: number;
+  latency_ns: number;
+  deviation_ns: number;
+  covered: number;
+  ahead: number;
+  causes: { cause: number; ns: number }[];
+}
+
+export interface TailGroup {
+  application: string | null;
+  direction: "received" | "sent";
+  messages: number;
+  usual_ns: number;
+  deviation_ns: number | null;
+  longer: number;
+  covered: { least: number; median: number } | null;
+  tail: { messages: number; kept: number; from_ns: number; until_ns: number };
+  body: { messages: number; kept: number; from_ns: number; until_ns: number };
+  causes: Cause[];
+  queue: { usual: number; median: number; most: number; deeper: number };
+  queueing: { queued: string; messages: number; usual_ahead: number; ahead: Box5; deviation_ns: Box5 }[];
+  cores: { cpu: number; ns: number; usual_ns: number; contexts: { name: string; ns: number; usual_ns: number }[] }[];
+  explained: Explained[];
+}
+
+export interface TailReport {
+  tail: string;
+  body: string;
+  groups: TailGroup[];
+}

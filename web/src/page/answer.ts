@@ -1,0 +1,235 @@
+// Why is it slow? Findings, worst first, each with what shows it beside it; then what could not be decided, slow
+// messages, and what the recording covers, lost and cost.
+
+import type { Fact, Finding, Severity, SlowMessages, Subject, Undecided } from "../data/contract";
+import { button, el, prose } from "../dom";
+import { bytes, count, counted, duration, percent, plural, rate, times, words } from "../format";
+import { legend, shareBar, shareWords, stageShares } from "../plot/bar";
+import { stagesOverTime } from "../plot/stages";
+import { passes } from "../state/filter";
+import { recordingPanel } from "./recording";
+import type { Page, Site } from "./page";
+import { subjectTitle } from "./who";
+
+/** Findings that are drawn open. */
+const OPEN = 1;
+
+export const answerPage: Page = (site) => {
+  const { report } = site.side;
+  const shown = report.findings.filter((finding) => isShown(site, finding));
+  const hidden = report.findings.length - shown.length;
+  const findings = shown.map((finding, index) => findingPanel(site, finding, index < OPEN));
+  return [
+    el("header.lead", {}, el("h1", {}, site.side.answer), el("p.soft", {}, about(site))),
+    ...findings,
+    ...(hidden > 0 ? [el("p.soft", {}, `${counted(hidden, "finding")} left out by the selection.`)] : []),
+    ...report.undecided.map((it) => undecidedPanel(site, it)),
+    ...(report.slow_messages ?? []).map((slow) => slowPanel(site, slow)),
+    recordingPanel(site.side),
+  ];
+};
+
+function about(site: Site): string {
+  const { host, span_ns } = site.side.report;
+  const began = new Date(host.started_realtime_ns / 1e6).toISOString().slice(0, 19).replace("T", " ");
+  return `${duration(span_ns)} recorded on ${host.name} at ${began} UTC, detail ${host.detail}`;
+}
+
+function isShown(site: Site, finding: Finding): boolean {
+  const start = site.side.report.host.started_ns;
+  const facts = {
+    begin: () => finding.from_ns - start,
+    end: () => finding.until_ns - start,
+    has: {
+      conn: (_: number, value: string) => finding.subject.ids.some((id) => String(id) === value),
+      pid: (_: number, value: string) => String(finding.subject.process?.pid) === value,
+    },
+  };
+  return passes(site.state.filters, facts, 0);
+}
+
+function severityTag(severity: Severity | "cannot tell"): HTMLElement {
+  const style = severity === "cannot tell" ? "warning" : severity;
+  return el("span.severity", { class: `severity ${style}` }, severity);
+}
+
+function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement {
+  // The answer above says the sentence of the worst finding already.
+  const isAnswer = finding.headline === site.side.answer;
+  const head = el(
+    "summary",
+    {},
+    severityTag(finding.severity),
+    el("span.said", {}, isAnswer ? subjectTitle(finding.subject) : finding.headline),
+    el("span.soft", {}, words(finding.rule)),
+  );
+  const body = el("div.body");
+  const details = el("details.panel.finding", { open }, head, body);
+  const draw = () => {
+    if (body.childElementCount === 0) {
+      body.append(told(site, finding), drawn(site, finding));
+    }
+  };
+  if (open) {
+    draw();
+  }
+  details.addEventListener("toggle", draw);
+  return details;
+}
+
+function told(site: Site, finding: Finding): HTMLElement {
+  const { estimated_win: win, confidence } = finding;
+  const gain = win
+    ? `${win.at_least ? "At least" : "About"} ${times(win.times_faster)} faster, if ${win.assumes}.`
+    : null;
+  return el(
+    "div",
+    {},
+    el("h3", {}, "What to do"),
+    el("div.do", {}, list(finding.advice, true), gain && el("p.soft", {}, gain)),
+    el("h3", {}, "Evidence"),
+    facts(finding.evidence),
+    el("p.soft.note", {}, `Confidence ${confidence.level}: ${confidence.because}.`),
+    el("p", {}, connectionLink(site, finding.subject)),
+  );
+}
+
+function connectionLink(site: Site, subject: Subject): HTMLElement {
+  const id = subject.ids[0];
+  const open = () => site.store.go({ page: "connections", conn: id === undefined ? null : String(id) });
+  return button(subjectTitle(subject), open, { class: "link" });
+}
+
+function drawn(site: Site, finding: Finding): HTMLElement {
+  const { report } = site.side;
+  const id = finding.subject.ids[0];
+  const connection = report.connections.find((connection) => connection.id === id);
+  const out = el("div.drawn");
+  if (connection && Object.keys(connection.stages).length > 0) {
+    const shares = stageShares(connection.stages, site.book.stages);
+    const title = finding.subject.connections > 1 ? "What held the worst of them up" : "What held it up";
+    out.append(el("div", {}, el("h3", {}, title), shareBar(shares, shareWords(shares), true), legend(shares)));
+  }
+  const start = report.host.started_ns;
+  const plot = stagesOverTime({
+    side: site.side,
+    conn: String(id),
+    stages: site.book.stages,
+    range: () => [0, report.span_ns],
+    ...(finding.severity === "info" ? {} : { marked: [finding.from_ns - start, finding.until_ns - start] }),
+  });
+  if (plot) {
+    const title =
+      finding.severity === "info" ? "Over the recording" : "Over the recording; underlined: when it did harm";
+    out.append(el("div", {}, el("h3", {}, title), plot));
+  }
+  if (finding.ruled_out.length > 0) {
+    const ruledOut = finding.ruled_out.map((it) => `${it.cause}: ${it.because}`);
+    out.append(el("div", {}, el("h3", {}, "It is not"), list(ruledOut)));
+  }
+  if (finding.could_not_see.length > 0) {
+    out.append(el("div", {}, el("h3", {}, "What cannot be seen"), list(finding.could_not_see)));
+  }
+  return out;
+}
+
+function list(entries: string[], numbered = false): HTMLElement | null {
+  if (entries.length === 0) {
+    return null;
+  }
+  if (entries.length === 1) {
+    return el("p", {}, ...prose(entries[0] ?? ""));
+  }
+  return el(numbered ? "ol" : "ul", {}, ...entries.map((entry) => el("li", {}, ...prose(entry))));
+}
+
+function facts(evidence: Record<string, Fact>): HTMLElement {
+  const shown = Object.values(evidence).filter((fact) => fact.unit !== "id");
+  const rows = shown.map((fact) => {
+    const label = plural(fact.label, fact.value === 1 ? 1 : 2);
+    return el("tr", {}, el("td.number", {}, factValue(fact)), el("td", {}, label));
+  });
+  return el("table.facts", {}, el("tbody", {}, ...rows));
+}
+
+function factValue(fact: Fact): string {
+  const { value, unit } = fact;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (unit === "ns") return duration(value);
+  if (unit === "bytes") return bytes(value);
+  if (unit === "share") return percent(value);
+  if (unit === "bytes_per_s") return rate(value);
+  return Number.isInteger(value) && unit === "count" ? count(value) : value.toFixed(1);
+}
+
+function undecidedPanel(site: Site, undecided: Undecided): HTMLElement {
+  return el(
+    "details.panel.finding",
+    {},
+    el(
+      "summary",
+      {},
+      severityTag("cannot tell"),
+      el("span.said", {}, undecided.headline),
+      el("span.soft", {}, undecided.candidates.map(words).join(" or ")),
+    ),
+    el(
+      "div.body",
+      {},
+      el("div", {}, el("h3", {}, "Evidence"), facts(undecided.evidence)),
+      el(
+        "div",
+        {},
+        el("h3", {}, "Why the cause cannot be told"),
+        el("p", {}, undecided.why),
+        el("h3", {}, "What would tell"),
+        list(undecided.would_help, true),
+        el("p", {}, connectionLink(site, undecided.subject)),
+      ),
+    ),
+  );
+}
+
+function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
+  const who = slow.application ?? "an unknown process";
+  const causes = slow.causes.map((cause) =>
+    el(
+      "tr",
+      {},
+      el("td", {}, cause.what, el("div.soft", {}, `${words(cause.rule)}, ${words(cause.role)} core`)),
+      el("td.number", {}, count(cause.first)),
+      el("td.number", {}, duration(cause.deviation_ns)),
+      el("td", {}, ...prose(cause.advice)),
+    ),
+  );
+  const heads = ["Cause", "First cause of", "Longer (median)", "What to do"];
+  const open = () => site.store.go({ page: "messages" });
+  return el(
+    "section.panel",
+    {},
+    el(
+      "header",
+      {},
+      severityTag(slow.severity),
+      el("h2", {}, `Slow messages ${slow.direction} by ${who}`),
+      el("span.end", {}, button("Look at the messages", open)),
+    ),
+    el(
+      "p",
+      {},
+      `The slowest ${counted(slow.messages, "message")} (${slow.tail}) took ${duration(slow.from_ns)} to ` +
+        `${duration(slow.until_ns)} where ${duration(slow.usual_ns)} is usual: ${duration(slow.harm_ns)} longer in all, ` +
+        `${percent(slow.share)} of the time of all its messages.`,
+    ),
+    el(
+      "table",
+      {},
+      el(
+        "thead",
+        {},
+        el("tr", {}, ...heads.map((name, at) => el(at === 1 || at === 2 ? "th.number" : "th", { scope: "col" }, name))),
+      ),
+      el("tbody", {}, ...causes),
+    ),
+  );
+}

@@ -1,0 +1,37 @@
+// Keys and gestures, in a dialog.
+
+import { button, el } from "../dom";
+
+const KEYS: [string[], string][] = [
+  [["1", "–", "5"], "Go to a page"],
+  [["/"], "Search in the table"],
+  [["w", "s"], "Zoom in and out of the time axis (also ↑ ↓, or Ctrl and the wheel, on a plot)"],
+  [["a", "d"], "Move along the time axis (also ← →)"],
+  [["0"], "Show all of the time axis (also a double click)"],
+  [["f"], "Filter in: show only what is selected"],
+  [["x"], "Filter out: show all but what is selected"],
+  [["b"], "Back: undo the last step"],
+  [["Esc"], "Clear the selection"],
+  [["t"], "Light or dark"],
+  [["?"], "This help"],
+];
+
+export function helpDialog(): HTMLDialogElement {
+  const entries = KEYS.flatMap(([keys, text]) => [
+    el("dt", {}, ...keys.flatMap((key) => (key === "–" ? [" – "] : [el("kbd", {}, key), " "]))),
+    el("dd", {}, text),
+  ]);
+  const dialog = el(
+    "dialog",
+    { "aria-label": "Help" },
+    el("h2", {}, "How to look around"),
+    el(
+      "p",
+      {},
+      "Drag over a plot to select a time or a band of latencies, click in a table to select a row. A selection becomes a filter, which holds on every page. The address of the page tells all of it: copy it to show somebody else the same.",
+    ),
+    el("dl", {}, ...entries),
+    button("Close", () => dialog.close()),
+  );
+  return dialog;
+}

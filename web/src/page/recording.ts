@@ -1,0 +1,99 @@
+// What the recording covers, what it lost, what it cost: always, also when all is well.
+
+import type { About, Coverage } from "../data/contract";
+import type { Side } from "../data/side";
+import type { Table } from "../data/table";
+import { el, prose } from "../dom";
+import { bytes, count, duration, percent, words } from "../format";
+
+const CLOSED: Record<About["closed"], string> = {
+  in_order: "in order",
+  recovered: "by `whylat recover`, after a crash: the end may be missing",
+  not_closed: "never: the end is missing. Close it with `whylat recover`",
+};
+
+export function recordingPanel(side: Side): HTMLElement {
+  const { report } = side;
+  const { host } = report;
+  const entries: [string, Node | string | null][] = [
+    [
+      "Command",
+      el("div.long.code", { tabindex: "0", role: "region", "aria-label": "command line" }, host.arguments.join(" ")),
+    ],
+    ["Host", `${host.name}, ${host.cpus} CPUs, Linux ${host.kernel}`],
+    ["Coverage", coverage(report.coverage)],
+    ["Loss", loss(report)],
+    ["Own cost", cost(report)],
+    ["Closed", el("span", {}, ...prose(CLOSED[report.closed]))],
+    ["Damaged", report.problems.length > 0 ? lines(report.problems) : null],
+    ["Left out", leftOut(side)],
+  ];
+  const shown = entries.filter(([, text]) => text !== null);
+  const list = shown.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]);
+  return el("section.panel", {}, el("header", {}, el("h2", {}, "The recording")), el("dl.about", {}, ...list));
+}
+
+function lines(texts: string[]): HTMLElement {
+  return el("div", {}, ...texts.map((text) => el("div", {}, text)));
+}
+
+function coverage(all: Coverage[]): HTMLElement {
+  const named = (probes: Coverage[]) => probes.map((it) => it.probe).join(", ") || "nothing";
+  const on = all.filter((it) => it.state === "on");
+  const others = all.filter((it) => it.state !== "on");
+  const told = others.map((it) => {
+    const remedy = it.remedy ? ` To have it: ${it.remedy}.` : "";
+    const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
+    return el("div.soft", {}, ...prose(`${it.probe} ${state}: ${it.why ?? ""}.${remedy}`));
+  });
+  return el("div", {}, el("div", {}, `on: ${named(on)}`), ...told);
+}
+
+function loss(about: About): HTMLElement {
+  const sum = (of: (it: About["loss"][number]) => number) => about.loss.reduce((total, it) => total + of(it), 0);
+  const lost = sum((it) => it.lost_total);
+  const odd = about.loss.filter((it) => it.lost_total > 0 || it.residual !== 0);
+  const text = `${count(lost)} of ${count(sum((it) => it.produced))} records lost, ${sum((it) => it.residual)} unaccounted for`;
+  const told = odd.map((it) => {
+    const causes = Object.entries(it.lost).filter(([, number]) => number > 0);
+    const why = causes.map(([cause, number]) => `${count(number)} ${cause}`).join(", ");
+    return el("div.worse", {}, `${it.probe}: ${count(it.lost_total)} lost (${why}), ${it.residual} unaccounted for`);
+  });
+  return el("div", {}, el("div", {}, text), ...told);
+}
+
+function cost(about: About): string {
+  const { cost } = about;
+  if (!cost) {
+    return "not recorded";
+  }
+  const cpu = cost.wall_ns > 0 ? cost.cpu_ns / cost.wall_ns : 0;
+  const bpf =
+    cost.bpf_cpu_share === null
+      ? "BPF time not measured"
+      : `${percent(cost.bpf_cpu_share)} in BPF, seen for ${duration(cost.bpf_sampled_ns)}`;
+  return `recorder ${percent(cpu)} of one CPU and ${bytes(cost.max_rss_bytes)}; ${bpf}`;
+}
+
+/** Tables that the page holds only in part; `null`: it holds all. */
+function leftOut(side: Side): HTMLElement | null {
+  const parts = side.thinned().map((table) => `${table.head.name}: ${inPart(table)}`);
+  return parts.length > 0 ? lines(parts) : null;
+}
+
+function inPart(table: Table): string {
+  const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
+  return `about one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
+}
+
+/** Says on a page that its tables are here only in part. */
+export function partNote(side: Side, names: string[]): HTMLElement[] {
+  const parts = side.thinned().filter((table) => names.includes(table.head.name));
+  return parts.map((table) =>
+    el(
+      "p.soft",
+      { role: "note" },
+      `Of ${words(table.head.name)} ${inPart(table)}: numbers below are of these rows, but for those of the report.`,
+    ),
+  );
+}

@@ -1,0 +1,354 @@
+// What threads waited for: objects, each thread over time with what the program told of itself, and one object in full.
+
+import type { WaitGroup, WaitPart } from "../data/contract";
+import { type Counter, countersOf, tasksOf, valueAt } from "../data/counters";
+import { type Sum, type Waits, objectTitle, sums, waitsOf } from "../data/waits";
+import { button, el, short } from "../dom";
+import { count, counted, duration, percent, words } from "../format";
+import { flameGraph, frameTitle } from "../plot/flame";
+import { cellsOf, histogram } from "../plot/histogram";
+import { asTable } from "../plot/plot";
+import { extent } from "../plot/scale";
+import { series } from "../plot/series";
+import { type Lane, threadsPlot } from "../plot/threads";
+import { rowsPassing } from "../state/filter";
+import { colourAt } from "../theme/palette";
+import { grid } from "./grid";
+import type { Page, Site } from "./page";
+import { partNote } from "./recording";
+
+/** Threads that get a lane: those that waited longest. */
+const LANES = 16;
+/** Objects that get a colour of their own. */
+const COLOURS = 8;
+/** Counters that are drawn. */
+const COUNTERS = 6;
+
+export const waitsPage: Page = (site) => {
+  const waits = site.side.once(waitsOf);
+  if (waits.rows === 0) {
+    return [
+      el(
+        "section.panel.empty",
+        {},
+        "This recording holds no waits. Record with `--detail waits` to see what threads waited for.",
+      ),
+    ];
+  }
+  const rows = rowsPassing(site.state.filters, waits.facts, waits.rows);
+  const objects = sums(site.side, waits, rows);
+  const rank = new Map(objects.slice(0, COLOURS).map((sum, index) => [sum.name, index]));
+  const colour = (name: string) => colourAt(rank.get(name) ?? COLOURS);
+  const picked = objects.find((sum) => sum.name === site.state.object) ?? objects[0];
+  return [
+    ...partNote(site.side, ["waits", "counters"]),
+    threadsPanel(site, waits, rows, objects, colour),
+    ...countersPanel(site),
+    el(
+      "div.wider",
+      {},
+      objectsPanel(site, objects, picked, colour),
+      picked ? objectPanel(site, waits, rows, picked) : null,
+    ),
+  ];
+};
+
+function threadsPanel(
+  site: Site,
+  waits: Waits,
+  rows: Uint32Array,
+  objects: Sum[],
+  colour: (name: string) => string,
+): HTMLElement {
+  const lanes = lanesOf(site, waits, rows);
+  const whole = wholeOf(site, waits);
+  const colours = ["", ...waits.objects].map(colour);
+  const counters = site.side.once(countersOf);
+  const plot = threadsPlot({
+    waits,
+    lanes: lanes.slice(0, LANES),
+    store: site.store,
+    whole,
+    colour: (object) => colours[object] ?? colourAt(COLOURS),
+    told: (row) => told(waits, counters, row),
+    pick: (row) => {
+      const object = waits.objects[(waits.object[row] ?? 0) - 1] ?? "";
+      site.store.go({ object, selection: [{ by: "object", value: object }] });
+    },
+  });
+  site.live(() => plot.redraw());
+  const keys = objects.slice(0, COLOURS).map((sum) => {
+    const key = el("span.key");
+    key.style.background = colour(sum.name);
+    return el("li", { title: sum.name }, key, short(sum.name, 46));
+  });
+  const more = lanes.length > LANES ? ` The ${LANES} that waited longest, of ${count(lanes.length)}.` : "";
+  return el(
+    "section.panel",
+    {},
+    el(
+      "header",
+      {},
+      el("h2", {}, "Threads"),
+      el("span.soft", {}, `Gaps are time on a CPU.${more} Drag to select, click a wait for its object.`),
+    ),
+    plot.element,
+    el(
+      "ul.legend",
+      { "aria-label": "Objects" },
+      ...keys,
+      objects.length > COLOURS ? el("li.soft", {}, "grey: others") : null,
+    ),
+    asTable(["thread", "waits", "blocked"], () =>
+      lanes.map((lane) => [lane.title, count(lane.rows.length), duration(blockedOf(waits, lane.rows))]),
+    ),
+  );
+}
+
+/** All of the time axis: that of the threads, which what they counted shares. */
+function wholeOf(site: Site, waits: Waits): [number, number] {
+  return extent(waits.begin, waits.end, site.side.report.span_ns);
+}
+
+function lanesOf(site: Site, waits: Waits, rows: Uint32Array): Lane[] {
+  const byThread = new Map<number, number[]>();
+  for (const row of rows) {
+    const code = waits.thread[row] ?? 0;
+    const list = byThread.get(code);
+    if (list) list.push(row);
+    else byThread.set(code, [row]);
+  }
+  const tasks = site.side.once(tasksOf);
+  const lanes = [...byThread].map(([code, list]) => {
+    const tid = waits.threads[code - 1] ?? "";
+    const pid = waits.word(list[0] ?? 0, "pid");
+    const title = pid === tid ? site.side.process(pid) : `${site.side.comm(pid) ?? pid ?? ""} thread ${tid}`;
+    list.sort((a, b) => (waits.begin[a] ?? 0) - (waits.begin[b] ?? 0));
+    return {
+      title: short(title, 40),
+      tid,
+      rows: Uint32Array.from(list),
+      tasks: tasks.filter((task) => task.tid === tid),
+    };
+  });
+  const blocked = new Map(lanes.map((lane) => [lane, blockedOf(waits, lane.rows)]));
+  return lanes.sort((a, b) => (blocked.get(b) ?? 0) - (blocked.get(a) ?? 0));
+}
+
+function blockedOf(waits: Waits, rows: Uint32Array): number {
+  return rows.reduce((sum, row) => sum + waits.blocked(row), 0);
+}
+
+function told(waits: Waits, counters: Counter[], row: number): string[] {
+  const [begin, end, blocked] = [waits.begin[row] ?? 0, waits.end[row] ?? 0, waits.blocked(row)];
+  const runq = end - begin - blocked;
+  const waker = waits.word(row, "waker");
+  const by =
+    waker === "thread"
+      ? `thread ${waits.word(row, "waker_tid") ?? "not known"}`
+      : waker === "interrupt"
+        ? "an interrupt"
+        : "not seen";
+  const pid = waits.word(row, "pid");
+  const values = counters
+    .filter((counter) => counter.pid === pid)
+    .slice(0, 5)
+    .flatMap((counter) => {
+      const value = valueAt(counter, begin);
+      return value === null ? [] : [`${counter.name}: ${value}${counter.unit ? ` ${counter.unit}` : ""} when it began`];
+    });
+  return [
+    `${duration(blocked)} ${short(waits.objects[(waits.object[row] ?? 0) - 1] ?? "", 90)}`,
+    `${words(waits.word(row, "kind") ?? "")}, from ${duration(begin)} on`,
+    runq > 0 ? `then ${duration(runq)} until it had a CPU` : "",
+    `ended by: ${by}`,
+    ...values,
+  ].filter((line) => line !== "");
+}
+
+function countersPanel(site: Site): HTMLElement[] {
+  const counters = site.side.once(countersOf);
+  if (counters.length === 0) {
+    return [];
+  }
+  const range = (): [number, number] => site.store.state.view ?? wholeOf(site, site.side.once(waitsOf));
+  const brushed = (from: number, to: number) => site.store.select([{ by: "time", from, to }]);
+  const plots = counters.slice(0, COUNTERS).map((counter, index) => {
+    const write = (value: number) => `${Number(value.toPrecision(4))}${counter.unit ? ` ${counter.unit}` : ""}`;
+    const line = { label: counter.name, colour: colourAt(index), values: counter.values, steps: true };
+    return el(
+      "div",
+      {},
+      el("h3", {}, counter.name),
+      series({
+        label: counter.name,
+        times: counter.times,
+        lines: [line],
+        range,
+        live: site.live,
+        brushed,
+        write,
+        height: 110,
+      }),
+    );
+  });
+  const more = counters.length > COUNTERS ? `${COUNTERS} of ${counters.length}` : "";
+  return [
+    el(
+      "section.panel",
+      {},
+      el("header", {}, el("h2", {}, "What the program counted"), el("span.soft", {}, more)),
+      ...plots,
+    ),
+  ];
+}
+
+function objectsPanel(
+  site: Site,
+  objects: Sum[],
+  picked: Sum | undefined,
+  colour: (name: string) => string,
+): HTMLElement {
+  const total = objects.reduce((sum, object) => sum + object.blockedNs, 0);
+  const keyed = (sum: Sum) => {
+    const key = el("span.key");
+    key.style.background = colour(sum.name);
+    return el("span.clip", { title: sum.name }, key, ` ${short(sum.name, 120)}`);
+  };
+  const table = grid({
+    label: "objects",
+    rows: objects,
+    words: (sum) => `${sum.name} ${sum.kind}`,
+    pick: (sum) => site.store.go({ object: sum.name, selection: [{ by: "object", value: sum.name }] }),
+    isPicked: (sum) => sum === picked,
+    columns: [
+      { title: "Object", key: (sum) => sum.name, cell: keyed },
+      { title: "Kind", key: (sum) => sum.kind, cell: (sum) => words(sum.group?.lock ?? sum.kind) },
+      { title: "Waits", number: true, key: (sum) => sum.count, cell: (sum) => count(sum.count) },
+      { title: "Blocked", number: true, key: (sum) => sum.blockedNs, cell: (sum) => duration(sum.blockedNs) },
+      {
+        title: "Share",
+        number: true,
+        key: (sum) => sum.blockedNs,
+        cell: (sum) => percent(total > 0 ? sum.blockedNs / total : 0),
+      },
+      { title: "Longest", number: true, key: (sum) => sum.longestNs, cell: (sum) => duration(sum.longestNs) },
+    ],
+  });
+  return el(
+    "section.panel",
+    {},
+    el(
+      "header",
+      {},
+      el("h2", {}, counted(objects.length, "object")),
+      el("span.soft", {}, "that threads waited for, most time first"),
+    ),
+    table,
+  );
+}
+
+function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): HTMLElement {
+  const { group } = picked;
+  const isAll = site.state.filters.length === 0 && group !== undefined;
+  const own = rows.filter((row) => waits.objects[(waits.object[row] ?? 0) - 1] === picked.name);
+  const cells = isAll ? group.histogram : cellsOf(Array.from(own, (row) => waits.blocked(row)));
+  const boundary = group?.populations?.boundary_ns ?? null;
+  const plot = histogram(cells, boundary, 190);
+  return el(
+    "section.panel",
+    { "aria-label": `Waits for ${picked.name}` },
+    el("header", {}, el("h2", {}, short(picked.name, 90))),
+    el(
+      "p",
+      {},
+      `${counted(picked.count, "wait")}, blocked for ${duration(picked.blockedNs)}.`,
+      group?.durations && isAll
+        ? ` Half up to ${duration(group.durations.p50_ns)}, 99 % up to ${duration(group.durations.p99_ns)}, all up to ${duration(group.durations.max_ns)}.`
+        : "",
+    ),
+    populations(group),
+    el("h3.part", {}, "Waits by duration"),
+    plot.element,
+    asTable(["from", "to", "waits"], () =>
+      cells.map((cell) => [duration(cell.from_ns), duration(cell.to_ns), count(cell.count)]),
+    ),
+    ...(group
+      ? [
+          parts(site, "Who waited", group.threads, "tid"),
+          parts(site, "Who ended it", group.wakers, "tid"),
+          stacks("Where in the program", group.stacks),
+          stacks("Where in the kernel", group.kernel_stacks),
+        ]
+      : []),
+  );
+}
+
+function populations(group: WaitGroup | undefined): HTMLElement | null {
+  if (!group?.populations) {
+    return null;
+  }
+  const { fast, slow, boundary_ns } = group.populations;
+  const key = (index: number) => {
+    const out = el("span.key");
+    out.style.background = colourAt(index);
+    return out;
+  };
+  return el(
+    "p",
+    {},
+    "Two populations: ",
+    key(0),
+    ` ${count(fast.count)} fast (half up to ${duration(fast.p50_ns)}) and `,
+    key(1),
+    ` ${count(slow.count)} slow (half up to ${duration(slow.p50_ns)}), from ${duration(boundary_ns)} on, which took ${duration(slow.blocked_ns)} together.`,
+  );
+}
+
+function parts(site: Site, title: string, all: WaitPart[], by: "tid"): HTMLElement | null {
+  if (all.length === 0) {
+    return null;
+  }
+  const rows = all.slice(0, 6).map((part) => {
+    const select = () => site.store.select([{ by, value: String(part.tid) }]);
+    const name = short(objectTitle(part), 60);
+    const at = part.exact ? "" : "at least ";
+    return el(
+      "tr",
+      {},
+      el("td", {}, part.tid === null ? name : button(name, select, { class: "link" })),
+      el("td.number", {}, `${at}${count(part.count)}`),
+      el("td.number", {}, `${at}${duration(part.blocked_ns)}`),
+    );
+  });
+  return el("div.part", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, ...rows)));
+}
+
+function stacks(title: string, all: WaitPart[]): HTMLElement | null {
+  if (all.length === 0) {
+    return null;
+  }
+  const shown = all.slice(0, 4).map((part, index) => {
+    const frames = part.stack?.frames ?? [];
+    const lines = frames.map((frame) =>
+      el(
+        "li",
+        {},
+        el("code", {}, frameTitle(frame)),
+        frame.source ? el("span.soft", {}, ` ${frame.source}${frame.line ? `:${frame.line}` : ""}`) : null,
+      ),
+    );
+    const head = el(
+      "summary",
+      {},
+      `${short(part.name, 80)}: ${duration(part.blocked_ns)} in ${counted(part.count, "wait")}`,
+    );
+    return el(
+      "details",
+      { open: index === 0 && frames.length > 0 && frames.length < 12 },
+      head,
+      el("ol.stack", {}, ...lines),
+    );
+  });
+  return el("div.part", {}, el("h3", {}, title), all.length > 1 && flameGraph(all, title), ...shown);
+}

@@ -1,0 +1,40 @@
+// The first page: the answer is there, without scrolling, for every finding that whylat knows.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open } from "./browser.mjs";
+import { fired, page as made, recording, whylat } from "./recordings.mjs";
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+
+test("every finding is on the screen as it opens", async () => {
+  const folders = fired();
+  assert.ok(folders.length >= 17, `only ${folders.length} golden cases`);
+  for (const folder of folders) {
+    const path = recording(folder);
+    const report = JSON.parse(whylat("report", "--format", "json", path));
+    const { page, faults, close } = await open(browser, made(path));
+    const [first] = report.findings;
+    assert.ok(first, `${folder} finds nothing`);
+    const words = await page.locator("main").innerText();
+    assert.ok(words.includes(first.headline), `${folder}: ${first.headline}`);
+    const box = await page.locator("details.finding").first().boundingBox();
+    assert.ok(box && box.y < 250, `${folder}: the first finding begins at ${box?.y}`);
+    for (const advice of first.advice) {
+      assert.ok(words.includes(advice.replaceAll("`", "")), `${folder}: ${advice}`);
+    }
+    assert.deepEqual(faults, [], folder);
+    await close();
+  }
+});
+
+test("a recording that was never closed says so", async () => {
+  const { page, faults, close } = await open(browser, made(recording("golden/report/not_closed")));
+  const words = await page.locator("main").innerText();
+  assert.match(words, /the end is missing/);
+  assert.deepEqual(faults, []);
+  await close();
+});

@@ -1,0 +1,58 @@
+// Pages of the golden recordings: what the tests open. Built with the programs in target/release (`make build`).
+import { execFileSync } from "node:child_process";
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const release = join(root, "target/release");
+
+/** A directory that is removed when the tests end. */
+export const scratch = mkdtempSync(join(tmpdir(), "whylat-viewer-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+
+function run(program, args) {
+  try {
+    return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+  } catch (error) {
+    // 3: done, but the recording is not complete, as those that show losses.
+    if (error.status !== 3) throw new Error(`${program} ${args.join(" ")}: ${error.stderr ?? error.message}`);
+    return error.stdout;
+  }
+}
+
+export const whylat = (...args) => run(join(release, "whylat"), args);
+
+/** Makes a recording of a folder of text under tests/; answers that lie beside it are no part of it. */
+export function recording(folder) {
+  const name = join(scratch, folder.replaceAll("/", "-"));
+  const output = `${name}.whylat`;
+  if (!existsSync(output)) {
+    const isPart = (path) => !basename(path).startsWith("expected.");
+    cpSync(join(root, "tests", folder), name, { recursive: true, filter: isPart });
+    madeOf(name, output);
+  }
+  return output;
+}
+
+/** Makes a recording of a folder of text. */
+export function madeOf(folder, output) {
+  run(join(release, "examples/recording"), [folder, output]);
+  return output;
+}
+
+/** Makes the page of a recording. */
+export function page(path) {
+  const file = `${path}.html`;
+  whylat("report", "--format", "html", "-o", file, path);
+  return file;
+}
+
+/** Golden cases of every rule of the diagnosis: what is planted, and found. */
+export function fired() {
+  const rules = readdirSync(join(root, "tests/golden"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  return rules
+    .map((rule) => `golden/${rule.name}/fires`)
+    .filter((folder) => existsSync(join(root, "tests", folder, "header.json")));
+}
