@@ -87,10 +87,5 @@ fn ends(path: &Path, other: &Path, format: Format, limit: usize) -> anyhow::Resu
 }
 
 fn code(about: &About) -> ExitCode {
-    let code = if about.is_complete() {
-        0
-    } else {
-        exit::INCOMPLETE
-    };
-    ExitCode::from(code)
+    exit::of(about.is_complete())
 }

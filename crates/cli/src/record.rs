@@ -121,11 +121,7 @@ impl Record {
             return Ok(ExitCode::from(exit::FAILED));
         }
         eprintln!("hint: whylat report {}", outcome.path.display());
-        Ok(ExitCode::from(if outcome.lost > 0 {
-            exit::INCOMPLETE
-        } else {
-            0
-        }))
+        Ok(exit::of(outcome.lost == 0))
     }
 }
 

@@ -136,6 +136,5 @@ pub(crate) fn print(
         Format::Text => out::print(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
         Format::Json => out::line(&view::tail_json(report))?,
     }
-    let complete = report.about.is_complete();
-    Ok(ExitCode::from(if complete { 0 } else { exit::INCOMPLETE }))
+    Ok(exit::of(report.about.is_complete()))
 }

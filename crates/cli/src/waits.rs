@@ -85,9 +85,7 @@ impl WaitArgs {
         });
         let report = load::waits(path, grouping, self.filter()?, limit)?;
         print(&report, format)?;
-        let complete = report.about.is_complete();
-        let code = if complete { 0 } else { exit::INCOMPLETE };
-        Ok(Some(ExitCode::from(code)))
+        Ok(Some(exit::of(report.about.is_complete())))
     }
 
     fn filter(self) -> anyhow::Result<WaitFilter> {
