@@ -21,7 +21,8 @@ fn what_keeps_a_server_busy_is_named_and_mended() {
         return;
     }
     planted(|| {
-        let mut study = whylat("lab tail --app redis --rounds 1 --requests 20011 --format json");
+        let mut study =
+            whylat("lab tail --app redis --rounds 1 --repeats 0 --requests 20011 --format json");
         let ended = finish(&mut study);
         ended.ended(0);
         let result: Value = serde_json::from_str(&ended.out).expect("JSON");

@@ -27,9 +27,6 @@ use steps::{APPS, App, Step};
 const TAIL: &str = "p99";
 const ORDINARY: &str = "p50-p90";
 
-/// A round in which a CPU stood still is done again so often at most.
-const MOST_REPEATED: u64 = 4;
-
 /// Measures a server's slowest answers, records them, mends what the diagnosis names, and measures again.
 #[derive(Debug, Parser)]
 #[command(name = "whylat lab tail", no_binary_name = true)]
@@ -43,6 +40,9 @@ struct Options {
     /// Requests in each, 5,000 a second.
     #[arg(long, default_value_t = 40_000)]
     requests: usize,
+    /// A round in which a CPU stood still is done again so often at most.
+    #[arg(long, default_value_t = 4)]
+    repeats: u64,
     /// How to print it.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -96,7 +96,7 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
     for round in 0..options.rounds {
         for (step, measured) in all.iter().zip(&mut measured) {
             eprintln!("round {} of {}: {}", round + 1, options.rounds, step.name);
-            measured.add(measure(&stage, app, step, options.requests)?);
+            measured.add(measure(&stage, app, step, options)?);
         }
     }
     let path = |number: usize| keep.join(format!("{}-{}.whylat", app.name, number + 1));
@@ -126,13 +126,13 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
     })
 }
 
-/// One round of a step; again where a CPU stood still, for as often as is reasonable.
-fn measure(stage: &Stage, app: &App, step: &Step, requests: usize) -> Result<Round, LabError> {
+/// One round of a step; again where a CPU stood still.
+fn measure(stage: &Stage, app: &App, step: &Step, options: &Options) -> Result<Round, LabError> {
     let scene = stage.set(app, step)?;
     let mut repeated = 0;
     loop {
-        let (truth, pauses) = scene.measure(requests)?;
-        if pauses == 0 || repeated == MOST_REPEATED {
+        let (truth, pauses) = scene.measure(options.requests)?;
+        if pauses == 0 || repeated == options.repeats {
             return Ok(Round {
                 latency: truth["client"].clone(),
                 repeated,
