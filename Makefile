@@ -23,7 +23,8 @@ unit: setup
 kernel: build
 	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
 
-# The page that shows recordings: web/ → the file that the `view` crate embeds. Only this needs Node.
+# The page that shows recordings: web/ → the file that the `view` crate embeds. Needs Node, as do the checks of the page
+# and of exported traces.
 viewer: setup web/node_modules
 	npm --prefix web run --silent build
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::tail::{Band, Question};
 
@@ -19,8 +20,9 @@ pub(crate) struct Diff {
     /// The recording whose messages are looked at
     after: PathBuf,
     /// Which messages of both: those between two percentiles (p20-p30), or from one on (p99.9)
-    #[arg(long, value_name = "BAND", default_value = "p40-p60")]
-    band: Band,
+    /// [default: p40-p60]
+    #[arg(long, value_name = "BAND")]
+    band: Option<Band>,
     #[command(flatten)]
     explaining: Explaining,
     /// How to print it
@@ -46,9 +48,10 @@ enum DiffFormat {
 
 impl Diff {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let band = self.band.unwrap_or(Band::BODY);
         let question = Question {
-            tail: self.band,
-            body: self.band,
+            tail: band,
+            body: band,
             settings: self.explaining.settings(),
             ..Question::default()
         };
@@ -65,6 +68,12 @@ impl Diff {
 
     /// Both side by side, each explained by itself.
     fn page(&self) -> anyhow::Result<ExitCode> {
+        if self.band.is_some() || self.limit.is_some() {
+            bail!(
+                "the page explains the slowest messages of each recording by itself\n\
+                 hint: leave out --band and --limit, or --format html"
+            );
+        }
         let asked = || {
             Ok(Asked {
                 categories: self.explaining.categories()?,

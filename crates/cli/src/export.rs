@@ -81,13 +81,7 @@ impl ExportArgs {
                 names(&recording)
             );
         }
-        let written = match self.to.file() {
-            Some(file) => self.to.write(file, |out| {
-                view::csv(&recording, table, CsvText::Exact, out)
-            })?,
-            None => to_stdout(|out, text| view::csv(&recording, table, text, out))?,
-        };
-        if !written {
+        if !view::knows_table(table) {
             bail!(
                 "{} holds a table {table} that this whylat does not know\n\
                  hint: use whylat {} or later, which wrote it",
@@ -95,6 +89,12 @@ impl ExportArgs {
                 recording.header().whylat
             );
         }
+        match self.to.file() {
+            Some(file) => self.to.write(file, |out| {
+                view::csv(&recording, table, CsvText::Exact, out)
+            })?,
+            None => to_stdout(|out, text| view::csv(&recording, table, text, out))?,
+        };
         Ok(code(&recording))
     }
 }

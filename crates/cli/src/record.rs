@@ -1,6 +1,7 @@
 //! `whylat run` and `whylat record`.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,15 +47,23 @@ impl Run {
         };
         tell(&outcome);
         print_diagnosis(&outcome, self.json)?;
-        if self.open {
-            let file = page::beside(&outcome.path);
-            page::write(&outcome.path, page::Asked::plainly()?, &file)?;
-            page::open(&file)?;
+        // the command's own status is what this one ends with
+        if self.open
+            && let Err(error) = show(&outcome.path)
+        {
+            eprintln!("error: {error:#}");
         }
         Ok(ExitCode::from(
             outcome.command_exit_code().unwrap_or(exit::FAILED),
         ))
     }
+}
+
+/// Shows a recording in a browser.
+fn show(recording: &Path) -> anyhow::Result<()> {
+    let file = page::beside(recording);
+    page::write(recording, page::Asked::plainly()?, &file)?;
+    page::open(&file)
 }
 
 /// Records what is running.

@@ -16,6 +16,14 @@ pub enum CsvText {
     Clean,
 }
 
+/// Whether this whylat knows a table.
+pub fn knows_table(table: &str) -> bool {
+    macro_rules! names {
+        ($($row:ty),+ $(,)?) => { [$(<$row as Table>::NAME),+].contains(&table) };
+    }
+    for_each_table!(names)
+}
+
 /// Writes a table, batch by batch. Returns whether there is one of this name; without, nothing is written.
 ///
 /// # Errors

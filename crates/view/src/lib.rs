@@ -14,7 +14,7 @@ mod perfetto;
 mod text;
 
 pub use compare::{Side, side_by_side};
-pub use csv::{CsvText, csv};
+pub use csv::{CsvText, csv, knows_table};
 pub use json::{ends_json, json, message_json, messages_json, tail_json, waits_json};
 pub use perfetto::perfetto;
 pub use text::{

@@ -92,7 +92,7 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
     std::fs::create_dir_all(keep)
         .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
     let all: Vec<&Step> = app.steps.iter().chain(&app.mistake).collect();
-    let mut measured = vec![Measured::default(); all.len()];
+    let mut measured = vec![Measured::of(options.requests); all.len()];
     for round in 0..options.rounds {
         for (step, measured) in all.iter().zip(&mut measured) {
             eprintln!("round {} of {}: {}", round + 1, options.rounds, step.name);

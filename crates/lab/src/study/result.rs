@@ -4,8 +4,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Latencies of a step without a recording, one of each round.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Measured {
+    /// In each round.
+    requests: usize,
     rounds: Vec<Round>,
 }
 
@@ -28,14 +30,14 @@ pub(super) struct Spread {
     pub(super) most_ns: u64,
 }
 
-/// The quantiles that are told.
-pub(super) const QUANTILES: [(&str, &str); 6] = [
-    ("p50", "p50_ns"),
-    ("p90", "p90_ns"),
-    ("p99", "p99_ns"),
-    ("p99.9", "p999_ns"),
-    ("p99.99", "p9999_ns"),
-    ("p99.999", "p99999_ns"),
+/// The quantiles that are told, and the requests from which on there is one beyond.
+pub(super) const QUANTILES: [(&str, &str, usize); 6] = [
+    ("p50", "p50_ns", 2),
+    ("p90", "p90_ns", 10),
+    ("p99", "p99_ns", 100),
+    ("p99.9", "p999_ns", 1_000),
+    ("p99.99", "p9999_ns", 10_000),
+    ("p99.999", "p99999_ns", 100_000),
 ];
 
 /// The cause that is the first of most messages.
@@ -72,6 +74,12 @@ pub(super) struct StudyResult {
 }
 
 impl Measured {
+    /// No round yet.
+    pub(super) fn of(requests: usize) -> Self {
+        let rounds = Vec::new();
+        Self { requests, rounds }
+    }
+
     pub(super) fn add(&mut self, round: Round) {
         self.rounds.push(round);
     }
@@ -83,6 +91,14 @@ impl Measured {
             repeated,
             self.rounds.iter().filter(|round| round.pauses > 0).count(),
         )
+    }
+
+    /// The quantiles that rounds of so many requests tell.
+    pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, Spread)> {
+        let told = QUANTILES
+            .iter()
+            .filter(|(_, _, least)| self.requests >= *least);
+        told.filter_map(|(name, key, _)| Some((*name, self.spread(key)?)))
     }
 
     /// A quantile by its key; `None` of no round.
@@ -108,8 +124,9 @@ impl Measured {
     }
 
     fn json(&self) -> Value {
-        let spreads =
-            QUANTILES.map(|(name, key)| json!({ "quantile": name, "ns": self.spread(key) }));
+        let spreads = self.quantiles();
+        let spreads = spreads.map(|(name, spread)| json!({ "quantile": name, "ns": spread }));
+        let spreads: Vec<Value> = spreads.collect();
         let (repeated, disturbed) = self.disturbed();
         json!({
             "quantiles": spreads, "curve_ns": self.curve(),

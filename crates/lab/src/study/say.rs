@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::result::{Measured, QUANTILES, Said, StepResult, StudyResult};
+use super::result::{Measured, Said, StepResult, StudyResult};
 use crate::error::LabError;
 
 /// Prints it.
@@ -47,10 +47,7 @@ fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
 
 fn write_latency(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
     let mut title = "latency";
-    for (name, key) in QUANTILES {
-        let Some(spread) = measured.spread(key) else {
-            continue;
-        };
+    for (name, spread) in measured.quantiles() {
         let [least, median, most] = [spread.least_ns, spread.median_ns, spread.most_ns].map(time);
         writeln!(
             out,
@@ -95,13 +92,12 @@ fn write_change(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
         return Ok(());
     };
     let (before_ns, after_ns) = (before.median_ns, after.median_ns);
-    writeln!(
-        out,
-        "\np99.9: {} → {}, {:.1} times less",
-        time(before_ns),
-        time(after_ns),
-        before_ns as f64 / after_ns as f64
-    )
+    let (ratio, word) = match before_ns < after_ns {
+        true => (after_ns as f64 / before_ns as f64, "more"),
+        false => (before_ns as f64 / after_ns as f64, "less"),
+    };
+    let (before, after) = (time(before_ns), time(after_ns));
+    writeln!(out, "\np99.9: {before} → {after}, {ratio:.1} times {word}")
 }
 
 /// Three digits.

@@ -4,11 +4,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -117,8 +119,8 @@ impl Stage {
     pub(super) fn set<'a>(&'a self, app: &'a App, step: &Step) -> Result<Scene<'a>, LabError> {
         let netns = Netns::new()?;
         let start = |words: &[&OsStr], cpus| {
-            let mut command = self.on(&netns, cpus);
-            command.args(words).current_dir(self.scratch.path());
+            let mut command = self.on(words[0], &netns, cpus);
+            command.args(&words[1..]).current_dir(self.scratch.path());
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -161,22 +163,28 @@ impl Stage {
         })
     }
 
-    /// A command in the scene's network, on some CPUs: its words follow.
-    fn on(&self, netns: &Netns, cpus: Cpus) -> Command {
+    /// A command in the scene's network, on some CPUs.
+    fn on(&self, program: &OsStr, netns: &Netns, cpus: Cpus) -> Command {
+        let mut set = CpuSet::new();
         let cpus = match cpus {
             Cpus::All => &self.cpus[..],
             Cpus::First => &self.cpus[..1],
             Cpus::Others => &self.cpus[1..],
         };
-        let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        let mut command = netns.command("taskset");
-        command.args(["--cpu-list", &cpus.join(",")]);
+        for cpu in cpus {
+            // those that a set has no room for were not allowed either
+            let _ = set.set(*cpu);
+        }
+        let mut command = netns.command(program);
+        // SAFETY: the closure runs between fork and exec; sched_setaffinity is a plain system call, allocates
+        // nothing and takes no lock.
+        unsafe { command.pre_exec(move || Ok(sched_setaffinity(Pid::from_raw(0), &set)?)) };
         command
     }
 
     fn workload(&self, netns: &Netns, app: &App, role: &str, cpus: Cpus) -> Command {
-        let mut command = self.on(netns, cpus);
-        command.arg(&self.program).args(["lab", "workload", role]);
+        let mut command = self.on(self.program.as_os_str(), netns, cpus);
+        command.args(["lab", "workload", role]);
         command.args(["--connect", &format!("127.0.0.1:{}", app.port)]);
         command.args(["--limit-s", &LIMIT_S.to_string()]);
         command

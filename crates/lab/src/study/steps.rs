@@ -49,13 +49,13 @@ const CLIENTS: &[(&str, &str)] = &[
 ];
 const REQUESTS_BEFORE: &[(&str, &str)] = &[("head_of_line_blocking", "other messages")];
 
-/// memcached with so many threads, each of which takes so many requests of a connection before it looks at the next.
+/// memcached (as who we are: a process that becomes somebody else outlives a parent that is killed) with so many threads, each of which takes so many requests of a connection before it looks at the next.
 macro_rules! memcached {
     ($threads:literal, $requests:literal) => {
         &[
             "memcached",
             "-u",
-            "nobody",
+            "root",
             "-l",
             "127.0.0.1",
             "-t",

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -43,10 +44,10 @@ pub(crate) struct OpenLoop {
     #[arg(long)]
     connect: SocketAddr,
     /// Connections.
-    #[arg(long, default_value_t = 16)]
-    connections: usize,
+    #[arg(long, default_value_t = NonZeroUsize::MIN.saturating_add(15))]
+    connections: NonZeroUsize,
     /// Requests a second.
-    #[arg(long)]
+    #[arg(long, value_parser = rate)]
     rate: f64,
     /// Requests in all.
     #[arg(long)]
@@ -54,6 +55,15 @@ pub(crate) struct OpenLoop {
     /// Go before all threads that are not real-time, so that requests are sent when they are due.
     #[arg(long)]
     realtime: bool,
+}
+
+/// Between one request in an hour and one in a nanosecond.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|why| format!("{why}"))?;
+    let is_in = (1.0 / 3_600.0..=1e9).contains(&rate);
+    is_in
+        .then_some(rate)
+        .ok_or_else(|| "it is not between 1/3600 and 1,000,000,000".to_owned())
 }
 
 /// What is talked to.
@@ -125,7 +135,7 @@ impl OpenLoop {
         // the times of the requests are to be met within a microsecond, not within 50
         set_timerslack(1).map_err(|why| fails(why.into()))?;
         store(self.connect, &protocol).map_err(fails)?;
-        let clients = (0..self.connections).map(|_| Client::connect(self.connect));
+        let clients = (0..self.connections.get()).map(|_| Client::connect(self.connect));
         let mut load = Load {
             protocol,
             clients: clients.collect::<Result<_, _>>().map_err(fails)?,

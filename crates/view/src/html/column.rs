@@ -145,7 +145,7 @@ pub fn whole(cells: &[Option<i64>], neighbours: impl Fn(usize) -> i64, out: &mut
             out.truncate(begin);
             return false;
         };
-        if value.abs() > SAFE || difference.abs() > SAFE / 2 {
+        if value.unsigned_abs() > SAFE as u64 || difference.unsigned_abs() > (SAFE / 2) as u64 {
             out.truncate(begin);
             return false;
         }
