@@ -16,6 +16,8 @@ export interface Messages {
   begin: Float64Array;
   latency: Float64Array;
   bytes: Float64Array;
+  /** 1: it counts in distributions; 0: a page of a part of the messages holds it because it is explained. */
+  sample: Float64Array;
   /** 1: sent. */
   sent: Uint8Array;
   /** Index of the first cause in `causes`, plus one; 0: not explained. */
@@ -86,6 +88,7 @@ export function messagesOf(side: Side): Messages {
     begin,
     latency,
     bytes: joined("bytes"),
+    sample: joined("is_sample"),
     sent: sentFlags,
     cause,
     causes,

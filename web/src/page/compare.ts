@@ -155,7 +155,8 @@ function stages(site: Site, side: Side, letter: string): HTMLElement {
 
 function sorted(side: Side, sent: number): Float64Array {
   const messages = side.once(messagesOf);
-  const values = messages.latency.filter((ns, row) => messages.sent[row] === sent && !Number.isNaN(ns));
+  const counts = (row: number) => messages.sent[row] === sent && messages.sample[row] === 1;
+  const values = messages.latency.filter((ns, row) => counts(row) && !Number.isNaN(ns));
   return values.sort();
 }
 

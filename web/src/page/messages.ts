@@ -129,7 +129,7 @@ function curvesOf(messages: Messages, rows: Uint32Array): Curve[] {
     const values: number[] = [];
     for (const row of rows) {
       const ns = messages.latency[row] ?? NaN;
-      if (messages.sent[row] === sent && !Number.isNaN(ns)) values.push(ns);
+      if (messages.sent[row] === sent && messages.sample[row] === 1 && !Number.isNaN(ns)) values.push(ns);
     }
     return { label, sorted: Float64Array.from(values).sort() };
   });

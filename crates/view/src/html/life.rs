@@ -6,7 +6,7 @@ use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages
 use table::{Columns, Field, Table};
 
 /// The two columns that are added to messages.
-pub const LIFE_FIELDS: [Field; 2] = [
+pub const LIFE_FIELDS: [Field; 3] = [
     Field {
         name: "life_begin_ns",
         doc: "When the host had it: all of a received message had arrived, or the call that sends it began.",
@@ -18,6 +18,12 @@ pub const LIFE_FIELDS: [Field; 2] = [
         doc: "How long the host had it: a received message until the call that took it ended, a sent one until the driver had it.",
         unit: "ns",
         null: "as `life_begin_ns`",
+    },
+    Field {
+        name: "is_sample",
+        doc: "1: it counts in distributions. 0: the page holds only a part of the messages, and this one because it is explained.",
+        unit: "",
+        null: "never",
     },
 ];
 

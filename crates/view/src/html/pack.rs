@@ -312,10 +312,13 @@ impl Packer<'_> {
         let (lives, batch) = (T::lives(&rows), rows.into_batch());
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
-        let [begin, length] = &LIFE_FIELDS;
+        let [begin, length, sample] = &LIFE_FIELDS;
         let began = (begin, first(Near::Column("done_ns")), Cells::Whole(began));
         let latency = (length, Keep::Number, Cells::Whole(latency));
-        self.add_table::<T>(&batch, &held, picks, vec![began, latency]);
+        let is_sample = |row| Some(i64::from(self.thinning.holds(row)));
+        let is_sample = (0..batch.num_rows()).map(is_sample).collect();
+        let is_sample = (sample, Keep::Number, Cells::Whole(is_sample));
+        self.add_table::<T>(&batch, &held, picks, vec![began, latency, is_sample]);
     }
 
     fn add_table<T: Table>(
