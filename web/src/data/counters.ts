@@ -24,6 +24,7 @@ export function countersOf(side: Side): Counter[] {
   for (let row = 0; row < table.rows; row++) {
     const key = [pids, domains, names, numbers].map((cells) => wordAt(cells, row)).join("\n");
     const found = value.map((cells) => cells[row] ?? NaN).find((number) => !Number.isNaN(number)) ?? NaN;
+    if (Number.isNaN(found)) continue;
     const group = groups.get(key) ?? { row, points: [] };
     group.points.push([times[row] ?? 0, found, wordAt(kinds, row) ?? "set"]);
     groups.set(key, group);

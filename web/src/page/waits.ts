@@ -41,7 +41,7 @@ export const waitsPage: Page = (site) => {
   const colour = (name: string) => colourAt(rank.get(name) ?? COLOURS);
   const picked = objects.find((sum) => sum.name === site.state.object) ?? objects[0];
   return [
-    ...partNote(site.side, ["waits", "counters"]),
+    ...partNote(site.side, ["waits", "tasks"]),
     threadsPanel(site, waits, rows, objects, colour),
     ...countersPanel(site),
     el(

@@ -205,13 +205,13 @@ const CONNECTIONS: Picks = &[
 ];
 
 /// Rows of which a page that is too large holds every nth: those of tables that grow with the work done. A sample
-/// of a ledger or of names would be wrong, and of windows useless.
+/// of a ledger, of counters that grow or of names would be wrong, and of windows useless.
 const THINNED: [&str; 6] = [
     "waits",
     "received_messages",
     "sent_messages",
     "activity",
-    "counters",
+    "tasks",
     "tcp_samples",
 ];
 
