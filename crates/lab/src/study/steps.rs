@@ -49,7 +49,8 @@ const CLIENTS: &[(&str, &str)] = &[
 ];
 const REQUESTS_BEFORE: &[(&str, &str)] = &[("head_of_line_blocking", "other messages")];
 
-/// memcached (as who we are: a process that becomes somebody else outlives a parent that is killed) with so many threads, each of which takes so many requests of a connection before it looks at the next.
+/// memcached with so many threads, each of which takes so many requests of a connection before it looks at the next.
+/// As who we are: a process that becomes somebody else outlives a parent that is killed.
 macro_rules! memcached {
     ($threads:literal, $requests:literal) => {
         &[
