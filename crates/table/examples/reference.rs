@@ -1,7 +1,10 @@
-//! Prints the reference page of all tables.
+//! Prints the reference page of all tables of a recording, or with `fleet` that of the tables that agents write.
 //!
 //! `cargo run --release -p whylat-table --example reference > docs/tables.md`
 
 fn main() {
-    print!("{}", whylat_table::reference());
+    match std::env::args().nth(1).as_deref() {
+        Some("fleet") => print!("{}", whylat_table::fleet_reference()),
+        _ => print!("{}", whylat_table::reference()),
+    }
 }

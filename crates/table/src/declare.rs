@@ -91,7 +91,8 @@ pub trait Table: Sized + Clone {
     const FIELDS: &'static [Field];
     /// The typed columns of this table.
     type Columns: Columns<Row = Self>;
-    /// The row's position on the recording's time axis, `CLOCK_MONOTONIC` nanoseconds.
+    /// The row's position on the time axis: `CLOCK_MONOTONIC` nanoseconds in a recording, those of the day in the tables
+    /// of a fleet.
     fn time_ns(&self) -> u64;
 }
 
@@ -134,6 +135,26 @@ pub trait Columns: Default + Send + 'static {
     fn from_batch(batch: &RecordBatch) -> Result<Self, ShapeError>;
     /// First and last time of the rows; `None` without rows.
     fn time_range_ns(&self) -> Option<(u64, u64)>;
+}
+
+/// A value that can be the time of a row.
+#[doc(hidden)]
+pub trait Instant: Copy {
+    /// Nanoseconds on the table's time axis.
+    fn ns(self) -> u64;
+}
+
+impl Instant for u64 {
+    fn ns(self) -> u64 {
+        self
+    }
+}
+
+impl Instant for i64 {
+    /// A time before 1970 counts as that.
+    fn ns(self) -> u64 {
+        self.max(0).cast_unsigned()
+    }
 }
 
 /// A value that a column can hold.
@@ -390,7 +411,7 @@ macro_rules! table {
             ];
             type Columns = $columns;
             fn time_ns(&self) -> u64 {
-                self.$time
+                $crate::declare::Instant::ns(self.$time)
             }
         }
 
@@ -447,7 +468,8 @@ macro_rules! table {
                 })
             }
             fn time_range_ns(&self) -> Option<(u64, u64)> {
-                Some((*self.$time.iter().min()?, *self.$time.iter().max()?))
+                let ns = $crate::declare::Instant::ns;
+                Some((ns(*self.$time.iter().min()?), ns(*self.$time.iter().max()?)))
             }
         }
     };

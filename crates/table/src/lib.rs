@@ -18,6 +18,7 @@ mod segment;
 
 pub mod clock;
 pub mod declare;
+pub mod fleet;
 pub mod manifest;
 pub mod names;
 pub mod read;
@@ -36,5 +37,5 @@ pub use names::{
 };
 pub use read::Recording;
 pub use recover::{Recovered, recover};
-pub use reference::reference;
+pub use reference::{fleet_reference, reference};
 pub use write::{Closed, WriteOptions, Writer};

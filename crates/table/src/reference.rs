@@ -3,11 +3,30 @@
 use std::fmt::Write;
 
 use crate::declare::Cell;
+use crate::fleet::FLEET_SCHEMA;
 use crate::manifest::FORMAT;
 use crate::names::{Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource};
-use crate::{Columns, Field, Table, for_each_table};
+use crate::{Columns, Field, Table, for_each_fleet_table, for_each_table};
 
-/// The Markdown text of the page.
+/// The Markdown text of the page of the tables that agents write.
+pub fn fleet_reference() -> String {
+    let mut page = format!(
+        "# Tables of a fleet\n\n\
+         <!-- Generated: cargo run --release -p whylat-table --example reference -- fleet > docs/fleet/tables.md -->\n\n\
+         What agents write ({FLEET_SCHEMA}); where the files lie: [dataset.md](dataset.md). All times are nanoseconds\n\
+         since 1970-01-01 UTC of the host's own clock. A null means \"not measured\" or \"does not apply\", as the field\n\
+         says; it never means zero.\n"
+    );
+    macro_rules! sections {
+        ($($row:ty),+ $(,)?) => {
+            $(section::<$row>(&mut page);)+
+        };
+    }
+    for_each_fleet_table!(sections);
+    page
+}
+
+/// The Markdown text of the page of a recording's tables.
 pub fn reference() -> String {
     let mut page = format!(
         "# Tables of a recording\n\n\

@@ -9,19 +9,26 @@ use common::{Random, header, rows};
 use whylat_table::manifest::{Line, Loss};
 use whylat_table::tables::{Connection, Connections, TcpEvent};
 use whylat_table::{
-    Columns, Recording, TcpEventKind, fold_connections, reference, rows_from_jsonl, validate,
-    write_fixture,
+    Columns, Recording, TcpEventKind, fleet_reference, fold_connections, reference,
+    rows_from_jsonl, validate, write_fixture,
 };
 
 #[test]
-fn the_reference_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tables.md");
-    let page = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        page == reference(),
-        "docs/tables.md differs from the declarations\nhint: cargo run --release -p whylat-table \
-         --example reference > docs/tables.md"
-    );
+fn the_reference_pages_are_up_to_date() {
+    for (file, expected, arguments) in [
+        ("docs/tables.md", reference(), ""),
+        ("docs/fleet/tables.md", fleet_reference(), " -- fleet"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(file);
+        let page = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            page == expected,
+            "{file} differs from the declarations\nhint: cargo run --release -p whylat-table \
+             --example reference{arguments} > {file}"
+        );
+    }
 }
 
 /// A folder of text with a header and two events.
