@@ -22,6 +22,9 @@ PROGRAMS = ["ip"]
 # What is taken along where it was built: the collector of ITT, and the example that the check of causes runs.
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
+# Programs in C that checks run, built for the guest.
+SOURCES = [HERE.parent / "kernel/programs/slow_messages.c"]
+
 # Megabytes of memory: the archive is there twice while it is unpacked.
 MEMORY_MB = 1024
 
@@ -43,12 +46,20 @@ def run(image, adapters, binary, checks, longest_s):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         archive = scratch / "initramfs"
-        archive.write_bytes(initramfs(folder, adapters, binary, checks))
+        built = [build(source, scratch) for source in SOURCES]
+        archive.write_bytes(initramfs(folder, adapters, [binary, *built], checks))
         for _ in range(BOOTS_MOST):
             results, console = boot(emulator(adapters), vmlinuz(folder), archive, scratch, longest_s)
             if UP in console:
                 break
         return results, console
+
+
+def build(source, scratch):
+    """Compiles a program; gives its path."""
+    program = scratch / source.stem
+    subprocess.run(["cc", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
 
 
 def emulator(adapters):
@@ -101,15 +112,15 @@ def unpacked(path):
         }
 
 
-def initramfs(folder, adapters, binary, checks):
+def initramfs(folder, adapters, binaries, checks):
     """The guest's whole file system, as an archive that the kernel unpacks."""
     files = {
         "init": (HERE / "init").read_bytes(),
         "checks": checks.encode(),
         "bin/busybox": pathlib.Path(shutil.which("busybox")).read_bytes(),
     }
-    beside = [pathlib.Path(binary).parent / name for name in BUILT_BESIDE]
-    programs = [binary, *(shutil.which(name) for name in PROGRAMS)]
+    beside = [pathlib.Path(binaries[0]).parent / name for name in BUILT_BESIDE]
+    programs = [*binaries, *(shutil.which(name) for name in PROGRAMS)]
     programs += [adapters / "usr/sbin/hwstamp_ctl"] if adapters else []
     for program in programs + [path for path in beside if path.exists()]:
         path = pathlib.Path(program)

@@ -33,6 +33,7 @@ check doctor whylat doctor --json
 for detail in stats calls waits messages; do loopback $detail; done
 fault messages black_hole
 for trace in functions events; do trace $trace; done
+slow_function
 categorise
 """
 

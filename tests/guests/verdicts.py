@@ -32,6 +32,10 @@ STAMPED_LEAST, MESSAGES_LEAST = 0.9, 97
 # How much of the functions' own time must have a cause.
 CATEGORISED_LEAST = 0.95
 
+# What the long call of the reader in `slow_function` calls, the messages that wait for it, and of how many of them
+# it must be the first cause: of 2,003, each 29th.
+SLOW_FUNCTIONS, SLOW_LEAST, RIGHT_LEAST = ("read_zero()", "read_iter_zero()"), 50, 0.95
+
 
 class Wrong(Exception):
     """A result is not what it must be."""
@@ -61,6 +65,7 @@ def judge(results, without_bpf):
     checks += [("adapters.doctor", lambda: told(results))] * ("adapters.told.code" in results)
     for name, ends in (("adapters.new", 1), ("adapters.open", 2)):
         checks += [(name, lambda n=name, e=ends: stamped(results, n, e))] * (f"{name}.code" in results)
+    checks += [("slow_function", lambda: slow_function(results, without_bpf))] * ("slow.run.code" in results)
     checks += [("causes", lambda: causes(results))] * ("causes.code" in results)
     return [(name, wrong(check)) for name, check in checks]
 
@@ -175,6 +180,32 @@ def stamped(results, name, ends):
         times = sum(part["count"] for part in group["parts"] if part["part"] == "nic")
         known = stamps["count"] - stamps["impossible"] - group["unseen"] - group["disordered"]
         demand(times >= known, f"{times} messages have a time of {stamps}")
+
+
+def slow_function(results, without_bpf):
+    """The function that the kernel's own tracer saw is the first cause of the messages that it delayed; without the
+    trace, the call is."""
+    if without_bpf:
+        demand("does not know what its CPUs did" in results["slow.import.err"], "functions without a place")
+        return
+    for step in ("run", "import", "validate", "tail", "without"):
+        said = results[f"slow.{step}.err"].strip()
+        demand(int(results[f"slow.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said}")
+    demand(first_causes(results["slow.without.out"], ["read()"]) >= RIGHT_LEAST, "without the trace: not the call")
+    share = first_causes(results["slow.tail.out"], SLOW_FUNCTIONS)
+    demand(share >= RIGHT_LEAST, f"first cause of {share:.1%} of the messages only")
+
+
+def first_causes(text, parts):
+    """Of the reader's slow messages, the share of which a part of the first cause is one of these."""
+    groups = json.loads(text)["groups"]
+    reader = [group for group in groups if (group["application"], group["direction"]) == ("slow_messages", "received")]
+    demand(len(reader) == 1, f"{len(reader)} groups of the reader's messages")
+    explained = [message for message in reader[0]["explained"] if message["causes"]]
+    demand(len(explained) >= SLOW_LEAST, f"{len(explained)} slow messages are explained")
+    names = [{part["name"] for part in cause["parts"]} for cause in reader[0]["causes"]]
+    right = [message for message in explained if names[message["causes"][0]["cause"]] & set(parts)]
+    return len(right) / len(explained)
 
 
 def causes(results):

@@ -3,6 +3,7 @@
 //! - `perf_script`: the text of `perf script`: Intel PT branches, sampled stacks, tracepoints;
 //! - `perf_data`: `perf.data` itself: its clock, its threads, and its Intel PT packets;
 //! - `ftrace`: the text of ftrace's `trace` file and of `trace-cmd report`.
+//! - `merge`: the functions of a trace among what a recording knows of its CPUs.
 //!
 //! Bytes in, rows and an account of every line or record out: what was not used is counted by the
 //! reason. What a trace does not show becomes rows of kind `untraced` or `decode_error`.
@@ -11,12 +12,14 @@ mod branch;
 mod error;
 mod ftrace;
 mod intel_pt;
+mod merge;
 mod perf_data;
 mod perf_script;
 mod stack;
 mod tally;
 
 pub use error::ImportError;
+pub use merge::{Merged, merge};
 pub use tally::Tally;
 
 use table::tables::Activities;

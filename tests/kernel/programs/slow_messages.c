@@ -8,6 +8,7 @@
  *   flood      datagrams come in on its CPU
  *   moves      another thread moves it to the other CPU and back
  *   none       nothing
+ * A second argument is how long the neighbour, the call, the lock or the computing lasts, ms; else it is one.
  * Both ends are real-time threads, so that nothing else on the host gets in the way. Prints for each slow message
  * when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the end; of those that were to be
  * moved, only if being without a CPU cost them much, and more than a CPU that was slower than for ordinary messages
@@ -38,7 +39,6 @@
 #define SLOW_EVERY 29
 #define BURST_EVERY 211
 #define BYTES 100
-#define SLOW_NS 1000000ULL
 #define SERVICE_NS 30000ULL
 #define WORK_NS 200000ULL
 #define LISTENERS 61
@@ -59,6 +59,7 @@ static const char *const kinds[KINDS] = {
 	"none", "neighbour", "queue", "call", "lock", "compute", "faults", "flood", "moves",
 };
 static enum kind kind;
+static unsigned long long slow_ns = 1000000;
 /* what the reader does with every message before it takes it */
 static unsigned long long steps;
 static struct sockaddr_in everyone = {.sin_family = AF_INET};
@@ -179,12 +180,13 @@ static void flood(unsigned long long ns)
 		must(sendto(flooding, "", 1, 0, to, sizeof(everyone)) == 1, "sendto");
 }
 
+/* On a machine of one CPU, all are that one. */
 static void move_to(pid_t thread, int cpu)
 {
 	cpu_set_t one;
 
 	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
+	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &one);
 	must(!sched_setaffinity(thread, sizeof(one), &one), "sched_setaffinity");
 }
 
@@ -237,7 +239,7 @@ static void send_all(void)
 			must(send(to, message, BYTES, 0) == BYTES, "send");
 		}
 		if (kind == NEIGHBOUR && is_slow(round))
-			spin(SLOW_NS);
+			spin(slow_ns);
 		if (kind == FLOOD && is_slow(round))
 			flood(FLOOD_NS);
 		for (int i = 0; i < number; i++)
@@ -248,7 +250,7 @@ static void send_all(void)
 
 static void *keeper(void *unused)
 {
-	const struct timespec pause = {.tv_nsec = SLOW_NS};
+	const struct timespec pause = {.tv_nsec = slow_ns};
 
 	for (;;) {
 		sem_wait(&take_it);
@@ -303,7 +305,7 @@ static void dawdle(void)
 	switch (kind) {
 	case CALL:
 		zero = open("/dev/zero", O_RDONLY);
-		for (unsigned long long until_ns = now() + SLOW_NS; now() < until_ns;)
+		for (unsigned long long until_ns = now() + slow_ns; now() < until_ns;)
 			must(read(zero, zeros, bytes) == (ssize_t)bytes, "/dev/zero");
 		close(zero);
 		break;
@@ -314,7 +316,7 @@ static void dawdle(void)
 		pthread_mutex_unlock(&lock);
 		break;
 	case COMPUTE:
-		spin(SLOW_NS);
+		spin(slow_ns);
 		break;
 	case MOVES:
 		sem_post(&take_it);
@@ -383,6 +385,8 @@ int main(int arguments, char **argument)
 	for (int i = 0; i < KINDS; i++)
 		if (arguments > 1 && !strcmp(argument[1], kinds[i]))
 			kind = i;
+	if (arguments > 2)
+		slow_ns = strtoull(argument[2], NULL, 10) * 1000000;
 	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
 	if (kind == FLOOD) {
 		receive_on_first_cpu();

@@ -71,18 +71,20 @@ fn function(text: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty() && !name.contains(' '))
 }
 
-/// `0.123 us`, before it maybe a mark of how long that is (`+ ! # * @ $`).
+/// `0.123 us`, before it maybe a mark of how long that is (`+ ! # * @ $`). Long ones have fewer decimals, or none
+/// (`trace_print_graph_duration`): the others are not known, and count as zero.
 fn duration_ns(text: &str) -> Option<u64> {
     let text = text
         .trim_start_matches(['+', '!', '#', '*', '@', '$'])
         .trim();
-    let (whole, fraction) = text.strip_suffix("us")?.trim_end().split_once('.')?;
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if fraction.len() != 3 || !digits(fraction) {
+    let text = text.strip_suffix("us")?.trim_end();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if fraction.len() > 3 || !digits(fraction) || !digits(whole) {
         return None;
     }
     let whole_ns = whole.parse::<u64>().ok()?.checked_mul(1_000)?;
-    whole_ns.checked_add(fraction.parse().ok()?)
+    whole_ns.checked_add(format!("{fraction:0<3}").parse().ok()?)
 }
 
 #[cfg(test)]
@@ -94,6 +96,14 @@ mod tests {
         let known = [
             ("  0.123 us    |    kfree();", Graph::Leaf("kfree", 123)),
             (" ! 120.001 us  |    f [mod]();", Graph::Leaf("f", 120_001)),
+            (
+                " @ 54321.12 us |  vfs_read();",
+                Graph::Leaf("vfs_read", 54_321_120),
+            ),
+            (
+                " $ 13015300 us |  vfs_read();",
+                Graph::Leaf("vfs_read", 13_015_300_000),
+            ),
             (
                 "                |  do_softirq() {",
                 Graph::Call("do_softirq"),
@@ -110,7 +120,17 @@ mod tests {
         for (text, graph) in known {
             assert_eq!(parse(text), Some(graph), "{text}");
         }
-        for text in ["", "|", "| ;", "f();", "x us | f();", "| /* a comment */"] {
+        for text in [
+            "",
+            "|",
+            "| ;",
+            "f();",
+            "x us | f();",
+            ".5 us | f();",
+            "1. us | f();",
+            "1.2345 us | f();",
+            "| /* a comment */",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -1,4 +1,6 @@
-//! `whylat import`: a trace that another tool made becomes a recording.
+//! `whylat import`: a trace that another tool made becomes a recording, or tells one more of what its CPUs did.
+
+mod with;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::import::Imported;
 use anyhow::{Context, anyhow};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use table::{Closed, Columns, WriteOptions, Writer};
 
@@ -38,12 +40,29 @@ enum From {
 struct File {
     /// The trace
     file: PathBuf,
+    /// Add the functions in the trace to what this recording knows of its CPUs (it needs `--keep` or `--trigger`), both
+    /// of the same host and time: into a recording of its own, which has all that this one has
+    #[arg(long, value_name = "RECORDING")]
+    with: Option<PathBuf>,
+    /// Clock of the trace's times. `perf`: perf's own, and ftrace's unless told otherwise; `monotonic`: of
+    /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in ftrace's `trace_clock`
+    #[arg(long, value_enum, default_value = "perf", requires = "with")]
+    clock: Clock,
     /// Directory to create [default: whylat-<UTC time>.whylat here]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Replace an existing recording at PATH
     #[arg(long)]
     force: bool,
+}
+
+/// Clock of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Clock {
+    /// perf's own clock (`sched_clock`), which is ftrace's `local`, too.
+    Perf,
+    /// `CLOCK_MONOTONIC`.
+    Monotonic,
 }
 
 impl Import {
@@ -60,6 +79,11 @@ impl Import {
         }
         eprintln!("{path}: {}", imported.tally);
         let output = file.output.unwrap_or_else(args::default_output);
+        if let Some(recording) = file.with {
+            let told = with::store(&imported, &recording, file.clock, &output, file.force)?;
+            eprintln!("{told}");
+            return Ok(ExitCode::SUCCESS);
+        }
         let rows = store(imported, &output, file.force)?;
         eprintln!("imported {rows} rows of activity to {}", output.display());
         Ok(ExitCode::SUCCESS)
@@ -142,7 +166,7 @@ mod tests {
     use table::Recording;
     use table::tables::Activity;
 
-    const TEXT: &[u8] = include_bytes!("../../import/tests/traces/sched.txt");
+    const TEXT: &[u8] = include_bytes!("../../../import/tests/traces/sched.txt");
 
     #[test]
     fn an_imported_recording_is_valid() {
