@@ -32,6 +32,8 @@ use fixture::{Outcome, document, expect};
 const CPU: u16 = 0;
 const KERNEL_CPU: u16 = 1;
 const SERVER: u32 = 7;
+/// Another program, whose messages the kernel's core receives, too.
+const CROWD: u32 = 88;
 const BEGIN_NS: u64 = 1_000_000;
 
 /// A recording of a server's received messages, one after the other.
@@ -109,6 +111,20 @@ impl Made {
         self.received.push(row_of(row).expect("a row"));
     }
 
+    /// As [`Made::arrives`], but that the kernel is first at a message for another program.
+    fn arrives_after(&mut self, other_ns: u64) -> Arrived {
+        let arrived = self.arrives(other_ns);
+        let (start_ns, ready_ns) = (arrived.start_ns, arrived.start_ns + 500 + other_ns);
+        let other = json!({
+            "done_ns": ready_ns + 2_000, "conn": 2, "bytes": 100, "offset_end": 100,
+            "first_arrival_ns": start_ns, "last_arrival_ns": start_ns, "tcp_ns": ready_ns - 1_000,
+            "ready_ns": ready_ns, "copy_ns": ready_ns + 1_000, "segments": 1,
+            "receive_cpu": KERNEL_CPU, "cpu": KERNEL_CPU, "tid": CROWD, "pid": CROWD,
+        });
+        self.received.push(row_of(other).expect("a row"));
+        arrived
+    }
+
     /// A message that waits for nothing, of 10 µs and a little.
     fn ordinary(&mut self, little_ns: u64) {
         let arrived = self.arrives(0);
@@ -141,8 +157,10 @@ impl Made {
 
     fn answer(&self) -> Outcome<TailReport> {
         let mut processes = Processes::default();
-        let server = json!({"pid": SERVER, "time_ns": BEGIN_NS, "comm": "server"});
-        processes.push(row_of::<Process>(server)?);
+        for (pid, comm) in [(SERVER, "server"), (CROWD, "crowd")] {
+            let process = json!({"pid": pid, "time_ns": BEGIN_NS, "comm": comm});
+            processes.push(row_of::<Process>(process)?);
+        }
         let mut names = Names::default();
         names.add_processes(&processes);
         let question = Question {
@@ -178,7 +196,7 @@ struct Arrived {
     ready_ns: u64,
 }
 
-/// Ninety ordinary messages, and ten that each wait for something else.
+/// Ninety ordinary messages, and eleven that each wait for something else.
 fn every_rule() -> Made {
     let mut made = Made::new();
     (0..90).for_each(|number| made.ordinary(number * 3));
@@ -199,6 +217,8 @@ fn every_rule() -> Made {
         it.on_cpu(whylat, 80_000);
     });
     let arrived = made.arrives(70_000);
+    made.delayed(arrived, 0, |_| ());
+    let arrived = made.arrives_after(65_000);
     made.delayed(arrived, 0, |_| ());
     let arrived = made.arrives(0);
     made.delayed(arrived, 0, |it| it.server("read", 60_000));
@@ -277,6 +297,7 @@ fn every_rule_fires_where_it_should() -> Outcome {
         "idle_wakeup",
         "probe_overhead",
         "softirq_delay",
+        "receive_interference",
         "slow_function",
         "unknown_function",
         "blocked_in_call",

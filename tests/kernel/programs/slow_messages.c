@@ -6,6 +6,7 @@
  *   compute    it computes
  *   faults     it writes to memory that it has given back
  *   flood      datagrams come in on its CPU
+ *   crowd      so do datagrams that another program then takes
  *   moves      another thread moves it to the other CPU and back
  *   none       nothing
  * A second argument is how long the neighbour, the call, the lock or the computing lasts, ms; else it is one.
@@ -42,6 +43,8 @@
 #define SERVICE_NS 30000ULL
 #define WORK_NS 200000ULL
 #define LISTENERS 61
+/* few enough that their program takes all before the next come */
+#define CROWD_LISTENERS 31
 #define FLOOD_NS 200000ULL
 #define MOVED_TIMES 12
 #define MOVED_EVERY_NS 10000
@@ -54,16 +57,17 @@
 /* of a burst, those that come to wait */
 #define FIRST_BEHIND 5
 
-enum kind { NONE, NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE, FAULTS, FLOOD, MOVES, KINDS };
+enum kind { NONE, NEIGHBOUR, QUEUE, CALL, LOCK, COMPUTE, FAULTS, FLOOD, CROWD, MOVES, KINDS };
 static const char *const kinds[KINDS] = {
-	"none", "neighbour", "queue", "call", "lock", "compute", "faults", "flood", "moves",
+	"none",	   "neighbour", "queue", "call",  "lock",
+	"compute", "faults",	"flood", "crowd", "moves",
 };
 static enum kind kind;
 static unsigned long long slow_ns = 1000000;
 /* what the reader does with every message before it takes it */
 static unsigned long long steps;
 static struct sockaddr_in everyone = {.sin_family = AF_INET};
-static int flooding;
+static int flooding, listening[LISTENERS], listener_count;
 static int sending[CONNECTIONS], receiving[CONNECTIONS], taken[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sem_t take_it, has_it;
@@ -160,9 +164,11 @@ static void listen_for_datagrams(void)
 	const int yes = 1;
 	socklen_t len = sizeof(everyone);
 
-	for (int i = 0; i < LISTENERS; i++) {
-		int to = socket(AF_INET, SOCK_DGRAM, 0);
+	listener_count = kind == CROWD ? CROWD_LISTENERS : LISTENERS;
+	for (int i = 0; i < listener_count; i++) {
+		int to = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
 
+		listening[i] = to;
 		must(!setsockopt(to, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), "reuse");
 		must(!bind(to, (struct sockaddr *)&everyone, len), "bind");
 		must(!getsockname(to, (struct sockaddr *)&everyone, &len), "getsockname");
@@ -170,14 +176,6 @@ static void listen_for_datagrams(void)
 	everyone.sin_addr.s_addr = htonl(INADDR_LOOPBACK | 0xffffff);
 	flooding = socket(AF_INET, SOCK_DGRAM, 0);
 	must(!setsockopt(flooding, SOL_SOCKET, SO_BROADCAST, &yes, sizeof(yes)), "broadcast");
-}
-
-static void flood(unsigned long long ns)
-{
-	struct sockaddr *to = (struct sockaddr *)&everyone;
-
-	for (unsigned long long until_ns = now() + ns; now() < until_ns;)
-		must(sendto(flooding, "", 1, 0, to, sizeof(everyone)) == 1, "sendto");
 }
 
 /* On a machine of one CPU, all are that one. */
@@ -188,6 +186,35 @@ static void move_to(pid_t thread, int cpu)
 	CPU_ZERO(&one);
 	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &one);
 	must(!sched_setaffinity(thread, sizeof(one), &one), "sched_setaffinity");
+}
+
+/* Takes the datagrams, when the sender has nothing to do. */
+static void crowd(void)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int epoll = epoll_create1(0);
+	char byte;
+
+	if (fork())
+		return;
+	prctl(PR_SET_NAME, "crowd");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	move_to(0, 1);
+	for (int i = 0; i < listener_count; i++) {
+		event.data.fd = listening[i];
+		must(!epoll_ctl(epoll, EPOLL_CTL_ADD, listening[i], &event), "epoll_ctl");
+	}
+	while (epoll_wait(epoll, &event, 1, -1) == 1)
+		while (recv(event.data.fd, &byte, 1, 0) == 1)
+			;
+}
+
+static void flood(unsigned long long ns)
+{
+	struct sockaddr *to = (struct sockaddr *)&everyone;
+
+	for (unsigned long long until_ns = now() + ns; now() < until_ns;)
+		must(sendto(flooding, "", 1, 0, to, sizeof(everyone)) == 1, "sendto");
 }
 
 static void run_on(int cpu, int priority)
@@ -240,7 +267,7 @@ static void send_all(void)
 		}
 		if (kind == NEIGHBOUR && is_slow(round))
 			spin(slow_ns);
-		if (kind == FLOOD && is_slow(round))
+		if ((kind == FLOOD || kind == CROWD) && is_slow(round))
 			flood(FLOOD_NS);
 		for (int i = 0; i < number; i++)
 			must(read(taken[0], &byte, 1) == 1, "read");
@@ -388,7 +415,7 @@ int main(int arguments, char **argument)
 	if (arguments > 2)
 		slow_ns = strtoull(argument[2], NULL, 10) * 1000000;
 	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
-	if (kind == FLOOD) {
+	if (kind == FLOOD || kind == CROWD) {
 		receive_on_first_cpu();
 		listen_for_datagrams();
 	}
@@ -400,8 +427,10 @@ int main(int arguments, char **argument)
 	}
 	for (int cpu = 0; kind == MOVES && cpu < 2; cpu++)
 		keep_busy(cpu);
+	if (kind == CROWD)
+		crowd();
 	run_on(0, PRIORITY);
-	if (kind == FLOOD || kind == MOVES)
+	if (kind == FLOOD || kind == CROWD || kind == MOVES)
 		steps = steps_of_work();
 	must(!pthread_create(&thread, NULL, kind == MOVES ? mover : keeper, NULL),
 	     "pthread_create");

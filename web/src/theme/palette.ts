@@ -70,6 +70,7 @@ const COLOURS: Record<string, string | Pair> = {
   head_of_line_blocking: BLUE,
   cpu_contention: RED,
   softirq_delay: ORANGE,
+  receive_interference: TEAL,
   idle_wakeup: GREEN,
   probe_overhead: GOLD,
   blocked_in_call: PINK,

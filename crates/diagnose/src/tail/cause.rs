@@ -22,6 +22,7 @@ pub(super) enum Rule {
     HeadOfLineBlocking,
     CpuContention,
     SoftirqDelay,
+    ReceiveInterference,
     IdleWakeup,
     Migration,
     ProbeOverhead,
@@ -39,6 +40,7 @@ impl Rule {
             Self::HeadOfLineBlocking => "head_of_line_blocking",
             Self::CpuContention => "cpu_contention",
             Self::SoftirqDelay => "softirq_delay",
+            Self::ReceiveInterference => "receive_interference",
             Self::IdleWakeup => "idle_wakeup",
             Self::Migration => "migration",
             Self::ProbeOverhead => "probe_overhead",
@@ -52,9 +54,12 @@ impl Rule {
     /// What it says, in one line.
     const fn summary(self) -> &'static str {
         match self {
-            Self::HeadOfLineBlocking => "The thread was at other messages, or took them first",
+            Self::HeadOfLineBlocking => "Other messages of the program went first",
             Self::CpuContention => "Another thread had the CPU while this one wanted it",
             Self::SoftirqDelay => "Interrupts and softirqs took longer, or were kept waiting",
+            Self::ReceiveInterference => {
+                "The kernel received messages of another program on its CPU meanwhile"
+            }
             Self::IdleWakeup => "The thread was woken, and its CPU took its time to leave idle",
             Self::Migration => "The thread was moved to another CPU while it wanted to run",
             Self::ProbeOverhead => "The profiler itself was in the way",
@@ -81,6 +86,7 @@ pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
         Rule::HeadOfLineBlocking,
         Rule::CpuContention,
         Rule::SoftirqDelay,
+        Rule::ReceiveInterference,
         Rule::IdleWakeup,
         Rule::Migration,
         Rule::ProbeOverhead,
@@ -98,6 +104,9 @@ impl Key {
             (Rule::SlowFunction | Rule::SoftirqDelay | Rule::CpuContention, Some(category)) => {
                 category.remedy()
             }
+            (Rule::HeadOfLineBlocking, _) if self.role == Role::Receive => {
+                "Spread the connections over more CPUs when they are received (RSS, RPS), or let senders send fewer at once."
+            }
             (Rule::HeadOfLineBlocking, _) => {
                 "Spread the connections over more threads, or let a thread take fewer requests of one connection at a time (memcached: -t, -R)."
             }
@@ -106,6 +115,9 @@ impl Key {
             }
             (Rule::SoftirqDelay, _) => {
                 "Move interrupts and receive processing to other CPUs (IRQ affinity, RSS, RPS), or spread them."
+            }
+            (Rule::ReceiveInterference, _) => {
+                "Have the other program's packets received on other CPUs (RSS, RPS, flow steering: ethtool -N), or this program run on others."
             }
             (Rule::IdleWakeup, _) => {
                 "Keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)."
@@ -162,6 +174,11 @@ impl<'a> Causes<'a> {
                 "other messages first".to_owned(),
                 None,
             ),
+            Place::Received(what) => (
+                Rule::ReceiveInterference,
+                format!("messages for {}", name(self.whats.get(what))),
+                None,
+            ),
             Place::Blocked(object) => (Rule::BlockedInCall, waits_for(object).to_owned(), None),
             Place::Moved => (
                 Rule::Migration,
@@ -184,7 +201,13 @@ impl<'a> Causes<'a> {
     /// What a place itself is called.
     pub(super) fn part(&self, node: Node) -> String {
         match self.tree.place(node) {
+            Place::OtherMessage if self.tree.role(node) == Role::Receive => {
+                "other messages received first".to_owned()
+            }
             Place::OtherMessage => "other messages of the thread".to_owned(),
+            Place::Received(what) => {
+                format!("receiving for {}", name(self.whats.get(what)))
+            }
             Place::Blocked(object) => waits_for(object).to_owned(),
             Place::Moved => "between two CPUs".to_owned(),
             Place::Own => "outside of system calls".to_owned(),

@@ -155,7 +155,11 @@ fn judge(
 fn is_opaque(tree: &Tree, whats: &Whats, node: Node, usual: Usual) -> bool {
     match tree.place(node) {
         Place::Role(_) | Place::Own => false,
-        Place::OtherMessage | Place::Blocked(_) | Place::Moved | Place::Other(_) => true,
+        Place::OtherMessage
+        | Place::Received(_)
+        | Place::Blocked(_)
+        | Place::Moved
+        | Place::Other(_) => true,
         Place::Within(what) => {
             let kind = whats.get(what).kind;
             let is_context = matches!(

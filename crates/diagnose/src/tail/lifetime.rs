@@ -23,6 +23,7 @@ pub(super) fn tell(
     let mut telling = Telling {
         message,
         queue,
+        side,
         spans: &side.spans,
         whats,
         tree,
@@ -39,6 +40,7 @@ pub(super) fn tell(
 struct Telling<'a> {
     message: &'a Message,
     queue: Queue,
+    side: &'a Side,
     spans: &'a Spans,
     whats: &'a Whats,
     tree: &'a mut Tree,
@@ -105,6 +107,7 @@ impl Telling<'_> {
                 let node = self.tree.node(Some(around), Place::Within(span.what));
                 self.times.add(node, met);
                 self.open.push((span.end_ns, node));
+                self.receive(role, &piece, span);
             } else if span.depth == 0 {
                 let node = self.tree.node(Some(role), Place::Other(span.what));
                 self.times.add(node, met);
@@ -209,7 +212,42 @@ impl Telling<'_> {
                 let node = self.tree.node(Some(around.unwrap_or(role)), place);
                 self.times.add(node, met);
                 self.open.push((span.end_ns, node));
+                self.receive(role, &piece, span);
             });
+    }
+
+    /// What of a softirq, which was opened last, was not for this message, but for others that a CPU received
+    /// then: of other programs, or on the receive core also of its own, as far as they went first. What a program's own
+    /// messages take of its application core is receive processing there, whichever they are.
+    fn receive(&mut self, role: Node, piece: &Piece, softirq: &Span) {
+        if self.whats.get(softirq.what).kind != ActivityKind::Softirq {
+            return;
+        }
+        let is_kernel = self.tree.place(role) == Place::Role(Role::Receive);
+        let own = self.side.program(self.message);
+        let (from_ns, until_ns) = piece.part(softirq);
+        let all = self.side.receptions.within(piece.cpu, from_ns, until_ns);
+        for other in all {
+            let place = match Some(other.program) == own {
+                false => Place::Received(other.program),
+                true if is_kernel && other.end_ns < self.message.handed_ns => Place::OtherMessage,
+                true => continue,
+            };
+            let met = time(other.begin_ns, other.end_ns);
+            self.take_from_open(met.time_ns);
+            let node = self.tree.node(Some(role), place);
+            self.times.add(node, met);
+        }
+    }
+
+    /// Takes time from what is open: from interrupts alone, where they interrupt what is not the thread's own.
+    fn take_from_open(&mut self, time_ns: u64) {
+        for (_, node) in self.open.iter().rev() {
+            match self.tree.place(*node) {
+                Place::Other(_) | Place::Moved | Place::Blocked(_) => return,
+                _ => self.times.take(*node, time_ns),
+            }
+        }
     }
 
     /// Whether a span is an interrupt that has nothing to do with the context which it interrupts: the first of
@@ -257,10 +295,15 @@ fn close_before(open: &mut Vec<(u64, Node)>, span: &Span) {
 }
 
 impl Piece {
+    /// The part of a span that lies in it, ns.
+    fn part(&self, span: &Span) -> (u64, u64) {
+        let begin_ns = span.begin_ns.max(self.from_ns);
+        (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
+    }
+
     /// What of a span lies in it.
     fn met(&self, span: &Span) -> Met {
-        let begin_ns = span.begin_ns.max(self.from_ns);
-        let end_ns = span.end_ns.min(self.until_ns);
+        let (begin_ns, end_ns) = self.part(span);
         Met {
             time_ns: end_ns.saturating_sub(begin_ns),
             count: u32::from(span.begin_seen && span.begin_ns >= self.from_ns),

@@ -8,6 +8,7 @@
 //! message    one message, as far as the host had it
 //! spans      what CPUs did, found by time
 //! queue      what else its thread was at
+//! receptions whose messages the kernel received meanwhile
 //! lifetime   a message → times in the tree of places
 //! tree       core role, context, and what ran within
 //! contexts   who had the CPUs meanwhile
@@ -27,6 +28,7 @@ mod explain;
 mod lifetime;
 mod message;
 mod queue;
+mod receptions;
 mod reference;
 pub mod report;
 mod side;
@@ -151,8 +153,10 @@ impl TailTable {
 
     /// The report of all rows added. `recorded`: of the recording that is looked at.
     pub fn report(mut self, recorded: Recorded) -> TailReport {
-        self.sides.0.finish();
-        self.sides.1.iter_mut().for_each(Side::finish);
+        self.sides.0.finish(&mut self.whats);
+        if let Some(side) = &mut self.sides.1 {
+            side.finish(&mut self.whats);
+        }
         let others = self.sides.1.as_ref().map(Side::grouped);
         let mut groups: Vec<TailGroup> = self
             .sides

@@ -8,7 +8,8 @@ use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 
 use super::message::Message;
 use super::queue::Threads;
-use super::spans::{Spans, Whats};
+use super::receptions::Receptions;
+use super::spans::{Spans, WhatId, Whats};
 use crate::messages::way::Direction;
 use crate::waits::Names;
 
@@ -25,6 +26,10 @@ pub(super) struct Side {
     pub(super) threads: Threads,
     /// When the kernel was done with messages, by its CPU and their direction.
     handed: HashMap<(u16, Direction), Vec<u64>>,
+    /// The same of received ones, with the program of each.
+    pub(super) receptions: Receptions,
+    /// Programs by process.
+    programs: HashMap<u32, WhatId>,
     pub(super) latest_ns: u64,
 }
 
@@ -40,6 +45,8 @@ impl Side {
             spans: Spans::default(),
             threads: Threads::default(),
             handed: HashMap::new(),
+            receptions: Receptions::default(),
+            programs: HashMap::new(),
         }
     }
 
@@ -72,12 +79,15 @@ impl Side {
     }
 
     /// Puts all in order: to be called after the last row. The same rows in another order are the same answer.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, whats: &mut Whats) {
         self.spans.finish();
         self.threads.finish();
         self.messages
             .sort_by_key(|it| (it.start_ns, it.id.conn, it.id.direction, it.id.offset_end));
         for message in &self.messages {
+            let of_program = || whats.of_program(self.names.comm(message.pid));
+            let program = *self.programs.entry(message.pid).or_insert_with(of_program);
+            self.receptions.add(message, program);
             let Some(cpu) = message.kernel_cpu else {
                 continue;
             };
@@ -85,6 +95,12 @@ impl Side {
             handed.push(message.kernel_done_ns());
         }
         self.handed.values_mut().for_each(|it| it.sort_unstable());
+        self.receptions.finish();
+    }
+
+    /// The program whose a message is.
+    pub(super) fn program(&self, message: &Message) -> Option<WhatId> {
+        self.programs.get(&message.pid).copied()
     }
 
     /// Other messages of its direction with which its kernel's core was done while that had this one.

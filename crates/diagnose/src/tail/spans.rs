@@ -86,11 +86,23 @@ impl Whats {
         let kind = rows.kind[row];
         let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
         let application = pid.and_then(|pid| names.comm(pid));
-        let what = What {
+        self.of(What {
             kind,
             name: rows.name[row].clone(),
             application: application.map(str::to_owned),
-        };
+        })
+    }
+
+    /// The messages of a program.
+    pub(super) fn of_program(&mut self, name: Option<&str>) -> WhatId {
+        self.of(What {
+            kind: ActivityKind::Task,
+            name: name.map(str::to_owned),
+            application: name.map(str::to_owned),
+        })
+    }
+
+    fn of(&mut self, what: What) -> WhatId {
         if let Some(id) = self.ids.get(&what) {
             return *id;
         }

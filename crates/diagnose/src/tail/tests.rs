@@ -323,3 +323,147 @@ fn who_waited_is_moved_from_then_on_where_the_other_cpu_is_idle() {
     ];
     assert_eq!(causes(&moved(("neighbour", 8))), expected);
 }
+
+/// The slow message of [`one_slow`] comes 50 µs before it is handed to its socket, on CPU 1; in 40 µs of them that
+/// receives a message of another process, or of the same.
+fn received_after(pid: u32) -> Rows {
+    let mut rows = one_slow(&[(0, 5_000, vec![1])]);
+    let slow = rows.received.pop().expect("the slow one");
+    let start_ns = slow.first_arrival_ns.expect("it arrived");
+    let later = |ns: Option<u64>| ns.map(|ns| ns + 50_000);
+    let softirq = rows.activities.iter_mut().rfind(|span| span.cpu == Some(1));
+    softirq.expect("its own").end_ns += 50_000;
+    for span in rows.activities.iter_mut().rev().take(3) {
+        if span.cpu == Some(0) {
+            span.begin_ns += 50_000;
+            span.end_ns += 50_000;
+        }
+    }
+    rows.activities
+        .push(span("idle", "", 0, 0, (start_ns, start_ns + 50_000)));
+    let other = message(500, start_ns - 1_000, start_ns + 46_000);
+    rows.received.push(ReceivedMessage {
+        conn: 2,
+        pid,
+        tid: pid,
+        last_arrival_ns: Some(start_ns + 5_000),
+        tcp_ns: Some(start_ns + 6_000),
+        ready_ns: Some(start_ns + 45_000),
+        woken_ns: None,
+        running_ns: None,
+        ..other
+    });
+    rows.received.push(ReceivedMessage {
+        done_ns: slow.done_ns + 50_000,
+        tcp_ns: later(slow.tcp_ns),
+        ready_ns: later(slow.ready_ns),
+        woken_ns: later(slow.woken_ns),
+        running_ns: later(slow.running_ns),
+        copy_ns: later(slow.copy_ns),
+        ..slow
+    });
+    rows
+}
+
+/// As [`causes`], of the group of process 7.
+fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
+    let mut names = Names::default();
+    let mut processes = table::tables::Processes::default();
+    for (pid, comm) in [(7, "server"), (8, "crowd")] {
+        let process = json!({"pid": pid, "time_ns": 0, "comm": comm});
+        processes.push(row_of(process).expect("a row"));
+    }
+    names.add_processes(&processes);
+    let categories = Categories::built_in().expect("rules");
+    let mut table = TailTable::new(header(0), names, Question::default(), categories);
+    let (mut received, mut activities) =
+        <(table::tables::ReceivedMessages, table::tables::Activities)>::default();
+    rows.received
+        .iter()
+        .for_each(|row| received.push(row.clone()));
+    rows.activities
+        .iter()
+        .for_each(|row| activities.push(row.clone()));
+    table.add_received(&received);
+    table.add_activities(&activities);
+    let report = serde_json::to_value(table.report(Recorded::default()).groups).expect("JSON");
+    let groups = report.as_array().expect("groups").iter();
+    let group = groups
+        .clone()
+        .find(|group| group["application"] == "server");
+    let group = group.expect("the server's");
+    let causes = group["explained"][0]["causes"]
+        .as_array()
+        .expect("causes")
+        .iter();
+    let told = |it: &Value| {
+        let cause = &group["causes"][it["cause"].as_u64().expect("a cause") as usize];
+        let us = (it["ns"].as_f64().expect("ns") / 1e3).round() as u64;
+        (cause["rule"].clone(), cause["what"].clone(), us)
+    };
+    causes.map(told).collect()
+}
+
+#[test]
+fn what_the_kernel_received_for_others_is_interference() {
+    let expected = [
+        (
+            json!("receive_interference"),
+            json!("messages for crowd"),
+            40,
+        ),
+        (json!("softirq_delay"), json!("receive processing"), 10),
+    ];
+    assert_eq!(causes_of_slowest(&received_after(8)), expected);
+}
+
+#[test]
+fn what_it_received_first_for_the_same_program_is_its_queue() {
+    let expected = [
+        (
+            json!("head_of_line_blocking"),
+            json!("other messages first"),
+            40,
+        ),
+        (json!("softirq_delay"), json!("receive processing"), 10),
+    ];
+    assert_eq!(causes_of_slowest(&received_after(7)), expected);
+}
+
+#[test]
+fn what_is_received_on_the_application_core_for_others_is_interference_too() {
+    let mut rows = one_slow(&[(0, 95_000, Vec::new())]);
+    let slow = rows.received.last().expect("the slow one").clone();
+    let at = |ns: u64| slow.first_arrival_ns.map(|start_ns| start_ns + ns);
+    let of = |ns: u64| at(ns).expect("it arrived");
+    rows.activities
+        .push(span("softirq", "NET_RX", 7, 1, (of(20_000), of(80_000))));
+    for (conn, pid, ready_ns) in [(2, 8, of(50_000)), (3, 7, of(70_000))] {
+        rows.received.push(ReceivedMessage {
+            conn,
+            pid,
+            // another thread takes it
+            tid: 10 * pid,
+            receive_cpu: Some(0),
+            last_arrival_ns: at(20_000),
+            tcp_ns: at(20_500),
+            ready_ns: Some(ready_ns),
+            woken_ns: None,
+            running_ns: None,
+            ..message(600, of(20_000), of(75_000))
+        });
+    }
+    let said = causes_of_slowest(&rows);
+    assert!(
+        said.contains(&(
+            json!("receive_interference"),
+            json!("messages for crowd"),
+            30
+        )),
+        "{said:?}"
+    );
+    assert!(
+        said.contains(&(json!("softirq_delay"), json!("receive processing"), 30)),
+        "{said:?}"
+    );
+}

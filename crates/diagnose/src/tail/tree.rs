@@ -25,8 +25,10 @@ pub(super) enum Place {
     Role(Role),
     /// The message's own thread.
     Own,
-    /// The own thread, at another message.
+    /// The own thread, or the kernel when it received, at another message of the program.
     OtherMessage,
+    /// The kernel was at a message of another program.
+    Received(WhatId),
     /// The own thread waits, and wants no CPU.
     Blocked(WaitObject),
     /// The own thread wants a CPU, and is moved from one to another.

@@ -1,0 +1,77 @@
+//! Whose messages the kernel received on which CPU, and when: a message that came in has its CPU from its arrival, or
+//! from when the message before it was handed to its socket, until it is itself. What it overlaps waited for it
+//! (NSight, section 5.2: overlap with other messages is verified, not guessed).
+
+use std::collections::HashMap;
+
+use super::message::Message;
+use super::spans::WhatId;
+use crate::messages::way::Direction;
+
+/// A message that a CPU received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Reception {
+    /// When it was handed to its socket.
+    handed_ns: u64,
+    /// When all of it had arrived.
+    start_ns: u64,
+    /// Program whose it is.
+    program: WhatId,
+}
+
+/// A time in which a CPU was at the message of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Receiving {
+    pub(super) program: WhatId,
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Receptions {
+    cpus: HashMap<u16, Vec<Reception>>,
+}
+
+impl Receptions {
+    /// Adds a message of a program.
+    pub(super) fn add(&mut self, message: &Message, program: WhatId) {
+        let received = message.id.direction == Direction::Received;
+        if let Some(cpu) = message.kernel_cpu.filter(|_| received) {
+            self.cpus.entry(cpu).or_default().push(Reception {
+                handed_ns: message.handed_ns,
+                start_ns: message.start_ns,
+                program,
+            });
+        }
+    }
+
+    /// Puts all in order: to be called before any question.
+    pub(super) fn finish(&mut self) {
+        self.cpus.values_mut().for_each(|it| it.sort_unstable());
+    }
+
+    /// What a CPU received within a time, in order; nothing is counted twice.
+    pub(super) fn within(
+        &self,
+        cpu: u16,
+        from_ns: u64,
+        until_ns: u64,
+    ) -> impl Iterator<Item = Receiving> + '_ {
+        let all = self.cpus.get(&cpu).map_or(&[][..], Vec::as_slice);
+        let first = all.partition_point(|it| it.handed_ns <= from_ns);
+        let mut at_ns = from_ns;
+        all[first..]
+            .iter()
+            .take_while(move |it| it.handed_ns <= until_ns)
+            .filter_map(move |it| {
+                let begin_ns = it.start_ns.max(at_ns);
+                at_ns = it.handed_ns;
+                (begin_ns < it.handed_ns).then_some(Receiving {
+                    program: it.program,
+                    begin_ns,
+                    end_ns: it.handed_ns,
+                })
+            })
+    }
+}
