@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-bench fmt lint setup check-tools \
+.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
 	unit kernel perfetto-check clean
 
 demo: build
@@ -34,6 +34,15 @@ viewer-check: build web/node_modules
 	npm --prefix web run --silent check
 	$(CARGO) build $(PROFILE) --package whylat-table --example recording
 	npm --prefix web run --silent test
+
+# Records every fault of the lab, and opens the page of each in a browser: ten minutes, as root.
+viewer-faults: build web/node_modules
+	rm -rf target/faults && mkdir -p target/faults
+	for fault in $$(./target/release/whylat lab list | grep -oE '^[a-z0-9_]+'); do \
+		./target/release/whylat run --as-root --detail messages -o target/faults/$$fault.whylat -- \
+			./target/release/whylat lab fault $$fault >/dev/null || exit 1; \
+	done
+	WHYLAT_RECORDINGS=$(CURDIR)/target/faults npm --prefix web run --silent test
 
 # How fast the page of a large recording opens and is drawn.
 viewer-bench: build web/node_modules

@@ -20,6 +20,7 @@ mod itt;
 mod listeners;
 mod loss;
 mod messages;
+mod page;
 mod programs;
 mod report;
 mod select;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { fired, page as made, recording, whylat } from "./recordings.mjs";
+import { fired, live, page as made, recording, whylat } from "./recordings.mjs";
 
 let browser;
 before(async () => {
@@ -27,6 +27,25 @@ test("every finding is on the screen as it opens", async () => {
       assert.ok(words.includes(advice.replaceAll("`", "")), `${folder}: ${advice}`);
     }
     assert.deepEqual(faults, [], folder);
+    await close();
+  }
+});
+
+test("recordings of planted faults open", { skip: live().length === 0 && "make viewer-faults records them" }, async () => {
+  for (const path of live()) {
+    const { findings } = JSON.parse(whylat("report", "--format", "json", path));
+    const { page, faults, close } = await open(browser, made(path));
+    for (const link of ["Answer", "Connections", "Waits", "Messages"]) {
+      await page.getByRole("link", { name: link }).click();
+      assert.ok((await page.locator("main").innerText()).length > 0, `${path}: ${link}`);
+    }
+    await page.getByRole("link", { name: "Answer" }).click();
+    if (findings.length > 0) {
+      const box = await page.locator("details.finding").first().boundingBox();
+      assert.ok(box && box.y < 250, `${path}: the first finding begins at ${box?.y}`);
+      assert.ok((await page.locator("main").innerText()).includes(findings[0].headline), path);
+    }
+    assert.deepEqual(faults, [], path);
     await close();
   }
 });

@@ -27,7 +27,7 @@ async function drag(page, plot, from, to) {
 const balloons = (page) => page.getByRole("group", { name: "messages by time and latency" });
 const shown = async (page) =>
   Number(
-    (await page.locator("main .panel header .soft").first().innerText())
+    (await page.locator("main .panel header .soft", { hasText: /^[\d,]+ messages/ }).first().innerText())
       .match(/^([\d,]+) messages/)[1]
       .replaceAll(",", ""),
   );
@@ -95,6 +95,22 @@ test("what a message's CPUs did is drawn, and told as a table", async () => {
   for (const name of functions) assert.ok(words.includes(name), `${name} in ${words}`);
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("what CPUs did during the messages that are shown is a flame graph", async () => {
+  const { page, faults, close } = await open(browser, messages, { hash: "#page=messages" });
+  await page.getByText("What CPUs did during all messages").click();
+  const graph = page.getByRole("img", { name: /what CPUs did/ });
+  await graph.waitFor();
+  const whole = await graph.locator("i").count();
+  assert.ok(whole > 3, `${whole} boxes`);
+  assert.match(await graph.innerText(), /CPU \d/);
+  await close();
+  const one = await open(browser, messages, { hash: "#page=messages&in=conn:1" });
+  await one.page.getByText(/What CPUs did during these \d+ messages?/).click();
+  await one.page.locator(".flame, details[open] p.soft").first().waitFor();
+  assert.deepEqual([...faults, ...one.faults], []);
+  await one.close();
 });
 
 test("a connection as filter holds on every page", async () => {
@@ -189,6 +205,18 @@ test("two recordings lie side by side", async () => {
       .then((text) => text.startsWith("B")),
     true,
   );
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("two recordings of messages say why those of the second take longer", async () => {
+  const file = `${scratch}/slower.html`;
+  const path = recording("golden_messages/recording");
+  whylat("diff", "--format", "html", "-o", file, path, path);
+  const { page, faults, close } = await open(browser, file);
+  const panel = page.getByRole("region", { name: "Causes of the difference" });
+  // a recording beside itself: nothing is slower
+  assert.match(await panel.innerText(), /Of no application it is known/);
   assert.deepEqual(faults, []);
   await close();
 });

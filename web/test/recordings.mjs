@@ -49,6 +49,14 @@ export function page(path) {
   return file;
 }
 
+/** Recordings that somebody made (`make viewer-faults`); none without. */
+export function live() {
+  const folder = process.env["WHYLAT_RECORDINGS"];
+  if (!folder) return [];
+  const names = readdirSync(folder).filter((name) => name.endsWith(".whylat"));
+  return names.map((name) => join(folder, name));
+}
+
 /** Golden cases of every rule of the diagnosis: what is planted, and found. */
 export function fired() {
   const rules = readdirSync(join(root, "tests/golden"), { withFileTypes: true }).filter((entry) => entry.isDirectory());

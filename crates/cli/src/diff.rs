@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::tail::{Band, Question};
+use table::Recording;
+use table::tables::Activity;
 
 use crate::format::{Format, OutputArgs};
 use crate::page::{self, Asked};
@@ -58,7 +60,7 @@ impl Diff {
         let format = match self.format {
             DiffFormat::Text => Format::Text,
             DiffFormat::Json => Format::Json,
-            DiffFormat::Html => return self.page(),
+            DiffFormat::Html => return self.page(question),
         };
         self.to.refuse()?;
         let categories = self.explaining.categories()?;
@@ -66,14 +68,21 @@ impl Diff {
         tail::print(&report, format, self.limit, &args::text_options())
     }
 
-    /// Both side by side, each explained by itself.
-    fn page(&self) -> anyhow::Result<ExitCode> {
-        if self.band.is_some() || self.limit.is_some() {
-            bail!(
-                "the page explains the slowest messages of each recording by itself\n\
-                 hint: leave out --band and --limit, or --format html"
-            );
+    /// Both side by side, with why messages of `question` take longer, where both know what their CPUs did.
+    fn page(&self, question: Question) -> anyhow::Result<ExitCode> {
+        if self.limit.is_some() {
+            bail!("the page shows all causes\nhint: leave out --limit, or --format html");
         }
+        let knows_cpus = |path: &PathBuf| {
+            let rows = Recording::open(path).map(|it| it.rows::<Activity>());
+            rows.is_ok_and(|rows| rows > 0)
+        };
+        let difference = if knows_cpus(&self.before) && knows_cpus(&self.after) {
+            let categories = self.explaining.categories()?;
+            Some(load::diff(&self.before, &self.after, question, categories)?)
+        } else {
+            None
+        };
         let asked = || {
             Ok(Asked {
                 categories: self.explaining.categories()?,
@@ -81,7 +90,7 @@ impl Diff {
             })
         };
         let paths = [self.before.as_path(), self.after.as_path()];
-        let (page, is_complete) = page::of_both(paths, asked)?;
+        let (page, is_complete) = page::of_both(paths, asked, difference.as_ref())?;
         self.to.page(&page)?;
         Ok(exit::of(is_complete))
     }

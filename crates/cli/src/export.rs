@@ -94,22 +94,20 @@ impl ExportArgs {
                 view::csv(&recording, table, CsvText::Exact, out)
             })?,
             None => to_stdout(|out, text| view::csv(&recording, table, text, out))?,
-        };
+        }
         Ok(code(&recording))
     }
 }
 
 /// Writes to stdout; a reader that has seen enough and left is no error.
-fn to_stdout(
-    write: impl FnOnce(&mut dyn Write, CsvText) -> io::Result<bool>,
-) -> anyhow::Result<bool> {
+fn to_stdout(write: impl FnOnce(&mut dyn Write, CsvText) -> io::Result<()>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let text = match stdout.is_terminal() {
         true => CsvText::Clean,
         false => CsvText::Exact,
     };
     match write(&mut stdout, text) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to stdout"),
     }
 }

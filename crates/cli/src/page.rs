@@ -9,8 +9,10 @@ use clap::Args;
 use diagnose::SnapSettings;
 use diagnose::causes::Categories;
 use diagnose::tail::Question;
+use diagnose::tail::report::TailReport;
 use table::Recording;
 
+use crate::format::OutputArgs;
 use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
@@ -40,9 +42,9 @@ impl Asked {
 pub(crate) struct View {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,
-    /// The file to write [default: beside the recording, its name with .html]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    // -o: default: beside the recording, its name with .html, made anew each time
+    #[command(flatten)]
+    to: OutputArgs,
     /// Only write the file, and print its path
     #[arg(long)]
     no_open: bool,
@@ -51,8 +53,18 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
-        let file = self.output.unwrap_or_else(|| beside(&path));
-        let is_complete = write(&path, Asked::plainly()?, &file)?;
+        let (file, is_complete) = match self.to.file() {
+            Some(file) => {
+                let (page, is_complete) = of(&path, Asked::plainly()?)?;
+                self.to.page(&page)?;
+                (file.to_owned(), is_complete)
+            }
+            None => {
+                let file = beside(&path);
+                let is_complete = write(&path, Asked::plainly()?, &file)?;
+                (file, is_complete)
+            }
+        };
         if self.no_open {
             out::line(&file.display().to_string())?;
         } else {
@@ -85,13 +97,15 @@ pub(crate) fn write(path: &Path, asked: Asked, file: &Path) -> anyhow::Result<bo
 pub(crate) fn of(path: &Path, asked: Asked) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
     let answers = load::answers(&recording, asked)?;
-    of_sides(&[side(&recording, answers)])
+    of_sides(&[side(&recording, answers)], None)
 }
 
-/// The page of two recordings side by side, and whether both are complete.
+/// The page of two recordings side by side, and whether both are complete. `difference`: why messages of the second take
+/// longer, where that is known.
 pub(crate) fn of_both(
     paths: [&Path; 2],
     asked: impl Fn() -> anyhow::Result<Asked>,
+    difference: Option<&TailReport>,
 ) -> anyhow::Result<(String, bool)> {
     let recordings = [Recording::open(paths[0])?, Recording::open(paths[1])?];
     let mut sides = Vec::new();
@@ -99,12 +113,15 @@ pub(crate) fn of_both(
         let answers = load::answers(recording, asked()?)?;
         sides.push(side(recording, answers));
     }
-    of_sides(&sides)
+    of_sides(&sides, difference)
 }
 
-fn of_sides(sides: &[view::html::Side<'_>]) -> anyhow::Result<(String, bool)> {
+fn of_sides(
+    sides: &[view::html::Side<'_>],
+    difference: Option<&TailReport>,
+) -> anyhow::Result<(String, bool)> {
     let is_complete = |side: &view::html::Side<'_>| side.answers.report.about.is_complete();
-    let page = view::html::html(sides).context("cannot make the page")?;
+    let page = view::html::html(sides, difference).context("cannot make the page")?;
     Ok((page, sides.iter().all(is_complete)))
 }
 

@@ -98,11 +98,14 @@ fn a_page_holds_reports_and_rows() -> Outcome<()> {
         tail: None,
     };
     let name = "</script><b>".to_owned();
-    let page = html(&[Side {
-        name: name.clone(),
-        recording: &recording,
-        answers,
-    }])?;
+    let page = html(
+        &[Side {
+            name: name.clone(),
+            recording: &recording,
+            answers,
+        }],
+        None,
+    )?;
     assert!(!page.contains(&name));
     let (header, columns) = unpacked(&page)?;
     let side = &header["sides"][0];

@@ -19,6 +19,8 @@ interface Header {
   whylat: string;
   stages: [string, string][];
   sides: SideHead[];
+  /** Why messages of the second take longer than those of the first; `null`: not known. */
+  difference: TailReport | null;
 }
 
 /** The version of the data that this viewer reads. */
@@ -98,6 +100,8 @@ export interface Book {
   /** Stages in order of decision, with what they mean. */
   stages: [string, string][];
   sides: Side[];
+  /** Why messages of the second side take longer than those of the first; `null`: not known. */
+  difference: TailReport | null;
 }
 
 export async function read(base64: string): Promise<Book> {
@@ -107,7 +111,7 @@ export async function read(base64: string): Promise<Book> {
     throw new Error(`this viewer reads ${SCHEMA}, and the page holds ${head.schema}`);
   }
   const sides = head.sides.map((side) => new Side(side, columns));
-  return { whylat: head.whylat, stages: head.stages, sides };
+  return { whylat: head.whylat, stages: head.stages, sides, difference: head.difference };
 }
 
 /** Rows of each code of a column of words. */

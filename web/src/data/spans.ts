@@ -16,6 +16,15 @@ export interface Span {
   whole: boolean;
 }
 
+/** All spans, in order of their begin. */
+export function allSpans(side: Side): Span[] {
+  return side.once(everySpan);
+}
+
+function everySpan(side: Side): Span[] {
+  return spansWithin(side, -Infinity, Infinity);
+}
+
 /** Spans that touch a time, in order of their begin. */
 export function spansWithin(side: Side, from: number, to: number): Span[] {
   const table = side.table("activity");

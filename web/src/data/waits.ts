@@ -6,6 +6,17 @@ import { wordAt } from "./table";
 import type { Facts } from "../state/filter";
 import { processTitle } from "../page/who";
 
+type WaitWord =
+  | "conn"
+  | "pid"
+  | "tid"
+  | "kind"
+  | "waker"
+  | "waker_tid"
+  | "ready_conn"
+  | "call_bytes"
+  | "call_sends";
+
 export interface Waits {
   rows: number;
   begin: Float64Array;
@@ -15,7 +26,7 @@ export interface Waits {
   /** What each was for: a number, and its name. */
   object: Uint32Array;
   objects: string[];
-  word: (row: number, column: "conn" | "pid" | "tid" | "kind" | "waker" | "waker_tid" | "ready_conn") => string | null;
+  word: (row: number, column: WaitWord) => string | null;
   thread: Uint32Array;
   threads: string[];
   facts: Facts;

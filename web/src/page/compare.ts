@@ -7,7 +7,7 @@ import { el, short } from "../dom";
 import { bytes, count, duration, times, words } from "../format";
 import { legend, shareBar, shareWords } from "../plot/bar";
 import { type Curve, cdfPlot, percentiles } from "../plot/cdf";
-import { colourAt } from "../theme/palette";
+import { colourAt, colourOf } from "../theme/palette";
 import type { Page, Site } from "./page";
 
 export const comparePage: Page = (site) => {
@@ -17,6 +17,7 @@ export const comparePage: Page = (site) => {
   }
   return [
     el("div.pair", {}, answer(site, before, "A"), answer(site, after, "B")),
+    ...differencePanel(site),
     numbersPanel(before, after),
     el("div.pair", {}, stages(site, before, "A"), stages(site, after, "B")),
     ...latencies(before, after),
@@ -43,6 +44,49 @@ function answer(site: Site, side: Side, letter: string): HTMLElement {
     el("p.verdict", {}, side.answer),
     el("ul.plain", {}, ...findings),
   );
+}
+
+/** Causes of the difference that are shown of each application. */
+const CAUSES = 5;
+
+/** Why ordinary messages of the second recording take longer than those of the first. */
+function differencePanel(site: Site): HTMLElement[] {
+  const { difference } = site.book;
+  if (!difference) {
+    return [];
+  }
+  const slower = difference.groups.filter((group) => group.causes.length > 0);
+  const parts = slower.map((group) => {
+    const who = `${group.application ?? "an unknown process"}, ${group.direction}`;
+    const lines = group.causes.slice(0, CAUSES).map((cause) => {
+      const key = el("span.key");
+      key.style.background = colourOf(cause.rule);
+      return el(
+        "tr",
+        {},
+        el("td", {}, key, ` ${cause.what} (${cause.role} core)`),
+        el("td", {}, words(cause.rule)),
+        el("td.number", {}, `first of ${count(cause.first)}, hit ${count(cause.messages)}`),
+        el("td.number", {}, `${duration(cause.deviation_ns.median)} longer`),
+      );
+    });
+    const took = group.deviation_ns === null ? "" : `: ${duration(group.deviation_ns)} longer on average`;
+    return el("div.part", {}, el("h3", {}, `${who}${took}`), el("table.facts", {}, el("tbody", {}, ...lines)));
+  });
+  const none = "Of no application it is known that ordinary messages of B take longer than those of A.";
+  return [
+    el(
+      "section.panel",
+      { "aria-label": "Causes of the difference" },
+      el(
+        "header",
+        {},
+        el("h2", {}, "Why B's messages take longer than A's"),
+        el("span.soft", {}, `messages in ${difference.tail} of both; what got faster: whylat diff B A`),
+      ),
+      ...(parts.length > 0 ? parts : [el("p.soft", {}, none)]),
+    ),
+  ];
 }
 
 interface Row {
@@ -73,7 +117,7 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
     },
     {
       name: "longest life of a connection",
-      values: both((side) => Math.max(...side.report.connections.map((it) => it.lifetime_ns), 0)),
+      values: both((side) => side.report.connections.reduce((most, it) => Math.max(most, it.lifetime_ns), 0)),
       write: duration,
       less: true,
     },

@@ -1,5 +1,6 @@
 // One message in full, beside an ordinary one of the same application.
 
+import { explained, nested } from "../data/nest";
 import { type Messages, type Why } from "../data/messages";
 import type { Side } from "../data/side";
 import { type Span, spansWithin } from "../data/spans";
@@ -50,6 +51,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
   const kept = life.spans.length > 0;
   if (reference && reference.spans.length > 0) {
     life.usual = new Set(reference.spans.map(sort));
+    life.explained = explainedSpans(site.side, life, reference);
   }
   return el(
     "section.panel.life",
@@ -73,7 +75,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
         "What CPUs did meanwhile was not kept for this message; these are its stamps. Record with `--keep p99,sample=100` to have it of slow messages and of some others.",
       ),
     drawn(life),
-    life.usual && el("p.soft", {}, "Outlined: what the ordinary message below did not meet. Faint: other threads."),
+    life.usual && el("p.soft", {}, "Outlined: what the ordinary message below did not meet. Faint: other threads, and what took longer only by what lies within it."),
     reference &&
       usual !== null &&
       el(
@@ -83,6 +85,19 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
       ),
     reference && drawn(reference),
   );
+}
+
+/** Spans whose nested ones explain what they took longer than in an ordinary message. */
+function explainedSpans(side: Side, life: Life, reference: Life): Set<Span> {
+  const { tail } = side;
+  const nest = (life: Life) => {
+    const [from, to] = [life.stamps[0]?.atNs ?? 0, life.stamps[life.stamps.length - 1]?.atNs ?? 0];
+    const time = (span: Span) => Math.max(0, Math.min(span.end, to) - Math.max(span.begin, from));
+    return nested(life.spans, time, (cpu) => life.roles.get(cpu ?? "") ?? "");
+  };
+  const [own, usual] = [nest(life), nest(reference)];
+  const nodes = explained(own.root, usual.root, tail?.explained ?? 1, tail?.resolution_ns ?? 0);
+  return new Set(life.spans.filter((span) => nodes.has(own.nodes.get(span) ?? own.root)));
 }
 
 function drawn(life: Life): HTMLElement {

@@ -10,6 +10,7 @@ import { extent } from "../plot/scale";
 import { rowsPassing } from "../state/filter";
 import { colourAt, colourOf } from "../theme/palette";
 import { causesPanel } from "./causes";
+import { flamePanel } from "./flames";
 import { lifetimePanel } from "./lifetime";
 import type { Page, Site } from "./page";
 import { partNote } from "./recording";
@@ -27,6 +28,7 @@ export const messagesPage: Page = (site) => {
     ...partNote(site.side, ["received_messages", "sent_messages", "activity"]),
     el("div.wider", {}, balloonPanel(site, messages, rows), distributionPanel(site, messages, rows)),
     ...(site.state.message ? [lifetimePanel(site, messages, site.state.message)] : []),
+    ...flamePanel(site.side, messages, rows),
     ...groups.map((group) => causesPanel(site, group)),
     ...(groups.length === 0
       ? [

@@ -4,7 +4,7 @@ import type { WaitGroup, WaitPart } from "../data/contract";
 import { type Counter, countersOf, tasksOf, valueAt } from "../data/counters";
 import { type Sum, type Waits, objectTitle, sums, waitsOf } from "../data/waits";
 import { button, el, short } from "../dom";
-import { count, counted, duration, percent, words } from "../format";
+import { bytes, count, counted, duration, percent, words } from "../format";
 import { flameGraph, frameTitle } from "../plot/flame";
 import { cellsOf, histogram } from "../plot/histogram";
 import { asTable } from "../plot/plot";
@@ -33,6 +33,7 @@ export const waitsPage: Page = (site) => {
         {},
         "This recording holds no waits. Record with `--detail waits` to see what threads waited for.",
       ),
+      ...countersPanel(site),
     ];
   }
   const rows = rowsPassing(site.state.filters, waits.facts, waits.rows);
@@ -142,6 +143,7 @@ function blockedOf(waits: Waits, rows: Uint32Array): number {
 function told(waits: Waits, counters: Counter[], row: number): string[] {
   const [begin, end, blocked] = [waits.begin[row] ?? 0, waits.end[row] ?? 0, waits.blocked(row)];
   const runq = end - begin - blocked;
+  const moved = waits.word(row, "call_bytes");
   const waker = waits.word(row, "waker");
   const by =
     waker === "thread"
@@ -161,6 +163,7 @@ function told(waits: Waits, counters: Counter[], row: number): string[] {
     `${duration(blocked)} ${short(waits.objects[(waits.object[row] ?? 0) - 1] ?? "", 90)}`,
     `${words(waits.word(row, "kind") ?? "")}, from ${duration(begin)} on`,
     runq > 0 ? `then ${duration(runq)} until it had a CPU` : "",
+    moved === null ? "" : `${bytes(Number(moved))} ${waits.word(row, "call_sends") === "true" ? "sent" : "received"} by its call`,
     `ended by: ${by}`,
     ...values,
   ].filter((line) => line !== "");

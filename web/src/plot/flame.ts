@@ -6,10 +6,13 @@ import { el, short } from "../dom";
 import { counted, duration, percent } from "../format";
 import { colourOf } from "../theme/palette";
 
-interface Node {
+/** A function, or what else has a time and things within. */
+export interface Node {
   title: string;
   ns: number;
   children: Map<string, Node>;
+  /** What it is, for its colour; absent: a function. */
+  kind?: string;
 }
 
 /** Boxes narrower than this share are left out: nobody could read them. */
@@ -23,6 +26,11 @@ export function flameGraph(stacks: WaitPart[], label: string): HTMLElement | nul
       add(root, stack.frames, blocked_ns);
     }
   }
+  return nodeGraph(root, `${label}: ${counted(stacks.length, "stack")}`);
+}
+
+/** The graph of what lies within a node; `null`: it has no time. */
+export function nodeGraph(root: Node, label: string): HTMLElement | null {
   if (root.ns === 0) {
     return null;
   }
@@ -30,7 +38,7 @@ export function flameGraph(stacks: WaitPart[], label: string): HTMLElement | nul
   draw(root, 0, 0, root.ns, lines);
   return el(
     "div.flame",
-    { role: "img", "aria-label": `${label}: ${counted(stacks.length, "stack")}, ${duration(root.ns)}` },
+    { role: "img", "aria-label": `${label}, ${duration(root.ns)}` },
     ...lines,
   );
 }
@@ -71,7 +79,7 @@ function draw(node: Node, depth: number, from: number, whole: number, lines: HTM
       );
       box.style.left = `${left * 100}%`;
       box.style.width = `${share * 100}%`;
-      box.style.background = colourOf(depth % 2 === 0 ? "function" : "task");
+      box.style.background = colourOf(child.kind ?? (depth % 2 === 0 ? "function" : "task"));
       line.append(box);
       draw(child, depth + 1, left, whole, lines);
     }

@@ -28,6 +28,8 @@ export interface Life {
   roles: Map<string, string>;
   /** What an ordinary message met; what this one met besides is outlined. Absent: there is none to compare with. */
   usual?: Set<string>;
+  /** Spans that took longer only by what lies within them. */
+  explained?: Set<Span>;
 }
 
 /** What a span is, to be met again in another message. */
@@ -99,7 +101,7 @@ function lanesOf(life: Life): Lane[] {
   let top = PARTS + 30;
   return cpus.map((cpu) => {
     const spans = byCpu.get(cpu) ?? [];
-    const depth = Math.max(...spans.map((span) => span.depth)) + 1;
+    const depth = spans.reduce((most, span) => Math.max(most, span.depth), 0) + 1;
     const lane = { cpu, spans, depth, top: top + GAP - 6 };
     top = lane.top + depth * ROW + 6;
     return lane;
@@ -121,7 +123,8 @@ function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: 
     }
     const y = lane.top + span.depth * ROW;
     const isOther = span.tid !== null && span.tid !== life.tid && span.kind === "task";
-    context.globalAlpha = isOther ? 0.4 : span.kind === "idle" ? 0.6 : 0.85;
+    const isFaint = isOther || life.explained?.has(span) === true;
+    context.globalAlpha = isFaint ? 0.4 : span.kind === "idle" ? 0.6 : 0.85;
     context.fillStyle = colourOf(span.kind);
     context.fillRect(left, y, Math.max(1, right - left - 0.5), ROW - 1);
     context.globalAlpha = 1;
@@ -133,7 +136,7 @@ function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: 
     }
     const text = span.name ?? span.kind;
     if (right - left > 34) {
-      context.fillStyle = isOther || span.kind === "idle" ? ink("ink") : letters(span.kind);
+      context.fillStyle = isFaint || span.kind === "idle" ? ink("ink") : letters(span.kind);
       context.fillText(fitted(context, text, right - left - 8), left + 4, y + ROW / 2);
     }
   }
@@ -225,12 +228,14 @@ function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): stri
     return null;
   }
   const seen = span.whole ? "" : " at least";
+  const why = life.explained?.has(span) ? ["what it took longer is explained by what lies within it"] : [];
   const who = span.tid === null ? [] : [`thread ${span.tid}${span.tid === life.tid ? ", the message's own" : ""}`];
   return [
     `${span.name ?? span.kind}`,
     `${span.kind}, ${duration(span.end - span.begin)}${seen}`,
     `from ${duration(span.begin - first)} on`,
     ...who,
+    ...why,
   ];
 }
 

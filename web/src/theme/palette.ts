@@ -118,5 +118,8 @@ export function colourAt(index: number): string {
 
 /** Colours of axes, text and ground, from the style sheet. */
 export function ink(name: "ink" | "soft" | "line" | "ground" | "panel" | "accent" | "mark"): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const written = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+  // light-dark(A, B): a property that is not of an element's own is not resolved
+  const [light, dark] = written.match(/#[0-9a-f]+/gi) ?? [];
+  return (isDark() ? dark : light) ?? light ?? written.trim();
 }

@@ -1,7 +1,8 @@
 //! `whylat lab fault NAME` and `whylat lab list`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -96,6 +97,8 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(usage) => return crate::workload::usage(&usage),
     };
+    // text takes all that is written to it
+    let mut list = String::new();
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
@@ -103,17 +106,30 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });
-            println!(
+            let _ = writeln!(
+                list,
                 "{}",
                 json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable, "cures": cures })
             );
         } else {
-            println!("{name:<20} {summary}");
-            println!("{:<20} finding: {}; {source}", "", rule.unwrap_or("none"));
+            let _ = writeln!(list, "{name:<20} {summary}");
+            let _ = writeln!(
+                list,
+                "{:<20} finding: {}; {source}",
+                "",
+                rule.unwrap_or("none")
+            );
             for cure in cures {
-                println!("{:<20} --cure {}: {}", "", cure.name, cure.summary);
+                let _ = writeln!(list, "{:<20} --cure {}: {}", "", cure.name, cure.summary);
             }
         }
     }
-    ExitCode::SUCCESS
+    match std::io::stdout().write_all(list.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write to stdout: {error}");
+            ExitCode::FAILURE
+        }
+        // a reader that has seen enough is no error
+        _ => ExitCode::SUCCESS,
+    }
 }

@@ -76,6 +76,7 @@ struct Header<'a> {
     /// What the names of the stages mean, in order of decision.
     stages: Vec<(&'static str, &'static str)>,
     sides: Vec<SideHead<'a>>,
+    difference: Option<&'a TailReport>,
 }
 
 #[derive(Serialize)]
@@ -90,14 +91,15 @@ struct SideHead<'a> {
     at: usize,
 }
 
-/// The page of one recording, or of two side by side.
+/// The page of one recording, or of two side by side. `difference`: why messages of the second take longer than those of
+/// the first, where it is known.
 ///
 /// # Errors
 /// None that a vector in memory can give; they are handed on.
-pub fn html(sides: &[Side]) -> std::io::Result<String> {
+pub fn html(sides: &[Side], difference: Option<&TailReport>) -> std::io::Result<String> {
     let mut nth = 1;
     loop {
-        let data = data(sides, nth)?;
+        let data = data(sides, difference, nth)?;
         let size = VIEWER.len() + data.len().div_ceil(3) * 4;
         // A page of a thousandth of the rows that is still too large is so by its reports.
         if size <= LARGEST || nth > 1_000 {
@@ -118,7 +120,7 @@ fn filled(data: &[u8]) -> String {
     page
 }
 
-fn data(sides: &[Side], nth: usize) -> std::io::Result<Vec<u8>> {
+fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {
     let packed: Vec<_> = sides
         .iter()
         .map(|side| {
@@ -147,6 +149,7 @@ fn data(sides: &[Side], nth: usize) -> std::io::Result<Vec<u8>> {
             .map(|stage| (stage.name(), stage.doc()))
             .collect(),
         sides: heads.collect(),
+        difference,
     };
     let header = serde_json::to_vec(&header)?;
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use arrow_array::RecordBatch;
 use serde::Serialize;
 use table::tables::{
-    Activity, ActivityWindow, Connection, Counter, Listener, Process, ReceivedMessage, SentMessage,
-    TcpEvent, TcpSample, TcpStage, Wait,
+    Activity, ActivityWindow, Call, Connection, Counter, Listener, Process, ReceivedMessage,
+    SentMessage, TcpEvent, TcpSample, TcpStage, Wait, Waits,
 };
 use table::{Columns, Field, Recording, Table};
 
@@ -52,6 +52,20 @@ const OBJECT_NAME: Field = Field {
     doc: "What it was for, as `whylat report --by object` names it.",
     unit: "-",
     null: "",
+};
+
+/// The columns of a wait's call that are added to it.
+const CALL_BYTES: Field = Field {
+    name: "call_bytes",
+    doc: "What the send or receive call that it was in moved.",
+    unit: "bytes",
+    null: "it was in none, which moved something, or calls were not logged",
+};
+const CALL_SENDS: Field = Field {
+    name: "call_sends",
+    doc: "Whether that call sent.",
+    unit: "-",
+    null: "as `call_bytes`",
 };
 
 const RECEIVED: Picks = &[
@@ -206,8 +220,9 @@ const CONNECTIONS: Picks = &[
 
 /// Rows of which a page that is too large holds every nth: those of tables that grow with the work done. A sample
 /// of a ledger, of counters that grow or of names would be wrong, and of windows useless.
-const THINNED: [&str; 6] = [
+const THINNED: [&str; 7] = [
     "waits",
+    "tcp_events",
     "received_messages",
     "sent_messages",
     "activity",
@@ -298,8 +313,18 @@ impl Packer<'_> {
         let rows = recording.read_all::<Wait>();
         let titles = names.object_titles(&rows).into_iter().map(Some).collect();
         let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
+        let calls = calls_around(recording, &rows);
+        let word = |text: String| Some(text);
+        let bytes = calls
+            .iter()
+            .map(|it| it.and_then(|(_, bytes)| word(bytes.to_string())));
+        let bytes = (&CALL_BYTES, Keep::Word, Cells::Word(bytes.collect()));
+        let sends = calls
+            .iter()
+            .map(|it| it.and_then(|(sends, _)| word(sends.to_string())));
+        let sends = (&CALL_SENDS, Keep::Word, Cells::Word(sends.collect()));
         let held = self.rows::<Wait>(rows.len(), |_| false);
-        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, vec![title]);
+        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, vec![title, bytes, sends]);
     }
 
     /// Messages, and from when to when the host had each.
@@ -401,6 +426,32 @@ impl Packer<'_> {
         head.bytes = out.len() - at;
         head
     }
+}
+
+/// Of each wait, the call of its thread that it was in: whether it sent, and the bytes that it moved.
+fn calls_around(recording: &Recording, waits: &Waits) -> Vec<Option<(bool, i32)>> {
+    let mut calls: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
+    recording.scan::<Call>(|rows| {
+        for row in 0..rows.len() {
+            if let Some(start_ns) = rows.start_ns[row].filter(|_| rows.result[row] > 0) {
+                let call = (
+                    rows.end_ns[row],
+                    start_ns,
+                    rows.is_send[row],
+                    rows.result[row],
+                );
+                calls.entry(rows.tid[row]).or_default().push(call);
+            }
+        }
+    });
+    calls.values_mut().for_each(|it| it.sort_unstable());
+    let around = |row: usize| {
+        let calls = calls.get(&waits.tid[row])?;
+        let first = calls.partition_point(|(end_ns, ..)| *end_ns < waits.end_ns[row]);
+        let (_, start_ns, sends, bytes) = calls.get(first)?;
+        (*start_ns <= waits.start_ns[row]).then_some((*sends, *bytes))
+    };
+    (0..waits.len()).map(around).collect()
 }
 
 /// Moments from the recording's start; other numbers as they are.

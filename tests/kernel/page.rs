@@ -1,0 +1,87 @@
+//! A recording's page is shown by the desktop's opener, which is another program: a stand-in that tells how it was called.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{finish, program};
+
+/// A directory with a recording, and an `xdg-open` that writes down its argument and ends with this status.
+fn scene(status: u8) -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let text = golden.join("nagle_delayed_ack/fires");
+    let part = scratch.path().join("text");
+    fs::create_dir(&part).expect("a directory");
+    for entry in fs::read_dir(text).expect("a folder").flatten() {
+        let name = entry.file_name();
+        if !name.to_string_lossy().starts_with("expected.") {
+            fs::copy(entry.path(), part.join(name)).expect("copied");
+        }
+    }
+    table::write_fixture(&part, scratch.path().join("r.whylat")).expect("a recording");
+    let opener = scratch.path().join("xdg-open");
+    let said = scratch.path().join("opened");
+    let script = format!(
+        "#!/bin/sh\nprintf %s \"$1\" > {}\nexit {status}\n",
+        said.display()
+    );
+    fs::write(&opener, script).expect("written");
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).expect("executable");
+    scratch
+}
+
+fn view(scratch: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", scratch.display()));
+    command.current_dir(scratch).arg("view").args(arguments);
+    command
+}
+
+#[test]
+fn the_page_is_given_to_the_opener() {
+    let scratch = scene(0);
+    let path = scratch.path();
+    let done = finish(&mut view(path, &["r.whylat"]));
+    done.ended(0);
+    let opened = PathBuf::from(fs::read_to_string(path.join("opened")).expect("it was called"));
+    assert_eq!(opened, Path::new("r.whylat.html"));
+    let page = fs::read_to_string(path.join(opened)).expect("the page");
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
+    // made anew each time; a file that was named is not
+    finish(&mut view(path, &["r.whylat", "--no-open"])).ended(0);
+    finish(&mut view(
+        path,
+        &["r.whylat", "--no-open", "-o", "own.html"],
+    ))
+    .ended(0);
+    let again = finish(&mut view(
+        path,
+        &["r.whylat", "--no-open", "-o", "own.html"],
+    ));
+    again.ended(1);
+    assert!(
+        again.err.contains("exists already") && again.err.contains("--force"),
+        "{}",
+        again.err
+    );
+    finish(&mut view(
+        path,
+        &["r.whylat", "--no-open", "-o", "own.html", "--force"],
+    ))
+    .ended(0);
+}
+
+#[test]
+fn an_opener_that_fails_is_told() {
+    let scratch = scene(3);
+    let done = finish(&mut view(scratch.path(), &["r.whylat"]));
+    done.ended(1);
+    assert!(
+        done.err.contains("xdg-open could not show") && done.err.contains("hint: open this file"),
+        "{}",
+        done.err
+    );
+}
