@@ -14,7 +14,7 @@ process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
 
 function run(program, args) {
   try {
-    return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
   } catch (error) {
     // 3: done, but the recording is not complete, as those that show losses.
     if (error.status !== 3) throw new Error(`${program} ${args.join(" ")}: ${error.stderr ?? error.message}`);
