@@ -117,7 +117,9 @@ fn iperf3_with_a_stopped_reader(congctl: &str) {
     for connection in report.connections() {
         let other = number(connection, "/id");
         if other != id {
-            report.assert_claims(other, &[], &[]);
+            // iperf3 reads a whole block of its data before it looks at its control connection, whose bytes may
+            // wait meanwhile for more than 5 % of its short life
+            report.assert_claims(other, &[], &["proxy_stall receiving"]);
         }
     }
 }
