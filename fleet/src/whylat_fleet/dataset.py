@@ -1,0 +1,322 @@
+"""Which files of a dataset hold a window of time, and which of them cannot be believed.
+
+In: a directory as docs/fleet/dataset.md describes, and a window. Out: for each table the files to read, and every file
+that is left out with the reason. A file that cannot be read, repeats another, is of another schema or holds rows of
+another hour is named and left out; nothing else changes. Footers are read by DuckDB whatever the engine.
+"""
+
+import hashlib
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+
+from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.schema import SCHEMA, TABLES, TIME_COLUMN
+
+_NAME = re.compile(r"(?P<host>[A-Za-z0-9_-]+)\.(?P<boot>[0-9a-f]{8})\.(?P<hour>\d\d)(?P<minute>\d\d)?\.parquet")
+_PARTITION = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)")
+_TYPES = {
+    "VARCHAR": "BYTE_ARRAY",
+    "BIGINT": "INT64",
+    "INTEGER": "INT32",
+    "UINTEGER": "INT32",
+    "BOOLEAN": "BOOLEAN",
+}
+SECOND_NS = 1_000_000_000
+HOUR_NS = 3600 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole hours of time, ns since 1970-01-01 UTC: `[begin_ns, end_ns)`."""
+
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def hours(self) -> list[datetime]:
+        """Begin of each hour."""
+        count = (self.end_ns - self.begin_ns) // HOUR_NS
+        first = datetime.fromtimestamp(self.begin_ns // SECOND_NS, UTC)
+        return [first + timedelta(hours=hour) for hour in range(count)]
+
+    @property
+    def seconds(self) -> int:
+        """Its length, s."""
+        return (self.end_ns - self.begin_ns) // SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that is not read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Selection:
+    """Files of a window by table, and those that were left out."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    superseded: int = 0
+    """Minutes' files whose hour is merged: their rows are read, from the hour's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    hour: datetime
+    host: str
+    boot: str
+    minute: str | None
+
+
+class Dataset:
+    """A dataset directory. Raises `FleetError` when it is none."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        if not any((root / table).is_dir() for table in TABLES):
+            raise FleetError(
+                f"{root} is not a dataset of whylat's agents: it has none of the folders {', '.join(TABLES)}",
+                "give the directory that the agents' `target` names (docs/fleet/dataset.md)",
+            )
+
+    def hours(self) -> list[datetime]:
+        """Hours that have files, of any table, ascending."""
+        found = set()
+        for table in TABLES:
+            for folder in self.root.glob(f"{table}/date=*/hour=*"):
+                if match := _PARTITION.search(folder.as_posix()):
+                    found.add(datetime.fromisoformat(f"{match[1]}T{match[2]}:00:00+00:00"))
+        return sorted(found)
+
+    def window(self, begin: str | None, hours: int) -> Window:
+        """`hours` hours from `begin` (ISO 8601, a whole UTC hour); without it, the latest that have ended.
+
+        When no hour has ended yet, the running one is taken.
+        """
+        if hours < 1:
+            raise UsageError(f"a window of {hours} hours holds nothing", "--hours 1 or more")
+        if begin is None:
+            return self._latest(hours)
+        try:
+            first = datetime.fromisoformat(begin)
+        except ValueError:
+            raise UsageError(f"--from {begin}: not a time", "write it as 2026-11-24T05:00") from None
+        first = first.replace(tzinfo=first.tzinfo or UTC).astimezone(UTC)
+        if first.minute or first.second or first.microsecond:
+            raise UsageError(f"--from {begin}: windows begin at a whole hour", "--from 2026-11-24T05:00")
+        return _window(first, hours)
+
+    def _latest(self, hours: int) -> Window:
+        present = self.hours()
+        if not present:
+            raise FleetError(f"{self.root} holds no hour", "wait until agents have written, or check their `target`")
+        now = datetime.fromtimestamp(time.time(), UTC)
+        ended = [hour for hour in present if hour + timedelta(hours=1) <= now] or present
+        return _window(max(ended[-1] - timedelta(hours=hours - 1), ended[0]), hours)
+
+    def select(self, tables: Iterable[str], window: Window) -> Selection:
+        """Files of the window. Reads names and footers, not rows."""
+        selection = Selection()
+        for table in tables:
+            files = self._list(table, window, selection)
+            files = _without_superseded(files, selection)
+            files = _without_copies(files, selection)
+            selection.files[table] = _believed(table, files, selection)
+        return selection
+
+    def _list(self, table: str, window: Window, selection: Selection) -> list[_File]:
+        found = []
+        for hour in window.hours:
+            folder = self.root / table / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
+            for path in sorted(folder.glob("*")):
+                if path.name.startswith(".") or path.suffix == ".tmp":
+                    continue
+                match = _NAME.fullmatch(path.name)
+                if match is None:
+                    selection.left_out.append(LeftOut(str(path), "its name is not one that an agent gives"))
+                elif match["hour"] != f"{hour:%H}":
+                    selection.left_out.append(LeftOut(str(path), "its name is of another hour than its folder"))
+                else:
+                    found.append(_File(path, hour, match["host"], match["boot"], match["minute"]))
+        return found
+
+
+def _window(first: datetime, hours: int) -> Window:
+    begin = int(first.timestamp()) * SECOND_NS
+    return Window(begin, begin + hours * HOUR_NS)
+
+
+def _without_superseded(files: list[_File], selection: Selection) -> list[_File]:
+    """An hour's file holds its minutes' rows: those are not read too."""
+    merged = {(file.hour, file.host, file.boot) for file in files if file.minute is None}
+    kept = [file for file in files if file.minute is None or (file.hour, file.host, file.boot) not in merged]
+    selection.superseded += len(files) - len(kept)
+    return kept
+
+
+def _without_copies(files: list[_File], selection: Selection) -> list[_File]:
+    """Of files with the same bytes, the first. Only files of the same size are read for it."""
+    by_size: dict[int, list[_File]] = defaultdict(list)
+    vanished = set()
+    for file in files:
+        try:
+            by_size[file.path.stat().st_size].append(file)
+        except FileNotFoundError:
+            vanished.add(file.path)
+    copies = set()
+    for same in by_size.values():
+        first: dict[bytes, _File] = {}
+        # what two hosts wrote differs in the host's name: only files of one host can be copies by mistake of an agent,
+        # but a person may copy any
+        tails = Counter(_tail(file.path) for file in same) if len(same) > 1 else Counter()
+        for file in same:
+            if tails[_tail(file.path)] < 2:
+                continue
+            digest = hashlib.blake2b(file.path.read_bytes()).digest()
+            if (original := first.setdefault(digest, file)) is not file:
+                copies.add(file.path)
+                selection.left_out.append(LeftOut(str(file.path), f"a copy of {original.path.name}"))
+    return [file for file in files if file.path not in copies and file.path not in vanished]
+
+
+def _tail(path: Path) -> bytes:
+    """Last bytes of a file: of a Parquet file, a part of its footer. Empty when it has vanished."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 2048))
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _believed(table: str, files: Sequence[_File], selection: Selection) -> list[str]:
+    by_path = {str(file.path): file for file in files}
+    paths = list(by_path)
+    connection = duckdb.connect()
+    try:
+        readable, reasons = _readable(connection, paths)
+        reasons |= _wrong_metadata(connection, readable, by_path)
+        reasons |= _wrong_columns(connection, [path for path in readable if path not in reasons], table)
+        reasons |= _wrong_hours(connection, [path for path in readable if path not in reasons], table, by_path)
+    finally:
+        connection.close()
+    selection.left_out += [LeftOut(path, reason) for path, reason in reasons.items() if reason]
+    return [path for path in readable if path not in reasons]
+
+
+def _readable(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Files whose footer can be read, and the reasons of the others (empty: vanished, which is nobody's fault)."""
+    if not paths:
+        return [], {}
+    try:
+        connection.execute("SELECT COUNT(*) FROM parquet_file_metadata($1)", [paths]).fetchall()
+        return paths, {}
+    except duckdb.Error as error:
+        if len(paths) == 1:
+            exists = Path(paths[0]).exists()
+            return [], {paths[0]: f"not a whole Parquet file ({_short(error)})" if exists else ""}
+    half = len(paths) // 2
+    left, left_reasons = _readable(connection, paths[:half])
+    right, right_reasons = _readable(connection, paths[half:])
+    return left + right, left_reasons | right_reasons
+
+
+def _short(error: Exception) -> str:
+    text = str(error).splitlines()[0]
+    return re.sub(r" (of|in) file '[^']*'", "", text.split(": ", 1)[-1])
+
+
+def _wrong_metadata(
+    connection: duckdb.DuckDBPyConnection, paths: list[str], by_path: dict[str, _File]
+) -> dict[str, str]:
+    if not paths:
+        return {}
+    said: dict[str, dict[str, str]] = {path: {} for path in paths}
+    rows = connection.execute("SELECT file_name, key, value FROM parquet_kv_metadata($1)", [paths]).fetchall()
+    for path, key, value in rows:
+        said[path][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
+    counts = connection.execute("SELECT file_name, num_rows FROM parquet_file_metadata($1)", [paths]).fetchall()
+    reasons = {}
+    for path, number in counts:
+        schema = said[path].get("whylat.schema")
+        host = said[path].get("whylat.host")
+        if schema != SCHEMA:
+            reasons[path] = f"its schema is {schema or 'not said'}, this reads {SCHEMA}"
+        elif said[path].get("whylat.rows") not in (None, str(number)):
+            reasons[path] = f"it says that it holds {said[path]['whylat.rows']} rows and holds {number}"
+        elif host is not None and re.sub(r"[^A-Za-z0-9_-]", "-", host) != by_path[path].host:
+            reasons[path] = f"it was written by {host}"
+    return reasons
+
+
+def _wrong_columns(connection: duckdb.DuckDBPyConnection, paths: list[str], table: str) -> dict[str, str]:
+    if not paths:
+        return {}
+    wanted = TABLES[table]
+    names = list(wanted)
+    kinds = [_TYPES[wanted[name]] for name in names]
+    found = connection.execute(
+        """SELECT s.file_name, list(s.name) FROM parquet_schema($1) AS s
+           JOIN (SELECT unnest($2) AS name, unnest($3) AS type) AS w ON s.name = w.name AND s.type = w.type
+           GROUP BY s.file_name HAVING COUNT(*) < $4""",
+        [paths, names, kinds, len(names)],
+    ).fetchall()
+    return {path: f"it lacks the column {sorted(set(names) - set(have))[0]}" for path, have in found}
+
+
+def _wrong_hours(
+    connection: duckdb.DuckDBPyConnection, paths: list[str], table: str, by_path: dict[str, _File]
+) -> dict[str, str]:
+    """Files with rows of another hour than their folder's, or of the future: a clock was set, or is wrong."""
+    if not paths:
+        return {}
+    found = connection.execute(
+        """SELECT file_name, MIN(CAST(stats_min_value AS BIGINT)), MAX(CAST(stats_max_value AS BIGINT))
+           FROM parquet_metadata($1) WHERE path_in_schema = $2 GROUP BY file_name""",
+        [paths, TIME_COLUMN[table]],
+    ).fetchall()
+    now = time.time_ns()
+    reasons = {}
+    for path, least, most in found:
+        if least is None or most is None:
+            continue
+        begin = int(by_path[path].hour.timestamp()) * SECOND_NS
+        if least < begin or most >= begin + HOUR_NS:
+            reasons[path] = "it holds rows of another hour than its folder: the host's clock was set, or is wrong"
+        elif most > now + SECOND_NS:
+            reasons[path] = "it holds rows of the future: the host's clock is wrong"
+    return reasons
+
+
+def unreadable(paths: Sequence[str]) -> dict[str, str]:
+    """Files of which not all rows can be read, with the reason; empty where one has vanished. Reads every row."""
+    connection = duckdb.connect()
+
+    def broken(part: Sequence[str]) -> dict[str, str]:
+        try:
+            # every column's pages must be decoded
+            connection.execute("SELECT COUNT(hash(COLUMNS(*))) FROM read_parquet($1)", [list(part)]).fetchall()
+            return {}
+        except duckdb.Error as error:
+            if len(part) == 1:
+                exists = Path(part[0]).exists()
+                return {part[0]: f"its rows cannot be read ({_short(error)})" if exists else ""}
+        half = len(part) // 2
+        return broken(part[:half]) | broken(part[half:])
+
+    try:
+        return broken(paths) if paths else {}
+    finally:
+        connection.close()

@@ -1,0 +1,82 @@
+"""Spark: a cluster that is already there (`spark://HOST:PORT`), or this machine's cores (`spark`)."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from whylat_fleet.engine import Row, missing
+from whylat_fleet.errors import FleetError
+
+_TYPES = {
+    "VARCHAR": "STRING",
+    "BIGINT": "BIGINT",
+    "INTEGER": "INT",
+    "UINTEGER": "BIGINT",
+    "BOOLEAN": "BOOLEAN",
+    "DOUBLE": "DOUBLE",
+}
+
+
+class Spark:
+    """One Spark session. The files must have the same paths on all workers."""
+
+    name = "spark"
+
+    def __init__(self, master: str | None) -> None:
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError:
+            raise FleetError("Spark cannot be used", missing("pyspark", "spark")) from None
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder: Any = SparkSession.builder
+        try:
+            self._session: Any = (
+                builder.master(master or "local[*]")
+                .appName("whylat-fleet")
+                .config("spark.ui.enabled", "false")
+                .config("spark.sql.session.timeZone", "UTC")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.log.level", "ERROR")
+                .getOrCreate()
+            )
+        except Exception as error:
+            raise FleetError(f"Spark at {master or 'local[*]'} does not answer: {error}", "check its URL") from None
+
+    def open(self, table: str, paths: Sequence[str], columns: Mapping[str, str]) -> None:
+        """See `Engine`. The schema is told, so that Spark need not open every file for it."""
+        if not paths:
+            self.put(table, columns, [])
+            return
+        frame = self._session.read.schema(_ddl(columns)).parquet(*(f"file://{path}" for path in paths))
+        frame.createOrReplaceTempView(table)
+
+    def put(self, table: str, columns: Mapping[str, str], rows: Iterable[Row]) -> None:
+        """See `Engine`."""
+        frame = self._session.createDataFrame([tuple(row) for row in rows], _ddl(columns))
+        frame.createOrReplaceTempView(table)
+
+    def create(self, table: str, sql: str) -> None:
+        """See `Engine`. Kept in the executors' memory and on their disks."""
+        from pyspark import StorageLevel
+
+        frame = self._session.sql(sql).persist(StorageLevel.MEMORY_AND_DISK)
+        # computed now, as what it is made of may be replaced later
+        frame.count()
+        frame.createOrReplaceTempView(table)
+
+    def rows(self, sql: str) -> list[Row]:
+        """See `Engine`."""
+        return [tuple(row) for row in self._session.sql(sql).collect()]
+
+    def drop(self, table: str) -> None:
+        """See `Engine`. Frees nothing that another table is made of."""
+        self._session.catalog.dropTempView(table)
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self._session.stop()
+
+
+def _ddl(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}` {_TYPES[kind]}" for name, kind in columns.items())

@@ -1,0 +1,13 @@
+"""Errors that a person can do something about."""
+
+
+class FleetError(Exception):
+    """What failed, on what and why; `hint` is the next thing to do."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(FleetError):
+    """Arguments that make no sense: exit code 2."""

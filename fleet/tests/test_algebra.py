@@ -1,0 +1,124 @@
+"""The linear form against the definition: every pair of vectors, as numpy correlates them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whylat_fleet.algebra import Grid, coefficients, problem_scores, scores, weigh
+from whylat_fleet.engine import Engine
+from whylat_fleet.engine.duckdb import DuckDb
+from whylat_fleet.errors import UsageError
+from whylat_fleet.schema import PROBLEMS
+
+CELLS = {"conn": "BIGINT", "host_no": "BIGINT", "bin": "INTEGER", **{f"x{p}": "INTEGER" for p in range(1, 6)}}
+SHAPES = ("sparse", "bursts", "constant", "nearly", "one", "alike", "zero", "dense")
+
+
+def vectors(seed: int, bins: int, shapes: list[str]) -> np.ndarray:
+    """Connections x bins x problems, us."""
+    random = np.random.default_rng(seed)
+    common = random.integers(0, 2_000_000, (bins, 5)) * (random.random((bins, 5)) < 0.2)
+    out = np.zeros((len(shapes), bins, 5), dtype=np.int64)
+    for index, shape in enumerate(shapes):
+        x = out[index]
+        if shape == "sparse":
+            x[:] = random.integers(0, 2_000_000, (bins, 5)) * (random.random((bins, 5)) < 0.05)
+        elif shape == "bursts":
+            x[:] = common * random.integers(0, 2, (bins, 1))
+        elif shape == "constant":
+            x[:] = 1_999_999
+        elif shape == "nearly":
+            x[:] = 1_999_900 + random.integers(0, 100, (bins, 5))
+        elif shape == "one":
+            x[random.integers(bins), random.integers(5)] = 300
+        elif shape == "alike":
+            x[:] = common
+        elif shape == "dense":
+            x[:, random.integers(5)] = 2_000_000 - random.integers(0, 20, bins)
+    return out
+
+
+def fill(engine: Engine, x: np.ndarray) -> Grid:
+    rows = [
+        (conn, 0, bin_, *(int(value) for value in x[conn, bin_]))
+        for conn in range(x.shape[0])
+        for bin_ in range(x.shape[1])
+        if x[conn, bin_].any()
+    ]
+    engine.put("cells", CELLS, rows)
+    grid = Grid(2_000_000, x.shape[1])
+    weigh(engine, grid)
+    return grid
+
+
+def pairs(flat: np.ndarray) -> tuple[int, float, np.ndarray]:
+    """Vectors that are not constant: how many, the mean over their pairs, and each one's mean with the others."""
+    # constant to six digits is constant
+    real = flat.astype(np.float64)
+    varies = [index for index, row in enumerate(real) if row.var() > 1e-12 * (row**2).mean()]
+    if len(varies) < 2:
+        return len(varies), float("nan"), np.array([])
+    chosen = flat[varies].astype(np.float64)
+    matrix = np.corrcoef(chosen - np.round(chosen.mean(axis=1, keepdims=True)))
+    count = len(varies)
+    own = (matrix.sum(axis=1) - 1) / (count - 1)
+    return count, float(own.mean()), own
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return DuckDb()
+
+
+def check(engine: Engine, x: np.ndarray) -> None:
+    grid = fill(engine, x)
+    engine.create("everyone", "SELECT w.conn AS conn, w.w AS w, CAST(7 AS BIGINT) AS resource FROM weights AS w")
+    count, expected, own = pairs(x.transpose(0, 2, 1).reshape(x.shape[0], -1))
+    found = scores(engine, grid, "everyone")
+    if count < 2:
+        assert found == []
+        return
+    assert [score.members for score in found] == [count]
+    assert found[0].acc == pytest.approx(expected, abs=1e-9)
+    coefficients(engine, "everyone")
+    got = [row[0] for row in engine.rows("SELECT coefficient FROM coefficients ORDER BY conn")]
+    # these only rank connections, and are summed as they come
+    assert got == pytest.approx(list(own), abs=1e-4)
+    alone = problem_scores(engine, grid, "everyone")[7]
+    means = x.mean(axis=1)
+    weights: dict[int, float] = {row[0]: row[1] for row in engine.rows("SELECT conn, w FROM weights")}
+    problem_part = 0.0
+    for index, problem in enumerate(PROBLEMS):
+        among = sorted(weights)
+        number, value, _ = pairs(x[among, :, index])
+        assert (problem in alone) == (number >= 2)
+        if number >= 2:
+            assert alone[problem][0] == number
+            assert alone[problem][1] == pytest.approx(value, abs=1e-9)
+    # what circular shifts of the times leave: the correlation of the means
+    among = sorted(weights)
+    centred = (means - means.mean(axis=1, keepdims=True))[among] * np.array([weights[conn] for conn in among])[:, None]
+    total = (centred.sum(axis=0) ** 2).sum() - (centred**2).sum()
+    problem_part = total * x.shape[1] / (count * (count - 1))
+    assert found[0].same_problem == pytest.approx(problem_part, abs=1e-6)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    bins=st.integers(2, 60),
+    shapes=st.lists(st.sampled_from(SHAPES), min_size=1, max_size=12),
+)
+def test_linear_form_is_the_mean_over_pairs(engine: Engine, seed: int, bins: int, shapes: list[str]) -> None:
+    check(engine, vectors(seed, bins, shapes))
+
+
+def test_nearly_constant_vectors_over_an_hour(engine: Engine) -> None:
+    check(engine, vectors(11, 1800, ["nearly"] * 20))
+    check(engine, vectors(12, 1800, ["nearly", "dense", "sparse", "bursts", "alike", "constant"] * 3))
+
+
+def test_a_window_whose_squares_do_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match="64 bits"):
+        Grid(600_000_000, 144)

@@ -1,0 +1,93 @@
+"""Which files are read, and what is said of those that are not."""
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from whylat_fleet.dataset import HOUR_NS, Dataset, Selection
+from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.schema import SCHEMA, TABLES
+
+# 2026-11-23 05:00 UTC
+HOUR_BEGIN_NS = 1_795_410_000 * 1_000_000_000
+FOLDER = "fleet_problems/date=2026-11-23/hour=05"
+
+
+def write(root: Path, name: str, begin_ns: int = HOUR_BEGIN_NS, schema: str = SCHEMA, host: str = "a") -> Path:
+    """A file of one row, as an agent writes it."""
+    path = root / FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    row = ", ".join(
+        f"CAST({begin_ns if column == 'begin_ns' else repr(host) if kind == 'VARCHAR' else 7} AS {kind}) AS {column}"
+        for column, kind in TABLES["fleet_problems"].items()
+    )
+    metadata = f"{{'whylat.schema': '{schema}', 'whylat.rows': '1', 'whylat.host': '{host}'}}"
+    duckdb.sql(f"COPY (SELECT {row}) TO '{path}' (FORMAT parquet, COMPRESSION zstd, KV_METADATA {metadata})")
+    return path
+
+
+def select(root: Path) -> Selection:
+    """The files of the hour."""
+    dataset = Dataset(root)
+    return dataset.select(["fleet_problems"], dataset.window("2026-11-23T05:00", 1))
+
+
+def names(selection: Selection) -> list[str]:
+    """Names of the files that are read."""
+    return sorted(Path(path).name for path in selection.files["fleet_problems"])
+
+
+def reasons(selection: Selection) -> dict[str, str]:
+    """Reasons of those that are left out, by name."""
+    return {Path(one.path).name: one.reason for one in selection.left_out}
+
+
+def test_an_hours_file_stands_for_its_minutes(tmp_path: Path) -> None:
+    for name in ("a.00000001.0500.parquet", "a.00000001.0501.parquet", "a.00000001.05.parquet"):
+        write(tmp_path, name)
+    # another boot, and another host, have minutes of their own
+    write(tmp_path, "a.00000002.0502.parquet", HOUR_BEGIN_NS + 1)
+    write(tmp_path, "b.00000003.0500.parquet", host="b")
+    selection = select(tmp_path)
+    assert names(selection) == ["a.00000001.05.parquet", "a.00000002.0502.parquet", "b.00000003.0500.parquet"]
+    assert (selection.superseded, selection.left_out) == (2, [])
+
+
+def test_what_cannot_be_believed_is_named_and_changes_nothing_else(tmp_path: Path) -> None:
+    good = write(tmp_path, "a.00000001.0500.parquet")
+    cut = write(tmp_path, "a.00000001.0501.parquet", HOUR_BEGIN_NS + 1)
+    cut.write_bytes(cut.read_bytes()[:-40])
+    (cut.parent / "a.00000001.0502.parquet").write_bytes(good.read_bytes())
+    write(tmp_path, "a.00000001.0503.parquet", HOUR_BEGIN_NS + 2, schema="whylat.fleet/2")
+    write(tmp_path, "a.00000001.0504.parquet", HOUR_BEGIN_NS + 2 * HOUR_NS)
+    write(tmp_path, "a.00000001.0505.parquet", HOUR_BEGIN_NS + 3, host="other")
+    (cut.parent / "notes.txt").write_text("not ours")
+    selection = select(tmp_path)
+    assert names(selection) == [good.name]
+    said = reasons(selection)
+    assert "not a whole Parquet file" in said["a.00000001.0501.parquet"]
+    assert said["a.00000001.0502.parquet"] == f"a copy of {good.name}"
+    assert said["a.00000001.0503.parquet"] == "its schema is whylat.fleet/2, this reads whylat.fleet/1"
+    assert "hour" in said["a.00000001.0504.parquet"]
+    assert said["a.00000001.0505.parquet"] == "it was written by other"
+    assert said["notes.txt"] == "its name is not one that an agent gives"
+
+
+def test_a_directory_without_tables_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match="not a dataset"):
+        Dataset(tmp_path)
+    write(tmp_path, "a.00000001.0500.parquet")
+    with pytest.raises(UsageError, match="whole hour"):
+        Dataset(tmp_path).window("2026-11-23T05:30", 1)
+
+
+def test_columns_are_those_that_agents_declare() -> None:
+    page = (Path(__file__).parents[2] / "docs/fleet/tables.md").read_text(encoding="utf-8")
+    arrow = {"utf8": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "uint32": "UINTEGER", "boolean": "BOOLEAN"}
+    declared: dict[str, dict[str, str]] = {}
+    for section in page.split("\n## ")[1:]:
+        fields = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)
+        declared[section.split("\n")[0]] = {name: arrow[kind] for name, kind in fields}
+    assert declared == TABLES
