@@ -90,16 +90,18 @@ impl<'obj> Flight<'obj> {
         self.memory.cpus()
     }
 
-    /// Appends what is held of a window. Windows of one CPU must not overlap, or a span is there twice.
-    /// What is still under way at the end of the last one is cut there.
+    /// Until when windows can be read now, `CLOCK_MONOTONIC` ns.
+    pub fn readable_until_ns() -> u64 {
+        monotonic_ns().saturating_sub(YOUNG_NS)
+    }
+
+    /// Appends what is held of a window, which must end before [`Self::readable_until_ns`]. Windows of one
+    /// CPU must not overlap, or a span is there twice. What is still under way at the end of the last one
+    /// is cut there.
     pub fn read(&self, window: Window, into: &mut Activities) {
-        let until_ns = window.until_ns.min(monotonic_ns().saturating_sub(YOUNG_NS));
-        let window = Window { until_ns, ..window };
-        if window.from_ns < until_ns {
-            let names = &mut self.names.borrow_mut();
-            let ended = |tid| ended(tid, &self.skel.maps.ended_threads);
-            replay(&self.memory, names, &ended, window, into);
-        }
+        let names = &mut self.names.borrow_mut();
+        let ended = |tid| ended(tid, &self.skel.maps.ended_threads);
+        replay(&self.memory, names, &ended, window, into);
     }
 
     /// Whether a thread had the window's CPU at some time of it, as far as it is held.
@@ -110,7 +112,7 @@ impl<'obj> Flight<'obj> {
     /// When the oldest event of a CPU that is held was, and the newest that can be read.
     pub fn held(&self, cpu: u16) -> Window {
         let held = self.memory.held(cpu);
-        let newest_ns = monotonic_ns().saturating_sub(YOUNG_NS);
+        let newest_ns = Self::readable_until_ns();
         let oldest = held.clone().next();
         let from_ns = oldest.map_or(newest_ns, |number| self.memory.event(cpu, number).time_ns);
         Window {

@@ -8,6 +8,7 @@ mod slow;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use probe::activity::{Flight, PROBE, Storage, Window};
 use probe::clock::monotonic_ns;
@@ -25,6 +26,8 @@ use slow::Durations;
 
 /// Kept before a message's first time and after its last: what is under way then began before.
 const MARGIN_NS: u64 = 100_000;
+/// Waited for a margin at most.
+const LONGEST_WAIT_NS: u64 = 2 * MARGIN_NS;
 /// Spans that may be kept in a second, on average, so that hours of recording stay some gigabytes.
 const SPANS_PER_S: u64 = 20_000;
 /// What was not used of that is saved up for so long.
@@ -168,6 +171,8 @@ impl<'a> Keeping<'a> {
             return moments;
         }
         self.save_up(now_ns);
+        let last_ns = wanted.iter().map(|(message, _)| message.until_ns).max();
+        wait_until_readable(last_ns.unwrap_or_default() + MARGIN_NS);
         for (message, why) in wanted {
             between();
             if why == Why::Trigger && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS) {
@@ -280,7 +285,9 @@ impl<'a> Keeping<'a> {
             .push(window_row(message, why, times, [None; 2]));
     }
 
-    fn keep_window(&mut self, window: Window, moments: &mut Moments) {
+    fn keep_window(&mut self, mut window: Window, moments: &mut Moments) {
+        // what cannot be read yet may be wanted again
+        window.until_ns = window.until_ns.min(Flight::readable_until_ns());
         let Some(kept) = self.kept.get_mut(usize::from(window.cpu)) else {
             return;
         };
@@ -304,6 +311,13 @@ impl<'a> Keeping<'a> {
             }
         }
     }
+}
+
+/// What is just over is read a moment later: the margin after the last message, too. Times of messages
+/// are past, so that this is short.
+fn wait_until_readable(until_ns: u64) {
+    let left_ns = until_ns.saturating_sub(Flight::readable_until_ns());
+    std::thread::sleep(Duration::from_nanos(left_ns.min(LONGEST_WAIT_NS)));
 }
 
 fn window_row(
