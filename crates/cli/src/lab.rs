@@ -26,6 +26,9 @@ enum LabCommand {
     /// A server's slowest answers: measured, recorded, mended as the diagnosis says, measured again.
     #[command(disable_help_flag = true)]
     Tail(Rest),
+    /// What copies cost when a server sends: send, sendmsg, MSG_ZEROCOPY, io_uring and others, with figures.
+    #[command(disable_help_flag = true)]
+    Copy(Rest),
     /// A small program with a known TCP behaviour.
     #[command(disable_help_flag = true)]
     Workload(Rest),
@@ -44,6 +47,7 @@ impl Lab {
             LabCommand::List(rest) => lab::fault::command::list(rest.arguments),
             LabCommand::Wire(rest) => lab::wire::command::main(rest.arguments),
             LabCommand::Tail(rest) => lab::study::main(rest.arguments),
+            LabCommand::Copy(rest) => lab::copy::main(rest.arguments),
             LabCommand::Workload(rest) => lab::workload::main(rest.arguments),
         }
     }

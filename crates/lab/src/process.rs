@@ -13,6 +13,18 @@ use crate::netns::tie_to_parent;
 
 const HINT_STDERR: &str = "read what it printed on stderr";
 
+/// A program that says nothing to us, and ends with its handle.
+#[derive(Debug)]
+pub(crate) struct Tied(pub(crate) Child);
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        // both fail only for a process that has ended
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A program that is running. Dropping it kills it.
 #[derive(Debug)]
 pub struct Running {

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::steps::{App, Cpus, Step};
 use crate::error::LabError;
+use crate::process::Tied;
 use crate::{Netns, Running, tie_to_parent};
 
 /// The web server's processes, and the connections that keep them busy.
@@ -53,17 +54,6 @@ pub(super) struct Scene<'a> {
     _batches: Running,
     _web: Vec<Tied>,
     server: Tied,
-}
-
-/// A program that ends with its handle.
-struct Tied(Child);
-
-impl Drop for Tied {
-    fn drop(&mut self) {
-        // both fail only for a process that has ended
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Stage {

@@ -22,7 +22,7 @@ mod peer;
 mod relay;
 mod reply;
 mod rounds;
-mod threads;
+pub(crate) mod threads;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use cpu::ThreadCpu;
-pub(crate) use cpu::allowed as allowed_cpus;
+pub(crate) use cpu::{allowed as allowed_cpus, pin as pin_to};
 pub use peer::{CallCounts, ConnectionTruth};
 
 use crate::error::LabError;

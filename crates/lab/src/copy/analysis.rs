@@ -1,0 +1,143 @@
+//! The seed's questions, answered from the results; where they do not tell, it is said what is lacking.
+
+mod costs;
+mod crossings;
+mod matrix;
+mod path;
+mod threads;
+
+use std::collections::BTreeMap;
+
+use super::csv::Row;
+use super::doc::{Block, table};
+use super::journal::{Cost, Entry, Journal, Study};
+
+/// What is known besides the results themselves; all of it is lacking where only a file of results is read.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    pub(super) study: Option<Study>,
+    pub(super) costs: Vec<Cost>,
+    /// By size: throughput of A1 over that of A1 again, of each pair.
+    pub(super) noise: BTreeMap<usize, Vec<f64>>,
+    /// A1's throughput and iperf3's, Gbit/s.
+    pub(super) peers: Vec<(f64, f64)>,
+    /// Why counters are missing, by name.
+    pub(super) missing: BTreeMap<String, String>,
+}
+
+impl Extras {
+    /// Of a journal.
+    pub(super) fn of(journal: &Journal) -> Self {
+        let mut extras = Self::default();
+        let mut firsts = BTreeMap::new();
+        for entry in &journal.entries {
+            match entry {
+                Entry::Study(study) => extras.study = Some(study.clone()),
+                Entry::Cost(cost) => extras.costs.push(cost.clone()),
+                Entry::Peer {
+                    iperf3_gbps, gbps, ..
+                } => extras.peers.push((*gbps, *iperf3_gbps)),
+                Entry::Noise {
+                    config,
+                    repetition,
+                    second,
+                    figures,
+                } => {
+                    let Some(gbps) = figures.get("throughput") else {
+                        continue;
+                    };
+                    if *second {
+                        let first = firsts.remove(&(config.size, *repetition));
+                        let ratio = first.map(|first: f64| first / gbps);
+                        extras.noise.entry(config.size).or_default().extend(ratio);
+                    } else {
+                        firsts.insert((config.size, *repetition), gbps);
+                    }
+                }
+                Entry::Run { figures, .. } => extras.missing.extend(figures.missing.clone()),
+                Entry::Skipped { .. } | Entry::Diagnosis { .. } => {}
+            }
+        }
+        extras
+    }
+
+    fn cost(&self, name: &str, bytes: usize) -> Option<&Cost> {
+        let mut costs = self.costs.iter();
+        costs.find(|cost| cost.name == name && cost.bytes == bytes)
+    }
+
+    /// By what factor two runs that differ in nothing differed at most, at a size or at any.
+    fn noise_at(&self, size: Option<usize>) -> Option<f64> {
+        let wanted = self
+            .noise
+            .iter()
+            .filter(|(own, _)| size.is_none_or(|size| **own == size));
+        let ratios = wanted.flat_map(|(_, ratios)| ratios);
+        ratios
+            .map(|ratio| ratio.max(1.0 / ratio))
+            .max_by(f64::total_cmp)
+    }
+}
+
+/// All answers.
+pub(super) fn answers(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut all = matrix::setting(rows, extras);
+    all.extend(matrix::results(rows));
+    all.extend(path::copies(rows, extras));
+    all.extend(path::zero_copy(rows));
+    all.extend(crossings::why_not_always(rows, extras));
+    all.extend(threads::caches(rows, extras));
+    all.extend(threads::contention(rows, extras));
+    all.extend(crossings::crossovers(rows));
+    all.extend(crossings::surprise(rows, extras));
+    all.extend(costs::beside_estimates(extras));
+    all.extend(matrix::beyond(rows));
+    all.extend(matrix::beside_published(rows, extras));
+    all.extend(matrix::reasons(rows));
+    all
+}
+
+/// The row of a configuration.
+fn row<'a>(rows: &'a [Row], variant: &str, size: usize, threads: usize) -> Option<&'a Row> {
+    let mut all = rows.iter();
+    all.find(|row| row.variant == variant && row.size == size && row.threads == threads)
+}
+
+/// Values that occur, in order.
+fn distinct(values: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut values: Vec<usize> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn sizes(rows: &[Row]) -> Vec<usize> {
+    distinct(rows.iter().map(|row| row.size))
+}
+
+fn thread_counts(rows: &[Row]) -> Vec<usize> {
+    distinct(rows.iter().map(|row| row.threads))
+}
+
+/// Variants in the order of the results.
+fn variants(rows: &[Row]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.variant.as_str()) {
+            names.push(&row.variant);
+        }
+    }
+    names
+}
+
+fn heading(text: &str) -> Block {
+    Block::Heading(text.to_owned())
+}
+
+fn paragraph(text: impl Into<String>) -> Block {
+    Block::Paragraph(text.into())
+}
+
+fn two_columns(head: [&str; 2], rows: Vec<[String; 2]>) -> Block {
+    table(head, rows)
+}

@@ -1,0 +1,150 @@
+//! Who wins from where on (the seed's 10.1, 10.4 to 10.6).
+
+use super::super::crossover;
+use super::super::csv::Row;
+use super::super::doc::{Block, bytes, change, digits};
+use super::super::trend;
+use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+
+/// 10.1.
+pub(super) fn why_not_always(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("Why does zero-copy not always win? (10.1)")];
+    let threads = thread_counts(rows).first().copied().unwrap_or(1);
+    let lines = sizes(rows).into_iter().filter_map(|size| {
+        let of = |name, figure| row(rows, name, size, threads)?.get(figure);
+        let throughput: f64 = of("A3", "throughput")? / of("A2", "throughput")?;
+        let cpu = of("A3", "cpu_ns_per_message").zip(of("A2", "cpu_ns_per_message"));
+        let cpu = cpu.map_or(String::new(), |(own, other)| {
+            format!(
+                "; CPU time of the server {} to {} ns a message",
+                digits(other),
+                digits(own)
+            )
+        });
+        Some(format!(
+            "{}: throughput {} against A2{cpu}",
+            bytes(size as f64),
+            change(throughput)
+        ))
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        blocks.push(paragraph("A2 and A3 are not both in these results."));
+        return blocks;
+    }
+    blocks.push(Block::List(lines));
+    let cost = |name: &str, size| extras.cost(name, size).map(|cost| cost.ns);
+    if let (Some(pin), Some(told), Some(copy)) = (
+        cost("pinning", 4096),
+        cost("completion", 4096),
+        cost("kernel_copy", 4096),
+    ) {
+        let fixed = 8.0 * pin + told;
+        blocks.push(paragraph(format!(
+            "By themselves here: to pin and release eight pages {} ns, to read a notification {} ns, together {} ns; to \
+             copy 4 KB {} ns. {} On top, each send is noted down, and its end is waited for before its memory can be used \
+             again.",
+            digits(8.0 * pin),
+            digits(told),
+            digits(fixed),
+            digits(copy),
+            if fixed > copy {
+                "So eight fields of 512 B cost more to lend than to copy."
+            } else {
+                "So eight fields of 512 B cost less to lend than to copy, as far as these steps go."
+            }
+        )));
+    }
+    let all_copied = rows
+        .iter()
+        .filter_map(|row| row.get("zc_copied_share"))
+        .all(|share| share >= 0.9995);
+    if all_copied && rows.iter().any(|row| row.get("zc_copied_share").is_some()) {
+        blocks.push(paragraph(
+            "And on this path all of that comes on top of the copy, which is made after all (zerocopy_copied), later and \
+             in softirq.",
+        ));
+    }
+    blocks
+}
+
+/// 10.4 and 10.5.
+pub(super) fn crossovers(rows: &[Row]) -> Vec<Block> {
+    let mut blocks = vec![heading("From which size on does one win? (10.4, 10.5)")];
+    let mut lines = Vec::new();
+    for (base, variant) in [("A1", "A2"), ("A1", "A3"), ("A2", "A3")] {
+        for threads in thread_counts(rows) {
+            let Some(found) = crossover::find(rows, base, variant, threads) else {
+                continue;
+            };
+            let ratios = found.ratios.iter();
+            let ratios =
+                ratios.map(|(size, ratio)| format!("{} {}", bytes(*size as f64), change(*ratio)));
+            lines.push([
+                format!("{variant} against {base}, {threads} client(s)"),
+                found.say(),
+                ratios.collect::<Vec<_>>().join(", "),
+            ]);
+        }
+    }
+    if lines.is_empty() {
+        blocks.push(paragraph(
+            "It takes two variants at two sizes, which these results do not have.",
+        ));
+        return blocks;
+    }
+    blocks.push(super::table(["", "crossover", "throughput"], lines));
+    blocks.push(paragraph(
+        "Published: none for A2 (\"projected >128 KB\"), about 32 to 48 KB for A3, from single runs without a spread.",
+    ));
+    blocks
+}
+
+/// 10.6.
+pub(super) fn surprise(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("What is the least expected result? (10.6)")];
+    let Some(found) = trend::largest(rows) else {
+        blocks.push(paragraph(
+            "No variant has enough configurations for a trend (seven).",
+        ));
+        return blocks;
+    };
+    let said = match (found.row.word("stage"), found.row.word("finding")) {
+        (Some(stage), finding) => {
+            format!(
+                " whylat says of it: stage {stage}, finding {}.",
+                finding.unwrap_or("none")
+            )
+        }
+        _ => String::new(),
+    };
+    let within = match extras.noise_at(None) {
+        Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
+            " Two runs of A1 that differed in nothing differed by up to {}, which is more: no cause is to be looked for.",
+            change(noise)
+        ),
+        Some(noise) => format!(
+            " That is more than what two runs that differ in nothing differed by ({} at most): it wants a cause.",
+            change(noise)
+        ),
+        None => " The noise is not in these results.".to_owned(),
+    };
+    let interval = found
+        .row
+        .bounds("latency")
+        .map_or(String::new(), |(low, high)| {
+            format!(" (95 %: {} to {} µs)", digits(low), digits(high))
+        });
+    blocks.push(paragraph(format!(
+        "The largest departure from the trend of its way of sending (logarithm of the mean latency, quadratic in those of \
+         size and clients): {} at {} with {} client(s), {} µs{interval}, {} against the trend; the usual departure there \
+         is {}.{within}{said}",
+        found.row.variant,
+        bytes(found.row.size as f64),
+        found.row.threads,
+        found.row.get("latency").map_or(String::new(), digits),
+        change(found.ratio),
+        change(found.usual.exp()),
+    )));
+    blocks
+}

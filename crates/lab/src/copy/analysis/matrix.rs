@@ -1,0 +1,326 @@
+//! The setting, the results in short, and both beside what was published.
+
+use super::super::csv::Row;
+use super::super::doc::{Block, bytes, change, digits};
+use super::super::matrix::ALL;
+use super::super::published;
+use super::super::stats::median;
+use super::{Extras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
+
+/// Where and how it was measured, and how much two equal runs differ.
+pub(super) fn setting(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("Setting")];
+    if let Some(study) = &extras.study {
+        let path = match study.path.as_str() {
+            "namespaces" => {
+                "two network namespaces joined by a veth pair (10.0.0.1 and 10.0.0.2)".to_owned()
+            }
+            server => format!("a server at {server}"),
+        };
+        let pinned = if study.pin { "pinned" } else { "not pinned" };
+        blocks.push(paragraph(format!(
+            "Linux {}, {} CPUs ({}); {path}. A server with a thread a client sends a message of eight heap fields for \
+             each request of 8 bytes; {} under way at a time; threads {pinned}. {} s a run after {} s of warm-up; \
+             runs of each configuration: {}, in an order by chance. Throughput is payload from server to client; latency is \
+             from a request to the last byte of its message.",
+            study.kernel, study.cpus, study.cpu, requests(study.window), study.seconds, digits(study.warm_up), study.repeat,
+        )));
+        blocks.push(paragraph(format!(
+            "Every byte of every message was checked in the warm-up, and of every {}th message afterwards; the number, \
+             order and length of all. Both ends counted the same messages and bytes in every run, N threads were N \
+             connected clients, and every zero-copy send had its completion; a run where this is not so ends the study.",
+            study.check_every
+        )));
+    } else {
+        blocks.push(paragraph(format!(
+            "Read from a file: {} configurations. Costs, noise and the machine are not in it.",
+            rows.len()
+        )));
+    }
+    for (name, why) in &extras.missing {
+        blocks.push(paragraph(format!(
+            "Counter {name}: {why}. Its column is empty."
+        )));
+    }
+    blocks.extend(harness(rows, extras));
+    blocks.extend(noise(extras));
+    blocks.extend(peer(extras));
+    blocks
+}
+
+fn requests(window: usize) -> String {
+    match window {
+        1 => "one request".to_owned(),
+        more => format!("{more} requests"),
+    }
+}
+
+/// What the study itself takes of the CPU time of the smallest message.
+fn harness(rows: &[Row], extras: &Extras) -> Option<Block> {
+    let cost = extras.costs.iter().find(|cost| cost.name == "harness")?;
+    let of_size = rows
+        .iter()
+        .filter(|row| row.variant == "A1" && row.size == cost.bytes);
+    let both = of_size.filter_map(|row| {
+        Some(row.get("cpu_ns_per_message")? + row.get("client_cpu_ns_per_message")?)
+    });
+    let least_ns = both.min_by(f64::total_cmp)?;
+    Some(paragraph(format!(
+        "Stamps, checks, clock and histogram of the study itself take {} ns of a message of {}: at most {:.2} % of the CPU \
+         time of both ends.",
+        digits(cost.ns),
+        bytes(cost.bytes as f64),
+        cost.ns / least_ns * 100.0
+    )))
+}
+
+fn noise(extras: &Extras) -> Option<Block> {
+    let lines = extras.noise.iter().filter_map(|(size, ratios)| {
+        let (least, most) = (
+            ratios.iter().copied().min_by(f64::total_cmp)?,
+            ratios.iter().copied().max_by(f64::total_cmp)?,
+        );
+        let middle = median(ratios)?;
+        Some([
+            bytes(*size as f64),
+            format!(
+                "{middle:.3} ({least:.3} to {most:.3}, {} pairs)",
+                ratios.len()
+            ),
+        ])
+    });
+    let lines: Vec<[String; 2]> = lines.collect();
+    (!lines.is_empty())
+        .then(|| two_columns(["noise: A1 against itself", "ratio of throughput"], lines))
+}
+
+fn peer(extras: &Extras) -> Option<Block> {
+    let ratios: Vec<f64> = extras
+        .peers
+        .iter()
+        .map(|(own, iperf3)| own / iperf3)
+        .collect();
+    let of = |values: Vec<f64>| median(&values).map(digits);
+    let own = of(extras.peers.iter().map(|(own, _)| *own).collect())?;
+    let iperf3 = of(extras.peers.iter().map(|(_, iperf3)| *iperf3).collect())?;
+    let least = ratios.iter().copied().min_by(f64::total_cmp)?;
+    let most = ratios.iter().copied().max_by(f64::total_cmp)?;
+    Some(paragraph(format!(
+        "Beside iperf3 (the same path, 64 KB a write, one stream, in turn): A1 with 32 requests under way, since \
+         iperf3 waits for no answer, {own} Gbit/s, iperf3 {iperf3} Gbit/s; ratio \
+         {:.2} ({least:.2} to {most:.2}).",
+        median(&ratios)?
+    )))
+}
+
+/// Throughput and latency of all, at the fewest and the most clients.
+pub(super) fn results(rows: &[Row]) -> Vec<Block> {
+    let (sizes, threads) = (sizes(rows), thread_counts(rows));
+    let ends = match threads.as_slice() {
+        [] => return Vec::new(),
+        [one] => vec![*one],
+        [first, .., last] => vec![*first, *last],
+    };
+    let mut blocks = vec![heading("Results")];
+    for threads in ends {
+        let mut head = vec![format!("{threads} client(s): Gbit/s (p50 / p99, µs)")];
+        head.extend(sizes.iter().map(|size| bytes(*size as f64)));
+        let lines = variants(rows).into_iter().map(|variant| {
+            let mut line = vec![variant.to_owned()];
+            line.extend(
+                sizes
+                    .iter()
+                    .map(|size| cell(row(rows, variant, *size, threads))),
+            );
+            line
+        });
+        blocks.push(Block::Table {
+            rows: lines.collect(),
+            head,
+        });
+    }
+    let skipped = rows
+        .iter()
+        .filter_map(|row| Some((row.variant.as_str(), row.word("skipped")?)));
+    let mut skipped: Vec<_> = skipped.collect();
+    skipped.dedup();
+    let skipped = skipped
+        .into_iter()
+        .map(|(variant, why)| format!("{variant} is not measured: {why}"));
+    let skipped: Vec<String> = skipped.collect();
+    if !skipped.is_empty() {
+        blocks.push(Block::List(skipped));
+    }
+    blocks
+}
+
+fn cell(row: Option<&Row>) -> String {
+    let Some(gbps) = row.and_then(|row| row.get("throughput")) else {
+        return "–".to_owned();
+    };
+    let of = |name: &str| row.and_then(|row| row.get(name)).map(digits);
+    match of("latency_p50").zip(of("latency_p99")) {
+        Some((p50, p99)) => format!("{} ({p50} / {p99})", digits(gbps)),
+        None => digits(gbps),
+    }
+}
+
+/// What the ways of sending that the seed does not have are worth.
+pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
+    let bases = [
+        ("A1-nodelay", "A1"),
+        ("A2-scatter", "A2"),
+        ("A3-huge", "A3"),
+        ("uring", "A2"),
+        ("uring-zc", "A3"),
+        ("sendfile", "A1"),
+        ("splice", "sendfile"),
+    ];
+    let Some(&threads) = thread_counts(rows).first() else {
+        return Vec::new();
+    };
+    let lines = bases.into_iter().filter_map(|(variant, base)| {
+        let cells = sizes(rows).into_iter().filter_map(|size| {
+            let of = |name| row(rows, name, size, threads)?.get("throughput");
+            Some(format!(
+                "{} {}",
+                bytes(size as f64),
+                change(of(variant)? / of(base)?)
+            ))
+        });
+        let cells: Vec<String> = cells.collect();
+        let what = ALL.iter().find(|known| known.name() == variant)?.what();
+        (!cells.is_empty()).then(|| {
+            [
+                format!("{variant} against {base}: {what}"),
+                cells.join(", "),
+            ]
+        })
+    });
+    let lines: Vec<[String; 2]> = lines.collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        heading("Beyond the three"),
+        two_columns([&format!("{threads} client(s)"), "throughput"], lines),
+    ]
+}
+
+/// The published figures beside these.
+pub(super) fn beside_published(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("Beside the published figures")];
+    let product = published::LATENCY_64.iter().zip(published::THROUGHPUT_64);
+    let checks = product.map(|((threads, us), (_, gbps))| {
+        let one_client = 64.0 * 8.0 / us / 1e3;
+        format!("{threads} threads {gbps:.4} = {one_client:.4}")
+    });
+    let checks: Vec<String> = checks.collect();
+    blocks.push(paragraph(format!(
+        "Why its threads do not scale: it measured one client at every number of threads. Its server's log says active=1 \
+         at max_threads=8; its throughput is the size over the latency of one client at every number of threads (64 B, \
+         Gbit/s, published = computed: {}); and its efficiency at 8 threads, {}, is 1/8. So its figures are set beside \
+         those of one client here.",
+        checks.join(", "),
+        published::EFFICIENCY_8
+    )));
+    let names = ["A1", "A2", "A3"];
+    let mut lines = Vec::new();
+    for (size, theirs) in published::THROUGHPUT {
+        for (name, theirs) in names.into_iter().zip(theirs) {
+            let of = |threads| row(rows, name, size, threads)?.get("throughput");
+            let one: Option<f64> = of(1);
+            lines.push([
+                format!("{name}, {}", bytes(size as f64)),
+                digits(theirs),
+                one.map_or("–".to_owned(), digits),
+                of(8).map_or("–".to_owned(), digits),
+                one.map_or("–".to_owned(), |one| format!("{:.2}", one / theirs)),
+            ]);
+        }
+    }
+    let head = [
+        "throughput, Gbit/s",
+        "published",
+        "here, 1 client",
+        "here, 8 clients",
+        "here, 1 client / published",
+    ];
+    blocks.push(super::table(head, lines));
+    let here = extras
+        .study
+        .as_ref()
+        .map_or("this machine".to_owned(), |study| {
+            format!("{} CPUs of {}", study.cpus, study.cpu)
+        });
+    blocks.push(Block::List(vec![
+        format!(
+            "Explained: the level. The published machine has 20 hardware threads of an i7-12700; here are {here}, where a \
+             wake-up of the other end dominates small messages."
+        ),
+        "Explained: no scaling with threads (above)."
+            .to_owned(),
+        copied(rows),
+        "Unexplained: super-linear speed-up at 4 threads and a peak of context switches there. Both are of single runs \
+         without a spread, of one client each time."
+            .to_owned(),
+    ]));
+    blocks
+}
+
+fn copied(rows: &[Row]) -> String {
+    let shares = rows
+        .iter()
+        .filter(|row| row.variant == "A3")
+        .filter_map(|row| row.get("zc_copied_share"));
+    let least = shares.min_by(f64::total_cmp);
+    match least {
+        Some(1.0) => "Explained: that A3 gains nothing. Between namespaces every zero-copy send is copied after all \
+                      (zerocopy_copied). That it was 0.9 % ahead at 64 KB in the published figures is less than what \
+                      single runs tell."
+            .to_owned(),
+        Some(share) => format!(
+            "Open: A3's gain. Of its sends at least {:.1} % were copied here in some configuration.",
+            share * 100.0
+        ),
+        None => "Open: A3's gain. The results do not tell which of its sends were copied.".to_owned(),
+    }
+}
+
+/// What whylat says of each.
+pub(super) fn reasons(rows: &[Row]) -> Vec<Block> {
+    let percent = |share: Option<f64>| {
+        share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0))
+    };
+    let lines = rows.iter().filter_map(|row| {
+        let stage = row.word("stage")?;
+        Some([
+            format!(
+                "{}, {}, {}",
+                row.variant,
+                bytes(row.size as f64),
+                row.threads
+            ),
+            format!("{stage}{}", percent(row.get("stage_share"))),
+            row.word("wait").map_or(String::new(), |wait| {
+                format!("{wait}{}", percent(row.get("wait_share")))
+            }),
+            row.word("finding").unwrap_or("none").to_owned(),
+        ])
+    });
+    let lines: Vec<[String; 4]> = lines.collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        heading("What whylat says of each"),
+        paragraph(
+            "Of a run of its own, recorded by `whylat record`: what stopped the next byte of the server's sockets longest, \
+             what its threads waited for, and the worst finding.",
+        ),
+        super::table(
+            ["variant, size, clients", "stage", "wait", "finding"],
+            lines,
+        ),
+    ]
+}

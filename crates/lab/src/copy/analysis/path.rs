@@ -1,0 +1,121 @@
+//! Where copies are made (the seed's 4.2, 5.2 and 6.2).
+
+use super::super::csv::Row;
+use super::super::doc::{Block, bytes, digits};
+use super::costs::told;
+use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+
+/// 4.2 and 5.2.
+pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![
+        heading("Where do the copies of A1 occur, and is it two? (4.2)"),
+        paragraph(
+            "A1 copies three times with a CPU between these namespaces, and none of its copies is made by DMA: eight \
+             fields into one buffer (in the program), that buffer into socket buffers (tcp_sendmsg), and out of them into \
+             the receiver's buffer (tcp_recvmsg). A veth device passes socket buffers on by reference. With a network \
+             card its DMA comes in between, once at each end; it costs no CPU time, but memory bandwidth.",
+        ),
+    ];
+    let costs = sizes(rows).into_iter().filter_map(|size| {
+        let (own, kernel) = (
+            extras.cost("consolidation", size)?,
+            extras.cost("kernel_copy", size)?,
+        );
+        Some(format!(
+            "{}: consolidation {} ns, the kernel's copy {}",
+            bytes(size as f64),
+            digits(own.ns),
+            told(kernel)
+        ))
+    });
+    let costs: Vec<String> = costs.collect();
+    if costs.is_empty() {
+        blocks.push(paragraph(
+            "What they cost by themselves is not in these results.",
+        ));
+    } else {
+        blocks.push(paragraph("Measured by themselves, in warm memory:"));
+        blocks.push(Block::List(costs));
+    }
+    blocks.push(heading("Which copy does sendmsg() remove? (5.2)"));
+    blocks.push(paragraph(
+        "The first: the kernel gathers the fields while it makes the second copy. What that is worth to the server, all \
+         else included, is the difference of CPU time a message:",
+    ));
+    blocks.push(saved(rows));
+    blocks
+}
+
+fn saved(rows: &[Row]) -> Block {
+    let threads = thread_counts(rows).first().copied().unwrap_or(1);
+    let lines = sizes(rows).into_iter().filter_map(|size| {
+        let of = |name| row(rows, name, size, threads)?.get("cpu_ns_per_message");
+        let (one, two): (f64, f64) = (of("A1")?, of("A2")?);
+        let difference = one - two;
+        let word = if difference >= 0.0 { "less" } else { "more" };
+        Some(format!(
+            "{}, {threads} client(s): {} ns with A1, {} ns with A2: {} ns {word}",
+            bytes(size as f64),
+            digits(one),
+            digits(two),
+            digits(difference.abs())
+        ))
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return paragraph("CPU time is not in these results.");
+    }
+    Block::List(lines)
+}
+
+/// 6.2, with what became of the sends here.
+pub(super) fn zero_copy(rows: &[Row]) -> Vec<Block> {
+    let mut blocks = vec![
+        heading("The path of MSG_ZEROCOPY (6.2)"),
+        Block::Verbatim(
+            "sendmsg(MSG_ZEROCOPY)
+  msg_zerocopy_realloc     a note of this send; counts against optmem_max (ENOBUFS)
+  mm_account_pinned_pages  its pages count against RLIMIT_MEMLOCK (ENOBUFS)
+  iov_iter_get_pages2      the pages are looked up and held, not copied
+  tcp_push                 a socket buffer whose fragments are the program's own pages
+        |
+        +-- network card:     DMA reads the program's pages
+        |                     ACK -> skb_zcopy_clear -> error queue: done
+        |
+        +-- loopback, veth:   skb_orphan_frags_rx copies them, since a receiver that
+                              is slow would hold the sender's pages for as long
+                              as it likes -> error queue: done, ZEROCOPY_COPIED
+recvmsg(MSG_ERRQUEUE)         ranges of sends that are over: only now may the fields
+                              be written to again"
+                .to_owned(),
+        ),
+    ];
+    let zerocopy = rows.iter().filter(|row| row.get("zc_sends").is_some());
+    let (mut sends, mut copied, mut notifications, mut enobufs) = (0.0, 0.0, 0.0, 0.0);
+    for row in zerocopy {
+        let of = |name| row.get(name).unwrap_or(0.0);
+        sends += of("zc_completions");
+        copied += of("zc_completions") * of("zc_copied_share");
+        notifications += of("zc_notifications");
+        enobufs += of("zc_enobufs");
+    }
+    if sends == 0.0 {
+        blocks.push(paragraph("No zero-copy send is in these results."));
+        return blocks;
+    }
+    let share = copied / sends * 100.0;
+    blocks.push(paragraph(format!(
+        "zerocopy_copied: of {sends:.0} zero-copy sends (medians of all configurations, added up) the kernel copied \
+         {share:.1} %. {notifications:.0} notifications told of them, {:.2} sends in each; {enobufs:.0} sends were refused \
+         with ENOBUFS first.",
+        sends / notifications
+    )));
+    blocks.push(paragraph(if share >= 99.95 {
+        "Nothing was sent without a copy here, so that these figures show what zero-copy costs, and none of what it can \
+         gain. A study between namespaces cannot show that; it takes a network card whose driver does scatter-gather \
+         (`whylat lab copy --host`)."
+    } else {
+        "The part that was not copied shows what zero-copy gains on this path."
+    }));
+    blocks
+}

@@ -1,0 +1,137 @@
+//! Caches and threads (the seed's 10.2 and 10.3).
+
+use super::super::csv::Row;
+use super::super::doc::{Block, bytes, change, digits};
+use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+
+/// 10.2.
+pub(super) fn caches(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("Which cache level changes most? (10.2)")];
+    let threads = thread_counts(rows).last().copied().unwrap_or(1);
+    let mut lines = Vec::new();
+    for (name, column) in [("L1", "l1_misses"), ("last level", "llc_misses")] {
+        let changes = sizes(rows).into_iter().filter_map(|size| {
+            let of = |variant| each(row(rows, variant, size, threads)?, column);
+            let one: f64 = of("A1")?;
+            let two = of("A2").map(|two| format!("A2 {}", change(two / one)));
+            let three = of("A3").map(|three| format!("A3 {}", change(three / one)));
+            let both: Vec<String> = [two, three].into_iter().flatten().collect();
+            (!both.is_empty()).then(|| format!("{} {}", bytes(size as f64), both.join(" and ")))
+        });
+        let changes: Vec<String> = changes.collect();
+        if !changes.is_empty() {
+            lines.push(format!(
+                "{name}, misses a message against A1: {}",
+                changes.join(", ")
+            ));
+        }
+    }
+    if lines.is_empty() {
+        let why = extras.missing.get("l1_misses").map_or("", String::as_str);
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(" ({why})")
+        };
+        blocks.push(paragraph(format!(
+            "These results cannot tell: they have no cache misses of more than one variant{why}. Published: neither by more \
+             than 5 %."
+        )));
+    } else {
+        blocks.push(Block::List(lines));
+    }
+    blocks
+}
+
+/// A count a message.
+fn each(row: &Row, column: &str) -> Option<f64> {
+    Some(row.get(column)? / row.get("messages")?)
+}
+
+/// 10.3.
+pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
+    let mut blocks = vec![heading("What do more threads do? (10.3)")];
+    let cpus = extras.study.as_ref().map(|study| study.cpus);
+    let mut lines = Vec::new();
+    for size in sizes(rows) {
+        let one = row(rows, "A1", size, 1).and_then(|row| row.get("throughput"));
+        for threads in thread_counts(rows)
+            .into_iter()
+            .filter(|threads| *threads > 1)
+        {
+            let Some(row) = row(rows, "A1", size, threads) else {
+                continue;
+            };
+            let Some(speedup) = one.and_then(|one| Some(row.get("throughput")? / one)) else {
+                continue;
+            };
+            lines.push([
+                format!("A1, {}, {threads} clients", bytes(size as f64)),
+                format!("{speedup:.2}"),
+                format!("{:.2}", speedup / threads as f64),
+                busy(row).map_or("–".to_owned(), |busy| match cpus {
+                    Some(cpus) => format!("{busy:.2} of {cpus}"),
+                    None => format!("{busy:.2}"),
+                }),
+                each(row, "cs").map_or("–".to_owned(), |switches| format!("{switches:.2}")),
+                each(row, "llc_misses").map_or("–".to_owned(), digits),
+            ]);
+        }
+    }
+    if lines.is_empty() {
+        blocks.push(paragraph(
+            "It takes A1 with one client and with more, which these results do not have.",
+        ));
+        return blocks;
+    }
+    blocks.push(super::table(
+        [
+            "",
+            "speed-up",
+            "efficiency",
+            "CPUs busy",
+            "context switches a message",
+            "LLC misses a message",
+        ],
+        lines,
+    ));
+    let full = |row: &Row| cpus.zip(busy(row)).map(|(cpus, busy)| busy / cpus as f64);
+    let most = rows
+        .iter()
+        .filter(|row| row.variant == "A1")
+        .filter_map(full);
+    let words = match most.max_by(f64::total_cmp) {
+        Some(share) => format!(
+            "At most {:.0} % of the machine's CPU time went to the server's and clients' threads. Once they use all of it, \
+             more clients can only share it; contention for caches would show as more CPU time a message.",
+            share * 100.0
+        ),
+        None => "How busy the CPUs were is not in these results.".to_owned(),
+    };
+    blocks.push(paragraph(words));
+    let growth = sizes(rows).into_iter().filter_map(|size| {
+        let of = |threads| row(rows, "A1", size, threads)?.get("cpu_ns_per_message");
+        let most = thread_counts(rows).last().copied()?;
+        let (one, many): (f64, f64) = (of(1)?, of(most)?);
+        (most > 1).then(|| {
+            format!(
+                "{}: CPU time of the server a message {} ns with 1 client, {} ns with {most} ({})",
+                bytes(size as f64),
+                digits(one),
+                digits(many),
+                change(many / one)
+            )
+        })
+    });
+    let growth: Vec<String> = growth.collect();
+    if !growth.is_empty() {
+        blocks.push(Block::List(growth));
+    }
+    blocks
+}
+
+/// CPUs that both ends kept busy.
+fn busy(row: &Row) -> Option<f64> {
+    let each_ns = row.get("cpu_ns_per_message")? + row.get("client_cpu_ns_per_message")?;
+    Some(each_ns * row.get("messages")? / (row.get("seconds")? * 1e9))
+}

@@ -1,0 +1,169 @@
+//! Where it is measured: two new network namespaces joined by a veth pair, with the seed's addresses; or another
+//! machine, on which `whylat lab copy serve` runs.
+//!
+//! A run is two processes, a server and a client, which end with this one, however it ends; the namespaces have no
+//! name, so that they end with the last process in them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::PORT;
+use super::client::How;
+use super::figures::Figures;
+use super::matrix::Config;
+use crate::error::LabError;
+use crate::{Netns, Running};
+
+/// The seed's (section 2.2).
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// The two ends.
+pub(super) struct Bed {
+    /// This program, whose `serve` and `ask` are the ends.
+    program: PathBuf,
+    ends: Ends,
+    server: SocketAddr,
+}
+
+enum Ends {
+    Local { server: Netns, client: Netns },
+    Remote,
+}
+
+/// What came of a run.
+pub(super) enum Outcome {
+    Measured(Figures),
+    Skipped(String),
+}
+
+impl Bed {
+    /// Makes the namespaces. `optmem_bytes`: what sockets there may note down, else the kernel's default.
+    ///
+    /// # Errors
+    /// Without `CAP_SYS_ADMIN`, and without iproute2.
+    pub(super) fn local(optmem_bytes: Option<u64>) -> Result<Self, LabError> {
+        let (server, client) = (Netns::new()?, Netns::new()?);
+        let other = client.path();
+        server.ip(&format!(
+            "link add veth0 type veth peer name veth1 netns {}",
+            other.display()
+        ))?;
+        for (netns, device, address) in [(&server, "veth0", SERVER), (&client, "veth1", CLIENT)] {
+            netns.ip(&format!("addr add {address}/24 dev {device}"))?;
+            netns.ip(&format!("link set {device} up"))?;
+        }
+        if let Some(bytes) = optmem_bytes {
+            server.sysctl("net.core.optmem_max", &bytes.to_string())?;
+        }
+        Ok(Self {
+            program: program()?,
+            ends: Ends::Local { server, client },
+            server: SocketAddr::new(IpAddr::V4(SERVER), PORT),
+        })
+    }
+
+    /// A server that runs already, on another machine.
+    pub(super) fn remote(server: SocketAddr) -> Result<Self, LabError> {
+        Ok(Self {
+            program: program()?,
+            ends: Ends::Remote,
+            server,
+        })
+    }
+
+    /// Whether both ends are on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.ends, Ends::Local { .. })
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// When an end fails, or the two do not agree on what they did.
+    pub(super) fn run(&self, config: Config, how: &How) -> Result<Outcome, LabError> {
+        let server = match &self.ends {
+            Ends::Local { .. } => Some(self.serve(config.threads)?),
+            Ends::Remote => None,
+        };
+        let outcome = self.ask(config, how);
+        drop(server);
+        outcome
+    }
+
+    /// The clients of a run, whose server is there.
+    pub(super) fn ask(&self, config: Config, how: &How) -> Result<Outcome, LabError> {
+        let mut client = match &self.ends {
+            Ends::Local { client, .. } => client.command(&self.program),
+            Ends::Remote => Command::new(&self.program),
+        };
+        client.args(["lab", "copy", "ask", "--connect", &self.server.to_string()]);
+        client.args(["--variant", config.variant.name()]);
+        client.args(["--size", &config.size.to_string()]);
+        client.args(["--threads", &config.threads.to_string()]);
+        client.args(how.arguments());
+        let said = Running::start(client)?.finish()?;
+        if let Some(why) = said["skipped"].as_str() {
+            return Ok(Outcome::Skipped(why.to_owned()));
+        }
+        figures(said).map(Outcome::Measured)
+    }
+
+    /// Starts a server for so many clients, and waits until it listens.
+    pub(super) fn serve(&self, clients: usize) -> Result<Running, LabError> {
+        let mut server = match &self.ends {
+            Ends::Local { server, .. } => server.command(&self.program),
+            Ends::Remote => Command::new(&self.program),
+        };
+        server.args(["lab", "copy", "serve", "--clients", &clients.to_string()]);
+        let mut server = Running::start(server)?;
+        server.port()?;
+        Ok(server)
+    }
+
+    /// This program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// A command at the server's end; `None`: that is another machine.
+    pub(super) fn command_at_server(&self, program: &str) -> Option<Command> {
+        match &self.ends {
+            Ends::Local { server, .. } => Some(server.command(program)),
+            Ends::Remote => None,
+        }
+    }
+
+    /// The same at the client's end.
+    pub(super) fn command_at_client(&self, program: &str) -> Option<Command> {
+        match &self.ends {
+            Ends::Local { client, .. } => Some(client.command(program)),
+            Ends::Remote => None,
+        }
+    }
+
+    /// Where the server is.
+    pub(super) fn server_address(&self) -> String {
+        self.server.ip().to_string()
+    }
+}
+
+fn figures(said: Value) -> Result<Figures, LabError> {
+    serde_json::from_value(said).map_err(|why| {
+        let hint = "both ends have to be of the same version of whylat";
+        LabError::os(
+            "read",
+            "the client's figures",
+            std::io::Error::from(why),
+            hint,
+        )
+    })
+}
+
+fn program() -> Result<PathBuf, LabError> {
+    std::env::current_exe()
+        .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))
+}

@@ -1,0 +1,470 @@
+//! The clients: each a thread with a connection, which asks for messages, checks them, and times them.
+//!
+//! In: what to ask for, and how long. Out: one JSON object with the figures of all clients and of the server's
+//! threads, after their counts were found to agree.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recvmsg};
+
+use super::counters::{Counters, Counts, sum};
+use super::figures::Figures;
+use super::matrix::{Config, Variant};
+use super::message::{Expected, FIELDS, is_size};
+use super::pin;
+use super::protocol::{self, Hello, MAGIC, Phase, REQUEST_BYTES, Served, Tally, Welcome};
+use super::stats::Histogram;
+use crate::error::LabError;
+use crate::now_ns;
+use crate::workload::threads::{gather, start};
+
+/// A server that sends nothing for so long has gone.
+const LONGEST: Duration = Duration::from_secs(10);
+const HINT_SERVER: &str = "see what the server printed; whylat lab copy serve starts one";
+
+/// Options of `ask`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Ask {
+    /// Server to connect to.
+    #[arg(long)]
+    pub(super) connect: SocketAddr,
+    /// How messages are sent.
+    #[arg(long, value_enum, default_value = "A1")]
+    pub(super) variant: Variant,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 65_536)]
+    pub(super) size: usize,
+    /// Clients, each with a thread and a connection.
+    #[arg(long, default_value_t = 1)]
+    pub(super) threads: usize,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+/// What is the same for all configurations.
+#[derive(Debug, Clone, Args)]
+pub(super) struct How {
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 5.0)]
+    pub(super) seconds: f64,
+    /// Seconds before, in which every byte of every message is checked.
+    #[arg(long, default_value_t = 0.5)]
+    pub(super) warm_up: f64,
+    /// Requests of a client that are under way at a time; 1 is request and response, as in the seed.
+    #[arg(long, default_value_t = 1)]
+    pub(super) window: usize,
+    /// While it is measured, check every byte of every nth message; of the others number, order and length.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub(super) check_every: u64,
+    /// Threads of the server and of the clients on CPUs of their own.
+    #[arg(long)]
+    pub(super) pin: bool,
+}
+
+impl How {
+    /// Messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
+    /// the same for all variants, so that all work on as much memory.
+    fn slots(&self) -> usize {
+        2 * self.window.max(2)
+    }
+
+    /// The same as arguments.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        for (name, value) in [
+            ("--seconds", self.seconds.to_string()),
+            ("--warm-up", self.warm_up.to_string()),
+            ("--window", self.window.to_string()),
+            ("--check-every", self.check_every.to_string()),
+        ] {
+            words.extend([name.to_owned(), value]);
+        }
+        words.extend(self.pin.then(|| "--pin".to_owned()));
+        words
+    }
+}
+
+/// What came of it.
+pub(super) enum Asked {
+    Figures(Figures),
+    /// Why the server cannot.
+    Skipped(String),
+}
+
+impl Ask {
+    /// To be checked, and not to be run: it has no server.
+    pub(super) fn of(config: Config, how: &How) -> Self {
+        Self {
+            connect: SocketAddr::from(([0, 0, 0, 0], 0)),
+            variant: config.variant,
+            size: config.size,
+            threads: config.threads,
+            how: how.clone(),
+        }
+    }
+
+    pub(super) fn run(&self) -> Result<Asked, LabError> {
+        self.check()?;
+        let mut streams = Vec::new();
+        for place in 0..self.threads {
+            let stream = self.connect(place);
+            let stream =
+                stream.map_err(|why| LabError::os("connect to", self.peer(), why, HINT_SERVER))?;
+            match stream {
+                Ok(stream) => streams.push(stream),
+                Err(why) => return Ok(Asked::Skipped(why)),
+            }
+        }
+        let together = Barrier::new(self.threads);
+        let ended = thread::scope(|scope| {
+            let client = |(place, stream): (usize, &TcpStream)| {
+                let stream = stream.try_clone();
+                let together = &together;
+                start(scope, move || self.client(place, stream, together))
+            };
+            let threads = streams.iter().enumerate().map(client);
+            gather(threads.collect::<Result<_, _>>()?)
+        })?;
+        self.compare(&ended)?;
+        Ok(Asked::Figures(self.figures(&ended)))
+    }
+
+    /// Whether it can be asked for.
+    pub(super) fn check(&self) -> Result<(), LabError> {
+        let refused = |option, value: String, why, hint| {
+            Err(LabError::Option {
+                option,
+                value,
+                why,
+                hint,
+            })
+        };
+        let How {
+            seconds,
+            warm_up,
+            window,
+            check_every,
+            ..
+        } = self.how;
+        if !is_size(self.size) {
+            let why = "a message has eight fields of whole 8-byte words";
+            return refused("--size", self.size.to_string(), why, "use a multiple of 64");
+        }
+        if self.threads == 0 || window == 0 || check_every == 0 {
+            let value = format!("{}, {window}, {check_every}", self.threads);
+            let option = "--threads, --window or --check-every";
+            return refused(option, value, "nothing would happen", "use 1 or more");
+        }
+        let is_time = seconds > 0.0 && seconds <= 86_400.0 && (0.0..=3_600.0).contains(&warm_up);
+        if !is_time {
+            let value = format!("{seconds}, {warm_up}");
+            let why = "it is no time that anybody would wait";
+            return refused("--seconds or --warm-up", value, why, "use 5 and 0.5");
+        }
+        Ok(())
+    }
+
+    fn peer(&self) -> String {
+        self.connect.to_string()
+    }
+
+    /// A connection whose server is ready to send; or why it cannot.
+    fn connect(&self, place: usize) -> io::Result<Result<TcpStream, String>> {
+        let stream = TcpStream::connect(self.connect)?;
+        stream.set_read_timeout(Some(LONGEST))?;
+        stream.set_nodelay(self.variant.nodelay())?;
+        let hello = Hello {
+            magic: MAGIC.to_owned(),
+            variant: self.variant,
+            size: self.size,
+            slots: self.how.slots(),
+            pin: self.how.pin.then_some(place),
+        };
+        protocol::write_frame(&stream, &hello)?;
+        let Welcome { skipped } = protocol::read_frame(&stream)?;
+        Ok(skipped.map_or(Ok(stream), Err))
+    }
+
+    fn client(
+        &self,
+        place: usize,
+        stream: io::Result<TcpStream>,
+        together: &Barrier,
+    ) -> Result<Client, LabError> {
+        let failed = |why| LabError::os("receive from", self.peer(), why, HINT_SERVER);
+        let pinned = if self.how.pin {
+            pin::client(place)
+        } else {
+            Ok(())
+        };
+        let client = stream.map(|stream| Client::new(self, stream));
+        // all arrive here, whatever went wrong
+        together.wait();
+        pinned?;
+        let mut client = client.map_err(failed)?;
+        client.exchange(&self.how).map_err(failed)?;
+        Ok(client)
+    }
+
+    /// Whether both ends counted the same, and N threads were N clients at a time.
+    fn compare(&self, clients: &[Client]) -> Result<(), LabError> {
+        for client in clients {
+            let Some(served) = &client.served else {
+                continue;
+            };
+            let own = (client.received, client.measured);
+            let theirs = (served.messages, served.measured);
+            if own != theirs || served.bytes != client.received * self.size as u64 {
+                let why = format!("received {own:?} messages, the server sent {theirs:?}");
+                return Err(self.wrong(why));
+            }
+            if served.active != self.threads {
+                let why = format!(
+                    "the server had {} clients at a time instead of {}",
+                    served.active, self.threads
+                );
+                return Err(self.wrong(why));
+            }
+            let Tally {
+                zerocopy_sends,
+                completed,
+                ..
+            } = served.tally;
+            if zerocopy_sends != completed {
+                let why = format!("{zerocopy_sends} zero-copy sends, {completed} completions");
+                return Err(self.wrong(why));
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, why: String) -> LabError {
+        LabError::os(
+            "account for",
+            format!("all messages of {}", self.peer()),
+            io::Error::other(why),
+            "report this, with the command; nobody else may use that server meanwhile",
+        )
+    }
+
+    fn figures(&self, clients: &[Client]) -> Figures {
+        let mut latency = Histogram::default();
+        let mut tally = Tally::default();
+        let (mut messages, mut gbps, mut seconds) = (0, 0.0, 0.0_f64);
+        for client in clients {
+            latency.add(&client.latency);
+            messages += client.measured;
+            let own_s = client.measured_ns as f64 / 1e9;
+            gbps += (client.measured * self.size as u64 * 8) as f64 / own_s / 1e9;
+            seconds = seconds.max(own_s);
+            if let Some(served) = &client.served {
+                tally.add(&served.tally);
+            }
+        }
+        let served = clients.iter().filter_map(|client| client.served.as_ref());
+        let missing = clients.first().map(|client| client.missing.clone());
+        Figures::of(
+            self.size,
+            messages,
+            seconds,
+            gbps,
+            &latency,
+            &tally,
+            sum(served.map(|served| served.counts.clone())),
+            sum(clients.iter().map(|client| client.counts.clone())),
+            missing.unwrap_or_default(),
+        )
+    }
+}
+
+/// One client and what it did.
+struct Client {
+    stream: TcpStream,
+    place: Place,
+    expected: Expected,
+    size: usize,
+    /// Messages of a file are numbered from 0 again after so many.
+    numbers: Option<u64>,
+    counters: Counters,
+    missing: BTreeMap<String, String>,
+    asked: u64,
+    received: u64,
+    measured: u64,
+    measured_ns: u64,
+    latency: Histogram,
+    counts: Counts,
+    served: Option<Served>,
+}
+
+/// Where a message is received.
+enum Place {
+    Whole(Vec<u8>),
+    Fields(Vec<Box<[u8]>>),
+}
+
+impl Client {
+    fn new(ask: &Ask, stream: TcpStream) -> Self {
+        let field_bytes = ask.size / FIELDS;
+        let place = if ask.variant.scatters() {
+            let fields = (0..FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());
+            Place::Fields(fields.collect())
+        } else {
+            Place::Whole(vec![0; ask.size])
+        };
+        let counters = Counters::open();
+        Self {
+            stream,
+            place,
+            expected: Expected::new(ask.size),
+            size: ask.size,
+            numbers: ask.variant.is_file().then(|| ask.how.slots() as u64),
+            missing: counters.missing(),
+            counters,
+            asked: 0,
+            received: 0,
+            measured: 0,
+            measured_ns: 0,
+            latency: Histogram::default(),
+            counts: Counts::new(),
+            served: None,
+        }
+    }
+
+    /// Warms up, measures, and hears what the server did.
+    fn exchange(&mut self, how: &How) -> io::Result<()> {
+        let mut sent_ns = vec![0; how.window];
+        let begin_ns = now_ns();
+        let warm_ns = begin_ns + (how.warm_up * 1e9) as u64;
+        let mut now = begin_ns;
+        // at least one message, so that the window is as full as it stays
+        for _ in 0..how.window {
+            self.request(Phase::WarmUp, now, &mut sent_ns)?;
+        }
+        loop {
+            self.receive(1)?;
+            now = now_ns();
+            if now >= warm_ns {
+                break;
+            }
+            self.request(Phase::WarmUp, now, &mut sent_ns)?;
+        }
+        // what is under way belongs to the warm-up
+        while self.received < self.asked {
+            self.receive(1)?;
+        }
+        let before = self.counters.read();
+        let start_ns = now_ns();
+        let end_ns = start_ns + (how.seconds * 1e9) as u64;
+        now = start_ns;
+        for _ in 0..how.window {
+            self.request(Phase::Measured, now, &mut sent_ns)?;
+        }
+        let first = self.received;
+        while self.received < self.asked {
+            self.receive(how.check_every)?;
+            now = now_ns();
+            let place = ((self.received - 1) % how.window as u64) as usize;
+            self.latency.record(now - sent_ns[place]);
+            if now < end_ns {
+                self.request(Phase::Measured, now, &mut sent_ns)?;
+            }
+        }
+        self.measured_ns = now - start_ns;
+        self.measured = self.received - first;
+        self.counts = self.counters.read().since(&before);
+        self.stream.write_all(&protocol::request(0, Phase::End))?;
+        self.served = Some(protocol::read_frame(&self.stream)?);
+        Ok(())
+    }
+
+    fn request(&mut self, phase: Phase, now: u64, sent_ns: &mut [u64]) -> io::Result<()> {
+        let place = (self.asked % sent_ns.len() as u64) as usize;
+        sent_ns[place] = now;
+        let request: [u8; REQUEST_BYTES] = protocol::request(self.asked, phase);
+        self.asked += 1;
+        self.stream.write_all(&request)
+    }
+
+    /// Receives a message and checks it; every byte of every nth.
+    fn receive(&mut self, every: u64) -> io::Result<()> {
+        let field_bytes = self.size / FIELDS;
+        let mut done = 0;
+        while done < self.size {
+            let read = match &mut self.place {
+                Place::Whole(bytes) => self.stream.read(&mut bytes[done..])?,
+                Place::Fields(fields) => scatter(&self.stream, fields, done, field_bytes)?,
+            };
+            if read == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("it closed after {done} bytes of message {}", self.received),
+                ));
+            }
+            done += read;
+        }
+        let number = self
+            .numbers
+            .map_or(self.received, |numbers| self.received % numbers);
+        let is_whole = self.received.is_multiple_of(every);
+        let checked = match &self.place {
+            Place::Whole(bytes) => self.check(|| bytes.chunks_exact(field_bytes), number, is_whole),
+            Place::Fields(fields) => {
+                self.check(|| fields.iter().map(AsRef::as_ref), number, is_whole)
+            }
+        };
+        self.received += 1;
+        checked
+    }
+
+    fn check<'a, I: Iterator<Item = &'a [u8]>>(
+        &self,
+        fields: impl Fn() -> I,
+        number: u64,
+        is_whole: bool,
+    ) -> io::Result<()> {
+        let this = self.received;
+        Expected::stamped(fields(), number).map_err(|(field, stamp)| {
+            io::Error::other(format!(
+                "field {field} of message {this} has the number {stamp} instead of {number}: its memory was \
+                 written to before it had left"
+            ))
+        })?;
+        if is_whole && !self.expected.is_whole(fields(), number) {
+            return Err(io::Error::other(format!(
+                "the checksum of message {this} is wrong"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// recvmsg() into the fields of a message from a byte of it on.
+fn scatter(
+    stream: &TcpStream,
+    fields: &mut [Box<[u8]>],
+    from: usize,
+    field_bytes: usize,
+) -> io::Result<usize> {
+    let (first, within) = (from / field_bytes, from % field_bytes);
+    let mut parts = [const { None }; FIELDS];
+    let mut skip = within;
+    for (part, field) in parts.iter_mut().zip(&mut fields[first..]) {
+        *part = Some(IoSliceMut::new(&mut field[std::mem::take(&mut skip)..]));
+    }
+    let mut parts = parts.map(|part| part.unwrap_or_else(|| IoSliceMut::new(&mut [])));
+    loop {
+        let parts = &mut parts[..FIELDS - first];
+        match recvmsg::<()>(stream.as_raw_fd(), parts, None, MsgFlags::empty()) {
+            Err(Errno::EINTR) => {}
+            received => return Ok(received?.bytes),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the study says, as blocks: written as Markdown, and as part of a page.
+
+use std::fmt::Write;
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Block {
+    Heading(String),
+    Paragraph(String),
+    List(Vec<String>),
+    Table {
+        head: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+    /// As it stands.
+    Verbatim(String),
+}
+
+/// A table of these.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Block {
+    Block::Table {
+        head: head.map(str::to_owned).into(),
+        rows: rows.into_iter().map(Vec::from).collect(),
+    }
+}
+
+/// As Markdown.
+pub(super) fn markdown(title: &str, blocks: &[Block]) -> String {
+    let mut text = format!("# {title}\n");
+    for block in blocks {
+        text.push('\n');
+        match block {
+            Block::Heading(heading) => text += &format!("## {heading}\n"),
+            Block::Paragraph(words) => text += &wrapped(words, ""),
+            Block::List(items) => items.iter().for_each(|item| text += &wrapped(item, "* ")),
+            Block::Verbatim(lines) => text += &format!("```\n{}\n```\n", lines.trim_end()),
+            Block::Table { head, rows } => text += &aligned(head, rows),
+        }
+    }
+    text
+}
+
+/// Lines of at most 110 letters; those after the first are indented as far as `mark` is long.
+fn wrapped(words: &str, mark: &str) -> String {
+    const WIDTH: usize = 110;
+    let (mut text, mut line) = (String::new(), mark.to_owned());
+    let mut is_new = true;
+    for word in words.split_whitespace() {
+        if !is_new && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text += &(line + "\n");
+            line = " ".repeat(mark.len());
+            is_new = true;
+        }
+        if !is_new {
+            line.push(' ');
+        }
+        line += word;
+        is_new = false;
+    }
+    text + &line + "\n"
+}
+
+fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+    let widths = (0..head.len()).map(|column| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let cells = cells.chain([&head[column]]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    });
+    let widths: Vec<usize> = widths.collect();
+    let line = |cells: &[String]| {
+        let mut text = String::from("|");
+        for (cell, width) in cells.iter().zip(&widths) {
+            // writing to a string cannot fail
+            let _ = write!(text, " {cell:<width$} |");
+        }
+        text + "\n"
+    };
+    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    line(head) + &line(&rule) + &rows
+}
+
+/// As elements of a page.
+pub(super) fn html(blocks: &[Block]) -> String {
+    let mut text = String::new();
+    for block in blocks {
+        match block {
+            Block::Heading(heading) => text += &format!("<h2>{}</h2>\n", escaped(heading)),
+            Block::Paragraph(words) => text += &format!("<p>{}</p>\n", escaped(words)),
+            Block::Verbatim(lines) => text += &format!("<pre>{}</pre>\n", escaped(lines)),
+            Block::List(items) => {
+                let items: String = items
+                    .iter()
+                    .map(|item| format!("<li>{}</li>", escaped(item)))
+                    .collect();
+                text += &format!("<ul>{items}</ul>\n");
+            }
+            Block::Table { head, rows } => {
+                let cells = |cells: &[String], name: &str| -> String {
+                    let cells = cells.iter();
+                    cells
+                        .map(|cell| format!("<{name}>{}</{name}>", escaped(cell)))
+                        .collect()
+                };
+                let body: String = rows
+                    .iter()
+                    .map(|row| format!("<tr>{}</tr>", cells(row, "td")))
+                    .collect();
+                let head = cells(head, "th");
+                text += &format!(
+                    "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n"
+                );
+            }
+        }
+    }
+    text
+}
+
+/// As text of an element or of an attribute.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// Three digits that count.
+pub(super) fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let before = value.abs().log10().floor() as i32 + 1;
+    let after = usize::try_from(3 - before).unwrap_or(0);
+    format!("{value:.after$}")
+}
+
+/// Bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the seed writes them).
+pub(super) fn bytes(count: f64) -> String {
+    const UNITS: [(&str, f64); 3] = [("MB", 1_048_576.0), ("KB", 1024.0), ("B", 1.0)];
+    let (unit, factor) = UNITS
+        .into_iter()
+        .find(|(_, factor)| count >= *factor)
+        .unwrap_or(("B", 1.0));
+    let value = count / factor;
+    if value.fract() == 0.0 {
+        format!("{value} {unit}")
+    } else {
+        format!("{} {unit}", digits(value))
+    }
+}
+
+/// A factor as +12.3 % or −4.0 %.
+pub(super) fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    let sign = if percent < 0.0 { '−' } else { '+' };
+    format!("{sign}{:.1} %", percent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.0123456, "0.0123"),
+            (1.0, "1.00"),
+            (12345.6, "12346"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+        for (count, text) in [
+            (64.0, "64 B"),
+            (4096.0, "4 KB"),
+            (3000.0, "2.93 KB"),
+            (1_048_576.0, "1 MB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+        assert_eq!(
+            (change(1.02), change(0.9)),
+            ("+2.0 %".into(), "−10.0 %".into())
+        );
+    }
+
+    #[test]
+    fn blocks_become_both() {
+        let blocks = [
+            Block::Heading("A & B".into()),
+            Block::List(vec!["one".into()]),
+            table(["x", "y"], vec![["1".into(), "<2>".into()]]),
+        ];
+        let text = markdown("T", &blocks);
+        assert_eq!(
+            text,
+            "# T\n\n## A & B\n\n* one\n\n| x | y   |\n| - | --- |\n| 1 | <2> |\n"
+        );
+        let page = html(&blocks);
+        assert!(
+            page.contains("A &amp; B") && page.contains("<td>&lt;2&gt;</td>"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! What a study leaves: results.csv, repetitions.parquet, study.md, study.html and a file a figure; figures and
+//! answers are made from results.csv as it was written.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::analysis::{Extras, answers};
+use super::doc::{Block, escaped, html, markdown, table};
+use super::figures::FIGURES;
+use super::journal::Journal;
+use super::plot::{Figure, figures};
+use super::{csv, parquet, svg};
+use crate::error::LabError;
+
+const TITLE: &str = "What a copy costs";
+
+/// The page's style, which its policy names by this digest (SHA-256).
+const STYLE: &str = concat!(include_str!("page.css"), include_str!("chart.css"));
+const STYLE_DIGEST: &str = "dOW2+Y3L5PnydjJBRIGzyoI0pVshXSJf/WDagN7PAuM=";
+
+/// What the machine is, as far as a reader wants to know.
+pub(super) struct Machine {
+    pub(super) kernel: String,
+    pub(super) cpu: String,
+}
+
+impl Machine {
+    /// This one.
+    pub(super) fn this() -> Self {
+        let unknown = || "unknown".to_owned();
+        let kernel =
+            nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut models = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let model = models.find(|(key, _)| key.trim() == "model name");
+        Self {
+            kernel: kernel.unwrap_or_else(|_| unknown()),
+            cpu: model.map_or_else(unknown, |(_, name)| name.trim().to_owned()),
+        }
+    }
+}
+
+/// Writes all, and prints the answers.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(super) fn of_journal(journal: &Journal, directory: &Path, json: bool) -> Result<(), LabError> {
+    let path = directory.join("results.csv");
+    write(&path, &csv::write(journal)?)?;
+    parquet::write(journal, &directory.join("repetitions.parquet"))?;
+    all(&path, directory, &Extras::of(journal), json)
+}
+
+/// Draws and answers what a file of results allows, in a directory that is made.
+///
+/// # Errors
+/// When the file is no such file, and when the directory is there already.
+pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), LabError> {
+    // a file that is none is told before anything is made
+    read(path)?;
+    let hint = "name another directory with -o";
+    fs::create_dir(directory)
+        .map_err(|why| LabError::os("make", directory.display().to_string(), why, hint))?;
+    all(path, directory, &Extras::default(), json)
+}
+
+fn read(path: &Path) -> Result<Vec<csv::Row>, LabError> {
+    let name = path.display().to_string();
+    let hint = "name the file of results that a study wrote, or one with the seed's columns";
+    let text = fs::read_to_string(path).map_err(|why| LabError::os("read", &name, why, hint))?;
+    csv::read(&name, &text)
+}
+
+fn all(csv: &Path, directory: &Path, extras: &Extras, json: bool) -> Result<(), LabError> {
+    let rows = read(csv)?;
+    let figures = figures(&rows);
+    for figure in &figures {
+        match &figure.chart {
+            Ok(chart) => write(
+                &directory.join(format!("{}.svg", figure.id)),
+                &svg::file(chart),
+            )?,
+            Err(why) => eprintln!("not drawn: {}: {why}", figure.id),
+        }
+    }
+    let blocks = answers(&rows, extras);
+    let text = markdown(TITLE, &blocks);
+    write(&directory.join("study.md"), &text)?;
+    write(&directory.join("study.html"), &page(&figures, &blocks))?;
+    eprintln!("written: {}", directory.display());
+    if json {
+        return crate::workload::say(&as_json(&rows, &figures, &text));
+    }
+    print(&text)
+}
+
+fn as_json(rows: &[csv::Row], figures: &[Figure], text: &str) -> serde_json::Value {
+    let figures = figures
+        .iter()
+        .map(|figure| json!({ "figure": figure.id, "not_drawn": figure.chart.as_ref().err() }));
+    json!({
+        "schema": "whylat.copy/1",
+        "configurations": rows.iter().map(csv::Row::json).collect::<Vec<_>>(),
+        "columns": FIGURES.iter().map(|figure| json!({ "name": figure.name, "what": figure.what })).collect::<Vec<_>>(),
+        "figures": figures.collect::<Vec<_>>(),
+        "answers": text,
+    })
+}
+
+/// One file that needs no other.
+fn page(figures: &[Figure], blocks: &[Block]) -> String {
+    let mut charts = String::new();
+    let mut lacking = Vec::new();
+    for figure in figures {
+        match &figure.chart {
+            Ok(chart) => charts += &format!("<figure>{}</figure>\n", svg::draw(chart)),
+            Err(why) => lacking.push(format!("<li>{}</li>", escaped(why))),
+        }
+    }
+    if !lacking.is_empty() {
+        charts += &format!(
+            "</div><p class=\"soft\">Not drawn:</p><ul class=\"soft\">{}</ul><div>",
+            lacking.concat()
+        );
+    }
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{STYLE_DIGEST}'; \
+         img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{TITLE} · whylat</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{TITLE}</h1>\n\
+         <p class=\"soft\">whylat lab copy. Figures show medians with their 95 % intervals.</p>\n\
+         <div class=\"charts\">\n{charts}</div>\n{}</body>\n</html>\n",
+        html(&[blocks, &columns()].concat())
+    )
+}
+
+/// What the columns of results.csv are.
+fn columns() -> Vec<Block> {
+    let lines = FIGURES.iter();
+    let lines = lines.map(|figure| [figure.name.to_owned(), figure.what.to_owned()]);
+    vec![
+        Block::Heading("Columns of results.csv".to_owned()),
+        table(
+            [
+                "column",
+                "unit and meaning; NAME_lo and NAME_hi: its 95 % interval",
+            ],
+            lines.collect(),
+        ),
+    ]
+}
+
+fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    let hint = "free space, or name another directory with -o";
+    fs::write(path, text)
+        .map_err(|why| LabError::os("write", path.display().to_string(), why, hint))
+}
+
+fn print(text: &str) -> Result<(), LabError> {
+    use io::Write;
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
+}

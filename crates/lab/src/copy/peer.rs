@@ -1,0 +1,111 @@
+//! iperf3 over the same path with the same write size, in turn with A1: whether the study is as fast as a program
+//! that is made for it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::bed::{Bed, Outcome};
+use super::client::How;
+use super::journal::{Entry, Journal};
+use super::matrix::{Config, Variant};
+use crate::error::LabError;
+use crate::process::Tied;
+use crate::tie_to_parent;
+
+/// Bytes of a write, and of a message.
+const SIZE: usize = 65_536;
+/// iperf3 waits for no answer: enough requests are under way that A1's server need not, either.
+const WINDOW: usize = 32;
+const HINT: &str = "apt-get install iperf3, or leave out --peer";
+
+/// Rounds of both, as far as the journal lacks them.
+///
+/// # Errors
+/// When iperf3 is missing or fails, or there are no namespaces.
+pub(super) fn measure(
+    journal: &mut Journal,
+    bed: &Bed,
+    how: &How,
+    repeat: usize,
+) -> Result<(), LabError> {
+    let how = &How {
+        window: WINDOW.max(how.window),
+        ..how.clone()
+    };
+    let done = journal.entries.iter();
+    let done = done
+        .filter(|entry| matches!(entry, Entry::Peer { .. }))
+        .count();
+    for repetition in done..repeat {
+        eprintln!("iperf3 and A1, {SIZE} bytes, 1 thread");
+        let iperf3_gbps = iperf3(bed, how.seconds)?;
+        let config = Config {
+            variant: Variant::Send,
+            size: SIZE,
+            threads: 1,
+        };
+        let Outcome::Measured(figures) = bed.run(config, how)? else {
+            continue;
+        };
+        journal.add(Entry::Peer {
+            size: SIZE,
+            repetition,
+            iperf3_gbps,
+            gbps: figures.get("throughput").unwrap_or(f64::NAN),
+        })?;
+    }
+    Ok(())
+}
+
+/// Payload from the server to the client, Gbit/s.
+fn iperf3(bed: &Bed, seconds: f64) -> Result<f64, LabError> {
+    let failed = |why| LabError::os("run", "iperf3", why, HINT);
+    let (Some(mut server), Some(mut client)) = (
+        bed.command_at_server("iperf3"),
+        bed.command_at_client("iperf3"),
+    ) else {
+        let why = std::io::Error::other("the server is another machine");
+        return Err(LabError::os(
+            "compare with",
+            "iperf3",
+            why,
+            "leave out --host",
+        ));
+    };
+    server
+        .args(["-s", "-1", "--forceflush"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut server = Tied(start(&mut server).map_err(failed)?);
+    let said = server.0.stdout.take().map(BufReader::new);
+    let mut lines = said.into_iter().flat_map(BufRead::lines);
+    let listens = lines.any(|line| line.is_ok_and(|line| line.contains("listening")));
+    if !listens {
+        return Err(failed(std::io::Error::other("its server does not listen")));
+    }
+    let length = SIZE.to_string();
+    let whole_s = seconds.ceil().to_string();
+    client.args([
+        "-c",
+        &bed.server_address(),
+        "-R",
+        "-l",
+        &length,
+        "-t",
+        &whole_s,
+        "-J",
+    ]);
+    let output = client.stdin(Stdio::null()).output().map_err(failed)?;
+    let said: Value =
+        serde_json::from_slice(&output.stdout).map_err(|why| failed(std::io::Error::from(why)))?;
+    said["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .map(|bps| bps / 1e9)
+        .ok_or_else(|| failed(std::io::Error::other(said["error"].to_string())))
+}
+
+fn start(command: &mut Command) -> std::io::Result<std::process::Child> {
+    tie_to_parent(command).spawn()
+}

@@ -1,0 +1,40 @@
+//! Threads on CPUs of their own: those of the server on the first half of those that may be used, those of the
+//! client on the others.
+
+use crate::error::LabError;
+use crate::workload::{allowed_cpus, pin_to};
+
+/// Puts the calling thread where the server's thread at this place belongs.
+pub(super) fn server(place: usize) -> Result<(), LabError> {
+    pin_to(cpu(&allowed_cpus()?, place, false))
+}
+
+/// The same for the client.
+pub(super) fn client(place: usize) -> Result<(), LabError> {
+    pin_to(cpu(&allowed_cpus()?, place, true))
+}
+
+fn cpu(allowed: &[usize], place: usize, is_client: bool) -> usize {
+    let (servers, clients) = allowed.split_at(allowed.len().div_ceil(2));
+    let own = if is_client && !clients.is_empty() {
+        clients
+    } else {
+        servers
+    };
+    own.get(place % own.len().max(1)).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_share_no_cpu_where_there_are_two() {
+        let places =
+            |allowed: &[usize], is_client| [0, 1, 2].map(|place| cpu(allowed, place, is_client));
+        assert_eq!(places(&[3, 5], false), [3, 3, 3]);
+        assert_eq!(places(&[3, 5], true), [5, 5, 5]);
+        assert_eq!(places(&[0, 1, 2, 3], true), [2, 3, 2]);
+        assert_eq!(places(&[4], true), [4, 4, 4]);
+    }
+}

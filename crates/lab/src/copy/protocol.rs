@@ -1,0 +1,144 @@
+//! What client and server say to each other besides messages: who begins says what is to be sent and how; a request
+//! is a number and a phase; at the end the server says what it did.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::counters::Counts;
+use super::matrix::Variant;
+
+/// Names the protocol and its version.
+pub(super) const MAGIC: &str = "whylat-copy/1";
+/// Bytes of a request.
+pub(super) const REQUEST_BYTES: usize = 8;
+/// No frame is longer.
+const LONGEST_FRAME: u32 = 1 << 20;
+
+/// What a client wants of its connection.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) magic: String,
+    #[serde(rename = "impl")]
+    pub(super) variant: Variant,
+    pub(super) size: usize,
+    /// Messages that the server has memory for, and sends in turn.
+    pub(super) slots: usize,
+    /// Place of this client among its fellows, where threads are to be pinned.
+    pub(super) pin: Option<usize>,
+}
+
+/// Whether the server can.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Welcome {
+    /// Why not.
+    pub(super) skipped: Option<String>,
+}
+
+/// What the server did on a connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Served {
+    /// Connections that the server had when it began to count.
+    pub(super) active: usize,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    /// Those of them between the first measured request and the end.
+    pub(super) measured: u64,
+    pub(super) tally: Tally,
+    pub(super) counts: Counts,
+}
+
+/// Calls and completions of a sender.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// Calls that asked the kernel not to copy, and that it took.
+    pub(super) zerocopy_sends: u64,
+    /// Of them, those that it has told to be over.
+    pub(super) completed: u64,
+    /// Of those, the ones that it copied in spite of it.
+    pub(super) copied: u64,
+    /// Notifications that said so: the kernel puts several into one.
+    pub(super) notifications: u64,
+    /// Sends refused because too much was pinned or noted down.
+    pub(super) enobufs: u64,
+    /// Messages, or parts of them, sent with a copy in the end because of that.
+    pub(super) gave_up: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.zerocopy_sends += other.zerocopy_sends;
+        self.completed += other.completed;
+        self.copied += other.copied;
+        self.notifications += other.notifications;
+        self.enobufs += other.enobufs;
+        self.gave_up += other.gave_up;
+    }
+}
+
+/// What a request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    WarmUp,
+    Measured,
+    /// Nothing more is wanted.
+    End,
+}
+
+const NUMBER_BITS: u32 = 56;
+
+/// A request as it is sent.
+pub(super) fn request(number: u64, phase: Phase) -> [u8; REQUEST_BYTES] {
+    (number | (phase as u64) << NUMBER_BITS).to_le_bytes()
+}
+
+/// Number and phase of a request.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn parse(bytes: [u8; REQUEST_BYTES]) -> io::Result<(u64, Phase)> {
+    let word = u64::from_le_bytes(bytes);
+    let phase = match word >> NUMBER_BITS {
+        0 => Phase::WarmUp,
+        1 => Phase::Measured,
+        2 => Phase::End,
+        _ => return Err(io::Error::other("this is no request of the copy study")),
+    };
+    Ok((word & ((1 << NUMBER_BITS) - 1), phase))
+}
+
+/// Writes a value with its length before it.
+pub(super) fn write_frame(mut stream: &TcpStream, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(value)?;
+    let mut frame = (text.len() as u32).to_le_bytes().to_vec();
+    frame.extend(text);
+    stream.write_all(&frame)
+}
+
+/// Reads one.
+pub(super) fn read_frame<T: DeserializeOwned>(mut stream: &TcpStream) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST_FRAME {
+        return Err(io::Error::other("the peer is not of the copy study"));
+    }
+    let mut text = vec![0; length as usize];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_written() {
+        for phase in [Phase::WarmUp, Phase::Measured, Phase::End] {
+            assert_eq!(parse(request(1 << 40, phase)).unwrap(), (1 << 40, phase));
+        }
+        assert!(parse([0xff; 8]).is_err());
+    }
+}

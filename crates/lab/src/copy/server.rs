@@ -1,0 +1,188 @@
+//! The server: a thread for each client, which sends a message for each request, as the client's hello says.
+
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use clap::Args;
+use serde_json::json;
+
+use super::counters::Counters;
+use super::message::{FIELDS, is_size};
+use super::pin;
+use super::protocol::{self, Hello, MAGIC, Phase, REQUEST_BYTES, Served, Welcome};
+use super::variant::{self, Sender};
+use crate::error::LabError;
+
+/// Most memory that a client may ask for.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Address to listen at.
+    #[arg(long, default_value = "0.0.0.0")]
+    listen: IpAddr,
+    /// Port to listen at; 0: any that is free.
+    #[arg(long, default_value_t = super::PORT)]
+    port: u16,
+    /// End after so many clients; 0: never.
+    #[arg(long, default_value_t = 0)]
+    clients: usize,
+}
+
+impl Serve {
+    /// Prints `{"ready": PORT, "pid": PID}`, then serves.
+    pub(super) fn run(&self) -> Result<ExitCode, LabError> {
+        let address = SocketAddr::new(self.listen, self.port);
+        let hint = "choose another port with --port, or end who has it: ss -ltnp";
+        let failed = |why| LabError::os("listen at", address.to_string(), why, hint);
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        crate::workload::say(&json!({ "ready": port, "pid": std::process::id() }))?;
+        let active = &AtomicUsize::new(0);
+        let all_well = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for accepted in listener.incoming() {
+                let stream = accepted.map_err(failed)?;
+                let serve = move || {
+                    let served = serve(&stream, active);
+                    served.inspect_err(|why| eprintln!("error: a client's connection ended: {why}"))
+                };
+                let thread = thread::Builder::new().name("serve".to_owned());
+                threads.push(thread.spawn_scoped(scope, serve).map_err(|why| {
+                    LabError::os("start", "a thread", why, "ask for fewer clients")
+                })?);
+                if threads.len() == self.clients {
+                    break;
+                }
+                // those of a server that never ends are only looked at by themselves
+                if self.clients == 0 {
+                    threads.clear();
+                }
+            }
+            let ended = threads.into_iter().map(|thread| thread.join());
+            Ok(ended.fold(true, |well, ended| well & matches!(ended, Ok(Ok(())))))
+        })?;
+        Ok(if all_well {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// Serves a client to its end.
+fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
+    let hello: Hello = protocol::read_frame(stream)?;
+    let skip = |why: String| {
+        let skipped = Some(why);
+        protocol::write_frame(stream, &Welcome { skipped })
+    };
+    if hello.magic != MAGIC {
+        return skip(format!("this server speaks {MAGIC}, not {}", hello.magic));
+    }
+    let is_too_much = hello.size.saturating_mul(hello.slots) > MOST_BYTES;
+    if !is_size(hello.size) || hello.slots == 0 || is_too_much {
+        return skip(format!(
+            "{} messages of {} bytes: sizes are multiples of {}, and 1 GiB is the most",
+            hello.slots,
+            hello.size,
+            8 * FIELDS
+        ));
+    }
+    if let Some(place) = hello.pin {
+        pin::server(place).map_err(io::Error::other)?;
+    }
+    stream.set_nodelay(hello.variant.nodelay())?;
+    let mut sender = match variant::sender(stream.try_clone()?, &hello)? {
+        Ok(sender) => sender,
+        Err(why) => return skip(why),
+    };
+    active.fetch_add(1, Ordering::Relaxed);
+    let served = protocol::write_frame(stream, &Welcome { skipped: None })
+        .and_then(|()| answer(stream, sender.as_mut(), &hello, active));
+    active.fetch_sub(1, Ordering::Relaxed);
+    protocol::write_frame(stream, &served?)
+}
+
+/// Answers requests until there are no more.
+fn answer(
+    stream: &TcpStream,
+    sender: &mut dyn Sender,
+    hello: &Hello,
+    active: &AtomicUsize,
+) -> io::Result<Served> {
+    let mut counters = Counters::open();
+    let mut requests = Requests::new(stream);
+    let (mut messages, mut measured, mut clients) = (0, 0, 0);
+    let mut before = None;
+    loop {
+        let (number, phase) = requests.next()?;
+        if phase == Phase::End {
+            break;
+        }
+        if number != messages {
+            return Err(io::Error::other("a request came out of turn"));
+        }
+        if phase == Phase::Measured && before.is_none() {
+            clients = active.load(Ordering::Relaxed);
+            before = Some(counters.read());
+        }
+        sender.send(number)?;
+        messages += 1;
+        measured += u64::from(before.is_some());
+    }
+    sender.finish()?;
+    let after = counters.read();
+    let counts = before.map(|before| after.since(&before));
+    Ok(Served {
+        active: clients,
+        messages,
+        bytes: messages * hello.size as u64,
+        measured,
+        tally: sender.tally(),
+        counts: counts.unwrap_or_default(),
+    })
+}
+
+/// Requests as they come in.
+struct Requests<'a> {
+    stream: &'a TcpStream,
+    bytes: [u8; 64 * REQUEST_BYTES],
+    /// Of the bytes, those that hold what was not looked at yet.
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Requests<'a> {
+    fn new(stream: &'a TcpStream) -> Self {
+        Self {
+            stream,
+            bytes: [0; 64 * REQUEST_BYTES],
+            from: 0,
+            to: 0,
+        }
+    }
+
+    fn next(&mut self) -> io::Result<(u64, Phase)> {
+        loop {
+            if let Some(bytes) = self.bytes[self.from..self.to].first_chunk() {
+                self.from += REQUEST_BYTES;
+                return protocol::parse(*bytes);
+            }
+            self.bytes.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+            let read = self.stream.read(&mut self.bytes[self.to..])?;
+            if read == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "it closed before its end",
+                ));
+            }
+            self.to += read;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! From a file: the kernel sends its own pages of the file. Messages stand in it ready, so that their numbers begin
+//! again after the last.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::sendfile::sendfile64;
+
+use super::Sender;
+use crate::copy::message::Pool;
+
+/// Bytes of a pipe, unless told otherwise.
+const PIPE_BYTES: usize = 65_536;
+
+/// A file in memory (memfd) with messages numbered from 0.
+struct Messages {
+    file: File,
+    size: usize,
+    slots: u64,
+}
+
+impl Messages {
+    fn new(pool: &Pool) -> io::Result<Self> {
+        let mut file = File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
+        let mut numbered = Pool::heap(pool.slots(), pool.size());
+        let mut whole = vec![0; pool.size()];
+        for slot in 0..pool.slots() {
+            numbered.stamp(slot, slot as u64);
+            numbered.consolidate(slot, &mut whole);
+            file.write_all(&whole)?;
+        }
+        Ok(Self {
+            file,
+            size: pool.size(),
+            slots: pool.slots() as u64,
+        })
+    }
+
+    /// Where a message begins.
+    fn offset(&self, number: u64) -> i64 {
+        (number % self.slots * self.size as u64) as i64
+    }
+}
+
+/// `sendfile()`.
+pub(super) struct Sendfile {
+    stream: TcpStream,
+    messages: Messages,
+}
+
+impl Sendfile {
+    pub(super) fn new(stream: TcpStream, pool: &Pool) -> io::Result<Self> {
+        let messages = Messages::new(pool)?;
+        Ok(Self { stream, messages })
+    }
+}
+
+impl Sender for Sendfile {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let mut offset = self.messages.offset(number);
+        let end = offset + self.messages.size as i64;
+        while offset < end {
+            let left = (end - offset) as usize;
+            if sendfile64(&self.stream, &self.messages.file, Some(&mut offset), left)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `splice()` into a pipe, and from it into the socket.
+pub(super) struct Splice {
+    stream: TcpStream,
+    messages: Messages,
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Splice {
+    pub(super) fn new(stream: TcpStream, pool: &Pool) -> io::Result<Self> {
+        let (reader, writer) = nix::unistd::pipe()?;
+        if pool.size() > PIPE_BYTES {
+            let wanted = i32::try_from(pool.size()).unwrap_or(i32::MAX);
+            // a smaller one only takes more calls
+            let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(wanted));
+        }
+        Ok(Self {
+            stream,
+            messages: Messages::new(pool)?,
+            reader,
+            writer,
+        })
+    }
+}
+
+impl Sender for Splice {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let mut offset = self.messages.offset(number);
+        let end = offset + self.messages.size as i64;
+        let none = SpliceFFlags::empty();
+        while offset < end {
+            let left = (end - offset) as usize;
+            let file = &self.messages.file;
+            let mut in_pipe = splice(file, Some(&mut offset), &self.writer, None, left, none)?;
+            if in_pipe == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            while in_pipe > 0 {
+                let more = if offset < end {
+                    SpliceFFlags::SPLICE_F_MORE
+                } else {
+                    none
+                };
+                in_pipe -= splice(&self.reader, None, &self.stream, None, in_pipe, more)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! A1 and A2: the kernel copies, and the sender before it, or not.
+
+use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, sendmsg};
+
+use super::{Sender, Turn};
+use crate::copy::message::{FIELDS, Pool};
+
+/// A1: all fields in one buffer, which is kept from message to message.
+pub(super) struct Consolidated {
+    stream: TcpStream,
+    pool: Pool,
+    turn: Turn,
+    buffer: Vec<u8>,
+}
+
+impl Consolidated {
+    pub(super) fn new(stream: TcpStream, pool: Pool) -> Self {
+        let buffer = vec![0; pool.size()];
+        Self {
+            stream,
+            pool,
+            turn: Turn::default(),
+            buffer,
+        }
+    }
+}
+
+impl Sender for Consolidated {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let slot = self.turn.next(self.pool.slots());
+        self.pool.stamp(slot, number);
+        self.pool.consolidate(slot, &mut self.buffer);
+        self.stream.write_all(&self.buffer)
+    }
+}
+
+/// A2: the kernel gathers the fields.
+pub(super) struct Gathered {
+    stream: TcpStream,
+    pool: Pool,
+    turn: Turn,
+}
+
+impl Gathered {
+    pub(super) fn new(stream: TcpStream, pool: Pool) -> Self {
+        let turn = Turn::default();
+        Self { stream, pool, turn }
+    }
+}
+
+impl Sender for Gathered {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let slot = self.turn.next(self.pool.slots());
+        self.pool.stamp(slot, number);
+        let mut sent = 0;
+        while sent < self.pool.size() {
+            sent += gather(&self.stream, &self.pool, slot, sent, MsgFlags::MSG_NOSIGNAL)?;
+        }
+        Ok(())
+    }
+}
+
+/// sendmsg() of a message's fields from a byte of it on; again where a signal came first.
+pub(super) fn gather(
+    stream: &TcpStream,
+    pool: &Pool,
+    slot: usize,
+    from: usize,
+    flags: MsgFlags,
+) -> nix::Result<usize> {
+    let mut fields = [IoSlice::new(&[]); FIELDS];
+    let mut count = 0;
+    for (place, field) in fields.iter_mut().zip(pool.gather(slot, from)) {
+        *place = field;
+        count += 1;
+    }
+    loop {
+        match sendmsg::<()>(stream.as_raw_fd(), &fields[..count], &[], flags, None) {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}

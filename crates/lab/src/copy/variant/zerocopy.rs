@@ -1,0 +1,179 @@
+//! A3: the kernel is asked to send from the sender's own memory, and says in the error queue when it is done with it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpStream;
+
+use nix::errno::Errno;
+use nix::sys::socket::MsgFlags;
+
+use super::plain::gather;
+use super::{Sender, Turn};
+use crate::copy::errqueue::{self, Notification};
+use crate::copy::message::Pool;
+use crate::copy::protocol::Tally;
+
+/// Sends with MSG_ZEROCOPY.
+pub(super) struct Zerocopy {
+    stream: TcpStream,
+    pool: Pool,
+    turn: Turn,
+    under_way: UnderWay,
+    tally: Tally,
+}
+
+/// Sends that are not over. The kernel numbers those that it took from 0 on; one of which it took a part counts.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Number of the first that is not over.
+    first: u32,
+    /// Slot of each from `first` on, and whether it is over.
+    sends: VecDeque<(usize, bool)>,
+    /// Sends that are not over, of each slot.
+    of_slot: Vec<u32>,
+}
+
+impl UnderWay {
+    fn begun(&mut self, slot: usize) {
+        self.sends.push_back((slot, false));
+        self.of_slot[slot] += 1;
+    }
+
+    /// How many are over that were not before.
+    fn ended(&mut self, notification: &Notification) -> u64 {
+        let count = notification
+            .last
+            .wrapping_sub(notification.first)
+            .saturating_add(1);
+        let from = notification.first.wrapping_sub(self.first) as usize;
+        let mut ended = 0;
+        let named = self.sends.iter_mut().skip(from).take(count as usize);
+        for (slot, over) in named.filter(|(_, over)| !over) {
+            *over = true;
+            self.of_slot[*slot] -= 1;
+            ended += 1;
+        }
+        while self.sends.front().is_some_and(|(_, over)| *over) {
+            self.sends.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+        ended
+    }
+}
+
+impl Zerocopy {
+    pub(super) fn new(stream: TcpStream, pool: Pool) -> io::Result<Self> {
+        errqueue::enable(&stream)?;
+        let under_way = UnderWay {
+            of_slot: vec![0; pool.slots()],
+            ..UnderWay::default()
+        };
+        Ok(Self {
+            stream,
+            pool,
+            turn: Turn::default(),
+            under_way,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Takes all notifications; waits for the first where told to.
+    fn take(&mut self, wait: bool) -> io::Result<()> {
+        let mut waiting = wait;
+        loop {
+            let Some(notification) = errqueue::next(&self.stream)? else {
+                if !waiting {
+                    return Ok(());
+                }
+                errqueue::wait(&self.stream)?;
+                continue;
+            };
+            waiting = false;
+            let ended = self.under_way.ended(&notification);
+            self.tally.notifications += 1;
+            self.tally.completed += ended;
+            self.tally.copied += if notification.copied { ended } else { 0 };
+        }
+    }
+}
+
+impl Sender for Zerocopy {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        let slot = self.turn.next(self.pool.slots());
+        let mut wait = false;
+        while self.under_way.of_slot[slot] > 0 {
+            self.take(wait)?;
+            wait = true;
+        }
+        self.pool.stamp(slot, number);
+        let zerocopy = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY);
+        let (mut sent, mut flags) = (0, MsgFlags::MSG_NOSIGNAL | zerocopy);
+        while sent < self.pool.size() {
+            match gather(&self.stream, &self.pool, slot, sent, flags) {
+                Ok(bytes) => {
+                    sent += bytes;
+                    if flags.contains(zerocopy) {
+                        self.tally.zerocopy_sends += 1;
+                        self.under_way.begun(slot);
+                    }
+                }
+                // more is pinned, or noted down, than optmem_max or RLIMIT_MEMLOCK allow
+                Err(Errno::ENOBUFS) => {
+                    self.tally.enobufs += 1;
+                    if self.under_way.sends.is_empty() {
+                        self.tally.gave_up += 1;
+                        flags.remove(zerocopy);
+                    } else {
+                        self.take(true)?;
+                    }
+                }
+                Err(why) => return Err(why.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        while !self.under_way.sends.is_empty() {
+            self.take(true)?;
+        }
+        Ok(())
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u32, last: u32) -> Notification {
+        Notification {
+            first,
+            last,
+            copied: false,
+        }
+    }
+
+    #[test]
+    fn sends_end_in_any_order_and_past_the_largest_number() {
+        let mut under_way = UnderWay {
+            first: u32::MAX - 1,
+            of_slot: vec![0; 2],
+            ..UnderWay::default()
+        };
+        for slot in [0, 1, 0, 1] {
+            under_way.begun(slot);
+        }
+        // numbers MAX-1, MAX, 0, 1
+        assert_eq!(under_way.ended(&range(u32::MAX, 0)), 2);
+        assert_eq!(under_way.of_slot, [1, 1]);
+        assert_eq!(under_way.ended(&range(u32::MAX, 0)), 0, "told twice");
+        assert_eq!(under_way.ended(&range(u32::MAX - 1, u32::MAX - 1)), 1);
+        assert_eq!((under_way.first, under_way.sends.len()), (1, 1));
+        assert_eq!(under_way.ended(&range(1, 1)), 1);
+        assert_eq!(under_way.of_slot, [0, 0]);
+    }
+}
