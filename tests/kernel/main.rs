@@ -7,6 +7,7 @@
 
 mod activity;
 mod bpf;
+mod copy;
 mod counts;
 mod delayed_acks;
 mod delays;
