@@ -1,5 +1,6 @@
 //! The seed's questions, answered from the results; where they do not tell, it is said what is lacking.
 
+mod beside;
 mod costs;
 mod crossings;
 mod matrix;
@@ -92,7 +93,7 @@ pub(super) fn answers(rows: &[Row], extras: &Extras) -> Vec<Block> {
     all.extend(crossings::surprise(rows, extras));
     all.extend(costs::beside_estimates(extras));
     all.extend(matrix::beyond(rows));
-    all.extend(matrix::beside_published(rows, extras));
+    all.extend(beside::beside_published(rows, extras));
     all.extend(matrix::reasons(rows));
     all
 }

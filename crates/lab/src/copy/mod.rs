@@ -5,7 +5,7 @@
 //! matrix     what is measured
 //! bed        where: namespaces, or another machine
 //! server     a thread a client; variant/ how it sends
-//! client     asks, checks, times; figures what it tells
+//! client     all clients of a run; receive: one that asks, checks, times; figures what they tell
 //! study      costs, noise, runs, diagnoses → journal
 //! csv        journal → results, one row a configuration
 //! plot       results → figures; analysis → answers; page both as one file
@@ -32,6 +32,7 @@ mod pin;
 mod plot;
 mod protocol;
 mod published;
+mod receive;
 mod server;
 mod stats;
 mod study;

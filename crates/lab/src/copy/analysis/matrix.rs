@@ -3,7 +3,6 @@
 use super::super::csv::Row;
 use super::super::doc::{Block, bytes, change, digits};
 use super::super::matrix::ALL;
-use super::super::published;
 use super::super::stats::median;
 use super::{Extras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
 
@@ -205,86 +204,6 @@ pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
         heading("Beyond the three"),
         two_columns([&format!("{threads} client(s)"), "throughput"], lines),
     ]
-}
-
-/// The published figures beside these.
-pub(super) fn beside_published(rows: &[Row], extras: &Extras) -> Vec<Block> {
-    let mut blocks = vec![heading("Beside the published figures")];
-    let product = published::LATENCY_64.iter().zip(published::THROUGHPUT_64);
-    let checks = product.map(|((threads, us), (_, gbps))| {
-        let one_client = 64.0 * 8.0 / us / 1e3;
-        format!("{threads} threads {gbps:.4} = {one_client:.4}")
-    });
-    let checks: Vec<String> = checks.collect();
-    blocks.push(paragraph(format!(
-        "Why its threads do not scale: it measured one client at every number of threads. Its server's log says active=1 \
-         at max_threads=8; its throughput is the size over the latency of one client at every number of threads (64 B, \
-         Gbit/s, published = computed: {}); and its efficiency at 8 threads, {}, is 1/8. So its figures are set beside \
-         those of one client here.",
-        checks.join(", "),
-        published::EFFICIENCY_8
-    )));
-    let names = ["A1", "A2", "A3"];
-    let mut lines = Vec::new();
-    for (size, theirs) in published::THROUGHPUT {
-        for (name, theirs) in names.into_iter().zip(theirs) {
-            let of = |threads| row(rows, name, size, threads)?.get("throughput");
-            let one: Option<f64> = of(1);
-            lines.push([
-                format!("{name}, {}", bytes(size as f64)),
-                digits(theirs),
-                one.map_or("–".to_owned(), digits),
-                of(8).map_or("–".to_owned(), digits),
-                one.map_or("–".to_owned(), |one| format!("{:.2}", one / theirs)),
-            ]);
-        }
-    }
-    let head = [
-        "throughput, Gbit/s",
-        "published",
-        "here, 1 client",
-        "here, 8 clients",
-        "here, 1 client / published",
-    ];
-    blocks.push(super::table(head, lines));
-    let here = extras
-        .study
-        .as_ref()
-        .map_or("this machine".to_owned(), |study| {
-            format!("{} CPUs of {}", study.cpus, study.cpu)
-        });
-    blocks.push(Block::List(vec![
-        format!(
-            "Explained: the level. The published machine has 20 hardware threads of an i7-12700; here are {here}, where a \
-             wake-up of the other end dominates small messages."
-        ),
-        "Explained: no scaling with threads (above)."
-            .to_owned(),
-        copied(rows),
-        "Unexplained: super-linear speed-up at 4 threads and a peak of context switches there. Both are of single runs \
-         without a spread, of one client each time."
-            .to_owned(),
-    ]));
-    blocks
-}
-
-fn copied(rows: &[Row]) -> String {
-    let shares = rows
-        .iter()
-        .filter(|row| row.variant == "A3")
-        .filter_map(|row| row.get("zc_copied_share"));
-    let least = shares.min_by(f64::total_cmp);
-    match least {
-        Some(1.0) => "Explained: that A3 gains nothing. Between namespaces every zero-copy send is copied after all \
-                      (zerocopy_copied). That it was 0.9 % ahead at 64 KB in the published figures is less than what \
-                      single runs tell."
-            .to_owned(),
-        Some(share) => format!(
-            "Open: A3's gain. Of its sends at least {:.1} % were copied here in some configuration.",
-            share * 100.0
-        ),
-        None => "Open: A3's gain. The results do not tell which of its sends were copied.".to_owned(),
-    }
 }
 
 /// What whylat says of each.

@@ -55,10 +55,7 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
     let mut lines = Vec::new();
     for size in sizes(rows) {
         let one = row(rows, "A1", size, 1).and_then(|row| row.get("throughput"));
-        for threads in thread_counts(rows)
-            .into_iter()
-            .filter(|threads| *threads > 1)
-        {
+        for threads in thread_counts(rows) {
             let Some(row) = row(rows, "A1", size, threads) else {
                 continue;
             };
@@ -78,7 +75,7 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
             ]);
         }
     }
-    if lines.is_empty() {
+    if thread_counts(rows).len() < 2 || lines.is_empty() {
         blocks.push(paragraph(
             "It takes A1 with one client and with more, which these results do not have.",
         ));
@@ -109,6 +106,7 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
         None => "How busy the CPUs were is not in these results.".to_owned(),
     };
     blocks.push(paragraph(words));
+    blocks.extend(superlinear(rows));
     let growth = sizes(rows).into_iter().filter_map(|size| {
         let of = |threads| row(rows, "A1", size, threads)?.get("cpu_ns_per_message");
         let most = thread_counts(rows).last().copied()?;
@@ -128,6 +126,39 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
         blocks.push(Block::List(growth));
     }
     blocks
+}
+
+/// Where more clients are more than as many times as fast, one alone was slowed by something.
+fn superlinear(rows: &[Row]) -> Option<Block> {
+    let most = sizes(rows).into_iter().flat_map(|size| {
+        let one = row(rows, "A1", size, 1);
+        let all = thread_counts(rows).into_iter();
+        all.filter_map(move |threads| {
+            let (one, many) = (one?, row(rows, "A1", size, threads)?);
+            let speedup = many.get("throughput")? / one.get("throughput")?;
+            Some((speedup / threads as f64, size, threads, one, many))
+        })
+    });
+    let (efficiency, size, threads, one, many) = most.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let [one_us, many_us] = [one, many].map(|row| {
+        let both = row.get("cpu_ns_per_message")? + row.get("client_cpu_ns_per_message")?;
+        Some(both / 1e3)
+    });
+    let (one_us, many_us) = (one_us?, many_us?);
+    let latency_us = one.get("latency")?;
+    (efficiency > 1.1).then(|| {
+        paragraph(format!(
+            "Super-linear: at {}, {threads} clients are {:.2} times as fast as {threads} times one. One client alone is \
+             slow: a message takes {} µs, of which both ends use {} µs of CPU time, against {} µs with {threads} clients. \
+             With one client each end sleeps while the other works; the difference goes with waking a CPU that has gone \
+             idle, which on a virtual machine takes the hypervisor. With more clients no CPU goes idle.",
+            bytes(size as f64),
+            efficiency,
+            digits(latency_us),
+            digits(one_us),
+            digits(many_us)
+        ))
+    })
 }
 
 /// CPUs that both ends kept busy.
