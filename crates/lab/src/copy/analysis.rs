@@ -67,13 +67,9 @@ impl Extras {
         costs.find(|cost| cost.name == name && cost.bytes == bytes)
     }
 
-    /// By what factor two runs that differ in nothing differed at most, at a size or at any.
-    fn noise_at(&self, size: Option<usize>) -> Option<f64> {
-        let wanted = self
-            .noise
-            .iter()
-            .filter(|(own, _)| size.is_none_or(|size| **own == size));
-        let ratios = wanted.flat_map(|(_, ratios)| ratios);
+    /// By what factor two runs of a size that differ in nothing differed at most.
+    fn noise_at(&self, size: usize) -> Option<f64> {
+        let ratios = self.noise.get(&size)?.iter();
         ratios
             .map(|ratio| ratio.max(1.0 / ratio))
             .max_by(f64::total_cmp)

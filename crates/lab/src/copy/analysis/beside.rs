@@ -74,8 +74,8 @@ fn copied(rows: &[Row]) -> String {
     let least = shares.min_by(f64::total_cmp);
     match least {
         Some(1.0) => "Explained: that A3 gains nothing. Between namespaces every zero-copy send is copied after all \
-                      (zerocopy_copied). That it was 0.9 % ahead at 64 KB in the published figures is less than what \
-                      single runs tell."
+                      (zerocopy_copied). That it was 0.9 % ahead at 64 KB in the published figures has no spread to \
+                      be judged by."
             .to_owned(),
         Some(share) => format!(
             "Open: A3's gain. Of its sends at least {:.1} % were copied here in some configuration.",

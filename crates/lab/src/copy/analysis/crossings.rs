@@ -118,13 +118,13 @@ pub(super) fn surprise(rows: &[Row], extras: &Extras) -> Vec<Block> {
         }
         _ => String::new(),
     };
-    let within = match extras.noise_at(None) {
+    let within = match extras.noise_at(found.row.size) {
         Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
-            " Two runs of A1 that differed in nothing differed by up to {}, which is more: no cause is to be looked for.",
+            " Two runs of A1 of this size that differed in nothing differed by up to {}, which is more: no cause is to be looked for.",
             change(noise)
         ),
         Some(noise) => format!(
-            " That is more than what two runs that differ in nothing differed by ({} at most): it wants a cause.",
+            " That is more than what two runs of A1 of this size that differ in nothing differed by ({} at most): it wants a cause.",
             change(noise)
         ),
         None => " The noise is not in these results.".to_owned(),

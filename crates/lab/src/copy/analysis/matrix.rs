@@ -206,40 +206,38 @@ pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
     ]
 }
 
-/// What whylat says of each.
+/// What whylat says of each: a line for each way of sending and size.
 pub(super) fn reasons(rows: &[Row]) -> Vec<Block> {
-    let percent = |share: Option<f64>| {
-        share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0))
-    };
-    let lines = rows.iter().filter_map(|row| {
-        let stage = row.word("stage")?;
-        Some([
-            format!(
-                "{}, {}, {}",
-                row.variant,
-                bytes(row.size as f64),
-                row.threads
-            ),
-            format!("{stage}{}", percent(row.get("stage_share"))),
-            row.word("wait").map_or(String::new(), |wait| {
-                format!("{wait}{}", percent(row.get("wait_share")))
-            }),
-            row.word("finding").unwrap_or("none").to_owned(),
-        ])
-    });
-    let lines: Vec<[String; 4]> = lines.collect();
-    if lines.is_empty() {
+    if rows.iter().all(|row| row.word("stage").is_none()) {
         return Vec::new();
+    }
+    let threads = thread_counts(rows);
+    let mut head = vec![String::new()];
+    head.extend(threads.iter().map(|threads| format!("{threads} client(s)")));
+    let mut lines = Vec::new();
+    for variant in variants(rows) {
+        for size in sizes(rows) {
+            let mut line = vec![format!("{variant}, {}", bytes(size as f64))];
+            let cells = threads
+                .iter()
+                .map(|threads| row(rows, variant, size, *threads));
+            line.extend(cells.map(|row| row.and_then(reason).unwrap_or_default()));
+            lines.push(line);
+        }
     }
     vec![
         heading("What whylat says of each"),
         paragraph(
-            "Of a run of its own, recorded by `whylat record`: what stopped the next byte of the server's sockets longest, \
-             what its threads waited for, and the worst finding.",
+            "Of a run of its own, recorded by `whylat record`: the worst finding, and what stopped the next byte of the \
+             server's sockets longest. What the server's threads waited for is in results.csv.",
         ),
-        super::table(
-            ["variant, size, clients", "stage", "wait", "finding"],
-            lines,
-        ),
+        Block::Table { head, rows: lines },
     ]
+}
+
+fn reason(row: &Row) -> Option<String> {
+    let share = row.get("stage_share");
+    let share = share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
+    let finding = row.word("finding").unwrap_or("no finding");
+    Some(format!("{finding} ({}{share})", row.word("stage")?))
 }

@@ -99,9 +99,13 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
         .filter_map(full);
     let words = match most.max_by(f64::total_cmp) {
         Some(share) => format!(
-            "At most {:.0} % of the machine's CPU time went to the server's and clients' threads. Once they use all of it, \
+            "At most {} of the machine's CPU time went to the server's and clients' threads. Once they use all of it, \
              more clients can only share it; contention for caches would show as more CPU time a message.",
-            share * 100.0
+            if share > 0.99 {
+                "all".to_owned()
+            } else {
+                format!("{:.0} %", share * 100.0)
+            }
         ),
         None => "How busy the CPUs were is not in these results.".to_owned(),
     };
