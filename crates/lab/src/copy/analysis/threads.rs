@@ -154,7 +154,7 @@ fn superlinear(rows: &[Row]) -> Option<Block> {
         paragraph(format!(
             "Super-linear: at {}, {threads} clients are {:.2} times as fast as {threads} times one. One client alone is \
              slow: a message takes {} µs, of which both ends use {} µs of CPU time, against {} µs with {threads} clients. \
-             With one client each end sleeps while the other works; the difference goes with waking a CPU that has gone \
+             With one client each end sleeps while the other works; the difference probably goes into waking a CPU that has gone \
              idle, which on a virtual machine takes the hypervisor. With more clients no CPU goes idle.",
             bytes(size as f64),
             efficiency,
