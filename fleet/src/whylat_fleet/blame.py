@@ -1,0 +1,265 @@
+"""Who is to blame: of all resources whose connections suffer together, the ones that explain them best.
+
+In: members' tables of all kinds. Out: culprits. A set of N connections with coefficient a has the length (N-1)a + 1 in
+common where independent connections have 1; (N-1)(a - mean of random sets) is what it has in common beyond chance, in
+connections' worth (`shared`). A rack with one bad host has less of it than the host, a bad application more than each
+of its hosts. So, in rounds: the resources with the most are blamed, the connections that they explain are taken out of
+all other sets, and what is left is scored again. A resource whose connections a culprit explains is thereby not blamed.
+"""
+
+from dataclasses import dataclass, field
+
+from whylat_fleet.algebra import Score, coefficients, scores
+from whylat_fleet.engine import Engine
+from whylat_fleet.null import Null, draw
+from whylat_fleet.prepare import Prepared
+from whylat_fleet.questions import text
+from whylat_fleet.resources import KINDS, Resources
+from whylat_fleet.schema import PROBLEMS
+
+LEAST_MEMBERS = 10
+"""Smaller sets are not judged: in a first trial with simulated fleets, all false culprits had 8 or fewer."""
+FALSE_CULPRITS = 0.05
+"""Culprits by chance that are put up with in a whole fleet (Bonferroni)."""
+SAME = 0.9
+"""Two resources that explain the same connections to this share cannot be told apart."""
+ROUND = 60
+"""Resources looked at closely in a round."""
+MAX_ROUNDS = 12
+
+_REST = """SELECT w.conn AS conn, w.w AS w FROM weights AS w
+WHERE w.conn NOT IN (SELECT x.conn FROM removed AS x)"""
+
+_AT = {
+    "send_buffer": ("host", "application", "peer", "link", "switch"),
+    "fast_retransmit": ("link", "switch", "peer", "host", "application"),
+    "timeout": ("link", "switch", "peer", "host", "application"),
+    "delayed_ack": ("peer", "application", "host", "link", "switch"),
+    "receiver_window": ("peer", "application", "host", "link", "switch"),
+}
+"""Where SNAP's Table 2 locates a problem: decides between resources that cannot be told apart otherwise."""
+
+
+@dataclass(slots=True)
+class Culprit:
+    """A resource that is blamed."""
+
+    resource: int
+    kind: str
+    name: str
+    score: Score
+    problem: str
+    probability: float
+    shared: float
+    explained: int
+    """Connections that it explains."""
+    same: list[str] = field(default_factory=list)
+    """Resources that hold the same connections: the data cannot tell them from it."""
+    ruled_out: list[str] = field(default_factory=list)
+    """Resources that are not blamed, as this one explains their connections."""
+    ruled_out_more: int = 0
+    resources: list[int] = field(default_factory=list)
+
+    @property
+    def when(self) -> str:
+        """`same time` where that makes up most of the coefficient, else `same problem`."""
+        return "same time" if sum(self.score.same_time) >= self.score.same_problem else "same problem"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Culprits in order, and what was judged."""
+
+    culprits: list[Culprit]
+    scores: dict[int, Score]
+    null: Null | None
+    judged: int
+    rounds: int
+
+
+def blame(prepared: Prepared, resources: Resources, alpha: float | None = None, seed: int = 1) -> Verdict:
+    """Finds the culprits. `alpha`, if given, is demanded of a coefficient besides being no chance (SNAP: 0.4)."""
+    return _Search(prepared, resources, alpha, seed).run()
+
+
+class _Search:
+    def __init__(self, prepared: Prepared, resources: Resources, alpha: float | None, seed: int) -> None:
+        self.prepared = prepared
+        self.engine: Engine = prepared.engine
+        self.resources = resources
+        self.alpha = alpha
+        self.seed = seed
+        self.culprits: list[Culprit] = []
+        self.judged = 0
+
+    def run(self) -> Verdict:
+        first: dict[int, Score] = {}
+        for kind in KINDS:
+            first |= {score.resource: score for score in scores(self.engine, self.prepared.grid, f"members_{kind}")}
+        judged = [score for score in first.values() if score.members >= LEAST_MEMBERS]
+        self.judged = len(judged)
+        most = max((score.members for score in judged), default=0)
+        null = chance = draw(self.engine, self.prepared.grid, "weights", LEAST_MEMBERS, most, self.seed)
+        if null is None:
+            return Verdict([], first, None, self.judged, 0)
+        self.engine.put("removed", {"conn": "BIGINT"}, [])
+        rounds = 0
+        # what lies beyond the draws' 95th percentile may become no chance when others are taken out
+        live = [score for score in judged if null.deviations(score.members, score.acc) > null.start]
+        while chance and rounds < MAX_ROUNDS:
+            found = self._found(live, chance)
+            if not found:
+                break
+            rounds += 1
+            if not self._round(found[:ROUND], chance):
+                break
+            live = self._again(live)
+            self.engine.create("population", _REST)
+            chance = draw(self.engine, self.prepared.grid, "population", LEAST_MEMBERS, most, self.seed + rounds)
+        return Verdict(self.culprits, first, null, self.judged, rounds)
+
+    def _found(self, live: list[Score], null: Null) -> list[Score]:
+        """Those that are no chance, with what they have in common descending."""
+        return sorted((s for s in live if self._no_chance(s, null)), key=lambda s: -_shared(s, null))
+
+    def _no_chance(self, score: Score, null: Null) -> bool:
+        unlikely = null.probability(score.members, score.acc) * self.judged <= FALSE_CULPRITS
+        return unlikely and score.members >= LEAST_MEMBERS and (self.alpha is None or score.acc > self.alpha)
+
+    def _members(self, live: list[Score]) -> None:
+        """Makes `members_live`, of what the resources have left."""
+        engine = self.engine
+        parts = []
+        for index, kind in enumerate(KINDS):
+            numbers = [(score.resource,) for score in live if score.resource // 10**9 == index]
+            if numbers:
+                engine.put("live", {"resource": "BIGINT"}, numbers)
+                engine.create(f"live_{kind}", text("members_live", members=f"members_{kind}"))
+                parts.append(f"SELECT m.conn AS conn, m.w AS w, m.resource AS resource FROM live_{kind} AS m")
+        engine.create("members_live_all", " UNION ALL ".join(parts))
+
+    def _again(self, live: list[Score]) -> list[Score]:
+        if not live:
+            return []
+        self._members(live)
+        return scores(self.engine, self.prepared.grid, "members_live_all")
+
+    def _round(self, found: list[Score], null: Null) -> bool:
+        """Blames the strongest of `found` that do not share their connections; takes out what they explain."""
+        engine = self.engine
+        self._members(found)
+        scores(engine, self.prepared.grid, "members_live_all")
+        coefficients(engine, "members_live_all")
+        engine.create("explained", text("explained"))
+        both = {(one, other): int(count) for one, other, count in engine.rows(text("overlap"))}
+        taken: list[Score] = []
+        removed: list[int] = []
+        for score in found:
+            own = both.get((score.resource, score.resource), 0)
+            if own < 2:
+                continue
+            rival = max(taken, key=lambda other: both.get((score.resource, other.resource), 0), default=None)
+            shared = both.get((score.resource, rival.resource), 0) if rival else 0
+            if rival is not None and (1 - SAME) * own < shared < own / 2:
+                # neither apart nor explained: scored again without what the other explains
+                continue
+            if rival is None or 2 * shared < own:
+                taken.append(score)
+                removed.append(score.resource)
+                self._take(score, null, own)
+            elif self._alike(score, rival, both, null):
+                self._tie(score, rival)
+            else:
+                self._rule_out(score, rival)
+        marks = ", ".join(str(resource) for resource in removed) or "-1"
+        # UNION ALL, as dialects differ on what UNION alone means
+        engine.create(
+            "removed_more",
+            "SELECT x.conn AS conn FROM removed AS x UNION ALL "
+            f"SELECT e.conn AS conn FROM explained AS e WHERE e.resource IN ({marks})",
+        )
+        engine.create("removed", "SELECT DISTINCT m.conn AS conn FROM removed_more AS m")
+        return bool(taken)
+
+    def _alike(self, score: Score, rival: Score, both: dict[tuple[int, int], int], null: Null) -> bool:
+        shared = both.get((score.resource, rival.resource), 0)
+        union = both[score.resource, score.resource] + both[rival.resource, rival.resource] - shared
+        return shared >= SAME * union and _shared(score, null) >= SAME * _shared(rival, null)
+
+    def _take(self, score: Score, null: Null, explained: int) -> None:
+        problem = _problem(score, self.prepared, self.engine)
+        if known := self._known(score, problem, explained):
+            known.explained += explained
+            return
+        kind, name = self.resources.name(score.resource)
+        culprit = Culprit(
+            score.resource,
+            kind,
+            name,
+            score,
+            problem,
+            null.probability(score.members, score.acc) * self.judged,
+            _shared(score, null),
+            explained,
+            resources=[score.resource],
+        )
+        self.culprits.append(culprit)
+
+    def _known(self, score: Score, problem: str, explained: int) -> Culprit | None:
+        """The culprit of an earlier round that most of these connections share, with the same problem."""
+        for culprit in self.culprits:
+            if score.resource in culprit.resources:
+                return culprit
+            if _location(culprit.problem) != _location(problem):
+                continue
+            kind = KINDS[culprit.resource // 10**9]
+            sql = (
+                f"SELECT COUNT(*) FROM explained AS e JOIN members_{kind} AS m ON e.conn = m.conn "
+                f"WHERE e.resource = {score.resource} AND m.resource = {culprit.resource}"
+            )
+            if 2 * int(self.engine.rows(sql)[0][0]) > explained:
+                return culprit
+        return None
+
+    def _tie(self, score: Score, rival: Score) -> None:
+        culprit = next((c for c in self.culprits if rival.resource in c.resources), None)
+        if culprit is None:
+            return
+        kind, name = self.resources.name(score.resource)
+        culprit.resources.append(score.resource)
+        order = _AT[culprit.problem]
+        if order.index(kind) < order.index(culprit.kind):
+            culprit.same.append(said(culprit.kind, culprit.name))
+            culprit.kind, culprit.name, culprit.resource, culprit.score = kind, name, score.resource, score
+        else:
+            culprit.same.append(said(kind, name))
+
+    def _rule_out(self, score: Score, rival: Score) -> None:
+        culprit = next((c for c in self.culprits if rival.resource in c.resources), None)
+        if culprit is None:
+            return
+        if len(culprit.ruled_out) < 5:
+            culprit.ruled_out.append(said(*self.resources.name(score.resource)))
+        else:
+            culprit.ruled_out_more += 1
+
+
+def said(kind: str, name: str) -> str:
+    """A resource as people say it."""
+    return f"host {name} (as the peer)" if kind == "peer" else f"{kind} {name}"
+
+
+def _location(problem: str) -> str:
+    return "loss" if problem in ("fast_retransmit", "timeout") else problem
+
+
+def _shared(score: Score, null: Null) -> float:
+    return (score.members - 1) * (score.acc - null.mean)
+
+
+def _problem(score: Score, prepared: Prepared, engine: Engine) -> str:
+    """The problem in which the explained connections have most of their time."""
+    sums = ", ".join(f"SUM(CAST(c.x{index} AS BIGINT))" for index in range(1, 6))
+    sql = f"SELECT {sums} FROM cells AS c JOIN explained AS e ON c.conn = e.conn WHERE e.resource = {score.resource}"
+    row = engine.rows(sql)[0]
+    return max(zip(PROBLEMS, row, strict=True), key=lambda pair: pair[1] or 0)[0]

@@ -1,0 +1,191 @@
+"""From a dataset to the tables that the questions share: which hosts and connections count, and why others do not.
+
+Hosts whose clock may be half a bin wrong or more are left out, as most of what they saw may lie in a neighbouring bin;
+so are connections that were read more seldom than a bin is long. Absent is not healthy: hosts that were not watched for
+the whole window are told.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whylat_fleet import topology
+from whylat_fleet.algebra import Grid, weigh
+from whylat_fleet.dataset import Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.engine import Engine
+from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.questions import text
+from whylat_fleet.schema import BIN_NS, TABLES
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What can be spoken of, and what cannot."""
+
+    window: Window
+    hosts: int = 0
+    left_out_files: list[LeftOut] = field(default_factory=list)
+    superseded_files: int = 0
+    left_out_hosts: dict[str, str] = field(default_factory=dict)
+    partly_watched: dict[str, float] = field(default_factory=dict)
+    """Share of the window, of hosts that were watched for less than all of it."""
+    absent: list[str] = field(default_factory=list)
+    """Hosts of the topology file that nothing watched."""
+    unplaced: list[str] = field(default_factory=list)
+    """Hosts that the topology file lacks."""
+    without_delayed_ack: int = 0
+    """Hosts recorded at detail `stats`, where delayed ACKs are not measured."""
+    lost_records: int = 0
+    slow_polled: int = 0
+    """Connections left out as their readings were further apart than a bin is long."""
+    connections: int = 0
+    """Connections open at a host's end of an interval, at most, summed over the hosts."""
+    troubled: int = 0
+    """Connections with a problem."""
+    counted: int = 0
+    """Of those, the ones whose vector is not constant."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Tables `hosts`, `cells`, `spread`, `weights` and `conns` are made in `engine`."""
+
+    engine: Engine
+    grid: Grid
+    coverage: Coverage
+    topology: topology.Topology
+    host_names: list[str]
+    tor_names: list[str]
+
+
+def open_tables(engine: Engine, dataset: Dataset, tables: list[str], window: Window) -> Selection:
+    """Opens the window's files. Picks the list again when a file has vanished in between, as agents merge hours."""
+    for _ in range(5):
+        selection = dataset.select(tables, window)
+        try:
+            for table in tables:
+                engine.open(table, selection.files[table], TABLES[table])
+            return selection
+        except Exception:
+            if all(Path(path).exists() for files in selection.files.values() for path in files):
+                raise
+    raise FleetError(f"{dataset.root}: files vanish faster than they can be listed", "try again when hours are merged")
+
+
+def grid_of(window: Window, bin_s: int) -> Grid:
+    """Bins of `bin_s` seconds. Raises `UsageError` when that is no multiple of two."""
+    if bin_s < 2 or bin_s % 2 or window.seconds % bin_s:
+        raise UsageError(f"--bin {bin_s}: bins are multiples of two seconds that divide the window", "--bin 2")
+    return Grid(bin_s * 1_000_000, window.seconds // bin_s)
+
+
+def prepare(
+    engine: Engine,
+    dataset: Dataset,
+    window: Window,
+    bin_s: int = 2,
+    trust_clocks: bool = False,
+    place: Path | None = None,
+) -> Prepared:
+    """Selects, opens, and makes the tables; files whose rows cannot be read are found and left out."""
+    broken: dict[str, str] = {}
+    for _ in range(5):
+        try:
+            return _prepare(engine, dataset, window, bin_s, trust_clocks, place, broken)
+        except FleetError:
+            raise
+        except Exception:
+            # an engine's error: is it a file's fault?
+            selection = dataset.select(list(TABLES), window)
+            paths = [path for files in selection.files.values() for path in files if path not in broken]
+            found = unreadable(paths)
+            if not found and all(Path(path).exists() for path in paths):
+                raise
+            broken |= {path: reason for path, reason in found.items() if reason}
+    raise FleetError(f"{dataset.root}: files vanish while they are read", "try again when hours are merged")
+
+
+def _prepare(
+    engine: Engine,
+    dataset: Dataset,
+    window: Window,
+    bin_s: int,
+    trust_clocks: bool,
+    place: Path | None,
+    broken: dict[str, str],
+) -> Prepared:
+    grid = grid_of(window, bin_s)
+    selection = dataset.select(list(TABLES), window)
+    for table, files in selection.files.items():
+        selection.files[table] = [path for path in files if path not in broken]
+        engine.open(table, selection.files[table], TABLES[table])
+    selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
+    coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
+    where = place or dataset.root / "topology.json"
+    known = topology.read(where) if place or where.exists() else topology.Topology()
+    slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
+    tors = sorted({host.tor for host in known.hosts.values()})
+    number = {tor: index for index, tor in enumerate(tors)}
+    rows = [(name, no, number[known.hosts[name].tor] if name in known.hosts else -1) for no, name in enumerate(hosts)]
+    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, rows)
+    _cells(engine, grid, window, slow, coverage)
+    weigh(engine, grid)
+    coverage.troubled = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
+    coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
+    engine.create("conns", text("conns", end_ns=window.end_ns))
+    return Prepared(engine, grid, coverage, known, hosts, tors)
+
+
+def _hosts(
+    engine: Engine, grid: Grid, coverage: Coverage, known: topology.Topology, trust_clocks: bool
+) -> tuple[list[str], list[str]]:
+    """Hosts with readings further apart than a bin, and hosts that count."""
+    window = coverage.window
+    rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    slow = []
+    chosen = []
+    for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _ in sorted(rows):
+        if unsynchronised and not trust_clocks:
+            coverage.left_out_hosts[host] = "its clock is not synchronised"
+            continue
+        if 2 * error_us >= grid.bin_us and not trust_clocks:
+            coverage.left_out_hosts[host] = (
+                f"its clock may be {error_us / 1e6:.3g} s wrong, in bins of {grid.bin_us / 1e6:g} s"
+            )
+            continue
+        chosen.append(host)
+        if gap_us > grid.bin_us:
+            slow.append(host)
+        share = watched_us / 1e6 / window.seconds
+        # an interval may begin in one hour and end in the next
+        if share < 1 - 60 / window.seconds:
+            coverage.partly_watched[host] = share
+        coverage.without_delayed_ack += stats > 0
+        coverage.lost_records += lost
+        coverage.connections += connections
+    coverage.hosts = len(chosen)
+    seen = {row[0] for row in rows}
+    coverage.absent = sorted(set(known.hosts) - seen)
+    coverage.unplaced = sorted(set(chosen) - set(known.hosts)) if known.hosts else []
+    if not chosen:
+        why = "no host was watched in this window" if not rows else "no host's clock can be trusted"
+        raise FleetError(why, "--trust-clocks, when all hosts share a clock" if rows else "give another --from")
+    return slow, chosen
+
+
+def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage: Coverage) -> None:
+    merge = grid.bin_us * 1000 // BIN_NS
+    fine = "cells" if merge == 1 else "cells_fine"
+    span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
+    engine.create(fine, text("cells", bin_ns=BIN_NS, **span))
+    if merge > 1:
+        engine.create("cells", text("cells_coarse", merge=merge))
+        engine.drop("cells_fine")
+    if slow:
+        engine.put("slow_hosts", {"host": "VARCHAR"}, [(host,) for host in slow])
+        engine.create("slow_polled", text("slow_polled", bin_us=grid.bin_us, **span))
+        coverage.slow_polled = int(engine.rows("SELECT COUNT(*) FROM slow_polled AS s")[0][0])
+        engine.create(
+            "cells_polled", "SELECT c.* FROM cells AS c WHERE c.conn NOT IN (SELECT s.conn FROM slow_polled AS s)"
+        )
+        engine.create("cells", "SELECT c.* FROM cells_polled AS c")
+        engine.drop("cells_polled")

@@ -1,0 +1,20 @@
+"""`whylat-fleet simulate`: puts the parts together."""
+
+from pathlib import Path
+
+import numpy as np
+
+from whylat_fleet.simulate import layout, plants, problems, write
+
+
+def simulate(
+    out: Path, hosts: int, connections: int, hours: int, begin_ns: int, seed: int, plant: list[str], table: Path | None
+) -> list[plants.Planted]:
+    """Writes a data centre of `hosts` hosts with `connections` sockets each in the median; returns what was planted."""
+    data = problems.parameters(table)
+    center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)
+    bins = hours * write.BINS_PER_HOUR
+    planted = [plants.PLANTS[name](center, bins) for name in plants.parse(plant)]
+    background = problems.background(np.random.default_rng(seed + 1), center.sockets, bins, data)
+    write.dataset(out, center, background, planted, begin_ns, hours)
+    return planted

@@ -1,0 +1,16 @@
+"""A small data centre that the tests share."""
+
+from pathlib import Path
+
+import pytest
+
+from whylat_fleet.cli import main
+
+BEGIN = "2026-01-05T10:00"
+
+
+@pytest.fixture(scope="session")
+def center(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fleet") / "center"
+    assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--begin", BEGIN]) == 0
+    return out
