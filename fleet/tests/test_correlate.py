@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from conftest import BEGIN
 
 from whylat_fleet.cli import main
 
@@ -28,6 +29,18 @@ def test_planted_culprits_are_named_and_no_others(center: Path, tmp_path: Path) 
     assert len(truths) == len(CORRELATED)
     assert [truth for truth in truths if not truth & named] == []
     assert [name for name in named if not any(name in truth for truth in truths)] == []
+
+
+def test_large_resources_are_not_blamed_for_what_is_left(tmp_path: Path) -> None:
+    """A null whose variance vanished with the size of a set blamed an aggregation switch here."""
+    out = tmp_path / "center"
+    assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--seed", "3", "--begin", BEGIN]) == 0
+    _, found = report(out, tmp_path / "r.json")
+    planted = json.loads((out / "truth.json").read_text(encoding="utf-8"))["planted"]
+    truths = {name for t in planted for name in (f"{t['kind']} {t['name']}", *t["same"])}
+    named = {("host" if c["kind"] == "peer" else c["kind"]) + " " + c["name"] for c in found["culprits"]}
+    assert len(named) >= 5
+    assert named - truths == set()
 
 
 def test_damaged_files_are_named_and_change_nothing_else(center: Path, tmp_path: Path) -> None:

@@ -2,25 +2,28 @@
 
 In: members' tables of all kinds. Out: culprits. A set of N connections with coefficient a has the length (N-1)a + 1 in
 common where independent connections have 1; (N-1)(a - mean of random sets) is what it has in common beyond chance, in
-connections' worth (`shared`). A rack with one bad host has less of it than the host, a bad application more than each
-of its hosts. So, in rounds: the resources with the most are blamed, the connections that they explain are taken out of
-all other sets, and what is left is scored again. A resource whose connections a culprit explains is thereby not blamed.
+connections' worth (`shared`; of the part of the same time alone, where that is more). A rack with one bad host has less
+of it than the host, a bad application more than each of its hosts. So, in rounds: the resources with the most are
+blamed, all their connections are taken out of all other sets and of the null, and what is left is scored again: another
+resource is blamed only for what it does where the culprit is not. Not only those that the culprit explains are taken
+out: that choice would be made by what they suffered, so that what is left would be no random sample of the fleet, and
+the victims that it misses would speak against the culprit's parents.
 """
 
 from dataclasses import dataclass, field
 
 from whylat_fleet.algebra import Score, coefficients, scores
 from whylat_fleet.engine import Engine
-from whylat_fleet.null import Null, draw
+from whylat_fleet.null import Chance, draw
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
-from whylat_fleet.resources import KINDS, Resources
+from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
 from whylat_fleet.schema import PROBLEMS
 
 LEAST_MEMBERS = 10
 """Smaller sets are not judged: in a first trial with simulated fleets, all false culprits had 8 or fewer."""
 FALSE_CULPRITS = 0.05
-"""Culprits by chance that are put up with in a whole fleet (Bonferroni)."""
+"""Culprits by chance that are put up with in a whole fleet, all resources and rounds together (Bonferroni)."""
 SAME = 0.9
 """Two resources that explain the same connections to this share cannot be told apart."""
 ROUND = 60
@@ -72,7 +75,7 @@ class Verdict:
 
     culprits: list[Culprit]
     scores: dict[int, Score]
-    null: Null | None
+    null: Chance | None
     judged: int
     rounds: int
 
@@ -105,9 +108,9 @@ class _Search:
         self.engine.put("removed", {"conn": "BIGINT"}, [])
         rounds = 0
         # what lies beyond the draws' 95th percentile may become no chance when others are taken out
-        live = [score for score in judged if null.deviations(score.members, score.acc) > null.start]
+        live = [score for score in judged if null.beyond(score)]
         while chance and rounds < MAX_ROUNDS:
-            found = self._found(live, chance)
+            found = self._found(live, chance, rounds + 1)
             if not found:
                 break
             rounds += 1
@@ -118,12 +121,14 @@ class _Search:
             chance = draw(self.engine, self.prepared.grid, "population", LEAST_MEMBERS, most, self.seed + rounds)
         return Verdict(self.culprits, first, null, self.judged, rounds)
 
-    def _found(self, live: list[Score], null: Null) -> list[Score]:
+    def _found(self, live: list[Score], null: Chance, number: int) -> list[Score]:
         """Those that are no chance, with what they have in common descending."""
-        return sorted((s for s in live if self._no_chance(s, null)), key=lambda s: -_shared(s, null))
+        return sorted((s for s in live if self._no_chance(s, null, number)), key=lambda s: -null.shared(s))
 
-    def _no_chance(self, score: Score, null: Null) -> bool:
-        unlikely = null.probability(score.members, score.acc) * self.judged <= FALSE_CULPRITS
+    def _no_chance(self, score: Score, null: Chance, number: int) -> bool:
+        # every round tests anew: shares 1/2, 1/6, 1/12, … of what is put up with, which sum up to 1
+        level = FALSE_CULPRITS / (number * (number + 1))
+        unlikely = null.probability(score) * self.judged <= level
         return unlikely and score.members >= LEAST_MEMBERS and (self.alpha is None or score.acc > self.alpha)
 
     def _members(self, live: list[Score]) -> None:
@@ -131,7 +136,7 @@ class _Search:
         engine = self.engine
         parts = []
         for index, kind in enumerate(KINDS):
-            numbers = [(score.resource,) for score in live if score.resource // 10**9 == index]
+            numbers = [(score.resource,) for score in live if score.resource // KIND_SIZE == index]
             if numbers:
                 engine.put("live", {"resource": "BIGINT"}, numbers)
                 engine.create(f"live_{kind}", text("members_live", members=f"members_{kind}"))
@@ -144,15 +149,16 @@ class _Search:
         self._members(live)
         return scores(self.engine, self.prepared.grid, "members_live_all")
 
-    def _round(self, found: list[Score], null: Null) -> bool:
-        """Blames the strongest of `found` that do not share their connections; takes out what they explain."""
+    def _round(self, found: list[Score], null: Chance) -> bool:
+        """Blames the strongest of `found` that do not share their connections; takes out their connections."""
         engine = self.engine
         self._members(found)
-        scores(engine, self.prepared.grid, "members_live_all")
+        engine.create("sizes", text("sizes", bins=self.prepared.grid.bins, members="members_live_all"))
         coefficients(engine, "members_live_all")
         engine.create("explained", text("explained"))
         both = {(one, other): int(count) for one, other, count in engine.rows(text("overlap"))}
         taken: list[Score] = []
+        waiting: list[Score] = []
         removed: list[int] = []
         for score in found:
             own = both.get((score.resource, score.resource), 0)
@@ -160,8 +166,11 @@ class _Search:
                 continue
             rival = max(taken, key=lambda other: both.get((score.resource, other.resource), 0), default=None)
             shared = both.get((score.resource, rival.resource), 0) if rival else 0
-            if rival is not None and (1 - SAME) * own < shared < own / 2:
-                # neither apart nor explained: scored again without what the other explains
+            blocked = any(both.get((score.resource, other.resource), 0) for other in waiting)
+            if (rival is not None and 0 < 2 * shared < own) or (blocked and 2 * shared < own):
+                # scored again without the other's connections: a few victims of a child make a large parent no chance;
+                # and what a stronger one that waits may explain waits with it
+                waiting.append(score)
                 continue
             if rival is None or 2 * shared < own:
                 taken.append(score)
@@ -171,22 +180,21 @@ class _Search:
                 self._tie(score, rival)
             else:
                 self._rule_out(score, rival)
-        marks = ", ".join(str(resource) for resource in removed) or "-1"
+        parts = ["SELECT x.conn AS conn FROM removed AS x"]
+        for resource in removed:
+            kind = KINDS[resource // KIND_SIZE]
+            parts.append(f"SELECT m.conn AS conn FROM members_{kind} AS m WHERE m.resource = {resource}")
         # UNION ALL, as dialects differ on what UNION alone means
-        engine.create(
-            "removed_more",
-            "SELECT x.conn AS conn FROM removed AS x UNION ALL "
-            f"SELECT e.conn AS conn FROM explained AS e WHERE e.resource IN ({marks})",
-        )
+        engine.create("removed_more", " UNION ALL ".join(parts))
         engine.create("removed", "SELECT DISTINCT m.conn AS conn FROM removed_more AS m")
         return bool(taken)
 
-    def _alike(self, score: Score, rival: Score, both: dict[tuple[int, int], int], null: Null) -> bool:
+    def _alike(self, score: Score, rival: Score, both: dict[tuple[int, int], int], null: Chance) -> bool:
         shared = both.get((score.resource, rival.resource), 0)
         union = both[score.resource, score.resource] + both[rival.resource, rival.resource] - shared
-        return shared >= SAME * union and _shared(score, null) >= SAME * _shared(rival, null)
+        return shared >= SAME * union and null.shared(score) >= SAME * null.shared(rival)
 
-    def _take(self, score: Score, null: Null, explained: int) -> None:
+    def _take(self, score: Score, null: Chance, explained: int) -> None:
         problem = _problem(score, self.prepared, self.engine)
         if known := self._known(score, problem, explained):
             known.explained += explained
@@ -198,8 +206,8 @@ class _Search:
             name,
             score,
             problem,
-            null.probability(score.members, score.acc) * self.judged,
-            _shared(score, null),
+            null.probability(score) * self.judged,
+            null.shared(score),
             explained,
             resources=[score.resource],
         )
@@ -212,7 +220,7 @@ class _Search:
                 return culprit
             if _location(culprit.problem) != _location(problem):
                 continue
-            kind = KINDS[culprit.resource // 10**9]
+            kind = KINDS[culprit.resource // KIND_SIZE]
             sql = (
                 f"SELECT COUNT(*) FROM explained AS e JOIN members_{kind} AS m ON e.conn = m.conn "
                 f"WHERE e.resource = {score.resource} AND m.resource = {culprit.resource}"
@@ -253,12 +261,10 @@ def _location(problem: str) -> str:
     return "loss" if problem in ("fast_retransmit", "timeout") else problem
 
 
-def _shared(score: Score, null: Null) -> float:
-    return (score.members - 1) * (score.acc - null.mean)
-
-
 def _problem(score: Score, prepared: Prepared, engine: Engine) -> str:
-    """The problem in which the explained connections have most of their time."""
+    """The problem that they share: at the same time, or else that in which the explained have most of their time."""
+    if sum(score.same_time) >= score.same_problem:
+        return max(zip(PROBLEMS, score.same_time, strict=True), key=lambda pair: pair[1])[0]
     sums = ", ".join(f"SUM(CAST(c.x{index} AS BIGINT))" for index in range(1, 6))
     sql = f"SELECT {sums} FROM cells AS c JOIN explained AS e ON c.conn = e.conn WHERE e.resource = {score.resource}"
     row = engine.rows(sql)[0]

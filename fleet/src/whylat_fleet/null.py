@@ -1,14 +1,24 @@
 """How large a coefficient comes by chance: sets drawn at random from the fleet's own connections.
 
 The question is whether sharing a resource matters, so that the null hypothesis is that membership is random: sets of
-the same size drawn from all connections that count. (Circular time shifts ask another question, whether connections
-suffer at the same time; what they leave needs no draws, it is `Score.same_problem`.) A mean over pairs of a random set
-is a U-statistic: its mean is that of all pairs of the fleet, and its variance a/n + b/n^2 (Hoeffding 1948). Draws of
-sizes 10, 20, 40, … give a and b, and the tail beyond their 95th percentile, taken as exponential.
+the same size drawn from all connections that count. A mean over pairs of a random set is a U-statistic of degree two
+(Hoeffding 1948): its mean is that of all pairs, and of a set of n its variance is
+
+    (4 (n - 2) zeta1 + 2 zeta2) / (n (n - 1)).
+
+zeta1, the variance of a connection's mean coefficient with all others, rules large sets and is computed from all
+connections, not drawn. zeta2, the variance over pairs, rules small ones and needs pairs: it comes from draws of small
+sizes, as does the tail beyond their 95th percentile, taken as exponential. So the draws need not grow with the fleet.
+
+The coefficient is a sum of two parts (`Score`). What connections have in common over the whole window spreads much more
+among random sets than what they do in the same bins; a test of the sum alone would not see the second for the first.
+So the sum and its part of the same time are tested each against its own null, and the chance is twice the lesser one
+(Bonferroni).
 """
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -22,42 +32,67 @@ TAIL = 0.05
 """Share of the draws that the exponential tail is fitted to: 20 of 400."""
 LEAST_DRAWS = 40
 """Draws of a size that are enough for a variance; below, the size is not used."""
+DOUBLINGS = 2
+"""Sizes beyond the least. Larger sets are nearer to normal (Hoeffding 1948, theorem 7.1), so that the tail of these is
+not too thin for them; their variance is zeta1's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """What random sets do. Variance of a set of n: `a / n + b / n**2`."""
+    """What random sets do, of one statistic."""
 
     mean: float
-    a: float
-    b: float
+    zeta1: float
+    zeta2: float
     start: float
     """95th percentile of the standardised draws."""
     excess: float
     """Mean by which the draws beyond it exceed it."""
     draws: int
 
-    def deviations(self, members: int, acc: float) -> float:
-        """How many standard deviations of random sets of this size the coefficient lies above their mean."""
-        return (acc - self.mean) / math.sqrt(self.a / members + self.b / members**2)
+    def deviations(self, members: int, value: float) -> float:
+        """How many standard deviations of random sets of this size the value lies above their mean."""
+        variance = (4 * (members - 2) * self.zeta1 + 2 * self.zeta2) / (members * (members - 1))
+        return (value - self.mean) / math.sqrt(variance)
 
-    def probability(self, members: int, acc: float) -> float:
-        """Chance that a random set of this size has such a coefficient or a greater one."""
-        z = self.deviations(members, acc)
+    def probability(self, members: int, value: float) -> float:
+        """Chance that a random set of this size has such a value or a greater one."""
+        z = self.deviations(members, value)
         return TAIL * math.exp(-(z - self.start) / self.excess) if z > self.start else max(TAIL, 0.5)
 
 
-def draw(engine: Engine, grid: Grid, population: str, least: int, most: int, seed: int) -> Null | None:
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """The nulls of the coefficient and of its part of the same time."""
+
+    whole: Null
+    timed: Null
+
+    def beyond(self, score: Score) -> bool:
+        """Whether either lies beyond 95 % of the draws."""
+        whole = self.whole.deviations(score.members, score.acc) > self.whole.start
+        return whole or self.timed.deviations(score.members, _timed(score)) > self.timed.start
+
+    def probability(self, score: Score) -> float:
+        """Chance that a random set of its size has such a score."""
+        whole = self.whole.probability(score.members, score.acc)
+        return min(1.0, 2 * min(whole, self.timed.probability(score.members, _timed(score))))
+
+    def shared(self, score: Score) -> float:
+        """What the set has in common beyond chance, in connections' worth."""
+        return (score.members - 1) * max(score.acc - self.whole.mean, _timed(score) - self.timed.mean)
+
+
+def draw(engine: Engine, grid: Grid, population: str, least: int, most: int, seed: int) -> Chance | None:
     """Draws sets from `population` (conn, w). None when it is too small for `LEAST_DRAWS` sets of the least size."""
     count = int(engine.rows(f"SELECT COUNT(*) FROM {population} AS p")[0][0])
     generator = random.Random(seed)
     prime = _prime(count + 1)
     rows: list[tuple[int, ...]] = []
     size = least
-    while size <= max(most, least) and count // size >= LEAST_DRAWS:
+    while size <= min(max(most, least), least << DOUBLINGS) and count // size >= LEAST_DRAWS:
         # a small fleet is shuffled more than once
-        shuffles = min(8, -(-SETS // (count // size)))
-        for _ in range(shuffles):
+        for _ in range(min(8, -(-SETS // (count // size)))):
             rows.append((len(rows), size, min(SETS, count // size), generator.randrange(1, prime), prime))
         size *= 2
     if not rows:
@@ -67,47 +102,39 @@ def draw(engine: Engine, grid: Grid, population: str, least: int, most: int, see
     engine.create("members_null", text("members_null", population=population))
     found = [score for score in scores(engine, grid, "members_null") if score.members >= least - 1]
     engine.drop("members_null")
-    return fit(found)
+    engine.create(
+        "members_whole", f"SELECT p.conn AS conn, p.w AS w, CAST(0 AS BIGINT) AS resource FROM {population} AS p"
+    )
+    engine.create("sizes", text("sizes", bins=grid.bins, members="members_whole"))
+    mean_whole, whole, mean_timed, timed = engine.rows(text("hoeffding", population=population))[0]
+    engine.drop("members_whole")
+    return Chance(
+        fit(found, lambda score: score.acc, mean_whole, whole),
+        fit(found, _timed, mean_timed, timed),
+    )
 
 
-def fit(found: list[Score]) -> Null | None:
-    """Mean, variance by size, and tail of random sets."""
+def fit(found: list[Score], value: Callable[[Score], float], mean: float, zeta1: float) -> Null:
+    """zeta2 and the tail, of random sets."""
+    zeta1 = max(zeta1, 1e-18)
     by_size: dict[int, list[float]] = {}
     for score in found:
-        # a set may lack a member, as the prime is not the number of connections
-        by_size.setdefault(round(math.log2(score.members)), []).append(score.acc)
-    sizes: dict[int, list[int]] = {}
-    for score in found:
-        sizes.setdefault(round(math.log2(score.members)), []).append(score.members)
-    by_size = {key: values for key, values in by_size.items() if len(values) >= LEAST_DRAWS}
-    if not by_size:
-        return None
-    mean = fmean(fmean(values) for values in by_size.values())
-    points = []
-    for key, values in by_size.items():
-        variance = fmean((value - mean) ** 2 for value in values)
-        points.append((fmean(sizes[key]), max(variance, 1e-18)))
-    a, b = _variance(points)
-    plain = Null(mean, a, b, 0.0, 1.0, 0)
-    z = sorted(plain.deviations(score.members, score.acc) for score in found)
+        by_size.setdefault(score.members, []).append((value(score) - mean) ** 2)
+    # weighted by the number of draws: weights that follow the data would favour sizes that missed the rare great pairs
+    total = 0.0
+    for n, squares in by_size.items():
+        total += len(squares) * (fmean(squares) * n * (n - 1) - 4 * (n - 2) * zeta1) / 2
+    # zeta2 is at least 2 zeta1 (Hoeffding 1948, 5.13)
+    zeta2 = max(total / len(found), 2 * zeta1)
+    plain = Null(mean, zeta1, zeta2, 0.0, 1.0, 0)
+    z = sorted(plain.deviations(score.members, value(score)) for score in found)
     beyond = z[int(len(z) * (1 - TAIL)) :]
     start = beyond[0]
-    return Null(mean, a, b, start, max(fmean(beyond) - start, 1e-6), len(z))
+    return Null(mean, zeta1, zeta2, start, max(fmean(beyond) - start, 1e-6), len(z))
 
 
-def _variance(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Least relative squares of `v = a/n + b/n^2` with neither below zero."""
-    rows = [(1 / (n * v), 1 / (n * n * v)) for n, v in points]
-    aa = sum(x * x for x, _ in rows)
-    ab = sum(x * y for x, y in rows)
-    bb = sum(y * y for _, y in rows)
-    sa, sb = sum(row[0] for row in rows), sum(row[1] for row in rows)
-    determinant = aa * bb - ab * ab
-    if determinant > 1e-12 * aa * bb:
-        a, b = (sa * bb - sb * ab) / determinant, (sb * aa - sa * ab) / determinant
-        if a >= 0 and b >= 0:
-            return a, b
-    return 0.0, sb / bb
+def _timed(score: Score) -> float:
+    return sum(score.same_time)
 
 
 def _prime(least: int) -> int:

@@ -1,5 +1,6 @@
 """The report of `correlate`: coverage first, then the culprits with their evidence."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +38,7 @@ def as_json(prepared: Prepared, verdict: Verdict) -> dict[str, Any]:
             "counted_connections": coverage.counted,
         },
         "judged": verdict.judged,
-        "null": None if null is None else {"mean": null.mean, "a": null.a, "b": null.b, "draws": null.draws},
+        "null": None if null is None else {"coefficient": asdict(null.whole), "same_time": asdict(null.timed)},
         "culprits": [_culprit(culprit) for culprit in verdict.culprits],
     }
 

@@ -1,0 +1,59 @@
+"""Explaining away: a switch is not blamed for the few victims of one of its ports."""
+
+import numpy as np
+from test_algebra import fill
+from test_null import BINS, mixed
+
+from whylat_fleet.blame import Verdict, blame
+from whylat_fleet.dataset import HOUR_NS, Window
+from whylat_fleet.engine.duckdb import DuckDb
+from whylat_fleet.prepare import Coverage, Prepared
+from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
+from whylat_fleet.topology import Topology
+
+SETS = {"link": ("port", 0, 100), "switch": ("switch", 0, 2000), "application": ("other", 1500, 1600)}
+"""Of each kind, a resource and the numbers of its connections."""
+
+
+def judged(x: np.ndarray) -> Verdict:
+    engine = DuckDb()
+    try:
+        grid = fill(engine, x)
+        for index, kind in enumerate(KINDS):
+            _, first, end = SETS.get(kind, ("", 0, 0))
+            engine.create(
+                f"members_{kind}",
+                f"SELECT w.conn AS conn, w.w AS w, CAST({index * KIND_SIZE} AS BIGINT) AS resource FROM weights AS w "
+                f"WHERE w.conn >= {first} AND w.conn < {end}",
+            )
+        prepared = Prepared(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
+        return blame(prepared, Resources({kind: [entry[0]] for kind, entry in SETS.items()}))
+    finally:
+        engine.close()
+
+
+def suffering(x: np.ndarray, first: int, end: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    times = random.choice(BINS, 20, replace=False)
+    for conn in range(first, end):
+        x[conn, times[random.random(20) < 0.6], 1] = 900_000
+
+
+def test_the_port_is_blamed_and_not_its_switch() -> None:
+    x = mixed(4000)
+    suffering(x, 0, 100, 5)
+    verdict = judged(x)
+    assert [(c.kind, c.name, c.problem, c.when) for c in verdict.culprits] == [
+        ("link", "port", "fast_retransmit", "same time")
+    ]
+
+
+def test_a_second_culprit_apart_is_blamed_too() -> None:
+    x = mixed(4000)
+    suffering(x, 0, 100, 5)
+    suffering(x, 1500, 1600, 6)
+    assert {c.name for c in judged(x).culprits} == {"port", "other"}
+
+
+def test_nobody_is_blamed_for_what_comes_by_chance() -> None:
+    assert judged(mixed(4000)).culprits == []
