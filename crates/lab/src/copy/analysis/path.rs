@@ -9,12 +9,7 @@ use super::{Extras, heading, paragraph, row, sizes, thread_counts};
 pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
     let mut blocks = vec![
         heading("Where do the copies of A1 occur, and is it two? (4.2)"),
-        paragraph(
-            "A1 copies three times with a CPU between these namespaces, and none of its copies is made by DMA: eight \
-             fields into one buffer (in the program), that buffer into socket buffers (tcp_sendmsg), and out of them into \
-             the receiver's buffer (tcp_recvmsg). A veth device passes socket buffers on by reference. With a network \
-             card its DMA comes in between, once at each end; it costs no CPU time, but memory bandwidth.",
-        ),
+        paragraph(where_copies_are(extras)),
     ];
     let costs = sizes(rows).into_iter().filter_map(|size| {
         let (own, kernel) = (
@@ -44,6 +39,20 @@ pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
     ));
     blocks.push(saved(rows));
     blocks
+}
+
+fn where_copies_are(extras: &Extras) -> &'static str {
+    let study = extras.study.as_ref();
+    if study.is_some_and(|study| study.path != "namespaces") {
+        "A1 copies three times with a CPU: eight fields into one buffer (in the program), that buffer into socket buffers \
+         (tcp_sendmsg), and out of them into the receiver's buffer (tcp_recvmsg). The DMA of the network cards comes in \
+         between, once at each end; it costs no CPU time, but memory bandwidth."
+    } else {
+        "A1 copies three times with a CPU between these namespaces, and none of its copies is made by DMA: eight \
+         fields into one buffer (in the program), that buffer into socket buffers (tcp_sendmsg), and out of them into \
+         the receiver's buffer (tcp_recvmsg). A veth device passes socket buffers on by reference. With a network \
+         card its DMA comes in between, once at each end; it costs no CPU time, but memory bandwidth."
+    }
 }
 
 fn saved(rows: &[Row]) -> Block {
