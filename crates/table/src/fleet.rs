@@ -244,6 +244,49 @@ table! {
     }
 }
 
+table! {
+    /// One reading of one connection's socket near a problem: agents write it for the readings of a bin in which the
+    /// connection had one of the problems, and of the bins before and after. Counts are those since the reading before.
+    row FleetDetail, columns FleetDetails, name "fleet_details", time time_ns {
+        /// Name of the host that saw it.
+        host: String, "-";
+        /// Identifies the connection's socket among those of all hosts and times.
+        conn_id: i64, "-";
+        /// When the socket was read, since 1970-01-01 UTC.
+        time_ns: i64, "ns";
+        /// Time since the reading before.
+        length_us: i64, "us";
+        /// The stage in which the sending socket spent most of that time.
+        stage: Option<String>, "-", null = "not measured at this detail";
+        /// Send calls that gave bytes.
+        writes: Option<i64>, "-", null = "calls were not counted";
+        /// Bytes that they gave.
+        written_bytes: Option<i64>, "bytes", null = "as `writes`";
+        /// Receive calls that took bytes.
+        reads: Option<i64>, "-", null = "calls were not counted";
+        /// Bytes that they took.
+        read_bytes: Option<i64>, "bytes", null = "as `reads`";
+        /// Bytes that the peer has acknowledged.
+        acked_bytes: i64, "bytes";
+        /// Bytes that came in.
+        received_bytes: i64, "bytes";
+        /// Segments sent again.
+        retrans: i64, "segments";
+        /// Retransmissions that a timeout began.
+        timeouts: Option<i64>, "-", null = "not readable on this kernel";
+        /// Bytes given by the application and not yet acknowledged, at the reading.
+        send_queue_bytes: i64, "bytes";
+        /// Segments on their way, at the reading.
+        unacked_segs: i64, "segments";
+        /// Congestion window at the reading.
+        cwnd_segs: i32, "segments";
+        /// The peer's announced window at the reading.
+        snd_wnd_bytes: Option<i64>, "bytes", null = "not readable on this kernel";
+        /// Smoothed round-trip time at the reading.
+        srtt_us: Option<i32>, "us", null = "no sample of it yet";
+    }
+}
+
 /// Calls `$then!` with every fleet table's row type: the one list of them.
 #[macro_export]
 macro_rules! for_each_fleet_table {
@@ -253,6 +296,7 @@ macro_rules! for_each_fleet_table {
             $crate::fleet::FleetInterval,
             $crate::fleet::FleetConnection,
             $crate::fleet::FleetCoverage,
+            $crate::fleet::FleetDetail,
         }
     };
 }

@@ -14,7 +14,7 @@ from whylat_fleet.dataset import Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
-from whylat_fleet.schema import BIN_NS, TABLES
+from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def prepare(
             raise
         except Exception:
             # an engine's error: is it a file's fault?
-            selection = dataset.select(list(TABLES), window)
+            selection = dataset.select(list(CORRELATED), window)
             paths = [path for files in selection.files.values() for path in files if path not in broken]
             found = unreadable(paths)
             if not found and all(Path(path).exists() for path in paths):
@@ -114,7 +114,7 @@ def _prepare(
     broken: dict[str, str],
 ) -> Prepared:
     grid = grid_of(window, bin_s)
-    selection = dataset.select(list(TABLES), window)
+    selection = dataset.select(list(CORRELATED), window)
     for table, files in selection.files.items():
         selection.files[table] = [path for path in files if path not in broken]
         engine.open(table, selection.files[table], TABLES[table])

@@ -128,13 +128,37 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "dropped_files": "BIGINT",
         "clock_error_us": "BIGINT",
     },
+    "fleet_details": {
+        "host": "VARCHAR",
+        "conn_id": "BIGINT",
+        "time_ns": "BIGINT",
+        "length_us": "BIGINT",
+        "stage": "VARCHAR",
+        "writes": "BIGINT",
+        "written_bytes": "BIGINT",
+        "reads": "BIGINT",
+        "read_bytes": "BIGINT",
+        "acked_bytes": "BIGINT",
+        "received_bytes": "BIGINT",
+        "retrans": "BIGINT",
+        "timeouts": "BIGINT",
+        "send_queue_bytes": "BIGINT",
+        "unacked_segs": "BIGINT",
+        "cwnd_segs": "INTEGER",
+        "snd_wnd_bytes": "BIGINT",
+        "srtt_us": "INTEGER",
+    },
 }
 """Columns of each table with their SQL types, in order."""
+
+CORRELATED: Final = ("fleet_problems", "fleet_intervals", "fleet_connections", "fleet_coverage")
+"""The tables that `correlate` reads: `fleet_details` is for a look at single connections."""
 
 TIME_COLUMN: Final = {
     "fleet_problems": "begin_ns",
     "fleet_intervals": "begin_ns",
     "fleet_connections": "time_ns",
     "fleet_coverage": "begin_ns",
+    "fleet_details": "time_ns",
 }
 """The column that puts a row into its hour."""

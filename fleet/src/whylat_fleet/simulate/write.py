@@ -17,7 +17,7 @@ import numpy as np
 
 from whylat_fleet import topology
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS
-from whylat_fleet.schema import BIN_NS, SCHEMA, TABLES
+from whylat_fleet.schema import BIN_NS, CORRELATED, SCHEMA, TABLES
 from whylat_fleet.simulate.layout import SENSITIVE_SHARE, Center, Ints
 from whylat_fleet.simulate.plants import Planted
 from whylat_fleet.simulate.problems import Cells
@@ -104,7 +104,7 @@ def dataset(out: Path, center: Center, background: Cells, planted: list[Planted]
 
 
 def _folders(plan: Plan) -> None:
-    for table in TABLES:
+    for table in CORRELATED:
         for hour in range(plan.hours):
             _folder(plan, table, hour).mkdir(parents=True)
 
@@ -119,7 +119,7 @@ def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Pla
     connection.execute("SET threads = 1")
     _tables(connection, center, background, planted, first, last)
     boots = np.random.default_rng(first).integers(0, 2**32, last)
-    texts = {table: _query(table, plan) for table in TABLES}
+    texts = {table: _query(table, plan) for table in CORRELATED}
     for host in range(first, last):
         for hour in range(plan.hours):
             name = f"h{host:05}.{boots[host]:08x}.{_folder(plan, 'fleet_coverage', hour).name[5:]}.parquet"
