@@ -30,6 +30,8 @@ _TYPES = {
 }
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
+ATTEMPTS = 10
+"""At reading while agents merge hours: each but the first because a file of the last list had vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +128,35 @@ class Dataset:
         return _window(max(ended[-1] - timedelta(hours=hours - 1), ended[0]), hours)
 
     def select(self, tables: Iterable[str], window: Window) -> Selection:
-        """Files of the window. Reads names and footers, not rows."""
+        """Files of the window. Reads names and footers, not rows. Every row of an agent that merges meanwhile is in
+        exactly one of the files."""
         selection = Selection()
         for table in tables:
-            files = self._list(table, window, selection)
-            files = _without_superseded(files, selection)
-            files = _without_copies(files, selection)
-            selection.files[table] = _believed(table, files, selection)
+            selection.files[table] = self._select(table, window, selection)
         return selection
+
+    def _select(self, table: str, window: Window, selection: Selection) -> list[str]:
+        for _ in range(ATTEMPTS):
+            part = Selection()
+            files = _without_superseded(self._list(table, window, part), part)
+            named = len(part.left_out)
+            try:
+                kept = _believed(table, _without_copies(files, part), part)
+            except (duckdb.Error, OSError):
+                if all(file.path.exists() for file in files):
+                    raise
+                continue
+            # one that is neither kept nor named has vanished: its rows are in a file that the list lacks
+            if len(kept) + len(part.left_out) - named == len(files):
+                selection.left_out += part.left_out
+                selection.superseded += part.superseded
+                return kept
+        raise FleetError(f"{self.root / table}: files vanish while they are listed", "try again when hours are merged")
 
     def _list(self, table: str, window: Window, selection: Selection) -> list[_File]:
         found = []
         for hour in window.hours:
-            folder = self.root / table / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
-            for path in sorted(folder.glob("*")):
-                if path.name.startswith(".") or path.suffix == ".tmp":
-                    continue
+            for path in _paths(self.root / table / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"):
                 match = _NAME.fullmatch(path.name)
                 if match is None:
                     selection.left_out.append(LeftOut(str(path), "its name is not one that an agent gives"))
@@ -150,6 +165,17 @@ class Dataset:
                 else:
                     found.append(_File(path, hour, match["host"], match["boot"], match["minute"]))
         return found
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Files of a folder, but for those that are being written.
+
+    Listed twice: what is added or removed while a folder is read may be missed (POSIX `readdir`), so that of a merge both
+    the hour's file and its minutes' could be. The second list has the hour's then, as it was there before it began; and of
+    a merge that the second list meets, the first has the minutes'.
+    """
+    paths = {path for _ in range(2) for path in folder.glob("*")}
+    return sorted(path for path in paths if not path.name.startswith(".") and path.suffix != ".tmp")
 
 
 def _window(first: datetime, hours: int) -> Window:

@@ -5,16 +5,20 @@ so are connections that were read more seldom than a bin is long. Absent is not 
 the whole window are told.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from whylat_fleet import topology
 from whylat_fleet.algebra import Grid, weigh
-from whylat_fleet.dataset import Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.dataset import ATTEMPTS, Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -57,20 +61,6 @@ class Prepared:
     tor_names: list[str]
 
 
-def open_tables(engine: Engine, dataset: Dataset, tables: list[str], window: Window) -> Selection:
-    """Opens the window's files. Picks the list again when a file has vanished in between, as agents merge hours."""
-    for _ in range(5):
-        selection = dataset.select(tables, window)
-        try:
-            for table in tables:
-                engine.open(table, selection.files[table], TABLES[table])
-            return selection
-        except Exception:
-            if all(Path(path).exists() for files in selection.files.values() for path in files):
-                raise
-    raise FleetError(f"{dataset.root}: files vanish faster than they can be listed", "try again when hours are merged")
-
-
 def grid_of(window: Window, bin_s: int) -> Grid:
     """Bins of `bin_s` seconds. Raises `UsageError` when that is no multiple of two."""
     if bin_s < 2 or bin_s % 2 or window.seconds % bin_s:
@@ -86,41 +76,70 @@ def prepare(
     trust_clocks: bool = False,
     place: Path | None = None,
 ) -> Prepared:
-    """Selects, opens, and makes the tables; files whose rows cannot be read are found and left out."""
+    """Selects, opens, and makes the tables."""
+    return ask(lambda prepared: prepared, engine, dataset, window, bin_s, trust_clocks, place)
+
+
+def ask(
+    question: Callable[[Prepared], Answer],
+    engine: Engine,
+    dataset: Dataset,
+    window: Window,
+    bin_s: int = 2,
+    trust_clocks: bool = False,
+    place: Path | None = None,
+    tables: Sequence[str] = CORRELATED,
+) -> Answer:
+    """Prepares, and asks `question`, all anew while files vanish in between (agents merge hours) or turn out to hold rows
+    that cannot be read: those are found and left out. So `question` may read `tables` too, and is asked more than once.
+    """
     broken: dict[str, str] = {}
-    for _ in range(5):
+    for _ in range(ATTEMPTS):
+        selection = _open(engine, dataset, tables, window, broken)
         try:
-            return _prepare(engine, dataset, window, bin_s, trust_clocks, place, broken)
+            return question(_prepare(engine, dataset.root, window, selection, bin_s, trust_clocks, place))
         except FleetError:
             raise
         except Exception:
             # an engine's error: is it a file's fault?
-            selection = dataset.select(list(CORRELATED), window)
-            paths = [path for files in selection.files.values() for path in files if path not in broken]
-            found = unreadable(paths)
-            if not found and all(Path(path).exists() for path in paths):
-                raise
-            broken |= {path: reason for path, reason in found.items() if reason}
+            paths = [path for files in selection.files.values() for path in files]
+            if all(Path(path).exists() for path in paths):
+                found = {path: reason for path, reason in unreadable(paths).items() if reason}
+                if not found:
+                    raise
+                broken |= found
     raise FleetError(f"{dataset.root}: files vanish while they are read", "try again when hours are merged")
+
+
+def _open(engine: Engine, dataset: Dataset, tables: Sequence[str], window: Window, broken: dict[str, str]) -> Selection:
+    """Opens the window's files, without `broken`. Picks the list again when one has vanished in between."""
+    for _ in range(ATTEMPTS):
+        selection = dataset.select(tables, window)
+        selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
+        for table, files in selection.files.items():
+            selection.files[table] = [path for path in files if path not in broken]
+        try:
+            for table in tables:
+                engine.open(table, selection.files[table], TABLES[table])
+            return selection
+        except Exception:
+            if all(Path(path).exists() for files in selection.files.values() for path in files):
+                raise
+    raise FleetError(f"{dataset.root}: files vanish faster than they can be listed", "try again when hours are merged")
 
 
 def _prepare(
     engine: Engine,
-    dataset: Dataset,
+    root: Path,
     window: Window,
+    selection: Selection,
     bin_s: int,
     trust_clocks: bool,
     place: Path | None,
-    broken: dict[str, str],
 ) -> Prepared:
     grid = grid_of(window, bin_s)
-    selection = dataset.select(list(CORRELATED), window)
-    for table, files in selection.files.items():
-        selection.files[table] = [path for path in files if path not in broken]
-        engine.open(table, selection.files[table], TABLES[table])
-    selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
-    where = place or dataset.root / "topology.json"
+    where = place or root / "topology.json"
     known = topology.read(where) if place or where.exists() else topology.Topology()
     slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
     tors = sorted({host.tor for host in known.hosts.values()})

@@ -1,7 +1,8 @@
 """Writes a simulated data centre as its agents would have: files, names, metadata and columns of the dataset.
 
 `fleet_intervals` rows are written only where a planted culprit struck and in the interval before, to keep the dataset
-small; agents write one for every connection that did something.
+small; agents write one for every connection that did something. `fleet_details` too is there for some of the planted
+problems only.
 """
 
 import json
@@ -17,7 +18,8 @@ import numpy as np
 
 from whylat_fleet import topology
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS
-from whylat_fleet.schema import BIN_NS, CORRELATED, SCHEMA, TABLES
+from whylat_fleet.schema import BIN_NS, SCHEMA, TABLES
+from whylat_fleet.simulate import details
 from whylat_fleet.simulate.layout import SENSITIVE_SHARE, Center, Ints
 from whylat_fleet.simulate.plants import Planted
 from whylat_fleet.simulate.problems import Cells
@@ -104,7 +106,7 @@ def dataset(out: Path, center: Center, background: Cells, planted: list[Planted]
 
 
 def _folders(plan: Plan) -> None:
-    for table in CORRELATED:
+    for table in TABLES:
         for hour in range(plan.hours):
             _folder(plan, table, hour).mkdir(parents=True)
 
@@ -119,7 +121,7 @@ def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Pla
     connection.execute("SET threads = 1")
     _tables(connection, center, background, planted, first, last)
     boots = np.random.default_rng(first).integers(0, 2**32, last)
-    texts = {table: _query(table, plan) for table in CORRELATED}
+    texts = {table: _query(table, plan) for table in TABLES}
     for host in range(first, last):
         for hour in range(plan.hours):
             name = f"h{host:05}.{boots[host]:08x}.{_folder(plan, 'fleet_coverage', hour).name[5:]}.parquet"
@@ -166,6 +168,8 @@ def _tables(
     connection.execute(_CELLS)
     connection.execute(_TOTALS)
     connection.execute(_INTERVALS)
+    connection.register("detailed_in", {"socket": details.detailed(here, planted)})
+    connection.execute(details.DETAILS)
 
 
 def _cells_of(here: np.ndarray, background: Cells, planted: list[Planted]) -> dict[str, np.ndarray]:
@@ -208,6 +212,7 @@ def _query(table: str, plan: Plan) -> str:
         "fleet_intervals": _intervals(plan),
         "fleet_connections": _connections(plan, hour_begin),
         "fleet_coverage": _coverage(hour_begin),
+        "fleet_details": _details(plan),
     }[table]
 
 
@@ -328,4 +333,12 @@ def _coverage(hour_begin: str) -> str:
     return (
         f"SELECT {_columns('fleet_coverage', values, '0')} FROM range(60) AS r(minute), "
         "(SELECT COUNT(*) AS n FROM sockets WHERE host = {host}) AS c"
+    )
+
+
+def _details(plan: Plan) -> str:
+    values = details.values(plan.begin_ns, BIN_NS)
+    return (
+        f"SELECT {_columns('fleet_details', values, '0')} FROM details WHERE host = {{host}} "
+        f"AND bin >= {{hour}} * {BINS_PER_HOUR} AND bin < ({{hour}} + 1) * {BINS_PER_HOUR} ORDER BY time_ns, conn_id"
     )
