@@ -170,9 +170,9 @@ class Dataset:
 def _paths(folder: Path) -> list[Path]:
     """Files of a folder, but for those that are being written.
 
-    Listed twice: what is added or removed while a folder is read may be missed (POSIX `readdir`), so that of a merge both
-    the hour's file and its minutes' could be. The second list has the hour's then, as it was there before it began; and of
-    a merge that the second list meets, the first has the minutes'.
+    Listed twice: what is added or removed while a folder is read may be missed (POSIX `readdir`), so that of a merge
+    both the hour's file and its minutes' could be. The second list has the hour's then, as it was there before it
+    began; and of a merge that the second list meets, the first has the minutes'.
     """
     paths = {path for _ in range(2) for path in folder.glob("*")}
     return sorted(path for path in paths if not path.name.startswith(".") and path.suffix != ".tmp")

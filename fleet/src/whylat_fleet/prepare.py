@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from whylat_fleet import topology
 from whylat_fleet.algebra import Grid, weigh
-from whylat_fleet.dataset import ATTEMPTS, Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
+
+TOTALS = "fleet_totals"
 
 Answer = TypeVar("Answer")
 
@@ -89,13 +91,17 @@ def ask(
     trust_clocks: bool = False,
     place: Path | None = None,
     tables: Sequence[str] = CORRELATED,
+    totals: bool = False,
 ) -> Answer:
-    """Prepares, and asks `question`, all anew while files vanish in between (agents merge hours) or turn out to hold rows
-    that cannot be read: those are found and left out. So `question` may read `tables` too, and is asked more than once.
+    """Prepares, and asks `question`: all anew when a file has vanished in between, as agents merge hours, or turns out
+    to hold rows that cannot be read and is left out. So `question` may read `tables` too, and may be asked often.
+
+    `totals` also opens `fleet_totals`: `fleet_connections` with the hour after the window, at whose begin agents write
+    what connections have suffered so far.
     """
     broken: dict[str, str] = {}
     for _ in range(ATTEMPTS):
-        selection = _open(engine, dataset, tables, window, broken)
+        selection = _open(engine, dataset, tables, window, broken, totals)
         try:
             return question(_prepare(engine, dataset.root, window, selection, bin_s, trust_clocks, place))
         except FleetError:
@@ -111,16 +117,22 @@ def ask(
     raise FleetError(f"{dataset.root}: files vanish while they are read", "try again when hours are merged")
 
 
-def _open(engine: Engine, dataset: Dataset, tables: Sequence[str], window: Window, broken: dict[str, str]) -> Selection:
+def _open(
+    engine: Engine, dataset: Dataset, tables: Sequence[str], window: Window, broken: dict[str, str], totals: bool
+) -> Selection:
     """Opens the window's files, without `broken`. Picks the list again when one has vanished in between."""
     for _ in range(ATTEMPTS):
         selection = dataset.select(tables, window)
+        if totals:
+            after = dataset.select(["fleet_connections"], Window(window.end_ns, window.end_ns + HOUR_NS))
+            selection.files[TOTALS] = selection.files["fleet_connections"] + after.files["fleet_connections"]
+            selection.left_out += after.left_out
         selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
         for table, files in selection.files.items():
             selection.files[table] = [path for path in files if path not in broken]
         try:
-            for table in tables:
-                engine.open(table, selection.files[table], TABLES[table])
+            for table, files in selection.files.items():
+                engine.open(table, files, TABLES["fleet_connections" if table == TOTALS else table])
             return selection
         except Exception:
             if all(Path(path).exists() for files in selection.files.values() for path in files):

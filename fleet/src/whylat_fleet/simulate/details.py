@@ -1,7 +1,7 @@
 """Readings near planted problems, as agents write them into `fleet_details`.
 
-Bounded, as no plant needs more to be looked at: of each plant `CONNECTIONS` connections, of each of these its `WORST` bins
-and their neighbours. What a reading shows follows from the problem alone; no socket has ever been read.
+Bounded, as no plant needs more to be looked at: of each plant `CONNECTIONS` connections, of each of these its `WORST`
+bins and their neighbours. What a reading shows follows from the problem alone; no socket has ever been read.
 """
 
 import numpy as np
@@ -39,7 +39,8 @@ def detailed(here: np.ndarray, planted: list[Planted]) -> Ints:
     """Sockets of `here` whose readings are written."""
     chosen = [np.unique(np.concatenate([cells.socket for cells in plant.cells]))[:CONNECTIONS] for plant in planted]
     sockets = np.unique(np.concatenate([np.zeros(0, np.int64), *chosen]))
-    return sockets[here[sockets]]
+    chosen_here: Ints = sockets[here[sockets]]
+    return chosen_here
 
 
 def values(begin_ns: int, bin_ns: int) -> dict[str, str]:
