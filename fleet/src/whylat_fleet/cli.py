@@ -16,7 +16,7 @@ from whylat_fleet.engine import connect
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import Coverage, Prepared, ask
 from whylat_fleet.report.text import coloured, written
-from whylat_fleet.schema import CORRELATED
+from whylat_fleet.schema import CORRELATED, TABLES
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,6 +34,15 @@ def _parser() -> argparse.ArgumentParser:
     summary.add_argument("dataset", type=Path)
     _window(summary)
     _reading(summary)
+    drill = commands.add_parser("drill", help="a culprit's connections, and what happened around their problems")
+    drill.add_argument("dataset", type=Path)
+    drill.add_argument(
+        "culprit", nargs="+", help="as `correlate` says it: host h1, application a, link a>b, …; conn ID"
+    )
+    drill.add_argument("--connections", type=int, default=10, metavar="N", help="connections listed (default 10)")
+    drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems looked at (default 3)")
+    _window(drill)
+    _reading(drill)
     simulate = commands.add_parser("simulate", help="write the dataset of a data centre with known culprits")
     simulate.add_argument("out", type=Path)
     simulate.add_argument("--hosts", type=int, default=8000)
@@ -125,19 +134,26 @@ def _write(arguments: argparse.Namespace, shown: str) -> None:
 
 def _correlate(arguments: argparse.Namespace) -> int:
     from whylat_fleet.blame import blame  # noqa: PLC0415
+    from whylat_fleet.drill import look  # noqa: PLC0415
     from whylat_fleet.report import culprits  # noqa: PLC0415
     from whylat_fleet.resources import build  # noqa: PLC0415
 
+    # the page shows what happened around problems too
+    html = arguments.format == "html"
+
     def question(prepared: Prepared) -> _Report:
-        verdict = blame(prepared, build(prepared), arguments.alpha)
+        resources = build(prepared)
+        verdict = blame(prepared, resources, arguments.alpha)
+        numbers = [culprit.resource for culprit in verdict.culprits]
+        looked = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
         return _Report(
-            lambda: culprits.as_text(prepared, verdict),
-            lambda: culprits.as_json(prepared, verdict),
-            lambda: "",
+            lambda: culprits.as_text(prepared, verdict, looked),
+            lambda: culprits.as_json(prepared, verdict, looked),
+            lambda: culprits.as_html(prepared, verdict, looked),
             prepared.coverage,
         )
 
-    return _asked(arguments, question)
+    return _asked(arguments, question, tuple(TABLES) if html else CORRELATED)
 
 
 def _summary(arguments: argparse.Namespace) -> int:
@@ -154,6 +170,25 @@ def _summary(arguments: argparse.Namespace) -> int:
         )
 
     return _asked(arguments, question, totals=True)
+
+
+def _drill(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.drill import drill, parse  # noqa: PLC0415
+    from whylat_fleet.report import drill as report  # noqa: PLC0415
+    from whylat_fleet.resources import build  # noqa: PLC0415
+
+    kind, name = parse(arguments.culprit)
+
+    def question(prepared: Prepared) -> _Report:
+        found = drill(prepared, build(prepared), kind, name, arguments.connections, arguments.moments)
+        return _Report(
+            lambda: report.as_text(prepared, found),
+            lambda: report.as_json(prepared, found),
+            lambda: report.as_html(prepared, found),
+            prepared.coverage,
+        )
+
+    return _asked(arguments, question, tuple(TABLES))
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
@@ -192,7 +227,9 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        return {"correlate": _correlate, "summary": _summary, "simulate": _simulate}[arguments.command](arguments)
+        return {"correlate": _correlate, "summary": _summary, "drill": _drill, "simulate": _simulate}[
+            arguments.command
+        ](arguments)
     except FleetError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:

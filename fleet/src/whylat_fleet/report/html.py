@@ -124,7 +124,8 @@ def page(report: str, window: str, parts: Iterable[str]) -> str:
 
 def shares(us: Sequence[int], window_us: int) -> Html:
     """A bar of the shares of a window that each problem took, with the numbers as its title."""
-    parts, left = [], 0.0
+    parts: list[Html] = []
+    left = 0.0
     said = ", ".join(f"{problem} {value / window_us:.1%}" for problem, value in zip(PROBLEMS, us, strict=True) if value)
     for problem, value in zip(PROBLEMS, us, strict=True):
         width = 120 * min(1.0, value / window_us)

@@ -96,7 +96,7 @@ def _table_4(found: Summary) -> Table:
     for line in found.limited:
         body.append(_limited_row(NAMES[line.problem], line.connections, line.applications, line.measured))
         if line.problem == "delayed_ack":
-            name = "  delay-sensitive apps"
+            name = " - of delay-sensitive apps"
             body.append(_limited_row(name, line.sensitive_connections, line.sensitive_applications, line.measured))
     late = f" {found.without_totals} are too young for totals." if found.without_totals else ""
     note = (

@@ -8,6 +8,8 @@ from whylat_fleet.report.html import Html, key, tag
 
 WIDTH, HEIGHT = 760, 210
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 8, 26
+WIDEST = 48
+"""Width of a column, at most."""
 LABELS = 9
 """Labels below a figure, at most."""
 
@@ -77,14 +79,14 @@ def bars(title: str, names: Sequence[str], series: Sequence[Series], stacked: bo
     most = max((sum(column) if stacked else max(column) for column in zip(*heights, strict=True)), default=0.0)
     top = ticks(most)[-1]
     gap = 0.0 if count > 60 else 0.25
-    width = (WIDTH - LEFT - RIGHT) / max(count, 1) * (1 - gap) / lanes
+    width = min((WIDTH - LEFT - RIGHT) / max(count, 1) * (1 - gap) / lanes, WIDEST)
     parts = _frame(most, [(_across(index + 0.5, count), names[index]) for index in _thinned(names)])
     for index, name in enumerate(names):
         below = 0.0
         for lane, (one, values) in enumerate(zip(series, heights, strict=True)):
             value = values[index]
             if value > 0:
-                x = _across(index + gap / 2, count) + (0 if stacked else lane * width)
+                x = _across(index + 0.5, count) + (lane - lanes / 2) * width
                 y, foot = _up(below + value, top), _up(below, top)
                 shape = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{width:.2f}", "height": f"{foot - y:.2f}"}
                 parts.append(
