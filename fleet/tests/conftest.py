@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fleet_files
 import pytest
 
 from whylat_fleet.cli import main
@@ -14,3 +15,10 @@ def center(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fleet") / "center"
     assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--begin", BEGIN]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[fleet_files.Row]]]:
+    """A dataset of a few hosts, and its rows."""
+    root = tmp_path_factory.mktemp("few") / "dataset"
+    return root, fleet_files.dataset(root)

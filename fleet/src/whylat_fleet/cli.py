@@ -43,6 +43,13 @@ def _parser() -> argparse.ArgumentParser:
     drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems looked at (default 3)")
     _window(drill)
     _reading(drill)
+    compare = commands.add_parser("compare", help="before and after a change: what got better or worse beyond noise")
+    compare.add_argument("dataset", type=Path, metavar="BEFORE")
+    compare.add_argument("other", type=Path, nargs="?", metavar="AFTER", help="default: the same dataset")
+    compare.add_argument("--before", metavar="TIME", help="a whole hour, UTC (default: the last that ended)")
+    compare.add_argument("--after", metavar="TIME", help="the same, of AFTER")
+    compare.add_argument("--hours", type=int, default=1, help="length of both windows (default 1)")
+    _reading(compare)
     simulate = commands.add_parser("simulate", help="write the dataset of a data centre with known culprits")
     simulate.add_argument("out", type=Path)
     simulate.add_argument("--hosts", type=int, default=8000)
@@ -191,6 +198,35 @@ def _drill(arguments: argparse.Namespace) -> int:
     return _asked(arguments, question, tuple(TABLES))
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.compare import compare, side  # noqa: PLC0415
+    from whylat_fleet.report import compare as report  # noqa: PLC0415
+
+    if arguments.other is None and not (arguments.before and arguments.after):
+        raise UsageError("one dataset has two windows only if they are named", "--before TIME --after TIME, or AFTER")
+    _writable(arguments)
+    sides = []
+    for root, begin in ((arguments.dataset, arguments.before), (arguments.other, arguments.after)):
+        dataset = Dataset(root or arguments.dataset)
+        engine = connect(arguments.engine, arguments.memory)
+        try:
+            window = dataset.window(begin, arguments.hours)
+            clocks, place = arguments.trust_clocks, arguments.topology
+            sides.append(ask(side, engine, dataset, window, arguments.bin, clocks, place))
+        finally:
+            engine.close()
+    before, after = sides
+    found = compare(before, after)
+    made = _Report(
+        lambda: report.as_text(before, after, found),
+        lambda: report.as_json(before, after, found),
+        lambda: report.as_html(before, after, found),
+        before.coverage,
+    )
+    _write(arguments, _formatted(arguments, made))
+    return max(_code(before.coverage), _code(after.coverage))
+
+
 def _simulate(arguments: argparse.Namespace) -> int:
     try:
         from whylat_fleet.simulate.run import simulate  # noqa: PLC0415
@@ -223,13 +259,20 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+_COMMANDS = {
+    "correlate": _correlate,
+    "summary": _summary,
+    "drill": _drill,
+    "compare": _compare,
+    "simulate": _simulate,
+}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        return {"correlate": _correlate, "summary": _summary, "drill": _drill, "simulate": _simulate}[
-            arguments.command
-        ](arguments)
+        return _COMMANDS[arguments.command](arguments)
     except FleetError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:

@@ -13,7 +13,7 @@ from whylat_fleet.report.html import Html, key, lead, page, panel, rows, shares,
 from whylat_fleet.report.text import Heading, folded, number, percent, table
 from whylat_fleet.schema import PROBLEMS, TITLES
 
-STEPS = 240
+STEPS = 120
 """Columns of the figure, at most: bins are put together, the worst of each stands for them."""
 
 

@@ -86,7 +86,7 @@ def bars(title: str, names: Sequence[str], series: Sequence[Series], stacked: bo
         for lane, (one, values) in enumerate(zip(series, heights, strict=True)):
             value = values[index]
             if value > 0:
-                x = _across(index + 0.5, count) + (lane - lanes / 2) * width
+                x = _across(index + 0.5, count) + (-0.5 if stacked else lane - lanes / 2) * width
                 y, foot = _up(below + value, top), _up(below, top)
                 shape = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{width:.2f}", "height": f"{foot - y:.2f}"}
                 parts.append(
