@@ -22,3 +22,13 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[
     """A dataset of a few hosts, and its rows."""
     root = tmp_path_factory.mktemp("few") / "dataset"
     return root, fleet_files.dataset(root)
+
+
+@pytest.fixture(scope="session")
+def racks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two racks with three culprits."""
+    out = tmp_path_factory.mktemp("racks") / "racks"
+    plants = ("send-buffer", "receive-window", "bad-port")
+    options = ["--hosts", "80", "--conns", "30", "--begin", BEGIN, *(f"--plant={plant}" for plant in plants)]
+    assert main(["simulate", str(out), *options]) == 0
+    return out

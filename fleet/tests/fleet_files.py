@@ -103,7 +103,8 @@ def _connection(
         parts = [int(watched * generator.choice([0, 0, 0, 0.01, 0.26, 0.5, 0.8, 1])) for _ in range(5)]
         end = closed if step == 2 else None
         # the totals of an hour are written at the begin of the next; what comes later is of another window
-        time = BEGIN_NS + generator.choice([generator.randrange(HOUR_NS), HOUR_NS + 10, HOUR_NS + 200 * SECOND_NS])
+        times = [generator.randrange(HOUR_NS), HOUR_NS + 10, HOUR_NS + 200 * SECOND_NS]
+        time = BEGIN_NS + (generator.choice(times) if step else times[0])
         rows["fleet_connections"].append(
             {
                 **common, "time_ns": time + step, "closed_ns": end, "watched_us": watched, "send_buffer_us": parts[0],

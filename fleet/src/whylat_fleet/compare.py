@@ -50,6 +50,8 @@ class Side:
     sums: dict[str, dict[str, Sums]]
     """By application (empty: none is known), by host."""
     verdict: Verdict
+    without_delayed_ack: frozenset[str] = frozenset()
+    """Hosts that did not measure delayed ACKs for all of the window."""
 
 
 @dataclass(slots=True)
@@ -63,8 +65,6 @@ class Change:
     after: float
     hosts: int
     """Hosts that both windows have."""
-    differing: int
-    """Of these, those that differ between the windows: the more, the less chance can explain."""
     probability: float
     """Chance of such a difference or a greater one if the windows were swappable, corrected for the number of tests."""
     least: float
@@ -103,15 +103,18 @@ def side(prepared: Prepared) -> Side:
         host = prepared.host_names[host_no]
         watched = us * prepared.coverage.partly_watched.get(host, 1.0)
         sums.setdefault(app, {})[host] = Sums(int(connections), watched, tuple(int(value) for value in problems))
-    return Side(prepared.coverage, prepared.grid.bin_us, sums, blame(prepared, build(prepared)))
+    stats = engine.rows(text("without_calls", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    verdict = blame(prepared, build(prepared))
+    return Side(prepared.coverage, prepared.grid.bin_us, sums, verdict, frozenset(row[0] for row in stats))
 
 
 def compare(before: Side, after: Side) -> Comparison:
     """Tests every problem of the fleet and of each application that both windows have."""
     whole = [_added(one.sums.values()) for one in (before, after)]
-    changes = _changes(None, *whole)
+    stats = before.without_delayed_ack | after.without_delayed_ack
+    changes = _changes(None, *whole, stats)
     for app in sorted(set(before.sums) & set(after.sums) - {""}):
-        changes += _changes(app, before.sums[app], after.sums[app])
+        changes += _changes(app, before.sums[app], after.sums[app], stats)
     _correct(changes)
     changes.sort(key=lambda one: (one.application is not None, one.probability, -abs(one.after - one.before)))
     found = Comparison(changes, sorted(set(whole[0]) - set(whole[1])), sorted(set(whole[1]) - set(whole[0])))
@@ -142,46 +145,50 @@ def _sum(one: Sums, other: Sums) -> Sums:
     return Sums(one.connections + other.connections, one.us + other.us, problems)
 
 
-def _changes(app: str | None, before: dict[str, Sums], after: dict[str, Sums]) -> list[Change]:
-    hosts = [host for host in before if host in after]
-    was, now = [before[host] for host in hosts], [after[host] for host in hosts]
-    us, us_after = math.fsum(one.us for one in was), math.fsum(one.us for one in now)
-    if us <= 0 or us_after <= 0:
-        return []
-    changes = []
+def _changes(app: str | None, before: dict[str, Sums], after: dict[str, Sums], stats: frozenset[str]) -> list[Change]:
+    found = []
     for index, problem in enumerate(PROBLEMS):
-        sums = sum(one.problem_us[index] for one in was), sum(one.problem_us[index] for one in now)
-        if sum(sums) == 0:
-            continue
-        both = sum(sums) / (us + us_after)
-        d = [
-            (b.problem_us[index] - both * b.us) - (a.problem_us[index] - both * a.us)
-            for a, b in zip(was, now, strict=True)
-        ]
-        probability, least, differing = sign_flip(d)
-        most = hosts[max(range(len(d)), key=[abs(value) for value in d].__getitem__)]
-        changes.append(
-            Change(app, problem, sums[0] / us, sums[1] / us_after, len(hosts), differing, probability, least, most)
-        )
-    return changes
+        hosts = [host for host in before if host in after and not (problem == "delayed_ack" and host in stats)]
+        if change := _change(app, index, {host: (before[host], after[host]) for host in hosts}):
+            found.append(change)
+    return found
 
 
-def sign_flip(d: list[float]) -> tuple[float, float, int]:
-    """Chance that a sum of these, each with a random sign, is as far from 0 as theirs; the least chance that so many
-    could have shown; and how many differ from 0."""
-    d = [value for value in d if value != 0]
+def _change(app: str | None, index: int, pairs: dict[str, tuple[Sums, Sums]]) -> Change | None:
+    """One problem, of hosts that both windows have. None where no connection was there, or none had the problem."""
+    us = [math.fsum(pair[which].us for pair in pairs.values()) for which in (0, 1)]
+    sums = [sum(pair[which].problem_us[index] for pair in pairs.values()) for which in (0, 1)]
+    if min(us, default=0) <= 0 or sum(sums) == 0:
+        return None
+    both = sum(sums) / sum(us)
+    d = {
+        host: (b.problem_us[index] - both * b.us) - (a.problem_us[index] - both * a.us)
+        for host, (a, b) in pairs.items()
+    }
+    probability, least = sign_flip(list(d.values()))
+    most = max(d, key=lambda host: abs(d[host]))
+    return Change(app, PROBLEMS[index], sums[0] / us[0], sums[1] / us[1], len(d), probability, least, most)
+
+
+def sign_flip(d: list[float]) -> tuple[float, float]:
+    """Chance that a sum of these, each with a random sign, is as far from 0 as theirs; and the least chance that so
+    many could have shown."""
     count = len(d)
-    if count == 0:
-        return 1.0, 1.0, 0
+    if not any(d):
+        return 1.0, _least(count)
     observed = abs(math.fsum(d))
     if count <= EXACT:
         # rounding must not part what is equal
         edge = observed - 1e-9 * math.fsum(abs(value) for value in d)
         low, high = _all_sums(d[: count // 2]), sorted(_all_sums(d[count // 2 :]))
         beyond = sum(len(high) - bisect_left(high, edge - value) for value in low)
-        return min(1.0, 2 * beyond / 2**count), 2.0 ** (1 - count), count
+        return min(1.0, 2 * beyond / 2**count), _least(count)
     squares = math.fsum(value * value for value in d)
-    return min(1.0, 2 * math.exp(-observed * observed / (2 * squares))), 2 * math.exp(-count / 2), count
+    return min(1.0, 2 * math.exp(-observed * observed / (2 * squares))), _least(count)
+
+
+def _least(count: int) -> float:
+    return 2.0 ** (1 - count) if count <= EXACT else 2 * math.exp(-count / 2)
 
 
 def _all_sums(values: list[float]) -> list[float]:

@@ -30,20 +30,19 @@ class DuckDb:
 
     def open(self, table: str, paths: Sequence[str], columns: Mapping[str, str]) -> None:
         """See `Engine`."""
-        if not paths:
-            self.put(table, columns, [])
-            return
         files = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
         names = ", ".join(f'"{name}"' for name in columns)
+        nothing = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, kind in columns.items())
         self._connection.execute(
             f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {names} "
             f"FROM read_parquet([{files}], hive_partitioning = false, union_by_name = false)"
+            if paths
+            else f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {nothing} WHERE false"
         )
 
     def put(self, table: str, columns: Mapping[str, str], rows: Iterable[Row]) -> None:
         """See `Engine`."""
         fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-        self._connection.execute(f"DROP VIEW IF EXISTS {table}") if table.startswith("fleet_") else None
         self._connection.execute(f"CREATE OR REPLACE TABLE {table} ({fields})")
         by_column = list(zip(*rows, strict=True))
         if by_column:

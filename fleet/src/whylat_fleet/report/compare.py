@@ -49,7 +49,6 @@ def _change_json(change: Change) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
         "hosts": change.hosts,
-        "differing_hosts": change.differing,
         "probability": change.probability,
         "most_different_host": change.most_host,
         "verdict": change.verdict,
@@ -68,8 +67,7 @@ def _culprit_json(culprit: Culprit) -> dict[str, Any]:
 
 def as_text(before: Side, after: Side, found: Comparison) -> list[str]:
     """The report for people."""
-    lines = [f"before: {coverage.lines(before.coverage)[0]}", *_indented(before)]
-    lines += [f"after:  {coverage.lines(after.coverage)[0]}", *_indented(after), *_unpaired(found)]
+    lines = [*_side("before: ", before), *_side("after:  ", after), *_unpaired(found)]
     fleet, apps, quiet = _parts(found)
     lines += ["", Heading("Share of the connections' time"), *table(_HEADINGS, [_row(one) for one in fleet])]
     lines += ["", Heading("Applications")]
@@ -79,8 +77,9 @@ def as_text(before: Side, after: Side, found: Comparison) -> list[str]:
     return lines
 
 
-def _indented(side: Side) -> list[str]:
-    return [f"        {line}" for line in coverage.gaps(side.coverage)]
+def _side(name: str, side: Side) -> list[str]:
+    first, *others = coverage.lines(side.coverage)
+    return [f"{name}{first}", *(f"{' ' * len(name)}{line}" for line in others)]
 
 
 def _unpaired(found: Comparison) -> list[str]:
@@ -134,9 +133,9 @@ def as_html(before: Side, after: Side, found: Comparison) -> str:
     """One page."""
     fleet, apps, quiet = _parts(found)
     sides = [
-        tag("p", f"{name}: {line}", class_="" if first else "soft")
-        for name, side in (("before", before), ("after", after))
-        for first, line in zip((True, *[False] * 99), coverage.lines(side.coverage), strict=False)
+        tag("p", line, **({} if line.startswith(name) else {"class_": "soft"}))
+        for name, side in (("before: ", before), ("after: ", after))
+        for line in _side(name, side)
     ]
     body = [
         tag("section", *sides, *(tag("p", line, class_="soft") for line in _unpaired(found)), class_="lead"),

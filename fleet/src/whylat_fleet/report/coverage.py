@@ -5,6 +5,7 @@ from typing import Any
 
 from whylat_fleet import __version__
 from whylat_fleet.prepare import Coverage, Prepared
+from whylat_fleet.report.text import folded
 
 SCHEMA = "whylat.fleet-report/1"
 SHOWN = 5
@@ -54,9 +55,9 @@ def moment(time_ns: int) -> datetime:
 def lines(coverage: Coverage) -> list[str]:
     """For people: the window, then what is missing."""
     return [
-        f"{when(coverage)}, {coverage.hosts} hosts; "
+        f"{when(coverage)}, {coverage.hosts} hosts",
         f"{coverage.connections} connections, {coverage.troubled} with a problem, {coverage.counted} count",
-        *gaps(coverage),
+        *(part for line in gaps(coverage) for part in folded(line, "  ")),
     ]
 
 

@@ -74,8 +74,8 @@ def _title(culprit: Culprit) -> str:
 def _sentences(culprit: Culprit) -> list[str]:
     score = culprit.score
     lines = [
-        f"explains {culprit.explained} connections; coefficient {score.acc:.3f} over {score.members} that count "
-        f"(same time {sum(score.same_time):.3f}, same problem {score.same_problem:.3f})",
+        f"explains {culprit.explained} connections; coefficient {score.acc:z.3f} over {score.members} that count "
+        f"(same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
         f"expected by chance in the whole fleet: {culprit.probability:.1e}",
     ]
     if culprit.same:

@@ -83,7 +83,7 @@ def as_text(prepared: Prepared, found: Drill) -> list[str]:
     lines += [line for sentence in _evidence(found) for line in folded(f"  {sentence}", "  ")]
     lines += ["", Heading("Connections"), *_connections(found.members, window_us)]
     for moment in found.moments:
-        lines += ["", Heading(_moment_title(moment)), *_readings(moment)]
+        lines += ["", *(Heading(line) for line in folded(_moment_title(moment), "  ")), *_readings(moment)]
     if any(moment.readings for moment in found.moments):
         lines += ["", *folded(UNITS, "  ")]
     return lines
@@ -97,14 +97,14 @@ def _sentence(found: Drill) -> str:
         return f"{found.total} of its connections count: no coefficient without two"
     score = found.score
     return (
-        f"coefficient {score.acc:.3f} over {score.members} connections that count (same time "
-        f"{sum(score.same_time):.3f}, same problem {score.same_problem:.3f})"
+        f"coefficient {score.acc:z.3f} over {score.members} connections that count (same time "
+        f"{sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})"
     )
 
 
 def _evidence(found: Drill) -> list[str]:
     alone = [
-        f"{TITLES[problem]} {value:.3f} over {members}"
+        f"{TITLES[problem]} {value:z.3f} over {members}"
         for problem, (members, value) in sorted(found.alone.items(), key=lambda item: -item[1][1])
     ]
     return [f"each problem alone: {', '.join(alone)}"] if alone else []
@@ -132,7 +132,7 @@ def _connections(members: Sequence[Member], window_us: int) -> list[str]:
     lines = []
     for member in members:
         one = member.connection
-        with_ = "" if member.coefficient is None else f"  {member.coefficient:.3f}"
+        with_ = "" if member.coefficient is None else f"  {member.coefficient:z.3f}"
         lines.append(f"  conn {one.conn}{with_}  {worst(member, window_us)}")
         lines += folded(f"    {one.host}  {ends(one)}  {_owner(one)}", "      ")
     return lines or ["  none counts"]
@@ -212,7 +212,7 @@ def _connections_html(found: Drill, window_us: int) -> Html:
             ends(member.connection),
             _owner(member.connection),
             shares(member.problem_us, window_us),
-            "-" if member.coefficient is None else f"{member.coefficient:.3f}",
+            "-" if member.coefficient is None else f"{member.coefficient:z.3f}",
             percent(max(member.problem_us) / window_us),
         ]
         for member in found.members
