@@ -112,7 +112,7 @@ def compare(before: Side, after: Side) -> Comparison:
     """Tests every problem of the fleet and of each application that both windows have."""
     whole = [_added(one.sums.values()) for one in (before, after)]
     stats = before.without_delayed_ack | after.without_delayed_ack
-    changes = _changes(None, *whole, stats)
+    changes = _changes(None, whole[0], whole[1], stats)
     for app in sorted(set(before.sums) & set(after.sums) - {""}):
         changes += _changes(app, before.sums[app], after.sums[app], stats)
     _correct(changes)
@@ -148,7 +148,7 @@ def _sum(one: Sums, other: Sums) -> Sums:
 def _changes(app: str | None, before: dict[str, Sums], after: dict[str, Sums], stats: frozenset[str]) -> list[Change]:
     found = []
     for index, problem in enumerate(PROBLEMS):
-        hosts = [host for host in before if host in after and not (problem == "delayed_ack" and host in stats)]
+        hosts = [host for host in sorted(before) if host in after and not (problem == "delayed_ack" and host in stats)]
         if change := _change(app, index, {host: (before[host], after[host]) for host in hosts}):
             found.append(change)
     return found

@@ -3,7 +3,7 @@ SELECT
     c.host AS host,
     CAST(SUM(c.length_us) AS BIGINT) AS watched_us,
     CAST(SUM(c.cpu_us) AS BIGINT) AS cpu_us,
-    CAST(SUM(c.bpf_us) AS BIGINT) AS bpf_us,
+    SUM(c.bpf_us) AS bpf_us,
     CAST(MAX(c.rss_bytes) AS BIGINT) AS rss_bytes,
     CAST(SUM(c.polls) AS BIGINT) AS polls,
     CAST(SUM(c.lost) AS BIGINT) AS lost,

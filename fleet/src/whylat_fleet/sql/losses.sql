@@ -3,8 +3,8 @@ SELECT
     k.step AS step,
     CAST(SUM(k.segs_out) AS BIGINT) AS segs_out,
     CAST(SUM(k.retrans) AS BIGINT) AS retrans,
-    CAST(SUM(k.fast) AS BIGINT) AS fast,
-    CAST(SUM(k.timeouts) AS BIGINT) AS timeouts
+    SUM(k.fast) AS fast,
+    SUM(k.timeouts) AS timeouts
 FROM (
     SELECT
         CAST(FLOOR(CAST(i.begin_ns - ${begin_ns} AS DOUBLE) / ${step_ns}) AS INTEGER) AS step,
