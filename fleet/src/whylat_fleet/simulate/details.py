@@ -50,7 +50,7 @@ def values(begin_ns: int, bin_ns: int) -> dict[str, str]:
     queue = {"send_buffer": 87040, "receiver_window": 43440, "fast_retransmit": 43440, "retransmit_timeout": 28960}
     unacked = {"send_buffer": 28, "fast_retransmit": 6, "retransmit_timeout": 1, "delayed_ack": 1, "receiver_window": 1}
     return {
-        "host": "'{name}'",
+        "host": "format('h{{:05}}', host)",
         "conn_id": "conn_id",
         # readings of different connections are taken at different times
         "time_ns": f"{begin_ns} + bin * {bin_ns} + reading * 500000000 + (conn_id & 255) * 1000000",
