@@ -32,3 +32,11 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--hosts", "80", "--conns", "30", "--begin", BEGIN, *(f"--plant={plant}" for plant in plants)]
     assert main(["simulate", str(out), *options]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred hosts."""
+    out = tmp_path_factory.mktemp("fleet") / "small"
+    assert main(["simulate", str(out), "--hosts", "100", "--conns", "60", "--begin", BEGIN]) == 0
+    return out

@@ -50,6 +50,12 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--after", metavar="TIME", help="the same, of AFTER")
     compare.add_argument("--hours", type=int, default=1, help="length of both windows (default 1)")
     _reading(compare)
+    background = commands.add_parser(
+        "background", help="a live fleet's background problems, for `simulate --background`"
+    )
+    background.add_argument("dataset", type=Path)
+    _window(background)
+    _reading(background, formats=())
     simulate = commands.add_parser("simulate", help="write the dataset of a data centre with known culprits")
     simulate.add_argument("out", type=Path)
     simulate.add_argument("--hosts", type=int, default=8000)
@@ -67,14 +73,15 @@ def _window(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", type=int, default=1, help="T (default 1; SNAP takes 24 for applications)")
 
 
-def _reading(parser: argparse.ArgumentParser) -> None:
+def _reading(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json", "html")) -> None:
     """Options of every command that reads a dataset and writes a report."""
     parser.add_argument("--bin", type=int, default=2, metavar="SECONDS", help="t, a multiple of 2 (default 2)")
     parser.add_argument("--topology", type=Path, help="default: DATASET/topology.json")
     parser.add_argument("--trust-clocks", action="store_true", help="do not leave out hosts for their clocks")
     parser.add_argument("--engine", default="duckdb", help="duckdb, spark, spark://HOST:PORT, chdb, datafusion")
     parser.add_argument("--memory", help="cap of DuckDB's memory, as 2GB; it then spills")
-    parser.add_argument("--format", choices=("text", "json", "html"), default="text")
+    if formats:
+        parser.add_argument("--format", choices=formats, default="text")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE")
     parser.add_argument("--force", action="store_true", help="replace FILE")
 
@@ -227,6 +234,26 @@ def _compare(arguments: argparse.Namespace) -> int:
     return max(_code(before.coverage), _code(after.coverage))
 
 
+def _background(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.background import background  # noqa: PLC0415
+
+    _writable(arguments)
+    dataset = Dataset(arguments.dataset)
+    window = dataset.window(arguments.begin, arguments.hours)
+    engine = connect(arguments.engine, arguments.memory)
+
+    def question(prepared: Prepared) -> tuple[dict[str, Any], int]:
+        return background(prepared), _code(prepared.coverage)
+
+    clocks, place = arguments.trust_clocks, arguments.topology
+    try:
+        found, code = ask(question, engine, dataset, window, arguments.bin, clocks, place)
+    finally:
+        engine.close()
+    _write(arguments, json.dumps(found, indent=2) + "\n")
+    return code
+
+
 def _simulate(arguments: argparse.Namespace) -> int:
     try:
         from whylat_fleet.simulate.run import simulate  # noqa: PLC0415
@@ -264,6 +291,7 @@ _COMMANDS = {
     "summary": _summary,
     "drill": _drill,
     "compare": _compare,
+    "background": _background,
     "simulate": _simulate,
 }
 

@@ -99,7 +99,7 @@ def side(prepared: Prepared) -> Side:
     engine, window = prepared.engine, prepared.coverage.window
     engine.create("alive", text("alive", begin_ns=window.begin_ns, end_ns=window.end_ns))
     sums: dict[str, dict[str, Sums]] = {}
-    for host_no, app, connections, us, *problems in engine.rows(text("host_problems")):
+    for host_no, app, connections, us, *problems in engine.rows(text("host_problems", bins=prepared.grid.bins)):
         host = prepared.host_names[host_no]
         watched = us * prepared.coverage.partly_watched.get(host, 1.0)
         sums.setdefault(app, {})[host] = Sums(int(connections), watched, tuple(int(value) for value in problems))

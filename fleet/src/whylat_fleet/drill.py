@@ -9,7 +9,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from whylat_fleet.algebra import Score, coefficients, problem_scores, scores
+from whylat_fleet.algebra import Score, coefficients, problem_scores, scores, sizes
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
@@ -132,14 +132,14 @@ def look(prepared: Prepared, resources: Resources, numbers: list[int], shown: in
         found[score.resource].score = score
     judged = [number for number in numbers if found[number].score is not None]
     if moments:
-        for number, bin_, *counts in engine.rows(text("struck", members=MEMBERS)):
+        for number, bin_, *counts in engine.rows(text("struck", bins=grid.bins, members=MEMBERS)):
             found[number].struck[int(bin_)] = tuple(int(count) for count in counts)
         for number, alone in problem_scores(engine, grid, MEMBERS).items():
             found[number].alone = alone
     if judged:
         _members(prepared, judged)
-        engine.create("sizes", text("sizes", bins=grid.bins, members=MEMBERS))
-        coefficients(engine, MEMBERS)
+        sizes(engine, grid, MEMBERS)
+        coefficients(engine, grid, MEMBERS)
         _choose(prepared, found, shown, moments)
     return [found[number] for number in numbers]
 
@@ -156,7 +156,7 @@ def _members(prepared: Prepared, numbers: list[int]) -> None:
 def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: int) -> None:
     """Of each set, the connections that go with the others most; of these, the longest sufferers first."""
     chosen: dict[int, list[Any]] = {number: [] for number in found}
-    for row in prepared.engine.rows(text("member_problems", members=MEMBERS)):
+    for row in prepared.engine.rows(text("member_problems", bins=prepared.grid.bins, members=MEMBERS)):
         chosen[row[0]].append(row[1:])
     for number, rows in chosen.items():
         rows.sort(key=lambda row: (-round(row[1], 9), -sum(row[2:]), row[0]))
@@ -195,7 +195,7 @@ def _moments(prepared: Prepared, conns: list[int], each: int) -> list[Moment]:
     engine = prepared.engine
     engine.put("chosen", {"conn": "BIGINT"}, [(conn,) for conn in conns])
     cells: dict[int, list[Any]] = {conn: [] for conn in conns}
-    for row in engine.rows(text("chosen_cells")):
+    for row in engine.rows(text("chosen_cells", bins=prepared.grid.bins)):
         cells[row[0]].append(row)
     bin_ns = prepared.grid.bin_us * 1000
     found = []
@@ -226,7 +226,7 @@ def _connection(prepared: Prepared, resources: Resources, name: str, moments: in
         )
     found = Drill("conn", name)
     engine = prepared.engine
-    cells = engine.rows(text("chosen_cells"))
+    cells = engine.rows(text("chosen_cells", bins=prepared.grid.bins))
     us = tuple(sum(int(row[place]) for row in cells) for place in range(2, 7))
     found.total = int(bool(cells))
     found.members = [Member(known[conn], None, us)]

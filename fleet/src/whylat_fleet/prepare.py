@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from whylat_fleet import topology
-from whylat_fleet.algebra import Grid, weigh
+from whylat_fleet.algebra import Grid, start, weigh
 from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
@@ -207,7 +207,8 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
     merge = grid.bin_us * 1000 // BIN_NS
     fine = "cells" if merge == 1 else "cells_fine"
     span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
-    engine.create(fine, text("cells", bin_ns=BIN_NS, **span))
+    start(engine)
+    engine.create(fine, text("cells", bins=grid.bins * merge, bin_ns=BIN_NS, **span))
     if merge > 1:
         engine.create("cells", text("cells_coarse", merge=merge))
         engine.drop("cells_fine")

@@ -6,7 +6,7 @@ from typing import Any
 from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Verdict, said
 from whylat_fleet.drill import Drill
 from whylat_fleet.prepare import Prepared
-from whylat_fleet.report import coverage
+from whylat_fleet.report import chains, coverage
 from whylat_fleet.report.drill import ends, member_json, score_json, section
 from whylat_fleet.report.html import Html, lead, page, panel, tag
 from whylat_fleet.report.text import Heading, folded
@@ -24,6 +24,7 @@ def as_json(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> dict[s
         "judged": verdict.judged,
         "null": None if null is None else {"coefficient": asdict(null.whole), "same_time": asdict(null.timed)},
         "culprits": [_culprit(culprit, drill) for culprit, drill in zip(verdict.culprits, looked, strict=True)],
+        "pipelines": [chains.as_json(pipeline) for pipeline in verdict.pipelines],
     }
 
 
@@ -56,6 +57,10 @@ def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> list[s
         for member in drill.members[:LOOK_AT]:
             one = member.connection
             lines += folded(f"   look at: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
+    for pipeline in verdict.pipelines:
+        title, *sentences = chains.as_lines(pipeline)
+        lines.append(Heading(title))
+        lines += [line for sentence in sentences for line in folded(f"   {sentence}", "     ")]
     return lines
 
 

@@ -12,11 +12,11 @@ FROM coefficients AS k
 JOIN (
     SELECT
         c.conn AS conn,
-        CAST(SUM(c.x1) AS BIGINT) AS x1,
-        CAST(SUM(c.x2) AS BIGINT) AS x2,
-        CAST(SUM(c.x3) AS BIGINT) AS x3,
-        CAST(SUM(c.x4) AS BIGINT) AS x4,
-        CAST(SUM(c.x5) AS BIGINT) AS x5
+        CAST(SUM(CASE WHEN c.cell >= 0 * ${bins} AND c.cell < 1 * ${bins} THEN c.x ELSE 0 END) AS BIGINT) AS x1,
+        CAST(SUM(CASE WHEN c.cell >= 1 * ${bins} AND c.cell < 2 * ${bins} THEN c.x ELSE 0 END) AS BIGINT) AS x2,
+        CAST(SUM(CASE WHEN c.cell >= 2 * ${bins} AND c.cell < 3 * ${bins} THEN c.x ELSE 0 END) AS BIGINT) AS x3,
+        CAST(SUM(CASE WHEN c.cell >= 3 * ${bins} AND c.cell < 4 * ${bins} THEN c.x ELSE 0 END) AS BIGINT) AS x4,
+        CAST(SUM(CASE WHEN c.cell >= 4 * ${bins} AND c.cell < 5 * ${bins} THEN c.x ELSE 0 END) AS BIGINT) AS x5
     FROM cells AS c
     WHERE c.conn IN (SELECT m.conn FROM ${members} AS m)
     GROUP BY c.conn
