@@ -102,6 +102,9 @@ def as_html(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> str:
             for number, culprit in enumerate(verdict.culprits, 1)
         ]
         parts.append(panel("Culprits", tag("ol", *items, class_="culprits")))
+    for pipeline in verdict.pipelines:
+        title, *sentences = chains.as_lines(pipeline)
+        parts.append(panel(title, tag("ul", *(tag("li", sentence) for sentence in sentences), class_="facts")))
     for number, drill in enumerate(looked, 1):
         parts += section(prepared, drill, f"culprit-{number}")
     return page("Culprits", coverage.when(prepared.coverage), parts)
