@@ -33,6 +33,7 @@ mod startup;
 mod study;
 mod survive;
 mod tail;
+mod top;
 mod truth;
 mod udp;
 mod usdt;

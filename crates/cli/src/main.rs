@@ -20,6 +20,7 @@ mod page;
 mod record;
 mod report;
 mod tail;
+mod top;
 mod waits;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Look at a recording in a browser: one file, without a network.
     View(page::View),
+    /// Watch connections live: what holds each of them up.
+    Top(top::Top),
     /// Say why messages of one recording take longer than those of another.
     Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
         Command::View(view) => view.execute(),
+        Command::Top(top) => top.execute(),
         Command::Diff(diff) => diff.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
