@@ -12,6 +12,7 @@ mod counts;
 mod delayed_acks;
 mod delays;
 mod demo;
+mod doctor;
 mod errors;
 mod faults;
 mod guests;
