@@ -17,6 +17,7 @@ mod maintain;
 mod messages;
 mod out;
 mod page;
+mod progress;
 mod record;
 mod report;
 mod tail;
@@ -81,6 +82,7 @@ mod exit {
 }
 
 fn main() -> ExitCode {
+    progress::watch();
     let result = match Cli::parse().command {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Import(import) => import.execute(),
         Command::Lab(lab) => return lab.execute(),
     };
+    progress::clear();
     result.unwrap_or_else(|error| {
         eprintln!("error: {}", describe(&error));
         ExitCode::from(exit::FAILED)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use record::{Command, Outcome, Target};
 
-use crate::{args, exit, load, out, page};
+use crate::{args, exit, load, out, page, progress};
 
 /// Records a command.
 #[derive(Debug, Args)]
@@ -136,6 +136,7 @@ impl Record {
 
 /// Says where the recording is and what went wrong with it.
 fn tell(outcome: &Outcome) {
+    progress::clear();
     eprintln!("recorded to {}", outcome.path.display());
     for probe in &outcome.usdt {
         let fired = probe.fired.unwrap_or_default();
