@@ -7,6 +7,7 @@
 
 mod activity;
 mod bpf;
+mod command_line;
 mod copy;
 mod counts;
 mod delayed_acks;

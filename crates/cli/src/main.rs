@@ -5,6 +5,7 @@
 //! the recording was not closed.
 
 mod args;
+mod config;
 mod demo;
 mod diff;
 mod doctor;
@@ -20,12 +21,13 @@ mod page;
 mod progress;
 mod record;
 mod report;
+mod shell;
 mod tail;
 mod waits;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Tells why networked programs are slow.
 #[derive(Debug, Parser)]
@@ -33,7 +35,14 @@ use clap::{Parser, Subcommand};
     name = "whylat",
     version,
     max_term_width = 80,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  sudo whylat run -- ./client          # record a command, print the diagnosis
+  sudo whylat record -p 4321 -d 10     # ten seconds of what runs already
+  whylat report                        # the newest diagnosis again
+  whylat view                          # the same in a browser
+  sudo whylat doctor                   # what works on this host"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -64,6 +73,12 @@ enum Command {
     Recover(maintain::Recover),
     /// Make a recording of a trace that perf or ftrace made.
     Import(import::Import),
+    /// Show the configuration file's profiles, and whether they are right.
+    Config(config::ConfigArgs),
+    /// Print what completes commands and options in a shell.
+    Completions(shell::Completions),
+    /// Write the manual pages.
+    Manual(shell::Manual),
     /// Workloads that cause known problems, and a wire emulator.
     Lab(lab::Lab),
 }
@@ -81,6 +96,11 @@ mod exit {
     }
 }
 
+/// All that the command line knows, the lab's own options included.
+fn program() -> clap::Command {
+    Cli::command().mut_subcommand("lab", lab::with_options)
+}
+
 fn main() -> ExitCode {
     progress::watch();
     let result = match Cli::parse().command {
@@ -95,6 +115,9 @@ fn main() -> ExitCode {
         Command::Validate(validate) => validate.execute(),
         Command::Recover(recover) => recover.execute(),
         Command::Import(import) => import.execute(),
+        Command::Config(config) => config.execute(),
+        Command::Completions(completions) => completions.execute(program()),
+        Command::Manual(manual) => manual.execute(program()),
         Command::Lab(lab) => return lab.execute(),
     };
     progress::clear();
