@@ -7,6 +7,7 @@
 
 mod activity;
 mod bpf;
+mod bugreport;
 mod command_line;
 mod copy;
 mod counts;

@@ -5,6 +5,7 @@
 //! the recording was not closed.
 
 mod args;
+mod bugreport;
 mod config;
 mod demo;
 mod diff;
@@ -75,6 +76,8 @@ enum Command {
     Import(import::Import),
     /// Show the configuration file's profiles, and whether they are right.
     Config(config::ConfigArgs),
+    /// Collect what a report of a fault in whylat needs, in one file.
+    Bugreport(bugreport::Bugreport),
     /// Print what completes commands and options in a shell.
     Completions(shell::Completions),
     /// Write the manual pages.
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Recover(recover) => recover.execute(),
         Command::Import(import) => import.execute(),
         Command::Config(config) => config.execute(),
+        Command::Bugreport(bugreport) => bugreport.execute(&program()),
         Command::Completions(completions) => completions.execute(program()),
         Command::Manual(manual) => manual.execute(program()),
         Command::Lab(lab) => return lab.execute(),
