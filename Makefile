@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
+.PHONY: demo test accuracy delayed-acks kernels packages package-check bench build viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
 	unit kernel perfetto-check fleet-check fleet-engines clean
 
 demo: build
@@ -95,6 +95,14 @@ fleet/.venv/dev: fleet/pyproject.toml
 kernels: build
 	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
 	python3 tests/guests/run.py --output docs/kernels.md
+
+# What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
+# nothing else is, as root: makes a fresh Debian when it is first run.
+packages: setup
+	packaging/build target/packages
+
+package-check: packages
+	packaging/check target/packages
 
 bench: build
 	./benches/run

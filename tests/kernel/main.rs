@@ -7,11 +7,14 @@
 
 mod activity;
 mod bpf;
+mod bugreport;
+mod command_line;
 mod copy;
 mod counts;
 mod delayed_acks;
 mod delays;
 mod demo;
+mod doctor;
 mod errors;
 mod faults;
 mod guests;

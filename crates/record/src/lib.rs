@@ -27,6 +27,7 @@ mod watch;
 
 pub use error::RecordError;
 pub use keep::{Keep, KeepError, flight_recorder};
+pub use launch::invoking_user;
 pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
 pub use probe::hooks::Detail;

@@ -102,7 +102,7 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
         probe: probe.to_owned(),
         state: ProbeState::Off {
             why: error.to_string(),
-            remedy: remedy.to_owned(),
+            remedy: remedy.clone(),
         },
     };
     probes.into_iter().map(off).collect()
