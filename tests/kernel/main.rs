@@ -25,6 +25,7 @@ mod listeners;
 mod loss;
 mod messages;
 mod page;
+mod privileges;
 mod programs;
 mod report;
 mod select;

@@ -1,7 +1,6 @@
 //! `whylat demo`: a real client and server that stall on Nagle's algorithm and delayed ACKs,
 //! recorded and explained; then the same work mended; then both side by side.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -9,7 +8,6 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use diagnose::{Report, SnapSettings};
 use lab::Running;
-use record::{Detail, Options, Target};
 
 use crate::{args, load, out};
 
@@ -95,34 +93,27 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
     command.args(["lab", "workload", "reply-server"]);
     let mut server = Running::start(command)?;
     let port = server.port()?;
-    let mut argv: Vec<OsString> = vec![program.into()];
-    for word in ["lab", "workload", "write-write-read", "--connect"] {
-        argv.push(word.into());
-    }
-    argv.push(format!("127.0.0.1:{port}").into());
-    argv.extend(["--rounds".into(), ROUNDS.to_string().into()]);
-    argv.extend(mend.iter().map(OsString::from));
-    let options = Options {
-        target: Target::Command(record::Command {
-            argv,
-            as_root: true,
-            silent: true,
-        }),
-        detail: Detail::Calls,
-        nic_stamps: false,
-        usdt: Vec::new(),
-        output: output.to_owned(),
-        force: true,
-        duration: None,
-        keep: record::Keep::default(),
-        poll_mean: args::POLL_MEAN,
-        ready_file: None,
-        arguments: vec!["whylat".to_owned(), "demo".to_owned()],
-    };
-    let outcome = record::record(&options)?;
+    let mut recorder = Command::new(&program);
+    recorder.args([
+        "run",
+        "--detail",
+        "calls",
+        "--as-root",
+        "--force",
+        "--output",
+    ]);
+    recorder.arg(output).arg("--").arg(&program);
+    recorder.args(["lab", "workload", "write-write-read", "--connect"]);
+    recorder.arg(format!("127.0.0.1:{port}"));
+    recorder.args(["--rounds", &ROUNDS.to_string()]).args(mend);
+    let said = recorder.output().context("cannot start whylat once more")?;
     server.finish()?;
-    if outcome.command_exit_code() != Some(0) {
-        bail!("the demo's client failed\nhint: whylat doctor");
+    if !said.status.success() {
+        let why = String::from_utf8_lossy(&said.stderr);
+        bail!(
+            "the demo's client failed: {}\nhint: whylat doctor",
+            why.trim()
+        );
     }
     let report = load::diagnose(output, SnapSettings::default())?;
     let took_ns = client_life_ns(&report)

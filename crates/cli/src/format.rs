@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -74,14 +75,12 @@ impl OutputArgs {
     }
 
     fn create(&self, file: &Path) -> anyhow::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        if self.force {
-            options.create(true).truncate(true);
+        let opened = if self.force {
+            anew(file)
         } else {
-            options.create_new(true);
-        }
-        options.open(file).map_err(|error| match error.kind() {
+            private().create_new(true).open(file)
+        };
+        opened.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => anyhow!(
                 "cannot create {}: it exists already\n\
                  hint: name another file with -o, or replace it with --force",
@@ -93,6 +92,18 @@ impl OutputArgs {
             ),
         })
     }
+}
+
+/// A file that nobody else may read, as with recordings: it tells what they tell.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Such a file, emptied if it is there; one that is there keeps its permissions.
+pub(crate) fn anew(file: &Path) -> io::Result<File> {
+    private().create(true).truncate(true).open(file)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod args;
 mod bugreport;
 mod config;
+mod confine;
 mod demo;
 mod diff;
 mod doctor;
@@ -113,15 +114,15 @@ fn main() -> ExitCode {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
-        Command::Report(report) => report.execute(),
+        Command::Report(report) => confined(|| report.execute()),
         Command::View(view) => view.execute(),
         Command::Top(top) => top.execute(),
-        Command::Diff(diff) => diff.execute(),
+        Command::Diff(diff) => confined(|| diff.execute()),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
-        Command::Validate(validate) => validate.execute(),
-        Command::Recover(recover) => recover.execute(),
-        Command::Import(import) => import.execute(),
+        Command::Validate(validate) => confined(|| validate.execute()),
+        Command::Recover(recover) => confined(|| recover.execute()),
+        Command::Import(import) => confined(|| import.execute()),
         Command::Config(config) => config.execute(),
         Command::Bugreport(bugreport) => bugreport.execute(&program()),
         Command::Completions(completions) => completions.execute(program()),
@@ -133,6 +134,12 @@ fn main() -> ExitCode {
         eprintln!("error: {}", describe(&error));
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// Does what reads files that may come from anybody.
+fn confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    confine::confine();
+    execute()
 }
 
 /// An error with its causes, each said once: typed errors name theirs in their own words.

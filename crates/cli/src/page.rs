@@ -1,8 +1,8 @@
 //! A recording as one HTML file: `whylat report --format html`, `whylat view`, `whylat run --open`.
 
-use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,7 +12,8 @@ use diagnose::tail::Question;
 use diagnose::tail::report::TailReport;
 use table::Recording;
 
-use crate::format::OutputArgs;
+use crate::confine::confine;
+use crate::format::{self, OutputArgs};
 use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
@@ -57,22 +58,21 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
-        let (file, is_complete) = match self.to.file() {
-            Some(file) => {
+        let file = self.to.file().map_or_else(|| beside(&path), Path::to_owned);
+        let opener = (!self.no_open).then(|| Opener::start(file.clone()));
+        let opener = opener.transpose()?;
+        confine();
+        let is_complete = match self.to.file() {
+            Some(_) => {
                 let (page, is_complete) = of(&path, Asked::plainly()?)?;
                 self.to.page(&page)?;
-                (file.to_owned(), is_complete)
+                is_complete
             }
-            None => {
-                let file = beside(&path);
-                let is_complete = write(&path, Asked::plainly()?, &file)?;
-                (file, is_complete)
-            }
+            None => write(&path, Asked::plainly()?, &file)?,
         };
-        if self.no_open {
-            out::line(&file.display().to_string())?;
-        } else {
-            open(&file)?;
+        match opener {
+            Some(opener) => opener.open()?,
+            None => out::line(&file.display().to_string())?,
         }
         Ok(exit::of(is_complete))
     }
@@ -88,12 +88,14 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
 /// Writes the page of a recording to `file`. Returns whether the recording is complete.
 pub(crate) fn write(path: &Path, asked: Asked, file: &Path) -> anyhow::Result<bool> {
     let (page, is_complete) = of(path, asked)?;
-    fs::write(file, page).with_context(|| {
-        format!(
-            "cannot write the page to {}\nhint: -o FILE writes it elsewhere",
-            file.display()
-        )
-    })?;
+    format::anew(file)
+        .and_then(|mut out| out.write_all(page.as_bytes()))
+        .with_context(|| {
+            format!(
+                "cannot write the page to {}\nhint: -o FILE writes it elsewhere",
+                file.display()
+            )
+        })?;
     Ok(is_complete)
 }
 
@@ -139,24 +141,59 @@ fn side(recording: &Recording, answers: view::html::Answers) -> view::html::Side
     }
 }
 
-/// Has the desktop open a file.
-pub(crate) fn open(file: &Path) -> anyhow::Result<()> {
-    let mut opener = Command::new("xdg-open");
-    let opener = opener.arg(file).stdin(Stdio::null());
-    let opener = opener.stdout(Stdio::null()).stderr(Stdio::null());
-    let done = opener.status();
-    let file = file.display();
-    match done {
-        Ok(status) if status.success() => {
-            eprintln!("opened {file}");
-            Ok(())
+/// The desktop's opener of files, which waits until the page is there. It is started before this process gives up
+/// what it needs for starting programs.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    shell: Child,
+    file: PathBuf,
+}
+
+impl Opener {
+    /// Starts it. An interrupt is for the command that is recorded meanwhile.
+    pub(crate) fn start(file: PathBuf) -> anyhow::Result<Self> {
+        const WAIT: &str =
+            "trap '' INT; read -r go || exit; trap - INT; exec xdg-open \"$1\" </dev/null";
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", WAIT, "xdg-open"]).arg(&file);
+        let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null());
+        let started = shell.stderr(Stdio::null()).spawn();
+        let shell =
+            started.with_context(|| format!("cannot start sh to show {}", file.display()))?;
+        Ok(Self { shell, file })
+    }
+
+    /// Has it open the file, which is there now.
+    pub(crate) fn open(mut self) -> anyhow::Result<()> {
+        /// What a shell ends with when there is no such program.
+        const NO_PROGRAM: i32 = 127;
+        let line = self.shell.stdin.take();
+        let told = line.map_or(Ok(()), |mut line| line.write_all(b"\n"));
+        let done = told.and_then(|()| self.shell.wait());
+        let (file, hint) = (
+            self.file.display(),
+            "hint: open this file in a browser yourself; --no-open prints its path",
+        );
+        match done {
+            Ok(status) if status.success() => {
+                eprintln!("opened {file}");
+                Ok(())
+            }
+            Ok(status) if status.code() == Some(NO_PROGRAM) => {
+                bail!("there is no xdg-open to show {file}\n{hint}")
+            }
+            Ok(status) => bail!("xdg-open could not show {file}: {status}\n{hint}"),
+            Err(error) => bail!("cannot have xdg-open show {file}: {error}\n{hint}"),
         }
-        Ok(status) => bail!(
-            "xdg-open could not show {file}: {status}\nhint: open this file in a browser yourself; --no-open prints its path"
-        ),
-        Err(error) => bail!(
-            "cannot start xdg-open to show {file}: {error}\nhint: open this file in a browser yourself; --no-open prints its path"
-        ),
+    }
+}
+
+impl Drop for Opener {
+    /// Without a page there is nothing to open.
+    fn drop(&mut self) {
+        self.shell.stdin.take();
+        // It ends at once, if it has not yet.
+        let _ = self.shell.wait();
     }
 }
 

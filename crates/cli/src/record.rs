@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use record::{Command, Outcome, Target};
 
+use crate::confine::confine;
+use crate::page::Opener;
 use crate::{args, exit, load, out, page, progress};
 
 /// Records a command.
@@ -40,9 +42,11 @@ impl Run {
         let command = Command {
             argv: self.command,
             as_root: self.as_root,
-            silent: false,
         };
         let options = self.recording.options(Target::Command(command), None)?;
+        let opener = self
+            .open
+            .then(|| Opener::start(page::beside(&options.output)));
         let outcome = match record::record(&options) {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -52,11 +56,10 @@ impl Run {
             }
         };
         tell(&outcome);
+        confine();
         print_diagnosis(&outcome, self.json)?;
         // the command's own status is what this one ends with
-        if self.open
-            && let Err(error) = show(&outcome.path)
-        {
+        if let Some(Err(error)) = opener.map(|opener| show(&outcome.path, opener?)) {
             eprintln!("error: {error:#}");
         }
         Ok(ExitCode::from(
@@ -66,10 +69,9 @@ impl Run {
 }
 
 /// Shows a recording in a browser.
-fn show(recording: &Path) -> anyhow::Result<()> {
-    let file = page::beside(recording);
-    page::write(recording, page::Asked::plainly()?, &file)?;
-    page::open(&file)
+fn show(recording: &Path, opener: Opener) -> anyhow::Result<()> {
+    page::write(recording, page::Asked::plainly()?, &page::beside(recording))?;
+    opener.open()
 }
 
 /// Records what is running.

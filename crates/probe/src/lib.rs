@@ -4,6 +4,7 @@ pub mod activity;
 mod calls;
 pub mod clock;
 pub mod cpu;
+mod helper;
 pub mod hooks;
 mod inventory;
 pub mod itt;

@@ -10,6 +10,8 @@ use probe::tcp_stats::PollerError;
 use probe::usdt::UsdtError;
 use table::WriteError;
 
+use crate::privileges::PrivilegeError;
+
 /// What ends a recording, or keeps it from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -63,6 +65,9 @@ pub enum RecordError {
         /// Cause.
         why: String,
     },
+    /// Privileges could not be dropped.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
     /// Signals could not be set up.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),

@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Child, Command as Process};
 
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
@@ -28,9 +28,6 @@ pub(crate) fn start(
     let user = user_of(command)?;
     let mut process = Process::new(program);
     process.args(arguments).envs(environment.iter().copied());
-    if command.silent {
-        process.stdout(Stdio::null());
-    }
     if let Some(user) = &user {
         process
             .env("HOME", &user.dir)

@@ -17,6 +17,7 @@ mod oversee;
 mod plan;
 mod poll;
 mod priority;
+pub mod privileges;
 mod session;
 mod signals;
 mod snapshot;

@@ -16,8 +16,6 @@ pub struct Command {
     pub argv: Vec<OsString>,
     /// Run it as root even when sudo started whylat for somebody else.
     pub as_root: bool,
-    /// Throw away what it prints on stdout.
-    pub silent: bool,
 }
 
 /// Whose connections are recorded.

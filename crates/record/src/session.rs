@@ -10,7 +10,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drainer, Hooks, Storage};
-use probe::self_cost::{BpfTimeSampler, Usage};
+use probe::self_cost::{BpfTimeSampler, Statistics, Usage};
 use probe::tcp_stats::PollTimes;
 use probe::{activity, nic, usdt};
 use table::manifest::{Cost, Coverage, Line, Loss, ProbeState, UsdtProbe};
@@ -23,6 +23,7 @@ use crate::listen::Listening;
 use crate::oversee::Overseen;
 use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
+use crate::privileges::{Privileges, Work};
 use crate::signals::Signals;
 use crate::snapshot::Asked;
 use crate::store::{Batch, Sink, Store};
@@ -73,6 +74,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let found = find_probes(options, &plan)?;
     let is_usdt = !found.is_empty();
     let (listening, itt_coverage) = Listening::begin(options)?;
+    // without it the cost of BPF programs is not known, which is no reason not to record
+    let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
     let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
@@ -97,12 +100,18 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     coverage.extend(polls.as_ref().map(Polls::coverage));
     coverage.extend(itt_coverage);
     let seed = host.now_ns ^ u64::from(std::process::id());
+    // one who has no name any more gets nothing
+    let user = launch::invoking_user().ok().flatten();
     let write = WriteOptions {
         force: options.force,
         ..WriteOptions::default()
     };
     let writer = Writer::create(&options.output, &header(&host, options), write)?;
-    let mut intake = Intake::new(Store::start(writer));
+    if let Some(user) = &user {
+        writer.give_to(user.uid.as_raw(), user.gid.as_raw())?;
+    }
+    let storing = Privileges::of_storing(user.as_ref())?;
+    let mut intake = Intake::new(Store::start(writer, storing)?);
     // before the first stamp
     intake.read_clocks();
     let mut nic_storage = nic::Storage::uninit();
@@ -113,8 +122,16 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     coverage.extend(nic_coverage);
     coverage.push(intake.cpu.coverage());
     coverage.extend_from_slice(intake.clocks.coverage());
+    let work = Work {
+        detail: hooks.as_ref().map(|_| options.detail),
+        polls: polls.is_some(),
+        stamps: stamper.is_some(),
+        command: matches!(options.target, Target::Command(_)),
+    };
     let session = Session {
         options,
+        privileges: Privileges::of(work, user.as_ref())?,
+        statistics,
         signals,
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
@@ -148,6 +165,9 @@ struct Due {
 
 struct Session<'a> {
     options: &'a Options,
+    /// What is kept once everything is set up.
+    privileges: Privileges,
+    statistics: Option<Statistics>,
     signals: Signals,
     hooks: Option<&'a Hooks<'a>>,
     drainer: Option<&'a Drainer<'a>>,
@@ -194,6 +214,8 @@ impl Session<'_> {
         self.bpf_time = self
             .hooks
             .and_then(|hooks| hooks.run_time(self.started_ns, others).ok());
+        let statistics = self.statistics.take();
+        self.bpf_time = self.bpf_time.map(|it| it.with_statistics(statistics));
         if let Some(usdt) = &self.usdt {
             usdt.put_probes(&self.intake);
         }
@@ -218,6 +240,8 @@ impl Session<'_> {
                 }
             })?;
         }
+        // after the command was started, which has what it would have without whylat
+        self.privileges.assume()?;
         // after the command was started, which is not to give way
         let filling = self.drainer.map(AsFd::as_fd);
         let store = self.intake.store.priority();

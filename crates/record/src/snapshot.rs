@@ -50,6 +50,11 @@ pub fn snapshot(pid: Option<u32>) -> Result<String, SnapshotError> {
 
 fn ask(pid: u32) -> io::Result<String> {
     let stream = UnixStream::connect_addr(&address(pid)?)?;
+    // such names are anybody's to take
+    let peer = getsockopt(&stream, PeerCredentials)?;
+    if peer.pid() != pid.cast_signed() || !is_trusted(peer.uid()) {
+        return Err(io::Error::other("another process answers in its name"));
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut answer = String::new();
     stream.take(ANSWER_MOST).read_to_string(&mut answer)?;
@@ -94,8 +99,13 @@ impl Asked {
     pub(crate) fn next(&self) -> Option<Asker> {
         let (stream, _) = self.0.accept().ok()?;
         let uid = getsockopt(&stream, PeerCredentials).ok()?.uid();
-        (uid == 0 || uid == geteuid().as_raw()).then_some(Asker(stream))
+        is_trusted(uid).then_some(Asker(stream))
     }
+}
+
+/// Root and the own user are.
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
 }
 
 /// Who asked.
@@ -107,5 +117,26 @@ impl Asker {
     pub(crate) fn answer(mut self, text: &str) {
         let _ = self.0.set_nonblocking(true);
         let _ = self.0.write_all(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn nobody_else_answers_for_a_recorder() {
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = other.id();
+        let _impostor = UnixListener::bind_addr(&address(pid).unwrap()).unwrap();
+        let error = snapshot(Some(pid)).unwrap_err().to_string();
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        assert!(
+            error.contains("in its name") && error.contains("hint: "),
+            "{error}"
+        );
     }
 }

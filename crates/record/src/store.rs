@@ -15,6 +15,7 @@ use table::tables::{
 use table::{Columns, WriteError, Writer};
 
 use crate::priority::GivingWay;
+use crate::privileges::{PrivilegeError, Privileges};
 
 /// How late rows are sealed when no more come.
 const SEALS_WITHIN: Duration = Duration::from_millis(50);
@@ -91,21 +92,30 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn start(mut writer: Writer) -> Self {
+    /// Starts the thread, which keeps no more privileges than these.
+    pub(crate) fn start(
+        mut writer: Writer,
+        privileges: Privileges,
+    ) -> Result<Self, PrivilegeError> {
         let (queue, batches) = sync_channel(QUEUE_LEN);
         let priority = Arc::new(GivingWay::default());
         let of_thread = Arc::clone(&priority);
         let of_writer = Arc::clone(&priority);
         writer.set_between(Arc::new(move || of_writer.give_way()));
+        let (tell, told) = sync_channel(1);
         let thread = std::thread::spawn(move || {
+            // who asked waits for it
+            let _ = tell.send(privileges.assume());
             of_thread.begin();
             store_all(writer, &batches, &of_thread)
         });
-        Self {
+        // a thread that died before is met by who finishes it
+        told.recv().unwrap_or(Ok(()))?;
+        Ok(Self {
             queue,
             thread,
             priority,
-        }
+        })
     }
 
     /// How the thread gives way to others.

@@ -1,7 +1,8 @@
 //! Files of a recording: names, temporary names until they are on disk, digests.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use blake3::Hasher;
@@ -19,6 +20,16 @@ pub(crate) const UNLISTED: &str = "unlisted";
 pub(crate) const SEALED: &str = "parquet";
 /// Bytes that are digested and written at once: enough for BLAKE3 to use wide registers.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Permissions of what a recording consists of, which nobody else is to read: it tells of addresses, command lines
+/// and who talks to whom.
+pub(crate) const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Creates a directory of a recording.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(DIRECTORY_MODE).create(path)
+}
 
 /// Path of a sealed file below the recording.
 pub(crate) fn segment_name(table: &str, number: u32) -> String {
@@ -75,12 +86,15 @@ impl Temporary {
     pub(crate) fn create(dir: &Path, table: &str, name: &str) -> Result<(Self, File), WriteError> {
         let table_dir = dir.join(table);
         if !table_dir.is_dir() {
-            fs::create_dir(&table_dir)
+            create_dir(&table_dir)
                 .map_err(|source| WriteError::io("create", &table_dir, source))?;
             sync_dir(dir)?;
         }
         let path = dir.join(format!("{name}.{TEMPORARY}"));
-        let file = File::create(&path).map_err(|source| WriteError::io("create", &path, source))?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true);
+        let file = options.mode(FILE_MODE).open(&path);
+        let file = file.map_err(|source| WriteError::io("create", &path, source))?;
         Ok((Self(path), file))
     }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -15,7 +16,7 @@ use nix::fcntl::{FallocateFlags, FcntlArg, fallocate, fcntl};
 use nix::libc;
 
 use crate::error::{Problem, ReadError, WriteError};
-use crate::files::{MANIFEST, is_inside, sync_dir};
+use crate::files::{FILE_MODE, MANIFEST, is_inside, sync_dir};
 use crate::manifest::{FORMAT, Header, Line, Segment};
 
 /// Longest line that is read: far above any that is written.
@@ -67,6 +68,7 @@ impl Journal {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(FILE_MODE)
             .open(&path);
         let file = file.map_err(|source| WriteError::io("create", &path, source))?;
         let mut journal = Self {
@@ -79,6 +81,12 @@ impl Journal {
         journal.append(&[Line::Header(header.clone())])?;
         sync_dir(dir)?;
         Ok(journal)
+    }
+
+    /// Makes the manifest somebody else's.
+    pub(crate) fn give_to(&self, uid: u32, gid: u32) -> Result<(), WriteError> {
+        fchown(&self.file, Some(uid), Some(gid))
+            .map_err(|source| WriteError::io("change the owner of", &self.path, source))
     }
 
     /// Opens the manifest of a recording that nobody writes.

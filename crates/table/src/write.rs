@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::Columns;
 use crate::Table;
 use crate::encode::Between;
 use crate::error::WriteError;
-use crate::files::{MANIFEST, sync_dir};
+use crate::files::{MANIFEST, create_dir, sync_dir};
 use crate::journal::Journal;
 use crate::manifest::{Close, Header, Line, Segment};
 use crate::merge;
@@ -79,7 +80,7 @@ impl Writer {
         if options.force {
             remove_recording(dir)?;
         }
-        fs::create_dir(dir).map_err(|source| match source.kind() {
+        create_dir(dir).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists {
                 path: dir.to_owned(),
             },
@@ -101,6 +102,16 @@ impl Writer {
             discarded: BTreeMap::new(),
             between: Arc::new(|| ()),
         })
+    }
+
+    /// Makes the recording, in which there is only its manifest yet, somebody else's.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), WriteError> {
+        self.journal.give_to(uid, gid)?;
+        lchown(&self.dir, Some(uid), Some(gid))
+            .map_err(|source| WriteError::io("change the owner of", &self.dir, source))
     }
 
     /// What is called between small pieces of work from now on, in tables that have no rows yet.

@@ -18,6 +18,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresuid};
 
 use super::Refusal;
+use crate::helper::{close_all_but, keep_capabilities};
 
 /// As whom a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,20 +179,7 @@ fn assume(user: Option<User>) -> io::Result<()> {
         setresgid(gid, gid, gid)?;
         setresuid(uid, uid, uid)?;
     }
-    drop_capabilities()
-}
-
-/// `capset(2)`: no capability at all.
-fn drop_capabilities() -> io::Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3` (`uapi/linux/capability.h`).
-    const VERSION: u32 = 0x2008_0522;
-    let header = [VERSION, 0];
-    let none = [0u32; 6];
-    // SAFETY: a header of version and own pid, and the two triples of words that it demands.
-    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    keep_capabilities(0)
 }
 
 /// A process that changed its user is hidden from it until it says otherwise.
@@ -200,25 +188,6 @@ fn make_visible() -> io::Result<()> {
     match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// What the recorder has open must not live longer than it. Linux before 5.9 has no
-/// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
-fn close_all_but(one: RawFd, other: RawFd) {
-    let (low, high) = (one.min(other), one.max(other));
-    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
-        if first > last {
-            continue;
-        }
-        // SAFETY: nothing in this process uses the descriptors.
-        unsafe {
-            if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
-                (first..=last.min(1023)).for_each(|fd| {
-                    libc::close(fd);
-                });
-            }
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use libbpf_rs::libbpf_sys::{
     BPF_STATS_RUN_TIME, bpf_enable_stats, bpf_prog_get_info_by_fd, bpf_prog_info,
 };
 
+use super::Statistics;
 use crate::tcp_stats::Random;
 
 /// Length of a window.
@@ -78,6 +79,7 @@ enum Window {
 #[derive(Debug)]
 pub struct BpfTimeSampler {
     programs: Vec<OwnedFd>,
+    statistics: Option<Statistics>,
     random: Random,
     window: Window,
     cost: BpfCost,
@@ -99,10 +101,16 @@ impl BpfTimeSampler {
         let opens_ns = now_ns.saturating_add(random.interval_ns(MEAN_FIRST_GAP_NS));
         Ok(Self {
             programs: programs.map_err(BpfTimeError::Info)?,
+            statistics: None,
             random,
             window: Window::Closed { opens_ns },
             cost: BpfCost::default(),
         })
+    }
+
+    /// The statistics are turned on by this process from now on, no more by the calling one.
+    pub fn with_statistics(self, statistics: Option<Statistics>) -> Self {
+        Self { statistics, ..self }
     }
 
     /// When [`Self::tick`] has something to do next, `CLOCK_MONOTONIC` nanoseconds.
@@ -133,7 +141,11 @@ impl BpfTimeSampler {
     }
 
     fn open(&self, now_ns: u64) -> Result<Window, BpfTimeError> {
-        let statistics = enable_statistics()?;
+        let statistics = match &self.statistics {
+            Some(statistics) => statistics.enable(),
+            None => enable_statistics(),
+        };
+        let statistics = statistics.map_err(BpfTimeError::Enable)?;
         Ok(Window::Open {
             _statistics: statistics,
             since_ns: now_ns,
@@ -167,11 +179,12 @@ impl BpfTimeSampler {
     }
 }
 
-fn enable_statistics() -> Result<OwnedFd, BpfTimeError> {
+/// Holds the statistics open, by a call of this thread.
+pub(super) fn enable_statistics() -> io::Result<OwnedFd> {
     // SAFETY: the call takes a plain number and returns a descriptor or a negative errno.
     let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
     if fd < 0 {
-        return Err(BpfTimeError::Enable(io::Error::from_raw_os_error(-fd)));
+        return Err(io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: the kernel has just given this descriptor to us and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -1,0 +1,49 @@
+//! What forked processes that help a recorder do first. They must not allocate: other threads of the recorder may
+//! have held the allocator's lock.
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// `capset(2)`: of its capabilities the process keeps those with these bits, as far as it has them.
+pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3` (`uapi/linux/capability.h`).
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY: a header of version and own pid, and room for the two triples of words that it gives.
+    let code = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for (word, [effective, permitted, inheritable]) in sets.iter_mut().enumerate() {
+        // half of the bits each
+        let kept = (bits >> (32 * word)) as u32;
+        *permitted &= kept;
+        *effective = *permitted;
+        *inheritable = 0;
+    }
+    // SAFETY: as above; it only reads.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What the recorder has open must not live longer than it. Linux before 5.9 has no
+/// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
+pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
+    let (low, high) = (one.min(other), one.max(other));
+    for (first, last) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: nothing in this process uses the descriptors.
+        unsafe {
+            if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                (first..=last.min(1023)).for_each(|fd| {
+                    libc::close(fd);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a recorder may still do once everything is attached and its command has started: what its work from then
+//! on needs, and nothing else. Under sudo it goes on as the user who called sudo, whose the recording then is.
+//!
+//! Identity and capabilities are each thread's own; a thread that is made later has those of its maker. So every
+//! thread that was made before calls [`Privileges::assume`] itself, the last one before anything is recorded.
+//! `docs/privileges.md` says what needs which.
+
+use std::ffi::CString;
+use std::io;
+
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::libc;
+use nix::unistd::{User, getgrouplist};
+use probe::hooks::Detail;
+
+/// A capability could not be dropped, or the user could not be changed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot drop the privileges that a recording does not need: {0}")]
+pub struct PrivilegeError(io::Error);
+
+/// What is still to be done when everything is attached.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Work {
+    /// What the hooks record.
+    pub detail: Option<Detail>,
+    /// Sockets of other network namespaces are polled: there are no hooks.
+    pub polls: bool,
+    /// Sockets are told in the end that network adapters stamp no more.
+    pub stamps: bool,
+    /// A command was started, to which signals are passed on.
+    pub command: bool,
+}
+
+/// What a thread keeps.
+#[derive(Debug, Clone, Default)]
+pub struct Privileges {
+    capabilities: CapsHashSet,
+    user: Option<Identity>,
+}
+
+/// As whom a thread goes on.
+#[derive(Debug, Clone)]
+struct Identity {
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+    groups: Vec<libc::gid_t>,
+}
+
+impl Privileges {
+    /// Of a thread that does this work, for this user instead of the own one.
+    pub fn of(work: Work, user: Option<&User>) -> Result<Self, PrivilegeError> {
+        let mut kept = Self::of_storing(user)?;
+        // whoever it records may be somebody else's: its executable, cgroup, namespaces
+        kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
+        if work.detail >= Some(Detail::Waits) {
+            kept.capabilities.extend([
+                // the files that code is mapped from (/proc/PID/map_files), whoever may read them
+                Capability::CAP_CHECKPOINT_RESTORE,
+                Capability::CAP_DAC_READ_SEARCH,
+                // addresses in /proc/kallsyms
+                Capability::CAP_SYSLOG,
+            ]);
+        }
+        if work.polls {
+            // setns(2), and /proc/PID/fd
+            kept.capabilities
+                .extend([Capability::CAP_SYS_ADMIN, Capability::CAP_DAC_READ_SEARCH]);
+        }
+        if work.stamps {
+            kept.capabilities.insert(Capability::CAP_SYS_ADMIN);
+        }
+        if work.command {
+            kept.capabilities.insert(Capability::CAP_KILL);
+        }
+        Ok(kept)
+    }
+
+    /// Of a thread that writes to a recording that is there already.
+    pub fn of_storing(user: Option<&User>) -> Result<Self, PrivilegeError> {
+        // back from SCHED_IDLE
+        let mut capabilities = CapsHashSet::from([Capability::CAP_SYS_NICE]);
+        if user.is_some() {
+            // through directories that are not this user's, to the recording
+            capabilities.insert(Capability::CAP_DAC_READ_SEARCH);
+        }
+        Ok(Self {
+            capabilities,
+            user: user.map(Identity::of).transpose()?,
+        })
+    }
+
+    /// The calling thread keeps these, as far as it has them, and never gets others.
+    pub fn assume(&self) -> Result<(), PrivilegeError> {
+        self.reduce().map_err(PrivilegeError)
+    }
+
+    fn reduce(&self) -> io::Result<()> {
+        no_new_privileges()?;
+        let has = |set| caps::read(None, set).map_err(io::Error::other);
+        let permitted = has(CapSet::Permitted)?;
+        let set = |set, to: &CapsHashSet| caps::set(None, set, to).map_err(io::Error::other);
+        // nothing is inherited, not even by a program that root executes
+        if has(CapSet::Effective)?.contains(&Capability::CAP_SETPCAP) {
+            caps::clear(None, CapSet::Bounding).map_err(io::Error::other)?;
+        }
+        // which clears the ambient ones, too
+        set(CapSet::Inheritable, &CapsHashSet::new())?;
+        if let Some(user) = &self.user {
+            user.assume()?;
+        }
+        let kept = self
+            .capabilities
+            .intersection(&permitted)
+            .copied()
+            .collect();
+        set(CapSet::Effective, &kept)?;
+        set(CapSet::Permitted, &kept)
+    }
+}
+
+impl Identity {
+    fn of(user: &User) -> Result<Self, PrivilegeError> {
+        let name =
+            CString::new(user.name.as_str()).map_err(|error| PrivilegeError(error.into()))?;
+        let groups = getgrouplist(&name, user.gid).map_err(|errno| PrivilegeError(errno.into()))?;
+        Ok(Self {
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: groups.into_iter().map(|gid| gid.as_raw()).collect(),
+        })
+    }
+
+    /// Permitted capabilities stay, effective ones do not. The kernel's own calls: those of the C library change
+    /// every thread, and would take from the others what they have not said that they keep.
+    fn assume(&self) -> io::Result<()> {
+        let Self { uid, gid, groups } = self;
+        prctl(libc::PR_SET_KEEPCAPS, 1)?;
+        // SAFETY: the list lives through the call, which reads as many entries as it is told.
+        let code = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+        done(code)?;
+        // SAFETY: plain numbers.
+        done(unsafe { libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) })?;
+        // SAFETY: plain numbers.
+        done(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })?;
+        prctl(libc::PR_SET_KEEPCAPS, 0)
+    }
+}
+
+/// No program that this thread executes gets what this thread does not have (setuid files).
+fn no_new_privileges() -> io::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: options that take plain numbers.
+    done(unsafe { libc::prctl(option, value, 0, 0, 0) }.into())
+}
+
+fn done(code: libc::c_long) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

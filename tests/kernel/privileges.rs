@@ -1,0 +1,304 @@
+//! What whylat may do once it has set up: a recorder has the capabilities that docs/privileges.md names, its command
+//! those that it would have anyway; what reads recordings is confined; and nobody else reads them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use table::tables::{Process, Symbol};
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Site, Tied, finish, program, root, until, whylat};
+use crate::instrumented::open_directory;
+use crate::report::Report;
+
+const NOBODY: u32 = 65534;
+
+/// The bits of capabilities that the documents name (`uapi/linux/capability.h`).
+const BITS: [(&str, u32); 7] = [
+    ("CAP_DAC_READ_SEARCH", 2),
+    ("CAP_KILL", 5),
+    ("CAP_SYS_PTRACE", 19),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYS_NICE", 23),
+    ("CAP_SYSLOG", 34),
+    ("CAP_CHECKPOINT_RESTORE", 40),
+];
+
+/// A set as `/proc/PID/status` writes it.
+fn bits(names: &BTreeSet<String>) -> String {
+    let bit = |name: &String| BITS.iter().find(|(known, _)| known == name);
+    let bits = names
+        .iter()
+        .map(|name| 1u64 << bit(name).expect("a known one").1);
+    format!("{:016x}", bits.sum::<u64>())
+}
+
+/// What the document says of a kind of recording.
+fn documented(recording: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/privileges.md");
+    let text = fs::read_to_string(path).expect("docs/privileges.md");
+    let row = |line: &&str| line.starts_with(&format!("| {recording} |"));
+    let row = text.lines().find(row).expect("a row of the document");
+    let names = row.split('`').filter(|word| word.starts_with("CAP_"));
+    names.map(str::to_owned).collect()
+}
+
+/// A line of a status file.
+fn line(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {status}"))
+        .trim()
+        .to_owned()
+}
+
+/// (name, status) of a process's threads.
+fn threads(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("threads")
+        .flatten();
+    threads
+        .filter_map(|it| fs::read_to_string(it.path().join("status")).ok())
+        .collect()
+}
+
+/// Every thread of a recorder has these capabilities or fewer, one has just these, and none can get more: a moment
+/// after it is ready.
+fn assert_kept(recorder: u32, kept: &BTreeSet<String>, uid: u32) {
+    let threads = until("no more capabilities than are needed", || {
+        let threads = threads(recorder);
+        (line(&threads[0], "CapPrm:") == bits(kept)).then_some(threads)
+    });
+    assert!(threads.len() >= 2, "{threads:?}");
+    let storing: Vec<String> = threads
+        .iter()
+        .map(|status| line(status, "CapPrm:"))
+        .collect();
+    let all = u64::from_str_radix(&bits(kept), 16).expect("a number");
+    for permitted in storing {
+        let permitted = u64::from_str_radix(&permitted, 16).expect("a number");
+        assert_eq!(permitted & !all, 0, "{permitted:x}, not within {all:x}");
+    }
+    for status in &threads {
+        assert_eq!(line(status, "CapEff:"), line(status, "CapPrm:"));
+        for none in ["CapBnd:", "CapInh:", "CapAmb:"] {
+            assert_eq!(line(status, none), "0".repeat(16), "{none}");
+        }
+        assert_eq!(line(status, "NoNewPrivs:"), "1");
+        let ids = format!("{uid}\t{uid}\t{uid}\t{uid}");
+        assert_eq!(
+            (line(status, "Uid:"), line(status, "Gid:")),
+            (ids.clone(), ids)
+        );
+    }
+    let children = fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"));
+    for child in children.expect("children").split_whitespace() {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).expect("its helper");
+        assert_eq!(line(&status, "Name:"), "whylat-stats");
+        assert_eq!(
+            line(&status, "CapEff:"),
+            bits(&BTreeSet::from(["CAP_SYS_ADMIN".to_owned()]))
+        );
+    }
+}
+
+#[test]
+fn a_recorder_keeps_what_its_detail_needs() {
+    if !root() {
+        return;
+    }
+    for detail in ["stats", "calls", "waits", "messages"] {
+        let recorder = Recorder::start(&format!("--port 9 --detail {detail}"));
+        assert_kept(
+            recorder.pid(),
+            &documented(&format!("`--detail {detail}`")),
+            0,
+        );
+        recorder.stop();
+    }
+}
+
+/// As the command sees it, which ends once its parent has just these.
+#[test]
+fn with_a_command_it_can_still_pass_on_signals() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let kept = &documented("`--detail stats`") | &documented("`whylat run`, also");
+    let wait = format!(
+        "until grep -q 'CapEff:.{}' /proc/$PPID/status; do :; done",
+        bits(&kept)
+    );
+    let mut run = whylat("run --detail stats -o r.whylat -- sh -c");
+    finish(run.arg(wait).current_dir(scratch.path())).ended(0);
+}
+
+#[test]
+fn under_sudo_it_goes_on_as_the_user() {
+    if !root() {
+        return;
+    }
+    let mut command = Command::new(program());
+    command.env("SUDO_UID", NOBODY.to_string());
+    let recorder = Recorder::start_as(command, "--port 9 --detail stats");
+    let kept = &documented("`--detail stats`") | &documented("under sudo, also");
+    assert_kept(recorder.pid(), &kept, NOBODY);
+    recorder.stop();
+}
+
+/// Everything in a directory, itself included.
+fn tree(path: &Path) -> Vec<fs::Metadata> {
+    let own = fs::symlink_metadata(path).expect("metadata");
+    let entries = own
+        .is_dir()
+        .then(|| fs::read_dir(path).expect("a directory"));
+    let below = entries.into_iter().flatten().flatten();
+    let mut all: Vec<fs::Metadata> = below.flat_map(|entry| tree(&entry.path())).collect();
+    all.push(own);
+    all
+}
+
+fn assert_private(path: &Path, uid: u32) {
+    for found in tree(path) {
+        let mode = if found.is_dir() { 0o700 } else { 0o600 };
+        let is = (found.permissions().mode() & 0o7777, found.uid());
+        assert_eq!(is, (mode, uid), "{}", path.display());
+    }
+}
+
+/// A command that says what it may do, under `whylat run` with these options and without whylat.
+#[test]
+fn a_command_keeps_what_it_would_have() {
+    if !root() {
+        return;
+    }
+    let scratch = open_directory();
+    let sets = |status: &str| {
+        let names = [
+            "Uid:",
+            "Gid:",
+            "CapInh:",
+            "CapPrm:",
+            "CapEff:",
+            "CapBnd:",
+            "NoNewPrivs:",
+        ];
+        names.map(|name| line(status, name))
+    };
+    let status = ["cat", "/proc/self/status"];
+    let direct = finish(Command::new("cat").arg(status[1]));
+    let user = ["--reuid", "65534", "--regid", "65534", "--init-groups"];
+    let as_user = finish(Command::new("setpriv").args(user).args(status));
+    for (name, options, sudo, expected, owner) in [
+        ("root", "", None, &direct, 0),
+        ("user", "", Some(NOBODY), &as_user, NOBODY),
+        ("asked", "--as-root", Some(NOBODY), &direct, NOBODY),
+    ] {
+        let recording = scratch.path().join(format!("{name}.whylat"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$@\"", "sh", program(), "run"]);
+        shell.args(["--detail", "stats", "-o"]).arg(&recording);
+        shell
+            .args(options.split_whitespace())
+            .arg("--")
+            .args(status);
+        shell.envs(sudo.map(|uid| ("SUDO_UID", uid.to_string())));
+        let said = finish(&mut shell);
+        said.ended(0);
+        assert_eq!(sets(&said.out), sets(&expected.out), "{name}");
+        assert_private(&recording, owner);
+    }
+    // another user does not get at what the command line told
+    let manifest = scratch.path().join("root.whylat/manifest.jsonl");
+    let peek = finish(Command::new("setpriv").args(user).arg("cat").arg(&manifest));
+    assert!(peek.code != Some(0) && peek.out.is_empty(), "{peek:?}");
+    let page = scratch.path().join("page.html");
+    let report = format!("report --format html -o {}", page.display());
+    finish(whylat(&report).arg(scratch.path().join("root.whylat"))).ended(0);
+    assert_private(&page, 0);
+}
+
+/// The kernel's functions, those of a program that only its user may read, and what that program is: without any of the
+/// capabilities, one of them is missing.
+#[test]
+fn nothing_that_is_recorded_is_missing() {
+    if !root() {
+        return;
+    }
+    let site = Site::loopback("cubic");
+    let (server, port) = site.serve("reply-server");
+    let own = own_program();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recording = scratch.path().join("r.whylat");
+    let mut run = site.client.command(program());
+    run.env("SUDO_UID", NOBODY.to_string());
+    run.args(["run", "--detail", "messages", "-o"])
+        .arg(&recording)
+        .arg("--");
+    run.arg(own.path().join("client"))
+        .args(["lab", "workload", "write-write-read"]);
+    run.args(["--connect", &format!("127.0.0.1:{port}"), "--rounds", "31"]);
+    finish(&mut run).ended(0);
+    server.finish().expect("the server's truth");
+    let report = Report::of(scratch);
+    report.assert_whole();
+    let name = own.path().join("client").display().to_string();
+    let client = report
+        .rows::<Process>()
+        .into_iter()
+        .find(|it| it.exe.as_deref() == Some(&name));
+    assert_eq!(client.expect("the program is known").uid, Some(NOBODY));
+    let symbols = report.rows::<Symbol>();
+    let has = |part: &str| {
+        symbols
+            .iter()
+            .any(|it| it.function.as_deref().is_some_and(|f| f.contains(part)))
+    };
+    assert!(has("tcp_recvmsg"), "the kernel's functions are not known");
+    assert!(has("workload"), "the program's functions are not known");
+    let cost = report.recording().cost().cloned().expect("a cost");
+    assert!(cost.bpf_sampled_ns > 0, "{cost:?}");
+}
+
+/// A copy of whylat that only nobody may read and run.
+fn own_program() -> TempDir {
+    let own = tempfile::tempdir().expect("a directory");
+    let copy = own.path().join("client");
+    fs::copy(program(), &copy).expect("a copy");
+    for path in [copy.as_path(), own.path()] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("another owner");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("a mode");
+    }
+    own
+}
+
+/// Each waits for a file that nobody writes; by then it must be confined.
+#[test]
+fn what_reads_is_confined() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recording = scratch.path().join("r.whylat");
+    fs::create_dir(&recording).expect("a directory");
+    mkfifo(&recording.join("manifest.jsonl"), Mode::S_IRUSR).expect("a pipe");
+    let trace = scratch.path().join("trace");
+    mkfifo(&trace, Mode::S_IRUSR).expect("a pipe");
+    for (words, file) in [
+        ("report", &recording),
+        ("view --no-open", &recording),
+        ("validate", &recording),
+        ("diff --format html -o d.html r.whylat", &recording),
+        ("import ftrace", &trace),
+    ] {
+        let mut command = whylat(words);
+        let command = command.arg(file).current_dir(scratch.path());
+        let reader = Tied::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        until(&format!("{words} confined"), || {
+            let status = fs::read_to_string(format!("/proc/{}/status", reader.0.id())).ok()?;
+            (line(&status, "Seccomp:") == "2" && line(&status, "NoNewPrivs:") == "1").then_some(())
+        });
+    }
+}
