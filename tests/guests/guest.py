@@ -14,10 +14,10 @@ import images
 HERE = pathlib.Path(__file__).parent
 
 # Kernel modules that the lab's namespaces and paths, and whylat itself, ask for, and that of the adapters.
-MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "igb"]
+MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "sch_netem", "igb"]
 
 # Programs that the lab runs, beside those of busybox.
-PROGRAMS = ["ip"]
+PROGRAMS = ["ip", "tc"]
 
 # What is taken along where it was built: the collector of ITT, and the example that the check of causes runs.
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
@@ -34,7 +34,7 @@ UP, BOOTS_MOST = "the guest is up", 3
 
 def missing():
     """What this machine lacks to run guests: (program, its package) each."""
-    needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2"}
+    needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
     return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
 
 

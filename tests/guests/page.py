@@ -8,9 +8,11 @@ says it, too.
 
 This is what it said on Debian's kernels for virtual machines. There, too, a client that stalls on
 Nagle's algorithm was recorded at every detail, and a path that swallowed everything for a second: the
-counts had to be exact, and the causes found, or the missing probe named. `make kernels` does all this
-in emulated guests and writes this page. In one more, with network adapters that stamp packets, it looks at
-the stamps of messages (`messages.nic`, docs/messages.md).
+counts had to be exact, and the causes found, or the missing probe named. On a path that netem makes
+longer, round trips had to be as long, and calls as many as a kprobe counted; and functions that the
+kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
+`make kernels` does all this in emulated guests and writes this page. In one more, with network adapters
+that stamp packets, it looks at the stamps of messages (`messages.nic`, docs/messages.md).
 
 """
 

@@ -32,6 +32,7 @@ CHECKS = """
 check doctor whylat doctor --json
 for detail in stats calls waits messages; do loopback $detail; done
 fault messages black_hole
+emulated
 for trace in functions events; do trace $trace; done
 slow_function
 categorise

@@ -26,6 +26,9 @@ NO_ACTIVITY = {"blank", "comments and headings", "events that are no activity"}
 # What each kind of recording must find, where the kernel lets it measure.
 FINDINGS = {"loopback": "nagle_delayed_ack", "black_hole": "retransmit_timeouts"}
 
+# The round trip of the path that netem makes: twice its delay.
+EMULATED_RTT_US = 2 * 20_000
+
 # How many of the messages that an adapter sends it must stamp.
 STAMPED_LEAST, MESSAGES_LEAST = 0.9, 97
 
@@ -60,6 +63,7 @@ def judge(results, without_bpf):
     for name in names:
         detail, scene = name.split(".")
         checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
+    checks += [("emulated", lambda: emulated(results, without_bpf))] * ("emulated.code" in results)
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
     checks += [("adapters.doctor", lambda: told(results))] * ("adapters.told.code" in results)
@@ -132,6 +136,22 @@ def recording(results, detail, scene, without_bpf):
         demand(waited(json.loads(results[f"{name}.waits.out"])), "no wait on a connection")
     if detail == "messages" and scene == "loopback":
         messages(json.loads(results[f"{name}.messages.out"]), lost)
+
+
+def emulated(results, without_bpf):
+    """The path is as long as netem makes it, and there are as many sends as a kprobe counted."""
+    for step in ("emulated", "emulated.validate", "emulated.report"):
+        said = results[f"{step}.err"].strip().splitlines()
+        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+    report = json.loads(results["emulated.report.out"])
+    lost = losses(report)
+    demand(report["connections"], "no connection was recorded")
+    rtts = [one["tcp"]["min_rtt_us"] for one in report["connections"]]
+    demand(any(rtts), f"no round-trip time: {rtts}")
+    demand(all(rtt >= EMULATED_RTT_US for rtt in rtts if rtt), f"round trips of {rtts} us over netem")
+    if not without_bpf:
+        sends, counted = int(results["emulated.sends"]), [one["totals"]["send_calls"] for one in report["connections"]]
+        demand(near(sum(counted), sends, lost.get("calls", 0)), f"{counted} sends, not {sends}")
 
 
 def imported(results, trace):

@@ -1,5 +1,6 @@
 //! The release binary on another kernel than this machine's, in an emulated guest. `make kernels` does
-//! so on all kernels, and more; here it is the oldest on which everything is measured.
+//! so on all kernels, and more; here it is the oldest on which everything is measured, if qemu is installed. The
+//! kernel is fetched when this is first run.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,12 +12,12 @@ fn an_older_kernel_falls_back_and_finds_the_cause() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut guests = Command::new("python3");
     guests.arg(root.join("tests/guests/run.py"));
-    guests.args(["--cached", "--kernel", "6.1", "--whylat", program()]);
+    guests.args(["--kernel", "6.1", "--whylat", program()]);
     let checks = "check doctor whylat doctor --json\nloopback calls";
     let said = guests.args(["--checks", checks]).output().expect("python3");
     let out = String::from_utf8_lossy(&said.stdout);
     let err = String::from_utf8_lossy(&said.stderr);
-    if out.contains("skipped") || err.contains("not installed") {
+    if err.contains("not installed") || err.contains("cannot get kernel") {
         eprintln!("skipped: {}{}", out.trim(), err.trim());
         return;
     }
