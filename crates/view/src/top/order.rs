@@ -199,7 +199,7 @@ impl Order {
             Sort::Retransmits => numbers(a.retransmits, b.retransmits),
             Sort::Wait => numbers(a.wait, b.wait),
             Sort::Process => turn(a.process.cmp(&b.process)),
-            Sort::Remote => turn(a.remote.cmp(&b.remote)).then_with(|| numbers(a.number, b.number)),
+            Sort::Remote => turn(a.remote.cmp(b.remote)).then_with(|| numbers(a.number, b.number)),
         }
     }
 }
