@@ -1,0 +1,164 @@
+//! From intervals to files at the target. In: one [`Interval`] a minute. Out: the dataset of `docs/fleet/dataset.md`.
+//!
+//! Two threads, so that neither the disk nor the target holds up whoever collects: one writes intervals into the spool,
+//! the other delivers what is there. A kill at any point loses at most the interval that was not stored yet, and
+//! doubles nothing, as each file has one name and holds what its name says.
+
+mod backoff;
+mod deliver;
+mod directory;
+mod disk;
+mod error;
+mod merge;
+mod name;
+mod room;
+mod spool;
+mod stage;
+mod state;
+mod target;
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub use backoff::Backoff;
+pub use deliver::ShipState;
+pub use error::ShipError;
+pub use name::{Key, Stem};
+pub use spool::Given;
+pub use target::Target;
+
+use self::deliver::Shared;
+use self::directory::Directory;
+use self::spool::Spool;
+use crate::Interval;
+use crate::config::ShipConfig;
+
+/// Intervals that wait for the spool's disk: more than two of them are only there when it hangs.
+const WAITING_INTERVALS: usize = 4;
+
+/// Who writes: what distinguishes its rows and files from those of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// Name of the host.
+    pub host: String,
+    /// The kernel's identity of this boot.
+    pub boot_id: String,
+}
+
+/// Ships intervals until it is stopped.
+pub struct Shipper {
+    intervals: Option<SyncSender<Interval>>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Shipper {
+    /// Opens the spool and begins to deliver what an earlier agent left in it. The target need not be there yet.
+    ///
+    /// # Errors
+    /// When the spool cannot be used, or another agent uses it or writes under the name of this host.
+    pub fn start(writer: &Writer, config: &ShipConfig) -> Result<Self, ShipError> {
+        Self::start_with(writer, config, Backoff::default())
+    }
+
+    /// As [`Shipper::start`], with other waits between tries.
+    ///
+    /// # Errors
+    /// As [`Shipper::start`].
+    pub fn start_with(
+        writer: &Writer,
+        config: &ShipConfig,
+        backoff: Backoff,
+    ) -> Result<Self, ShipError> {
+        let mut target = target_of(writer, config)?;
+        let spool = Spool::open(
+            &config.spool,
+            &writer.host,
+            &writer.boot_id,
+            config.spool_max_bytes,
+        )?;
+        target.claim()?;
+        let shared = Shared::new(spool);
+        let (intervals, incoming) = sync_channel::<Interval>(WAITING_INTERVALS);
+        let spooling = Arc::clone(&shared);
+        let delivering = Arc::clone(&shared);
+        let spawned = |source| ShipError::Spool {
+            path: config.spool.clone(),
+            source,
+        };
+        let spool_thread = thread::Builder::new().name("spool".to_owned());
+        let spool_thread = spool_thread.spawn(move || {
+            for interval in incoming {
+                spooling.lock().spool.store(interval);
+                spooling.wake();
+            }
+        });
+        let deliver_thread = thread::Builder::new().name("deliver".to_owned());
+        let deliver_thread =
+            deliver_thread.spawn(move || deliver::run(&delivering, &mut target, backoff));
+        Ok(Self {
+            intervals: Some(intervals),
+            shared,
+            threads: vec![
+                spool_thread.map_err(spawned)?,
+                deliver_thread.map_err(spawned)?,
+            ],
+        })
+    }
+
+    /// Takes an interval over; returns at once. One that cannot be taken, as the spool's disk hangs, is counted.
+    pub fn put(&self, interval: Interval) {
+        let taken = self
+            .intervals
+            .as_ref()
+            .map(|intervals| intervals.try_send(interval));
+        if !matches!(taken, Some(Ok(()))) {
+            self.shared.lock().refused_intervals += 1;
+        }
+    }
+
+    /// How shipping is getting on.
+    pub fn state(&self) -> ShipState {
+        self.shared.state()
+    }
+
+    /// Stores all that was put, and tries for so long to deliver what waits. The rest stays in the spool for the next
+    /// agent.
+    pub fn stop(mut self, patience: Duration) -> ShipState {
+        self.end(patience);
+        self.shared.state()
+    }
+
+    fn end(&mut self, patience: Duration) {
+        // the spooling thread ends when nothing more can come
+        self.intervals = None;
+        let mut threads = self.threads.drain(..);
+        if let Some(spool_thread) = threads.next() {
+            let _ = spool_thread.join();
+        }
+        self.shared.lock().ends = Some(Instant::now() + patience);
+        self.shared.wake();
+        if let Some(deliver_thread) = threads.next() {
+            let _ = deliver_thread.join();
+        }
+    }
+}
+
+impl Drop for Shipper {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+fn target_of(writer: &Writer, config: &ShipConfig) -> Result<Directory, ShipError> {
+    let refused = |why: String| ShipError::Target {
+        target: config.target.clone(),
+        why,
+    };
+    match Target::check(&config.target).map_err(refused)? {
+        Target::Directory(root) => Ok(Directory::new(root, &writer.host)),
+        Target::Url(_) => Err(refused("object stores are not there yet".to_owned())),
+    }
+}
