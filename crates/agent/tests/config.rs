@@ -141,7 +141,7 @@ fn values_that_cannot_be_meant_are_refused_with_their_line() {
             "[[application]] b cgroup:",
         ),
         (rule, 7, "matches every connection"),
-        ("watch = 5\n", 3, "invalid type"),
+        ("spool = 5\n", 3, "invalid type"),
         ("= 5\n", 3, ""),
     ];
     for (text, line, what) in cases {

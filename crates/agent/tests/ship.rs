@@ -293,8 +293,9 @@ fn coverage_tells_of_the_spool() {
     fs::remove_dir(root).expect("away");
     let shipper = start(&config);
     let mut intervals = minutes(1, 3);
+    let begin_ns = intervals[1].begin_ns;
     intervals[1].problems.push(row::<FleetProblem>(
-        serde_json::json!({"conn_id": 7, "begin_ns": intervals[1].begin_ns}),
+        serde_json::json!({"conn_id": 7, "begin_ns": begin_ns}),
     ));
     intervals.iter().for_each(|one| put(&shipper, one.clone()));
     until(&shipper, |state| state.spooled_files == 10);

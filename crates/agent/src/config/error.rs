@@ -43,16 +43,17 @@ impl ConfigError {
     }
 }
 
+/// Names that are further apart are not taken for each other, as Cargo does with its commands (`closest`).
+const MOST_EDITS: usize = 3;
+
 /// What to write instead: the nearest of the names that were expected.
 fn hint_of(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown");
     if let (true, Some(given)) = (unknown, names.next()) {
-        let nearest = names.max_by(|a, b| {
-            let [a, b] = [a, b].map(|name| strsim::jaro_winkler(given, name));
-            a.total_cmp(&b)
-        });
-        if let Some(nearest) = nearest {
+        let near = names.map(|name| (strsim::damerau_levenshtein(given, name), name));
+        let nearest = near.filter(|&(edits, _)| edits <= MOST_EDITS).min();
+        if let Some((_, nearest)) = nearest {
             return format!("the nearest name that is known is `{nearest}`");
         }
     }
