@@ -6,6 +6,8 @@
 pub mod apps;
 pub mod config;
 mod interval;
+pub mod metrics;
+pub mod notify;
 pub mod ship;
 
 pub use interval::Interval;

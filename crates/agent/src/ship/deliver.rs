@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::backoff::Backoff;
-use super::directory::Directory;
 use super::name::Key;
 use super::spool::{Given, Spool, Work};
+use super::target::Sink;
 
 /// What the spooling and the delivering thread share.
 pub(super) struct Shared {
@@ -137,7 +137,7 @@ impl Shared {
 }
 
 /// Delivers until the agent ends.
-pub(super) fn run(shared: &Shared, target: &mut Directory, backoff: Backoff) {
+pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
     let mut failed = 0;
     while let Some(work) = shared.next_work() {
         match perform(shared, target, &work) {
@@ -154,7 +154,7 @@ pub(super) fn run(shared: &Shared, target: &mut Directory, backoff: Backoff) {
 }
 
 /// Does one thing at the target, and tells the spool.
-fn perform(shared: &Shared, target: &mut Directory, work: &Work) -> io::Result<()> {
+fn perform(shared: &Shared, target: &mut Sink, work: &Work) -> io::Result<()> {
     match work {
         Work::Send {
             key,

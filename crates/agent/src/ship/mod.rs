@@ -15,6 +15,7 @@ mod room;
 mod spool;
 mod stage;
 mod state;
+mod store;
 mod target;
 
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub use spool::Given;
 pub use target::Target;
 
 use self::deliver::Shared;
-use self::directory::Directory;
 use self::spool::Spool;
+use self::target::Sink;
 use crate::Interval;
 use crate::config::ShipConfig;
 
@@ -72,14 +73,13 @@ impl Shipper {
         config: &ShipConfig,
         backoff: Backoff,
     ) -> Result<Self, ShipError> {
-        let mut target = target_of(writer, config)?;
         let spool = Spool::open(
             &config.spool,
             &writer.host,
             &writer.boot_id,
             config.spool_max_bytes,
         )?;
-        target.claim()?;
+        let mut target = Sink::open(&config.target, &writer.host)?;
         let shared = Shared::new(spool);
         let (intervals, incoming) = sync_channel::<Interval>(WAITING_INTERVALS);
         let spooling = Arc::clone(&shared);
@@ -124,6 +124,11 @@ impl Shipper {
         self.shared.state()
     }
 
+    /// Tells others how shipping is getting on, as long as they like.
+    pub fn watch(&self) -> ShipWatch {
+        ShipWatch(Arc::clone(&self.shared))
+    }
+
     /// Stores all that was put, and tries for so long to deliver what waits. The rest stays in the spool for the next
     /// agent.
     pub fn stop(mut self, patience: Duration) -> ShipState {
@@ -146,19 +151,19 @@ impl Shipper {
     }
 }
 
-impl Drop for Shipper {
-    fn drop(&mut self) {
-        self.end(Duration::ZERO);
+/// Who asks how shipping is getting on.
+#[derive(Clone)]
+pub struct ShipWatch(Arc<Shared>);
+
+impl ShipWatch {
+    /// How shipping is getting on.
+    pub fn state(&self) -> ShipState {
+        self.0.state()
     }
 }
 
-fn target_of(writer: &Writer, config: &ShipConfig) -> Result<Directory, ShipError> {
-    let refused = |why: String| ShipError::Target {
-        target: config.target.clone(),
-        why,
-    };
-    match Target::check(&config.target).map_err(refused)? {
-        Target::Directory(root) => Ok(Directory::new(root, &writer.host)),
-        Target::Url(_) => Err(refused("object stores are not there yet".to_owned())),
+impl Drop for Shipper {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
     }
 }

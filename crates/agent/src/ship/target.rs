@@ -1,6 +1,12 @@
 //! Where the dataset is: a directory, or an object store.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::directory::Directory;
+use super::error::ShipError;
+use super::name::Key;
+use super::store::Store;
 
 /// Where the dataset is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,5 +49,50 @@ impl Target {
             return Err("the URL names no bucket or host".to_owned());
         }
         Ok(Self::Url(text.to_owned()))
+    }
+}
+
+/// A target that is ready to be written to.
+pub(super) enum Sink {
+    /// A directory.
+    Directory(Directory),
+    /// An object store.
+    Store(Store),
+}
+
+impl Sink {
+    /// Opens a target, which need not be there yet, for this host.
+    ///
+    /// # Errors
+    /// When it cannot be one, or another agent writes there as this host.
+    pub(super) fn open(text: &str, host: &str) -> Result<Self, ShipError> {
+        let refused = |why: String| ShipError::Target {
+            target: text.to_owned(),
+            why,
+        };
+        match Target::check(text).map_err(refused)? {
+            Target::Directory(root) => {
+                let mut directory = Directory::new(root, host);
+                directory.claim()?;
+                Ok(Self::Directory(directory))
+            }
+            Target::Url(url) => Store::new(&url).map(Self::Store).map_err(refused),
+        }
+    }
+
+    /// Puts a file in its place.
+    pub(super) fn put(&mut self, key: &Key, from: &Path) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.put(key, from),
+            Self::Store(store) => store.put(key, from),
+        }
+    }
+
+    /// Removes a file.
+    pub(super) fn remove(&self, key: &Key) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.remove(key),
+            Self::Store(store) => store.remove(key),
+        }
     }
 }
