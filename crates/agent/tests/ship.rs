@@ -37,7 +37,7 @@ fn a_minute_is_a_file_of_each_table() {
 
 #[test]
 fn an_hour_is_merged_and_its_minutes_removed() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let shipper = start(&config);
     let intervals = minutes(0, 62);
@@ -59,7 +59,7 @@ fn an_hour_is_merged_and_its_minutes_removed() {
 
 #[test]
 fn an_hour_that_the_spool_did_not_see_begin_keeps_its_minutes() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     let all = minutes(10, 62);
@@ -77,7 +77,7 @@ fn an_hour_that_the_spool_did_not_see_begin_keeps_its_minutes() {
 
 #[test]
 fn a_minute_that_comes_in_parts_is_one_file() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     let parts: Vec<Interval> = (0..6)
@@ -95,7 +95,7 @@ fn a_minute_that_comes_in_parts_is_one_file() {
 
 #[test]
 fn rows_of_another_hour_lie_in_its_folder() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     let mut intervals = minutes(0, 62);
@@ -130,7 +130,7 @@ fn rows_of_another_hour_lie_in_its_folder() {
 
 #[test]
 fn a_target_that_is_away_gets_all_when_it_is_back() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     fs::remove_dir(root).expect("away");
@@ -155,7 +155,7 @@ fn a_target_that_is_away_gets_all_when_it_is_back() {
 
 #[test]
 fn what_waits_outlives_the_agent() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     fs::remove_dir(root).expect("away");
@@ -171,7 +171,7 @@ fn what_waits_outlives_the_agent() {
 
 #[test]
 fn another_boot_is_another_file_and_ends_the_hour_of_the_one_before() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     let intervals = minutes(0, 6);
@@ -197,7 +197,7 @@ fn another_boot_is_another_file_and_ends_the_hour_of_the_one_before() {
 
 #[test]
 fn a_second_agent_is_refused() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let shipper = start(&config);
     let second = Shipper::start(&writer(), &config).err().expect("refused");
@@ -223,7 +223,7 @@ fn a_second_agent_is_refused() {
 
 #[test]
 fn a_clock_that_is_set_back_loses_only_what_is_merged() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     let mut all = minutes(0, 62);
@@ -245,7 +245,7 @@ fn a_clock_that_is_set_back_loses_only_what_is_merged() {
 
 #[test]
 fn a_full_spool_drops_details_and_then_what_is_newest() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let mut config = config(dir.path());
     let root = Path::new(&config.target);
     fs::remove_dir(root).expect("away");
@@ -287,7 +287,7 @@ fn a_full_spool_drops_details_and_then_what_is_newest() {
 
 #[test]
 fn coverage_tells_of_the_spool() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
     fs::remove_dir(root).expect("away");

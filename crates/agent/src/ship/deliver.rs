@@ -29,6 +29,8 @@ pub(super) struct Inner {
     pub error: Option<String>,
     /// When the target last took a file.
     pub delivered_at: Option<SystemTime>,
+    /// Intervals that are in the spool, or were, as far as there was room.
+    pub stored_intervals: u64,
     /// Intervals that were not even spooled, as the spool's disk hung.
     pub refused_intervals: u64,
     /// Until when what waits is still tried; `None` while the agent runs.
@@ -56,6 +58,8 @@ pub struct ShipState {
     pub error: Option<String>,
     /// What was given up since the agent began.
     pub given: Given,
+    /// Intervals that the spool has taken since the agent began, as far as there was room.
+    pub stored_intervals: u64,
     /// Intervals that were not even spooled, as the spool's disk hung.
     pub refused_intervals: u64,
 }
@@ -70,6 +74,7 @@ impl Shared {
                 failures: 0,
                 error: None,
                 delivered_at: None,
+                stored_intervals: 0,
                 refused_intervals: 0,
                 ends: None,
             }),
@@ -131,6 +136,7 @@ impl Shared {
             failures: inner.failures,
             error: inner.error.clone().or_else(|| inner.spool.failure.clone()),
             given: inner.spool.given,
+            stored_intervals: inner.stored_intervals,
             refused_intervals: inner.refused_intervals,
         }
     }

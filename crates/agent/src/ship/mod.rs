@@ -9,6 +9,8 @@ mod deliver;
 mod directory;
 mod disk;
 mod error;
+#[cfg(test)]
+mod interleavings;
 mod merge;
 mod name;
 mod room;
@@ -91,7 +93,10 @@ impl Shipper {
         let spool_thread = thread::Builder::new().name("spool".to_owned());
         let spool_thread = spool_thread.spawn(move || {
             for interval in incoming {
-                spooling.lock().spool.store(interval);
+                let mut inner = spooling.lock();
+                inner.spool.store(interval);
+                inner.stored_intervals += 1;
+                drop(inner);
                 spooling.wake();
             }
         });

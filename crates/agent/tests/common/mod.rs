@@ -22,6 +22,14 @@ pub const MINUTE_NS: i64 = 60_000_000_000;
 pub const HOST: &str = "web-1";
 pub const BOOT: &str = "0a1b2c3d-1111-4222-8333-444455556666";
 
+/// A directory in memory, where the system has such: a kill takes no file that was written, synced or not, and a disk that
+/// others use makes a test of thousands of files take minutes.
+pub fn memory_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .expect("temporary directory")
+}
+
 pub fn writer() -> Writer {
     Writer {
         host: HOST.to_owned(),
