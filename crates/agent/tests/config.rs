@@ -6,6 +6,8 @@ use whylat_agent::apps::Application;
 use whylat_agent::config::{Config, ConfigError, Detail};
 
 const EXAMPLE: &str = include_str!("../../../packaging/agent.toml");
+/// Has a table of all keys.
+const GUIDE: &str = include_str!("../../../docs/fleet/agent.md");
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("agent.toml"), text)
@@ -210,14 +212,12 @@ fn what_needs_a_restart_is_told() {
     let of = |text: &str| parse(&format!("{SHIP}{text}")).expect("a configuration");
     let before = of("");
     assert_eq!(before.needs_restart(&before), None);
-    assert_eq!(
-        before.needs_restart(&of("[watch]\ndetail = \"stats\"\n")),
-        None
-    );
-    assert_eq!(
-        of("[watch]\ndetail = \"stats\"\n").watch.detail,
-        Detail::Stats
-    );
+    let reloadable =
+        "[watch]\npoll_ms = 100\ncpu_high = 0.5\n[[application]]\nname = \"a\"\ncomm = \"a\"\n";
+    assert_eq!(before.needs_restart(&of(reloadable)), None);
+    let stats = of("[watch]\ndetail = \"stats\"\n");
+    assert_eq!(stats.watch.detail, Detail::Stats);
+    assert_eq!(before.needs_restart(&stats), Some("[watch] detail"));
     assert_eq!(
         before.needs_restart(&of("[host]\nname = \"x\"\n")),
         Some("[host] name")

@@ -192,11 +192,13 @@ impl Config {
         Rules::new(&self.applications).map_err(|fault| fault.at(Path::new("agent.toml"), ""))
     }
 
-    /// What cannot change while an agent runs: the name of the host, the namespace and the spool. `None` if the other
-    /// configuration can be taken up without a restart, else the key that differs.
+    /// What cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
+    /// what differs.
     pub fn needs_restart(&self, other: &Self) -> Option<&'static str> {
         if self.host != other.host {
             Some("[host] name")
+        } else if self.watch.detail != other.watch.detail {
+            Some("[watch] detail")
         } else if self.watch.netns != other.watch.netns {
             Some("[watch] netns")
         } else if self.watch.interval_s != other.watch.interval_s {

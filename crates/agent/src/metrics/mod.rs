@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
@@ -65,7 +66,8 @@ struct Agent {
     intervals: Counter,
     last_interval: SecondsNow,
     cpu: Seconds,
-    bpf: Seconds,
+    /// No series where the kernel does not measure it.
+    bpf: Family<(), Seconds>,
     resident: Now,
     polls: Counter,
     poll_gap: SecondsNow,
@@ -135,7 +137,7 @@ impl Agent {
             intervals: Counter::default(),
             last_interval: Gauge::default(),
             cpu: Counter::default(),
-            bpf: Counter::default(),
+            bpf: Family::default(),
             resident: Gauge::default(),
             polls: Counter::default(),
             poll_gap: Gauge::default(),
@@ -213,7 +215,9 @@ impl Agent {
         self.intervals.inc();
         self.last_interval.set(row.begin_ns as f64 / 1e9);
         self.cpu.inc_by(seconds_of(row.cpu_us));
-        self.bpf.inc_by(seconds_of(row.bpf_us.unwrap_or(0)));
+        if let Some(bpf_us) = row.bpf_us {
+            self.bpf.get_or_create(&()).inc_by(seconds_of(bpf_us));
+        }
         self.resident.set(row.rss_bytes);
         self.polls.inc_by(count_of(row.polls));
         self.poll_gap.set(seconds_of(row.poll_gap_us));

@@ -73,6 +73,12 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result
         state.given.late_rows,
     )?;
     count(
+        "ship_left_files",
+        "Files of minutes that the target would not remove though their hour is merged",
+        None,
+        state.left_files,
+    )?;
+    count(
         "ship_unmerged_hours",
         "Hours of a table that were left as files of minutes",
         None,

@@ -11,6 +11,9 @@ use super::name::Key;
 use super::spool::{Given, Spool, Work};
 use super::target::Sink;
 
+/// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
+const REMOVALS: u32 = 3;
+
 /// What the spooling and the delivering thread share.
 pub(super) struct Shared {
     inner: Mutex<Inner>,
@@ -23,6 +26,8 @@ pub(super) struct Inner {
     pub delivered_files: u64,
     /// Bytes of them.
     pub delivered_bytes: u64,
+    /// Minutes' files that the target would not remove though their hour is merged.
+    pub left_files: u64,
     /// Tries that failed.
     pub failures: u64,
     /// Why the last one failed; `None` after one that did not.
@@ -52,6 +57,8 @@ pub struct ShipState {
     pub delivered_bytes: u64,
     /// When it last took one.
     pub delivered_at: Option<SystemTime>,
+    /// Minutes' files that the target would not remove though their hour is merged.
+    pub left_files: u64,
     /// Tries that failed since the agent began.
     pub failures: u64,
     /// Why the last try failed, if it did; else why the spool's disk last failed.
@@ -71,6 +78,7 @@ impl Shared {
                 spool,
                 delivered_files: 0,
                 delivered_bytes: 0,
+                left_files: 0,
                 failures: 0,
                 error: None,
                 delivered_at: None,
@@ -133,6 +141,7 @@ impl Shared {
             delivered_files: inner.delivered_files,
             delivered_bytes: inner.delivered_bytes,
             delivered_at: inner.delivered_at,
+            left_files: inner.left_files,
             failures: inner.failures,
             error: inner.error.clone().or_else(|| inner.spool.failure.clone()),
             given: inner.spool.given,
@@ -146,7 +155,7 @@ impl Shared {
 pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
     let mut failed = 0;
     while let Some(work) = shared.next_work() {
-        match perform(shared, target, &work) {
+        match perform(shared, target, &work, failed) {
             Ok(()) => failed = 0,
             Err(error) => {
                 failed += 1;
@@ -159,8 +168,8 @@ pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
     }
 }
 
-/// Does one thing at the target, and tells the spool.
-fn perform(shared: &Shared, target: &mut Sink, work: &Work) -> io::Result<()> {
+/// Does one thing at the target, after so many failures in a row, and tells the spool.
+fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::Result<()> {
     match work {
         Work::Send {
             key,
@@ -177,14 +186,18 @@ fn perform(shared: &Shared, target: &mut Sink, work: &Work) -> io::Result<()> {
                 result => result.map(|()| taken(shared, key, *generation, bytes.unwrap_or(0))),
             }
         }
-        Work::Remove(key) => match target.remove(key) {
-            // who may write but not remove leaves it: readers take the hour's file instead
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
-            _ => {
-                shared.lock().spool.removed(key);
-                Ok(())
+        Work::Remove(key) => {
+            let result = target.remove(key);
+            let mut inner = shared.lock();
+            match result {
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                Err(error) if failed < REMOVALS => return Err(error),
+                Err(_) => inner.left_files += 1,
+                Ok(()) => {}
             }
-        },
+            inner.spool.removed(key);
+            Ok(())
+        }
     }
 }
 

@@ -110,13 +110,25 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a file; that there is none is as well.
+    /// Removes a file; that there is none is as well, whatever a store says of it: some call that a failure.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when the file is there and the store will not remove it; any other when the store is away.
     pub(super) fn remove(&self, key: &Key) -> io::Result<()> {
         let path = self.path(key);
-        match self.runtime.block_on(self.store.delete(&path)) {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(as_io(error)),
-        }
+        self.runtime.block_on(async {
+            let Err(error) = self.store.delete(&path).await else {
+                return Ok(());
+            };
+            match self.store.head(&path).await {
+                Err(Error::NotFound { .. }) => Ok(()),
+                Ok(_) => Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    plain(&error),
+                )),
+                Err(_) => Err(as_io(error)),
+            }
+        })
     }
 
     fn path(&self, key: &Key) -> ObjectPath {
