@@ -78,6 +78,13 @@ fn every_key_is_explained() {
         };
         let text = of_section(EXAMPLE);
         assert!(text.contains(&format!("{name} = ")), "{key} in the example");
+        let row = format!("[{section}] {name}`");
+        let row = if section == "application" {
+            format!("[{row}").replacen("] ", "]] ", 1)
+        } else {
+            row
+        };
+        assert!(GUIDE.contains(&row), "{row} in the operator's guide");
     }
 }
 

@@ -321,7 +321,9 @@ fn the_dashboard_names_metrics_that_exist() {
     put(&shipper, interval(HOUR_NS, 1));
     until(&shipper, |state| state.delivered_files == 5);
     metrics.shipping(&stop(shipper));
-    metrics.interval(&of_application(Some("shop"), 1, Some(1)));
+    let mut measured = of_application(Some("shop"), 1, Some(1));
+    measured.coverage.bpf_us = Some(1);
+    metrics.interval(&measured);
     let page = metrics.page(Format::Prometheus).expect("a page");
     let known: BTreeSet<String> = described(&page).into_keys().collect();
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");

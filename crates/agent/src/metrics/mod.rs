@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus_client::encoding::{prometheus_text, text};
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -61,13 +61,17 @@ pub struct Metrics {
     shipping: Arc<Shipping>,
 }
 
+/// Of a metric that is one series, or none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
+
 /// Numbers of the agent itself.
 struct Agent {
     intervals: Counter,
     last_interval: SecondsNow,
     cpu: Seconds,
     /// No series where the kernel does not measure it.
-    bpf: Family<(), Seconds>,
+    bpf: Family<NoLabels, Seconds>,
     resident: Now,
     polls: Counter,
     poll_gap: SecondsNow,
@@ -216,7 +220,9 @@ impl Agent {
         self.last_interval.set(row.begin_ns as f64 / 1e9);
         self.cpu.inc_by(seconds_of(row.cpu_us));
         if let Some(bpf_us) = row.bpf_us {
-            self.bpf.get_or_create(&()).inc_by(seconds_of(bpf_us));
+            self.bpf
+                .get_or_create(&NoLabels {})
+                .inc_by(seconds_of(bpf_us));
         }
         self.resident.set(row.rss_bytes);
         self.polls.inc_by(count_of(row.polls));

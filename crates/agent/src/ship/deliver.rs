@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +19,15 @@ const REMOVALS: u32 = 3;
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// What others are told: they must not wait for a disk that hangs.
+    published: Mutex<Published>,
+    /// Intervals that were not even spooled, as the spool's disk hung.
+    pub refused_intervals: AtomicU64,
+}
+
+struct Published {
+    state: ShipState,
+    oldest: Option<SystemTime>,
 }
 
 pub(super) struct Inner {
@@ -36,8 +46,6 @@ pub(super) struct Inner {
     pub delivered_at: Option<SystemTime>,
     /// Intervals that are in the spool, or were, as far as there was room.
     pub stored_intervals: u64,
-    /// Intervals that were not even spooled, as the spool's disk hung.
-    pub refused_intervals: u64,
     /// Until when what waits is still tried; `None` while the agent runs.
     pub ends: Option<Instant>,
 }
@@ -73,32 +81,44 @@ pub struct ShipState {
 
 impl Shared {
     pub(super) fn new(spool: Spool) -> Arc<Self> {
+        let inner = Inner {
+            spool,
+            delivered_files: 0,
+            delivered_bytes: 0,
+            left_files: 0,
+            failures: 0,
+            error: None,
+            delivered_at: None,
+            stored_intervals: 0,
+            ends: None,
+        };
         Arc::new(Self {
-            inner: Mutex::new(Inner {
-                spool,
-                delivered_files: 0,
-                delivered_bytes: 0,
-                left_files: 0,
-                failures: 0,
-                error: None,
-                delivered_at: None,
-                stored_intervals: 0,
-                refused_intervals: 0,
-                ends: None,
-            }),
+            published: Mutex::new(inner.published()),
+            inner: Mutex::new(inner),
             changed: Condvar::new(),
+            refused_intervals: AtomicU64::new(0),
         })
     }
 
-    /// What is shared, for a short time.
+    /// What is shared. Held while the spool's disk works: not for who must not wait.
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         // a thread that panicked has changed nothing half: files are moved one by one
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is something to deliver, or an end.
-    pub(super) fn wake(&self) {
+    /// Changes what is shared, tells those who look from outside, and wakes who waits for something to deliver, or the end.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        let result = change(&mut inner);
+        *self.look() = inner.published();
         self.changed.notify_all();
+        result
+    }
+
+    fn look(&self) -> MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
@@ -107,6 +127,8 @@ impl Shared {
         loop {
             let is_late = inner.ends.is_some_and(|ends| Instant::now() >= ends);
             let work = inner.spool.next();
+            // that may have ended an hour
+            *self.look() = inner.published();
             if is_late || work.is_some() || inner.ends.is_some() {
                 return work.filter(|_| !is_late);
             }
@@ -130,23 +152,37 @@ impl Shared {
         ControlFlow::Break(())
     }
 
+    /// How shipping is getting on, as of the last change.
     pub(super) fn state(&self) -> ShipState {
-        let inner = self.lock();
-        let oldest = inner.spool.pending.values().map(|waiting| waiting.since);
-        let delay = oldest.min().and_then(|since| since.elapsed().ok());
+        let published = self.look();
+        let delay = published.oldest.and_then(|since| since.elapsed().ok());
         ShipState {
-            spooled_files: inner.spool.pending.len() as u64,
-            spooled_bytes: inner.spool.bytes(),
             delay_s: delay.unwrap_or_default().as_secs_f64(),
-            delivered_files: inner.delivered_files,
-            delivered_bytes: inner.delivered_bytes,
-            delivered_at: inner.delivered_at,
-            left_files: inner.left_files,
-            failures: inner.failures,
-            error: inner.error.clone().or_else(|| inner.spool.failure.clone()),
-            given: inner.spool.given,
-            stored_intervals: inner.stored_intervals,
-            refused_intervals: inner.refused_intervals,
+            refused_intervals: self.refused_intervals.load(Ordering::Relaxed),
+            ..published.state.clone()
+        }
+    }
+}
+
+impl Inner {
+    fn published(&self) -> Published {
+        let oldest = self.spool.pending.values().map(|waiting| waiting.since);
+        Published {
+            oldest: oldest.min(),
+            state: ShipState {
+                spooled_files: self.spool.pending.len() as u64,
+                spooled_bytes: self.spool.bytes(),
+                delay_s: 0.0,
+                delivered_files: self.delivered_files,
+                delivered_bytes: self.delivered_bytes,
+                delivered_at: self.delivered_at,
+                left_files: self.left_files,
+                failures: self.failures,
+                error: self.error.clone().or_else(|| self.spool.failure.clone()),
+                given: self.spool.given,
+                stored_intervals: self.stored_intervals,
+                refused_intervals: 0,
+            },
         }
     }
 }
@@ -159,7 +195,7 @@ pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
             Ok(()) => failed = 0,
             Err(error) => {
                 failed += 1;
-                report(shared, &work, &error);
+                shared.change(|inner| inner.failed(&work, &error));
                 if shared.pause(backoff.after(failed)).is_break() {
                     return;
                 }
@@ -176,29 +212,24 @@ fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::
             path,
             generation,
         } => {
-            shared.lock().spool.trying(key);
-            let bytes = path.metadata().map(|file| file.len());
+            shared.change(|inner| inner.spool.trying(key));
+            let bytes = path.metadata().map_or(0, |file| file.len());
             match target.put(key, path) {
-                Err(_) if is_gone(path) => {
-                    shared.lock().spool.vanished(key);
-                    Ok(())
-                }
-                result => result.map(|()| taken(shared, key, *generation, bytes.unwrap_or(0))),
+                Err(_) if is_gone(path) => shared.change(|inner| inner.spool.vanished(key)),
+                Err(error) => return Err(error),
+                Ok(()) => shared.change(|inner| inner.taken(key, *generation, bytes)),
             }
         }
-        Work::Remove(key) => {
-            let result = target.remove(key);
-            let mut inner = shared.lock();
-            match result {
-                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
-                Err(error) if failed < REMOVALS => return Err(error),
-                Err(_) => inner.left_files += 1,
-                Ok(()) => {}
-            }
-            inner.spool.removed(key);
-            Ok(())
-        }
+        Work::Remove(key) => match target.remove(key) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            Err(error) if failed < REMOVALS => return Err(error),
+            result => shared.change(|inner| {
+                inner.left_files += u64::from(result.is_err());
+                inner.spool.removed(key);
+            }),
+        },
     }
+    Ok(())
 }
 
 fn is_gone(path: &Path) -> bool {
@@ -206,20 +237,18 @@ fn is_gone(path: &Path) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-fn taken(shared: &Shared, key: &Key, generation: u64, bytes: u64) {
-    let mut inner = shared.lock();
-    inner.spool.delivered(key, generation);
-    inner.delivered_files += 1;
-    inner.delivered_bytes += bytes;
-    inner.delivered_at = Some(SystemTime::now());
-    inner.error = None;
-}
+impl Inner {
+    fn taken(&mut self, key: &Key, generation: u64, bytes: u64) {
+        self.spool.delivered(key, generation);
+        self.delivered_files += 1;
+        self.delivered_bytes += bytes;
+        self.delivered_at = Some(SystemTime::now());
+        self.error = None;
+    }
 
-fn report(shared: &Shared, work: &Work, error: &io::Error) {
-    let key = match work {
-        Work::Send { key, .. } | Work::Remove(key) => key,
-    };
-    let mut inner = shared.lock();
-    inner.failures += 1;
-    inner.error = Some(format!("{}: {error}", key.path()));
+    fn failed(&mut self, work: &Work, error: &io::Error) {
+        let (Work::Send { key, .. } | Work::Remove(key)) = work;
+        self.failures += 1;
+        self.error = Some(format!("{}: {error}", key.path()));
+    }
 }

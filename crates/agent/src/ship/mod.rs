@@ -21,6 +21,7 @@ mod store;
 mod target;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ pub struct Writer {
 
 /// Ships intervals until it is stopped.
 pub struct Shipper {
-    intervals: Option<SyncSender<Interval>>,
+    intervals: Option<SyncSender<Box<Interval>>>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -83,7 +84,7 @@ impl Shipper {
         )?;
         let mut target = Sink::open(&config.target, &writer.host)?;
         let shared = Shared::new(spool);
-        let (intervals, incoming) = sync_channel::<Interval>(WAITING_INTERVALS);
+        let (intervals, incoming) = sync_channel::<Box<Interval>>(WAITING_INTERVALS);
         let spooling = Arc::clone(&shared);
         let delivering = Arc::clone(&shared);
         let spawned = |source| ShipError::Spool {
@@ -93,11 +94,10 @@ impl Shipper {
         let spool_thread = thread::Builder::new().name("spool".to_owned());
         let spool_thread = spool_thread.spawn(move || {
             for interval in incoming {
-                let mut inner = spooling.lock();
-                inner.spool.store(interval);
-                inner.stored_intervals += 1;
-                drop(inner);
-                spooling.wake();
+                spooling.change(|inner| {
+                    inner.spool.store(*interval);
+                    inner.stored_intervals += 1;
+                });
             }
         });
         let deliver_thread = thread::Builder::new().name("deliver".to_owned());
@@ -115,16 +115,15 @@ impl Shipper {
 
     /// Takes an interval over; returns at once. One that cannot be taken, as the spool's disk hangs, is counted.
     pub fn put(&self, interval: Interval) {
-        let taken = self
-            .intervals
-            .as_ref()
-            .map(|intervals| intervals.try_send(interval));
-        if !matches!(taken, Some(Ok(()))) {
-            self.shared.lock().refused_intervals += 1;
+        let interval = Box::new(interval);
+        let is_taken = |to: &SyncSender<_>| to.try_send(interval).is_ok();
+        if !self.intervals.as_ref().is_some_and(is_taken) {
+            let refused = &self.shared.refused_intervals;
+            refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How shipping is getting on.
+    /// How shipping is getting on. Waits for no disk.
     pub fn state(&self) -> ShipState {
         self.shared.state()
     }
@@ -148,8 +147,8 @@ impl Shipper {
         if let Some(spool_thread) = threads.next() {
             let _ = spool_thread.join();
         }
-        self.shared.lock().ends = Some(Instant::now() + patience);
-        self.shared.wake();
+        let ends = Instant::now() + patience;
+        self.shared.change(|inner| inner.ends = Some(ends));
         if let Some(deliver_thread) = threads.next() {
             let _ = deliver_thread.join();
         }

@@ -191,7 +191,7 @@ mod tests {
     fn what_is_watched_is_told_last() {
         let stem = Stem::new("h", "00000000");
         let key = |table, time_ns| Key::of_minute(table, &stem, time_ns).expect("a table");
-        let mut keys = vec![
+        let mut keys = [
             key("fleet_problems", TIME_NS + MINUTE_NS),
             key("fleet_coverage", TIME_NS),
             key("fleet_details", TIME_NS),
