@@ -103,11 +103,13 @@ pub fn start(config: &ShipConfig) -> Shipper {
 
 /// Puts an interval when there is room for it.
 pub fn put(shipper: &Shipper, interval: Interval) {
-    let before = shipper.state().refused_intervals;
-    shipper.put(interval.clone());
-    if shipper.state().refused_intervals > before {
+    loop {
+        let before = shipper.state().refused_intervals;
+        shipper.put(interval.clone());
+        if shipper.state().refused_intervals == before {
+            return;
+        }
         std::thread::yield_now();
-        put(shipper, interval);
     }
 }
 
