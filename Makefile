@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
+.PHONY: demo test accuracy delayed-acks kernels packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
 	unit kernel perfetto-check fleet-check fleet-engines clean
 
 demo: build
@@ -104,6 +104,14 @@ S3_SERVER := 0.13.0-alpha.3
 kernels: build
 	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
 	python3 tests/guests/run.py --output docs/kernels.md
+
+# What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
+# nothing else is, as root: makes a fresh Debian when it is first run.
+packages: setup
+	packaging/build target/packages
+
+package-check: packages
+	packaging/check target/packages
 
 bench: build
 	./benches/run

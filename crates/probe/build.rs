@@ -25,7 +25,11 @@ fn find_clang() -> PathBuf {
         .chain(["clang".to_owned()])
         .find(|name| Command::new(name).arg("--version").output().is_ok())
         .unwrap_or_else(|| {
-            panic!("no clang found to compile BPF programs\nhint: make setup (or set CLANG)")
+            panic!(
+                "no clang found (clang, or clang-16 to clang-25), which compiles the BPF programs\n\
+                 hint: apt-get install clang-19 libelf-dev zlib1g-dev, or dnf install clang elfutils-libelf-devel \
+                 zlib-ng-compat-devel; or name one: CLANG=/path/clang"
+            )
         })
         .into()
 }

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whylat_fleet.algebra import Grid, coefficients, problem_scores, scores, weigh
+from whylat_fleet.algebra import Grid, coefficients, problem_scores, scores, start, weigh
 from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import UsageError
 from whylat_fleet.schema import PROBLEMS
 
-CELLS = {"conn": "BIGINT", "host_no": "BIGINT", "bin": "INTEGER", **{f"x{p}": "INTEGER" for p in range(1, 6)}}
+CELLS = {"conn": "BIGINT", "host_no": "INTEGER", "cell": "INTEGER", "x": "INTEGER"}
 SHAPES = ("sparse", "bursts", "constant", "nearly", "one", "alike", "zero", "dense")
 
 
@@ -41,11 +41,10 @@ def vectors(seed: int, bins: int, shapes: list[str]) -> np.ndarray:
 
 def fill(engine: Engine, x: np.ndarray) -> Grid:
     rows = [
-        (conn, 0, bin_, *(int(value) for value in x[conn, bin_]))
-        for conn in range(x.shape[0])
-        for bin_ in range(x.shape[1])
-        if x[conn, bin_].any()
+        (conn, 0, problem * x.shape[1] + bin_, int(x[conn, bin_, problem]))
+        for conn, bin_, problem in zip(*(index.tolist() for index in np.nonzero(x)), strict=True)
     ]
+    start(engine)
     engine.put("cells", CELLS, rows)
     grid = Grid(2_000_000, x.shape[1])
     weigh(engine, grid)
@@ -81,11 +80,11 @@ def check(engine: Engine, x: np.ndarray) -> None:
         return
     assert [score.members for score in found] == [count]
     assert found[0].acc == pytest.approx(expected, abs=1e-9)
-    coefficients(engine, "everyone")
+    coefficients(engine, grid, "everyone")
     got = [row[0] for row in engine.rows("SELECT coefficient FROM coefficients ORDER BY conn")]
     # these only rank connections, and are summed as they come
     assert got == pytest.approx(list(own), abs=1e-4)
-    alone = problem_scores(engine, grid, "everyone")[7]
+    alone = problem_scores(engine, grid, "everyone").get(7, {})
     means = x.mean(axis=1)
     weights: dict[int, float] = {row[0]: row[1] for row in engine.rows("SELECT conn, w FROM weights")}
     problem_part = 0.0

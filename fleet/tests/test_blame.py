@@ -9,6 +9,7 @@ from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import Coverage, Prepared
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
+from whylat_fleet.schema import TABLES
 from whylat_fleet.topology import Topology
 
 SETS = {"link": ("port", 0, 100), "switch": ("switch", 0, 2000), "application": ("other", 1500, 1600)}
@@ -19,6 +20,7 @@ def judged(x: np.ndarray) -> Verdict:
     engine = DuckDb()
     try:
         grid = fill(engine, x)
+        engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, [])
         for index, kind in enumerate(KINDS):
             _, first, end = SETS.get(kind, ("", 0, 0))
             engine.create(
@@ -26,6 +28,7 @@ def judged(x: np.ndarray) -> Verdict:
                 f"SELECT w.conn AS conn, w.w AS w, CAST({index * KIND_SIZE} AS BIGINT) AS resource FROM weights AS w "
                 f"WHERE w.conn >= {first} AND w.conn < {end}",
             )
+        engine.put("fleet_problems", TABLES["fleet_problems"], [])
         prepared = Prepared(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
         return blame(prepared, Resources({kind: [entry[0]] for kind, entry in SETS.items()}))
     finally:
@@ -57,3 +60,19 @@ def test_a_second_culprit_apart_is_blamed_too() -> None:
 
 def test_nobody_is_blamed_for_what_comes_by_chance() -> None:
     assert judged(mixed(4000)).culprits == []
+
+
+def test_what_many_others_have_too_is_nobodys_fault() -> None:
+    """A fifth of the fleet has one problem all the time; of the port's twelve connections six have it."""
+    x = mixed(4000)
+    random = np.random.default_rng(8)
+    steady = np.flatnonzero(random.random(4000) < 0.2)
+    steady = np.union1d(steady[steady >= 12], np.arange(6))
+    x[steady] = 0
+    x[steady, :, 3] = 1_500_000 + random.integers(0, 1000, (len(steady), BINS))
+    before = SETS["link"]
+    SETS["link"] = ("port", 0, 12)
+    try:
+        assert judged(x).culprits == []
+    finally:
+        SETS["link"] = before

@@ -1,12 +1,14 @@
 """What comes by chance: the variance of random sets against drawing them, and a set that only its times betray."""
 
+import math
+
 import numpy as np
 import pytest
 from test_algebra import fill, vectors
 
 from whylat_fleet.algebra import scores
 from whylat_fleet.engine.duckdb import DuckDb
-from whylat_fleet.null import Chance, draw
+from whylat_fleet.null import Chance, draw, enriched
 
 BINS = 200
 
@@ -105,3 +107,12 @@ def test_too_few_connections_have_no_null() -> None:
         assert draw(engine, fill(engine, mixed(399)), "weights", 10, 100, 1) is None
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(
+    ("hits", "members", "outside", "sampled"), [(3, 5, 2, 20), (5, 5, 0, 20), (0, 5, 2, 20), (7, 11, 40, 60)]
+)
+def test_enrichment_is_fishers(hits: int, members: int, outside: int, sampled: int) -> None:
+    total, drawn = members + sampled, hits + outside
+    ways = [math.comb(members, k) * math.comb(sampled, drawn - k) for k in range(hits, min(members, drawn) + 1)]
+    assert enriched(hits, members, outside, sampled) == pytest.approx(sum(ways) / math.comb(total, drawn), rel=1e-9)

@@ -216,7 +216,7 @@ fn a_kernel_without_btf_is_polled() {
     let truth = pair.finish().expect("truth");
     let json = json_report(&scratch.path().join("r"));
     for probe in ["inventory", "tcp_events", "calls", "tcp_stages"] {
-        assert_off(&json, probe, "whylat doctor");
+        assert_off(&json, probe, "CONFIG_DEBUG_INFO_BTF");
     }
     let found: Vec<u64> = json["connections"]
         .as_array()

@@ -7,11 +7,14 @@
 
 mod activity;
 mod bpf;
+mod bugreport;
+mod command_line;
 mod copy;
 mod counts;
 mod delayed_acks;
 mod delays;
 mod demo;
+mod doctor;
 mod errors;
 mod faults;
 mod guests;
@@ -33,6 +36,7 @@ mod startup;
 mod study;
 mod survive;
 mod tail;
+mod top;
 mod truth;
 mod udp;
 mod usdt;

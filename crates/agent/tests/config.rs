@@ -19,9 +19,24 @@ fn refusal(text: &str) -> String {
 
 const SHIP: &str = "[ship]\ntarget = \"/srv/whylat\"\n";
 
+/// The example with what it only shows: lines that begin with # and no blank.
+fn shown() -> String {
+    let shown = |line: &'static str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
+        _ => line,
+    };
+    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn the_example_is_a_configuration_with_the_defaults() {
-    let mut example = parse(EXAMPLE).expect("the example");
+    assert_eq!(
+        parse(EXAMPLE).expect("the example"),
+        parse(SHIP).expect("defaults")
+    );
+    let mut example = parse(&shown()).expect("what the example shows");
+    assert_eq!(example.host.name, "web-1");
+    example.host = Config::default().host;
     assert_eq!(example.applications.len(), 4);
     let rules = example.rules().expect("rules");
     let facts = whylat_agent::apps::ConnectionFacts {
@@ -76,7 +91,7 @@ fn every_key_is_explained() {
             let from = text.find(&header).unwrap_or_else(|| panic!("{header}"));
             text[from..].to_owned()
         };
-        let text = of_section(EXAMPLE);
+        let text = of_section(&shown());
         assert!(text.contains(&format!("{name} = ")), "{key} in the example");
         let row = format!("[{section}] {name}`");
         let row = if section == "application" {

@@ -1,10 +1,12 @@
 //! Options that several commands share, and the defaults that they imply.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
+
+use crate::config::{ConfigFile, Profile};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
@@ -53,9 +55,9 @@ pub(crate) struct Recording {
     /// Replace an existing recording at PATH
     #[arg(long)]
     pub(crate) force: bool,
-    /// How much to record
-    #[arg(long, value_enum, default_value = "waits")]
-    pub(crate) detail: Detail,
+    /// How much to record [default: waits]
+    #[arg(long, value_enum)]
+    pub(crate) detail: Option<Detail>,
     /// What every CPU did is kept for the moments of slow messages and of some others: `p99`, those slower
     /// than 99 % of the process's; `sample=1000`, one of 1,000. Needs `--detail messages`
     #[arg(long, value_name = "p99,sample=1000")]
@@ -68,60 +70,81 @@ pub(crate) struct Recording {
     /// of its own for it, unless the adapter stamps several packets at a time. For `--detail messages`
     #[arg(long)]
     pub(crate) nic_stamps: bool,
-    /// Mean milliseconds between polls, which come at random times
-    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) poll_ms: u64,
+    /// Mean milliseconds between polls, which come at random times [default: 500]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) poll_ms: Option<u64>,
+    /// Take options that are not given from this profile of the configuration file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigFile,
     /// Write this file once everything is attached
     #[arg(long, value_name = "PATH", hide = true)]
     pub(crate) ready_file: Option<PathBuf>,
 }
 
 impl Recording {
-    /// The options of a recording of `target`. What contradicts itself ends the program, as clap does.
+    /// The options of a recording of `target`, those of a profile included. What contradicts itself ends the program,
+    /// as clap does.
     pub(crate) fn options(
         self,
         target: ::record::Target,
         duration: Option<Duration>,
-    ) -> ::record::Options {
-        let has_messages = matches!(self.detail, Detail::Messages);
-        if !has_messages && (self.keep.is_some() || self.trigger.is_some()) {
+    ) -> anyhow::Result<::record::Options> {
+        let named = self.profile.as_deref();
+        let profile = named.map_or_else(|| Ok(Profile::default()), |it| self.config.profile(it))?;
+        let detail = self.detail.or(profile.detail).unwrap_or(Detail::Waits);
+        let keep = self.keep.or(profile.keep);
+        let trigger_ns = self.trigger.or(profile.trigger_ns);
+        let has_messages = matches!(detail, Detail::Messages);
+        if !has_messages && (keep.is_some() || trigger_ns.is_some()) {
             let text = "--keep and --trigger judge messages, which are not recorded\n\
                         hint: add --detail messages\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
         }
-        ::record::Options {
+        let poll_ms = self.poll_ms.or(profile.poll_ms);
+        Ok(::record::Options {
             target,
-            detail: self.detail.into(),
+            detail: detail.into(),
             keep: ::record::Keep {
-                trigger_ns: self.trigger,
-                ..self.keep.unwrap_or_default()
+                trigger_ns,
+                ..keep.unwrap_or_default()
             },
-            nic_stamps: self.nic_stamps,
-            usdt: self.usdt,
-            output: self.output.unwrap_or_else(default_output),
+            nic_stamps: self.nic_stamps || profile.nic_stamps,
+            usdt: if self.usdt.is_empty() {
+                profile.usdt
+            } else {
+                self.usdt
+            },
+            output: self
+                .output
+                .unwrap_or_else(|| default_output(&profile.output_dir.unwrap_or_default())),
             force: self.force,
             duration,
-            poll_mean: Duration::from_millis(self.poll_ms),
+            poll_mean: poll_ms.map_or(POLL_MEAN, Duration::from_millis),
             ready_file: self.ready_file,
             arguments: std::env::args_os()
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
-        }
+        })
     }
 }
 
-/// `whylat-20261121T203000Z.whylat`; the second of the same second gets a `-2`, and so on.
-pub(crate) fn default_output() -> PathBuf {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let time = utc(since_epoch.as_secs());
-    let first = PathBuf::from(format!("whylat-{time}.whylat"));
-    let further = (2..).map(|number| PathBuf::from(format!("whylat-{time}-{number}.whylat")));
+/// `whylat-20261121T203000Z.whylat` in `dir`; the second of the same second gets a `-2`, and so on.
+pub(crate) fn default_output(dir: &Path) -> PathBuf {
+    let time = utc_now();
+    let first = dir.join(format!("whylat-{time}.whylat"));
+    let further = (2..).map(|number| dir.join(format!("whylat-{time}-{number}.whylat")));
     std::iter::once(first)
         .chain(further)
         .find(|path| !path.exists())
         .unwrap_or_default()
+}
+
+/// The time now, for file names.
+pub(crate) fn utc_now() -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    utc(since_epoch.unwrap_or_default().as_secs())
 }
 
 /// UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard
@@ -171,7 +194,7 @@ pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
 }
 
 /// The time of `latency>1ms`, in ns.
-fn latency_ns(text: &str) -> Result<u64, String> {
+pub(crate) fn latency_ns(text: &str) -> Result<u64, String> {
     let refused = "not a condition\nhint: latency>1ms";
     let time = text.trim().strip_prefix("latency").ok_or(refused)?;
     let time = time.trim_start().strip_prefix('>').ok_or(refused)?;

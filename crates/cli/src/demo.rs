@@ -18,6 +18,10 @@ const ROUNDS: u32 = 101;
 
 /// Shows a stall.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo whylat demo
+  sudo whylat demo --keep recordings")]
 pub(crate) struct Demo {
     /// Keep the two recordings in this directory
     #[arg(long, value_name = "DIR")]

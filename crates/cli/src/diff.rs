@@ -16,6 +16,11 @@ use crate::{args, exit, load};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat diff before.whylat after.whylat
+  whylat diff before.whylat after.whylat --band p99
+  whylat diff before.whylat after.whylat --format html -o diff.html")]
 pub(crate) struct Diff {
     /// The recording that is compared with
     before: PathBuf,

@@ -7,6 +7,10 @@ use clap::{Args, Subcommand};
 
 /// The lab.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat lab list
+  sudo whylat lab fault nagle_delayed_ack")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,
@@ -38,6 +42,21 @@ enum LabCommand {
 struct Rest {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
+}
+
+/// `whylat lab` with the options of its commands, which the lab declares: for help, shells and manual pages.
+pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
+    let declared = [
+        ("fault", lab::fault::command::declaration()),
+        ("list", lab::fault::command::list_declaration()),
+        ("wire", lab::wire::command::declaration()),
+        ("tail", lab::study::declaration()),
+        ("copy", lab::copy::declaration()),
+        ("workload", lab::workload::declaration()),
+    ];
+    declared.into_iter().fold(lab, |lab, (name, options)| {
+        lab.mut_subcommand(name, |_| options.name(name).no_binary_name(false))
+    })
 }
 
 impl Lab {

@@ -5,6 +5,8 @@
 //! the recording was not closed.
 
 mod args;
+mod bugreport;
+mod config;
 mod demo;
 mod diff;
 mod doctor;
@@ -17,14 +19,17 @@ mod maintain;
 mod messages;
 mod out;
 mod page;
+mod progress;
 mod record;
 mod report;
+mod shell;
 mod tail;
+mod top;
 mod waits;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Tells why networked programs are slow.
 #[derive(Debug, Parser)]
@@ -32,7 +37,14 @@ use clap::{Parser, Subcommand};
     name = "whylat",
     version,
     max_term_width = 80,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  sudo whylat run -- ./client          # record a command, print the diagnosis
+  sudo whylat record -p 4321 -d 10     # ten seconds of what runs already
+  whylat report                        # the newest diagnosis again
+  whylat view                          # the same in a browser
+  sudo whylat doctor                   # what works on this host"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -51,6 +63,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Look at a recording in a browser: one file, without a network.
     View(page::View),
+    /// Watch connections live: what holds each of them up.
+    Top(top::Top),
     /// Say why messages of one recording take longer than those of another.
     Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.
@@ -63,6 +77,14 @@ enum Command {
     Recover(maintain::Recover),
     /// Make a recording of a trace that perf or ftrace made.
     Import(import::Import),
+    /// Show the configuration file's profiles, and whether they are right.
+    Config(config::ConfigArgs),
+    /// Collect what a report of a fault in whylat needs, in one file.
+    Bugreport(bugreport::Bugreport),
+    /// Print what completes commands and options in a shell.
+    Completions(shell::Completions),
+    /// Write the manual pages.
+    Manual(shell::Manual),
     /// Workloads that cause known problems, and a wire emulator.
     Lab(lab::Lab),
 }
@@ -80,21 +102,33 @@ mod exit {
     }
 }
 
+/// All that the command line knows, the lab's own options included.
+fn program() -> clap::Command {
+    Cli::command().mut_subcommand("lab", lab::with_options)
+}
+
 fn main() -> ExitCode {
+    progress::watch();
     let result = match Cli::parse().command {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
         Command::Report(report) => report.execute(),
         Command::View(view) => view.execute(),
+        Command::Top(top) => top.execute(),
         Command::Diff(diff) => diff.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Validate(validate) => validate.execute(),
         Command::Recover(recover) => recover.execute(),
         Command::Import(import) => import.execute(),
+        Command::Config(config) => config.execute(),
+        Command::Bugreport(bugreport) => bugreport.execute(&program()),
+        Command::Completions(completions) => completions.execute(program()),
+        Command::Manual(manual) => manual.execute(program()),
         Command::Lab(lab) => return lab.execute(),
     };
+    progress::clear();
     result.unwrap_or_else(|error| {
         eprintln!("error: {}", describe(&error));
         ExitCode::from(exit::FAILED)

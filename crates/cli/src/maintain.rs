@@ -9,6 +9,9 @@ use crate::{exit, out};
 
 /// Checks a recording.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat validate r.whylat")]
 pub(crate) struct Validate {
     /// The recording
     dir: PathBuf,
@@ -33,6 +36,9 @@ impl Validate {
 
 /// Closes a recording that a crash left open.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat recover r.whylat")]
 pub(crate) struct Recover {
     /// The recording
     dir: PathBuf,

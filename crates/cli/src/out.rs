@@ -4,8 +4,11 @@ use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
 
+use crate::progress;
+
 /// Writes `text` to stdout as it is.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    progress::clear();
     let mut stdout = std::io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())

@@ -39,6 +39,10 @@ impl Asked {
 
 /// Opens a recording in a browser.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat view
+  whylat view r.whylat --no-open -o r.html")]
 pub(crate) struct View {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,

@@ -8,10 +8,16 @@ use std::time::Duration;
 use clap::Args;
 use record::{Command, Outcome, Target};
 
-use crate::{args, exit, load, out, page};
+use crate::{args, exit, load, out, page, progress};
 
 /// Records a command.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat run -- ./client --its --options
+  sudo whylat run --detail messages --keep p99,sample=100 -- ./client
+  whylat run -u 'whylat:*' -- ./client   # and values that it tells by USDT
+  whylat run --profile deep -o deep.whylat -- ./client")]
 pub(crate) struct Run {
     #[command(flatten)]
     recording: args::Recording,
@@ -36,7 +42,7 @@ impl Run {
             as_root: self.as_root,
             silent: false,
         };
-        let options = self.recording.options(Target::Command(command), None);
+        let options = self.recording.options(Target::Command(command), None)?;
         let outcome = match record::record(&options) {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -68,6 +74,11 @@ fn show(recording: &Path) -> anyhow::Result<()> {
 
 /// Records what is running.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo whylat record -p 4321 -d 10
+  sudo whylat record --port 6379 --detail calls
+  sudo whylat record --all --detail messages --trigger 'latency>5ms'")]
 pub(crate) struct Record {
     #[command(flatten)]
     target: TargetArgs,
@@ -120,7 +131,7 @@ impl TargetArgs {
 impl Record {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let duration = self.duration.map(Duration::try_from_secs_f64).transpose()?;
-        let options = self.recording.options(self.target.target(), duration);
+        let options = self.recording.options(self.target.target(), duration)?;
         if duration.is_none() {
             eprintln!("recording to {}; Ctrl-C ends", options.output.display());
         }
@@ -136,6 +147,7 @@ impl Record {
 
 /// Says where the recording is and what went wrong with it.
 fn tell(outcome: &Outcome) {
+    progress::clear();
     eprintln!("recorded to {}", outcome.path.display());
     for probe in &outcome.usdt {
         let fired = probe.fired.unwrap_or_default();
@@ -166,6 +178,10 @@ fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
 
 /// Asks a running recorder.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo whylat snapshot
+  sudo whylat snapshot -p 4321   # the recorder with this process id")]
 pub(crate) struct Snapshot {
     /// The recorder [default: the only one that runs]
     #[arg(short, long, value_name = "PID")]

@@ -18,6 +18,15 @@ use crate::{args, exit, load, out};
 
 /// Prints a diagnosis.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat report                                # the newest recording here
+  whylat report r.whylat --format json
+  whylat report --by object --longer-than 1ms
+  whylat report --messages
+  whylat report --message 4711:r51790
+  whylat report --tail p99.9
+  whylat report --format perfetto -o r.pftrace")]
 pub(crate) struct ReportArgs {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,

@@ -12,6 +12,7 @@
 //! rules/    one file a rule: fires, quiet, or cannot tell
 //! group     findings of many connections of one program → one finding
 //! histogram durations, in log-linear buckets
+//! live/     the last seconds, judged again and again: the contract `whylat.top/1`
 //! report/   the contract `whylat.report/1`
 //! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
 //! tail/     rows of `messages`, `waits`, `activity` → why slow messages are slow: `whylat.tail/1`
@@ -28,6 +29,7 @@ mod exclusion;
 mod gather;
 mod group;
 mod histogram;
+pub mod live;
 pub mod messages;
 mod neighbours;
 pub mod report;

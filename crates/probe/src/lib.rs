@@ -11,6 +11,7 @@ mod messages;
 pub mod netns;
 pub mod nic;
 mod perf_event;
+pub mod privileges;
 pub mod processes;
 pub mod self_cost;
 mod skel;

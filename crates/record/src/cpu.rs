@@ -76,7 +76,7 @@ impl CpuUse {
 }
 
 /// CPU time of this thread, ns.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     // every kernel has this clock for the thread that asks
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |time| {
         let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);

@@ -1,5 +1,6 @@
 //! What probes give → the store, completed by what only user space knows: the other end of a
-//! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds.
+//! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds. A recording
+//! stores them; a watch has a shelf in place of the store.
 
 use probe::clock::Clocks;
 use probe::hooks::Drained;
@@ -17,7 +18,7 @@ use crate::cpu::CpuUse;
 use crate::keep::Moments;
 use crate::poll::Polls;
 use crate::sockets::Sockets;
-use crate::store::{Batch, Store};
+use crate::store::{Batch, Sink, Store};
 
 /// Readings of each clock pair, of which the narrowest is kept.
 const CLOCK_ATTEMPTS: u32 = 5;
@@ -26,17 +27,17 @@ const CLOCK_ATTEMPTS: u32 = 5;
 type Owners = [(u32, String)];
 
 /// See the module.
-pub(crate) struct Intake {
+pub(crate) struct Intake<S = Store> {
     pub(crate) sockets: Sockets,
     pub(crate) cpu: CpuUse,
     pub(crate) clocks: Clocks,
     stacks: Stacks,
     pub(crate) added: Added,
-    pub(crate) store: Store,
+    pub(crate) store: S,
 }
 
-impl Intake {
-    pub(crate) fn new(store: Store) -> Self {
+impl<S: Sink> Intake<S> {
+    pub(crate) fn new(store: S) -> Self {
         Self {
             sockets: Sockets::default(),
             cpu: CpuUse::default(),

@@ -101,7 +101,10 @@ impl Identity {
 }
 
 /// The user who called sudo, if whylat runs as root under it.
-fn invoking_user() -> Result<Option<User>, RecordError> {
+///
+/// # Errors
+/// When there is no such user.
+pub fn invoking_user() -> Result<Option<User>, RecordError> {
     let sudo_uid = std::env::var("SUDO_UID")
         .ok()
         .and_then(|uid| uid.parse::<u32>().ok());

@@ -1,5 +1,5 @@
-//! A recording session: starts the probes, drains them, batches what they give, accounts for what
-//! is lost, and hands it to a recording directory. No BPF and no diagnosis here.
+//! A recording session, or a watch of what happens now: starts the probes, drains them, batches what they give, accounts for what
+//! is lost, and hands it to a recording directory or to whoever looks. No BPF and no diagnosis here.
 //!
 //! One thread collects (this crate's caller), one stores. When the disk cannot follow, the
 //! collector waits, the kernel's ring fills, and what does not fit is counted there as lost: memory
@@ -23,12 +23,15 @@ mod snapshot;
 mod sockets;
 mod store;
 mod usdt;
+mod watch;
 
 pub use error::RecordError;
 pub use keep::{Keep, KeepError, flight_recorder};
+pub use launch::invoking_user;
 pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
 pub use probe::hooks::Detail;
 pub use probe::usdt::Request as UsdtRequest;
 pub use session::{Outcome, record};
 pub use snapshot::{SnapshotError, snapshot};
+pub use watch::{Look, Rows, WatchOptions, watch};

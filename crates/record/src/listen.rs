@@ -7,7 +7,7 @@ use probe::hooks::Detail;
 use probe::itt::{Counts, Listener, Refusal, Rows, User, coverage};
 use table::manifest::Coverage;
 
-use crate::store::{Batch, Store};
+use crate::store::{Batch, Sink, Store};
 use crate::{Options, RecordError, Target, launch};
 
 /// See the module.

@@ -102,7 +102,7 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
         probe: probe.to_owned(),
         state: ProbeState::Off {
             why: error.to_string(),
-            remedy: remedy.to_owned(),
+            remedy: remedy.clone(),
         },
     };
     probes.into_iter().map(off).collect()
@@ -110,6 +110,11 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
 
 /// The recording's first line.
 pub(crate) fn header(host: &Host, options: &Options) -> Header {
+    describe(host, options.detail, &options.arguments)
+}
+
+/// What is said of this host and of how it is looked at.
+pub(crate) fn describe(host: &Host, detail: Detail, arguments: &[String]) -> Header {
     let Host {
         host,
         boot_id,
@@ -128,8 +133,8 @@ pub(crate) fn header(host: &Host, options: &Options) -> Header {
         kernel,
         cpus,
         clocksource,
-        detail: options.detail.name().to_owned(),
-        arguments: options.arguments.clone(),
+        detail: detail.name().to_owned(),
+        arguments: arguments.to_vec(),
         started_ns: now_ns,
         started_realtime_ns: now_realtime_ns,
         jiffy_ns,

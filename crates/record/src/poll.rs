@@ -101,6 +101,11 @@ impl Polls {
         }
     }
 
+    /// Whether a recent poll saw this socket.
+    pub(crate) fn knows(&self, conn: u64) -> bool {
+        self.filter.knows(conn)
+    }
+
     pub(crate) fn counts(&self) -> SampleCounts {
         self.filter.counts()
     }

@@ -25,7 +25,7 @@ use crate::plan::{attach, header, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::signals::Signals;
 use crate::snapshot::Asked;
-use crate::store::{Batch, Store};
+use crate::store::{Batch, Sink, Store};
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 

@@ -70,6 +70,20 @@ impl Sockets {
         self.peers.retain(|conn| open.contains_key(&conn));
     }
 
+    /// Forgets the open sockets that are not known any more otherwise, and names them.
+    pub(crate) fn forget_unless(&mut self, is_known: impl Fn(u64) -> bool) -> Vec<u64> {
+        let gone: Vec<u64> = self
+            .open
+            .keys()
+            .copied()
+            .filter(|conn| !is_known(*conn))
+            .collect();
+        for conn in &gone {
+            self.open.remove(conn);
+        }
+        gone
+    }
+
     /// Forgets what these processes were.
     pub(crate) fn forget_processes(&mut self, pids: &[(u32, String)]) {
         for (pid, _) in pids {

@@ -77,6 +77,12 @@ impl Batch {
     }
 }
 
+/// Where batches go.
+pub(crate) trait Sink {
+    /// Takes a batch.
+    fn put(&self, batch: Batch);
+}
+
 /// The storing thread's handle.
 pub(crate) struct Store {
     queue: SyncSender<Batch>,
@@ -107,8 +113,17 @@ impl Store {
         &self.priority
     }
 
+    /// Ends the thread; gives the writer back, with the first error that it met.
+    pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
+        self.priority.hurry();
+        drop(self.queue);
+        self.thread.join().ok()
+    }
+}
+
+impl Sink for Store {
     /// Hands a batch over; waits when the disk is behind. An empty one stays here.
-    pub(crate) fn put(&self, batch: Batch) {
+    fn put(&self, batch: Batch) {
         if batch.is_empty() {
             return;
         }
@@ -117,13 +132,6 @@ impl Store {
             self.priority.hurry();
             let _ = self.queue.send(batch);
         }
-    }
-
-    /// Ends the thread; gives the writer back, with the first error that it met.
-    pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
-        self.priority.hurry();
-        drop(self.queue);
-        self.thread.join().ok()
     }
 }
 

@@ -11,7 +11,7 @@ use table::manifest::{Line, UsdtProbe};
 
 use crate::intake::Intake;
 use crate::plan::Plan;
-use crate::store::Batch;
+use crate::store::{Batch, Sink};
 use crate::{Command, Options, RecordError, Target, launch};
 
 /// Firings taken in one look: a thread that does nothing else fires 3 million times a second, and the

@@ -12,7 +12,7 @@ use crate::error::{Problem, ReadError};
 use crate::files::{MANIFEST, SEALED, TEMPORARY};
 use crate::manifest::Segment;
 use crate::read::Recording;
-use crate::{Columns, Table, for_each_table};
+use crate::{Columns, Table, for_each_table, progress};
 
 /// Checks a whole recording: manifest lines, lengths, digests, row counts, schemas, times, the
 /// loss identity of every probe, and files that do not belong. Empty: all is well. That a
@@ -24,6 +24,14 @@ pub fn validate(path: impl AsRef<Path>) -> Result<Vec<Problem>, ReadError> {
     let dir = path.as_ref();
     let recording = Recording::open(dir)?;
     let mut problems = recording.problems();
+    let segments = recording
+        .holdings()
+        .values()
+        .flat_map(|holding| &holding.segments);
+    progress::begin(
+        || "checking".to_owned(),
+        segments.map(|segment| segment.rows).sum(),
+    );
     for holding in recording.holdings().values() {
         for segment in &holding.segments {
             let path = dir.join(&segment.file);

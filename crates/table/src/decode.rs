@@ -14,6 +14,7 @@ use parquet::arrow::arrow_reader::{
 
 use crate::files;
 use crate::manifest::Segment;
+use crate::progress;
 
 /// Rows in a batch: few enough to stay in the cache.
 const BATCH_ROWS: usize = 16 << 10;
@@ -88,6 +89,9 @@ impl Iterator for Batches {
                 .transpose()
                 .map_err(|error| error.to_string())
         });
+        if let Ok(Some(batch)) = &next {
+            progress::advance(batch.num_rows());
+        }
         next.transpose()
     }
 }

@@ -22,6 +22,7 @@ pub mod declare;
 pub mod fleet;
 pub mod manifest;
 pub mod names;
+pub mod progress;
 pub mod read;
 pub mod tables;
 pub mod write;

@@ -17,6 +17,7 @@ use crate::error::{Problem, WriteError};
 use crate::files::{DigestingFile, Finished, Temporary, segment_name, segment_number, sync_dir};
 use crate::journal::{self, Holding, Journal};
 use crate::manifest::{Line, Segment};
+use crate::progress;
 
 /// Rows in a row group of a merged file.
 const GROUP_ROWS: usize = 512 << 10;
@@ -29,6 +30,11 @@ pub(crate) fn all(dir: &Path, journal: &mut Journal) -> Result<Vec<WriteError>, 
     let contents = journal::read(dir)?;
     let (holdings, _) = contents.holdings(dir);
     let mut unmerged = Vec::new();
+    let waiting = holdings.values().filter(|holding| !holding.merged);
+    let rows = waiting
+        .flat_map(|holding| &holding.segments)
+        .map(|segment| segment.rows);
+    progress::begin(|| "merging".to_owned(), rows.sum());
     for (table, holding) in holdings {
         if !holding.merged {
             unmerged.extend(table_into_one(dir, &table, &holding, journal).err());

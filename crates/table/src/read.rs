@@ -18,7 +18,7 @@ use crate::error::{Problem, ReadError};
 use crate::files::MANIFEST;
 use crate::journal::{self, Contents, Holding};
 use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment, UsdtProbe};
-use crate::{Columns, Table};
+use crate::{Columns, Table, progress};
 
 /// An opened recording.
 #[derive(Debug)]
@@ -217,6 +217,7 @@ impl Recording {
     /// The batches that [`Recording::scan`] hands on, for readers of several tables at once.
     pub fn batches<T: Table>(&self) -> impl Iterator<Item = T::Columns> + '_ {
         let schema = T::Columns::schema();
+        progress::begin(|| format!("reading {}", T::NAME), self.rows::<T>());
         let mut segments = self.segments(T::NAME).iter();
         let mut open: Option<(&Segment, Batches)> = None;
         std::iter::from_fn(move || {

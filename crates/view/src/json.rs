@@ -15,6 +15,11 @@ pub fn json(report: &Report) -> String {
     escaped(serde_json::to_string_pretty(report))
 }
 
+/// The same of the last seconds.
+pub fn live_json(live: &diagnose::live::Live) -> String {
+    escaped(serde_json::to_string_pretty(live))
+}
+
 /// The same of waits.
 pub fn waits_json(report: &WaitReport) -> String {
     escaped(serde_json::to_string_pretty(report))

@@ -1,6 +1,7 @@
 //! A diagnosis, waits in groups, or messages, as text or JSON; all of them with the rows that they come from as one
 //! HTML file ([`html`]). Comes in: a [`diagnose::Report`], a [`diagnose::waits::WaitReport`] or a
-//! [`diagnose::messages::report::MessageReport`]; goes out: a string. Computes nothing new: every number is in the
+//! [`diagnose::messages::report::MessageReport`]; goes out: a string. The screen of a live view is drawn
+//! in [`top`]. Computes nothing new: every number is in the
 //! report, here it only gets its unit and its place.
 
 mod clean;
@@ -12,6 +13,7 @@ mod json;
 mod page;
 mod perfetto;
 mod text;
+pub mod top;
 
 pub use compare::{Side, side_by_side};
 pub use csv::{CsvText, csv, knows_table};

@@ -44,6 +44,22 @@ impl Style {
     }
 }
 
+impl Style {
+    /// The style with this code.
+    pub fn of_code(code: &str) -> Self {
+        let all = [
+            Self::Bold,
+            Self::Dim,
+            Self::Red,
+            Self::Yellow,
+            Self::Green,
+            Self::Cyan,
+        ];
+        let found = all.into_iter().find(|style| style.code() == code);
+        found.unwrap_or(Self::Plain)
+    }
+}
+
 /// A page being written.
 #[derive(Debug)]
 pub struct Page {

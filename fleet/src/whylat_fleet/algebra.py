@@ -3,7 +3,8 @@
 SNAP (section 2.3) takes the mean of Pearson's coefficient over all pairs of a set: quadratic in its size. With every
 vector z_c brought to mean 0 and length 1, the pairs' sum is |sum z|^2 - N, so that the sum vector is enough: linear.
 
-In: the tables `cells` (conn, bin, x1 … x5 in us) and any `members` (conn, w, resource). Bins without a row are zero.
+In: the tables `cells` (conn, host_no, cell, x in us; `cell` numbers problem and bin: problem * K + bin) and any
+`members` (conn, w, resource). Cells without a row are zero.
 """
 
 from dataclasses import dataclass
@@ -51,22 +52,33 @@ class Score:
         return sum(self.same_time) + self.same_problem
 
 
+def start(engine: Engine) -> None:
+    """Makes `problems`, their numbers: what cells of all problems are made with."""
+    engine.put("problems", {"problem": "INTEGER"}, [(number,) for number in range(len(PROBLEMS))])
+
+
 def weigh(engine: Engine, grid: Grid) -> None:
     """Makes `stats`, `spread` and `weights` from `cells`."""
-    engine.create("stats", text("stats"))
+    engine.create("stats", text("stats", bins=grid.bins))
     engine.create("spread", text("spread", bins=grid.bins))
     engine.drop("stats")
     engine.create("weights", text("weights", bins=grid.bins))
 
 
 def scores(engine: Engine, grid: Grid, members: str) -> list[Score]:
-    """The score of each resource of `members` with at least two connections that count."""
-    engine.create("sizes", text("sizes", bins=grid.bins, members=members))
+    """The score of each resource of `members` with at least two connections that count. Makes their `sizes`."""
+    sizes(engine, grid, members)
     width = len(PROBLEMS)
     return [
         Score(row[0], row[1], tuple(row[2 : 2 + width]), row[2 + width])
         for row in engine.rows(text("correlation", bins=grid.bins, members=members))
     ]
+
+
+def sizes(engine: Engine, grid: Grid, members: str) -> None:
+    """Makes `sizes` and `means`, of each resource of `members`."""
+    engine.create("sizes", text("sizes", bins=grid.bins, members=members))
+    engine.create("means", text("means"))
 
 
 def problem_scores(engine: Engine, grid: Grid, members: str) -> dict[int, dict[str, tuple[int, float]]]:
@@ -76,18 +88,16 @@ def problem_scores(engine: Engine, grid: Grid, members: str) -> dict[int, dict[s
     """
     engine.create("problem_weights", text("problem_weights", members=members))
     engine.create("problem_sizes", text("problem_sizes", members=members))
-    width = len(PROBLEMS)
-    answer = {}
-    for row in engine.rows(text("problem_correlation", bins=grid.bins, members=members)):
-        counts, values = row[1 : 1 + width], row[1 + width :]
-        answer[row[0]] = {
-            problem: (int(count), float(value))
-            for problem, count, value in zip(PROBLEMS, counts, values, strict=True)
-            if count >= 2
-        }
+    answer: dict[int, dict[str, tuple[int, float]]] = {}
+    for resource, problem, count, value in engine.rows(text("problem_correlation", bins=grid.bins, members=members)):
+        answer.setdefault(resource, {})[PROBLEMS[problem]] = (int(count), float(value))
     return answer
 
 
-def coefficients(engine: Engine, members: str) -> None:
-    """Makes `coefficients` (resource, conn, coefficient). `sizes` must be those of `members`."""
-    engine.create("coefficients", text("coefficients", members=members))
+def coefficients(engine: Engine, grid: Grid, members: str, some: str | None = None) -> None:
+    """Makes `sums`, and `coefficients` (resource, conn, coefficient, same_time), of `some` of the members if given.
+
+    `sizes` must be those of `members`.
+    """
+    engine.create("sums", text("sums", bins=grid.bins, members=members))
+    engine.create("coefficients", text("coefficients", some=some or members))

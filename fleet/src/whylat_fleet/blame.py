@@ -8,13 +8,16 @@ blamed, all their connections are taken out of all other sets and of the null, a
 resource is blamed only for what it does where the culprit is not. Not only those that the culprit explains are taken
 out: that choice would be made by what they suffered, so that what is left would be no random sample of the fleet, and
 the victims that it misses would speak against the culprit's parents.
+
+A culprit must not only be no chance (`null`): what its connections have in common must also be rarer elsewhere.
 """
 
 from dataclasses import dataclass, field
 
-from whylat_fleet.algebra import Score, coefficients, scores
+from whylat_fleet.algebra import Score, coefficients, scores, sizes
 from whylat_fleet.engine import Engine
-from whylat_fleet.null import Chance, draw
+from whylat_fleet.null import Chance, draw, enriched, sample
+from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
@@ -28,10 +31,18 @@ SAME = 0.9
 """Two resources that explain the same connections to this share cannot be told apart."""
 ROUND = 60
 """Resources looked at closely in a round."""
+WITNESSES = 2000
+"""Connections of the whole fleet that a culprit's are compared with: what none of them has is known to be rarer than
+one in 700 (3 / n, the 95 % bound of none in n)."""
 MAX_ROUNDS = 12
 
 _REST = """SELECT w.conn AS conn, w.w AS w FROM weights AS w
 WHERE w.conn NOT IN (SELECT x.conn FROM removed AS x)"""
+
+_OUTSIDERS = """SELECT s.conn AS conn, s.w AS w FROM witnesses AS s
+WHERE s.conn NOT IN (SELECT m.conn FROM members_live_all AS m WHERE m.resource = {resource})"""
+
+_TOUCHED = "SELECT m.resource AS resource FROM members_{kind} AS m JOIN removed AS x ON m.conn = x.conn"
 
 _AT = {
     "send_buffer": ("host", "application", "peer", "link", "switch"),
@@ -78,11 +89,14 @@ class Verdict:
     null: Chance | None
     judged: int
     rounds: int
+    pipelines: list[Pipeline] = field(default_factory=list)
 
 
 def blame(prepared: Prepared, resources: Resources, alpha: float | None = None, seed: int = 1) -> Verdict:
     """Finds the culprits. `alpha`, if given, is demanded of a coefficient besides being no chance (SNAP: 0.4)."""
-    return _Search(prepared, resources, alpha, seed).run()
+    verdict = _Search(prepared, resources, alpha, seed).run()
+    verdict.pipelines = pipelines(prepared)
+    return verdict
 
 
 class _Search:
@@ -102,10 +116,10 @@ class _Search:
         judged = [score for score in first.values() if score.members >= LEAST_MEMBERS]
         self.judged = len(judged)
         most = max((score.members for score in judged), default=0)
-        null = chance = draw(self.engine, self.prepared.grid, "weights", LEAST_MEMBERS, most, self.seed)
+        self.engine.put("removed", {"conn": "BIGINT"}, [])
+        null = chance = self._chance(most, 0)
         if null is None:
             return Verdict([], first, None, self.judged, 0)
-        self.engine.put("removed", {"conn": "BIGINT"}, [])
         rounds = 0
         # what lies beyond the draws' 95th percentile may become no chance when others are taken out
         live = [score for score in judged if null.beyond(score)]
@@ -114,21 +128,26 @@ class _Search:
             if not found:
                 break
             rounds += 1
-            if not self._round(found[:ROUND], chance):
+            if not self._round(found[:ROUND], chance, _level(rounds)):
                 break
             live = self._again(live)
-            self.engine.create("population", _REST)
-            chance = draw(self.engine, self.prepared.grid, "population", LEAST_MEMBERS, most, self.seed + rounds)
+            chance = self._chance(most, rounds)
         return Verdict(self.culprits, first, null, self.judged, rounds)
+
+    def _chance(self, most: int, number: int) -> Chance | None:
+        """The null of the connections that are left: makes `population`, and of a part of it `witnesses`."""
+        engine = self.engine
+        engine.create("population", _REST)
+        sample(engine, "population", WITNESSES, self.seed + number)
+        engine.create("witnesses", "SELECT m.conn AS conn, m.w AS w FROM members_null AS m")
+        return draw(engine, self.prepared.grid, "population", LEAST_MEMBERS, most, self.seed + number)
 
     def _found(self, live: list[Score], null: Chance, number: int) -> list[Score]:
         """Those that are no chance, with what they have in common descending."""
         return sorted((s for s in live if self._no_chance(s, null, number)), key=lambda s: -null.shared(s))
 
     def _no_chance(self, score: Score, null: Chance, number: int) -> bool:
-        # every round tests anew: shares 1/2, 1/6, 1/12, … of what is put up with, which sum up to 1
-        level = FALSE_CULPRITS / (number * (number + 1))
-        unlikely = null.probability(score) * self.judged <= level
+        unlikely = null.probability(score) * self.judged <= _level(number)
         return unlikely and score.members >= LEAST_MEMBERS and (self.alpha is None or score.acc > self.alpha)
 
     def _members(self, live: list[Score]) -> None:
@@ -144,17 +163,24 @@ class _Search:
         engine.create("members_live_all", " UNION ALL ".join(parts))
 
     def _again(self, live: list[Score]) -> list[Score]:
-        if not live:
-            return []
-        self._members(live)
-        return scores(self.engine, self.prepared.grid, "members_live_all")
+        """Scores after connections were taken out: those of sets that lost some are computed again."""
+        parts = [_TOUCHED.format(kind=kind) for kind in KINDS]
+        self.engine.create("touched", f"SELECT DISTINCT t.resource AS resource FROM ({' UNION ALL '.join(parts)}) AS t")
+        touched = {int(row[0]) for row in self.engine.rows("SELECT t.resource FROM touched AS t")}
+        again = [score for score in live if score.resource in touched]
+        kept = [score for score in live if score.resource not in touched]
+        if not again:
+            return kept
+        self._members(again)
+        return kept + scores(self.engine, self.prepared.grid, "members_live_all")
 
-    def _round(self, found: list[Score], null: Chance) -> bool:
+    def _round(self, found: list[Score], null: Chance, level: float) -> bool:
         """Blames the strongest of `found` that do not share their connections; takes out their connections."""
         engine = self.engine
         self._members(found)
-        engine.create("sizes", text("sizes", bins=self.prepared.grid.bins, members="members_live_all"))
-        coefficients(engine, "members_live_all")
+        sizes(engine, self.prepared.grid, "members_live_all")
+        coefficients(engine, self.prepared.grid, "members_live_all")
+        engine.create("thresholds", text("thresholds"))
         engine.create("explained", text("explained"))
         both = {(one, other): int(count) for one, other, count in engine.rows(text("overlap"))}
         taken: list[Score] = []
@@ -173,9 +199,12 @@ class _Search:
                 waiting.append(score)
                 continue
             if rival is None or 2 * shared < own:
+                elsewhere = self._elsewhere(score, own) * self.judged
+                if elsewhere > level:
+                    continue
                 taken.append(score)
                 removed.append(score.resource)
-                self._take(score, null, own)
+                self._take(score, max(null.probability(score) * self.judged, elsewhere), null.shared(score), own)
             elif self._alike(score, rival, both, null):
                 self._tie(score, rival)
             else:
@@ -194,7 +223,16 @@ class _Search:
         union = both[score.resource, score.resource] + both[rival.resource, rival.resource] - shared
         return shared >= SAME * union and null.shared(score) >= SAME * null.shared(rival)
 
-    def _take(self, score: Score, null: Chance, explained: int) -> None:
+    def _elsewhere(self, score: Score, explained: int) -> float:
+        """Chance that so many of what the resource's connections have in common fall to it by lot: many other
+        connections may have the same, as is so of problems that last for the whole window."""
+        engine, resource = self.engine, score.resource
+        engine.create("outsiders", _OUTSIDERS.format(resource=resource))
+        sampled = int(engine.rows("SELECT COUNT(*) FROM outsiders AS o")[0][0])
+        alike = int(engine.rows(text("elsewhere", resource=resource))[0][0])
+        return enriched(explained, score.members, alike, sampled)
+
+    def _take(self, score: Score, probability: float, shared: float, explained: int) -> None:
         problem = _problem(score, self.prepared, self.engine)
         if known := self._known(score, problem, explained):
             known.explained += explained
@@ -206,8 +244,8 @@ class _Search:
             name,
             score,
             problem,
-            null.probability(score) * self.judged,
-            null.shared(score),
+            probability,
+            shared,
             explained,
             resources=[score.resource],
         )
@@ -252,6 +290,11 @@ class _Search:
             culprit.ruled_out_more += 1
 
 
+def _level(number: int) -> float:
+    """Every round tests anew: shares 1/2, 1/6, 1/12, … of what is put up with, which sum up to 1."""
+    return FALSE_CULPRITS / (number * (number + 1))
+
+
 def said(kind: str, name: str) -> str:
     """A resource as people say it."""
     return f"host {name} (as the peer)" if kind == "peer" else f"{kind} {name}"
@@ -265,7 +308,9 @@ def _problem(score: Score, prepared: Prepared, engine: Engine) -> str:
     """The problem that they share: at the same time, or else that in which the explained have most of their time."""
     if sum(score.same_time) >= score.same_problem:
         return max(zip(PROBLEMS, score.same_time, strict=True), key=lambda pair: pair[1])[0]
-    sums = ", ".join(f"SUM(CAST(c.x{index} AS BIGINT))" for index in range(1, 6))
-    sql = f"SELECT {sums} FROM cells AS c JOIN explained AS e ON c.conn = e.conn WHERE e.resource = {score.resource}"
-    row = engine.rows(sql)[0]
-    return max(zip(PROBLEMS, row, strict=True), key=lambda pair: pair[1] or 0)[0]
+    problem = f"CAST(FLOOR(CAST(c.cell AS DOUBLE) / {prepared.grid.bins}) AS INTEGER)"
+    sql = (
+        f"SELECT {problem}, SUM(CAST(c.x AS BIGINT)) FROM cells AS c JOIN explained AS e ON c.conn = e.conn "
+        f"WHERE e.resource = {score.resource} GROUP BY {problem}"
+    )
+    return PROBLEMS[max(engine.rows(sql), key=lambda row: int(row[1]))[0]]

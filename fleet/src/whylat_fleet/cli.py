@@ -4,12 +4,19 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from whylat_fleet import __version__
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset
+from whylat_fleet.engine import connect
 from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.prepare import Coverage, Prepared, ask
+from whylat_fleet.report.text import coloured, written
+from whylat_fleet.schema import CORRELATED, TABLES
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -20,19 +27,35 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     correlate = commands.add_parser("correlate", help="name the hosts, links, switches and applications to blame")
     correlate.add_argument("dataset", type=Path)
-    correlate.add_argument(
-        "--from", dest="begin", metavar="TIME", help="a whole hour, UTC (default: the last that ended)"
-    )
-    correlate.add_argument("--hours", type=int, default=1, help="T (default 1; SNAP takes 24 for applications)")
-    correlate.add_argument("--bin", type=int, default=2, metavar="SECONDS", help="t, a multiple of 2 (default 2)")
     correlate.add_argument("--alpha", type=float, help="also demand a coefficient above this (SNAP: 0.4)")
-    correlate.add_argument("--topology", type=Path, help="default: DATASET/topology.json")
-    correlate.add_argument("--trust-clocks", action="store_true", help="do not leave out hosts for their clocks")
-    correlate.add_argument("--engine", default="duckdb", help="duckdb, spark, spark://HOST:PORT, chdb, datafusion")
-    correlate.add_argument("--memory", help="cap of DuckDB's memory, as 2GB; it then spills")
-    correlate.add_argument("--format", choices=("text", "json"), default="text")
-    correlate.add_argument("-o", "--output", type=Path)
-    correlate.add_argument("--force", action="store_true", help="replace FILE")
+    _window(correlate)
+    _reading(correlate)
+    summary = commands.add_parser("summary", help="how often which problem is met, on how many connections and hosts")
+    summary.add_argument("dataset", type=Path)
+    _window(summary)
+    _reading(summary)
+    drill = commands.add_parser("drill", help="a culprit's connections, and what happened around their problems")
+    drill.add_argument("dataset", type=Path)
+    drill.add_argument(
+        "culprit", nargs="+", help="as `correlate` says it: host h1, application a, link a>b, …; conn ID"
+    )
+    drill.add_argument("--connections", type=int, default=10, metavar="N", help="connections listed (default 10)")
+    drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems looked at (default 3)")
+    _window(drill)
+    _reading(drill)
+    compare = commands.add_parser("compare", help="before and after a change: what got better or worse beyond noise")
+    compare.add_argument("dataset", type=Path, metavar="BEFORE")
+    compare.add_argument("other", type=Path, nargs="?", metavar="AFTER", help="default: the same dataset")
+    compare.add_argument("--before", metavar="TIME", help="a whole hour, UTC (default: the last that ended)")
+    compare.add_argument("--after", metavar="TIME", help="the same, of AFTER")
+    compare.add_argument("--hours", type=int, default=1, help="length of both windows (default 1)")
+    _reading(compare)
+    background = commands.add_parser(
+        "background", help="a live fleet's background problems, for `simulate --background`"
+    )
+    background.add_argument("dataset", type=Path)
+    _window(background)
+    _reading(background, formats=())
     simulate = commands.add_parser("simulate", help="write the dataset of a data centre with known culprits")
     simulate.add_argument("out", type=Path)
     simulate.add_argument("--hosts", type=int, default=8000)
@@ -45,33 +68,190 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _correlate(arguments: argparse.Namespace) -> int:
-    from whylat_fleet.blame import blame  # noqa: PLC0415
-    from whylat_fleet.engine import connect  # noqa: PLC0415
-    from whylat_fleet.prepare import prepare  # noqa: PLC0415
-    from whylat_fleet.report.culprits import as_json, as_text  # noqa: PLC0415
-    from whylat_fleet.resources import build  # noqa: PLC0415
+def _window(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="begin", metavar="TIME", help="a whole hour, UTC (default: the last that ended)")
+    parser.add_argument("--hours", type=int, default=1, help="T (default 1; SNAP takes 24 for applications)")
 
-    if arguments.output and arguments.output.exists() and not arguments.force:
-        raise FleetError(f"{arguments.output} exists", "--force replaces it")
+
+def _reading(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json", "html")) -> None:
+    """Options of every command that reads a dataset and writes a report."""
+    parser.add_argument("--bin", type=int, default=2, metavar="SECONDS", help="t, a multiple of 2 (default 2)")
+    parser.add_argument("--topology", type=Path, help="default: DATASET/topology.json")
+    parser.add_argument("--trust-clocks", action="store_true", help="do not leave out hosts for their clocks")
+    parser.add_argument("--engine", default="duckdb", help="duckdb, spark, spark://HOST:PORT, chdb, datafusion")
+    parser.add_argument("--memory", help="cap of DuckDB's memory, as 2GB; it then spills")
+    if formats:
+        parser.add_argument("--format", choices=formats, default="text")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE")
+    parser.add_argument("--force", action="store_true", help="replace FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """A report in every format; made only in the one that is asked for."""
+
+    as_text: Callable[[], list[str]]
+    as_json: Callable[[], dict[str, Any]]
+    as_html: Callable[[], str]
+    coverage: Coverage
+
+
+def _asked(
+    arguments: argparse.Namespace,
+    question: Callable[[Prepared], _Report],
+    tables: Sequence[str] = CORRELATED,
+    totals: bool = False,
+) -> int:
+    """Asks a question of the dataset and writes the report."""
+    _writable(arguments)
     dataset = Dataset(arguments.dataset)
     window = dataset.window(arguments.begin, arguments.hours)
     engine = connect(arguments.engine, arguments.memory)
+
+    def report(prepared: Prepared) -> tuple[str, int]:
+        made = question(prepared)
+        return _formatted(arguments, made), _code(made.coverage)
+
+    clocks, place = arguments.trust_clocks, arguments.topology
     try:
-        prepared = prepare(engine, dataset, window, arguments.bin, arguments.trust_clocks, arguments.topology)
-        verdict = blame(prepared, build(prepared), arguments.alpha)
+        shown, code = ask(report, engine, dataset, window, arguments.bin, clocks, place, tables, totals)
     finally:
         engine.close()
-    if arguments.format == "json":
-        text = json.dumps(as_json(prepared, verdict), indent=1) + "\n"
-    else:
-        text = as_text(prepared, verdict)
-    if arguments.output:
-        arguments.output.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
-    coverage = prepared.coverage
+    _write(arguments, shown)
+    return code
+
+
+def _code(coverage: Coverage) -> int:
+    """3 where something is missing."""
     return 3 if coverage.left_out_files or coverage.left_out_hosts or coverage.absent or coverage.lost_records else 0
+
+
+def _writable(arguments: argparse.Namespace) -> None:
+    if arguments.output and arguments.output.exists() and not arguments.force:
+        raise FleetError(f"{arguments.output} exists", "--force replaces it")
+
+
+def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
+    if arguments.format == "json":
+        return json.dumps(report.as_json(), indent=1) + "\n"
+    if arguments.format == "html":
+        return report.as_html()
+    return written(report.as_text(), arguments.output is None and coloured(sys.stdout))
+
+
+def _write(arguments: argparse.Namespace, shown: str) -> None:
+    if arguments.output:
+        arguments.output.write_text(shown, encoding="utf-8")
+    else:
+        sys.stdout.write(shown)
+
+
+def _correlate(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.blame import blame  # noqa: PLC0415
+    from whylat_fleet.drill import look  # noqa: PLC0415
+    from whylat_fleet.report import culprits  # noqa: PLC0415
+    from whylat_fleet.resources import build  # noqa: PLC0415
+
+    # the page shows what happened around problems too
+    html = arguments.format == "html"
+
+    def question(prepared: Prepared) -> _Report:
+        resources = build(prepared)
+        verdict = blame(prepared, resources, arguments.alpha)
+        numbers = [culprit.resource for culprit in verdict.culprits]
+        looked = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
+        return _Report(
+            lambda: culprits.as_text(prepared, verdict, looked),
+            lambda: culprits.as_json(prepared, verdict, looked),
+            lambda: culprits.as_html(prepared, verdict, looked),
+            prepared.coverage,
+        )
+
+    return _asked(arguments, question, tuple(TABLES) if html else CORRELATED)
+
+
+def _summary(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.report import summary  # noqa: PLC0415
+    from whylat_fleet.summary import summarise  # noqa: PLC0415
+
+    def question(prepared: Prepared) -> _Report:
+        found = summarise(prepared)
+        return _Report(
+            lambda: summary.as_text(prepared, found),
+            lambda: summary.as_json(prepared, found),
+            lambda: summary.as_html(prepared, found),
+            prepared.coverage,
+        )
+
+    return _asked(arguments, question, totals=True)
+
+
+def _drill(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.drill import drill, parse  # noqa: PLC0415
+    from whylat_fleet.report import drill as report  # noqa: PLC0415
+    from whylat_fleet.resources import build  # noqa: PLC0415
+
+    kind, name = parse(arguments.culprit)
+
+    def question(prepared: Prepared) -> _Report:
+        found = drill(prepared, build(prepared), kind, name, arguments.connections, arguments.moments)
+        return _Report(
+            lambda: report.as_text(prepared, found),
+            lambda: report.as_json(prepared, found),
+            lambda: report.as_html(prepared, found),
+            prepared.coverage,
+        )
+
+    return _asked(arguments, question, tuple(TABLES))
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.compare import compare, side  # noqa: PLC0415
+    from whylat_fleet.report import compare as report  # noqa: PLC0415
+
+    if arguments.other is None and not (arguments.before and arguments.after):
+        raise UsageError("one dataset has two windows only if they are named", "--before TIME --after TIME, or AFTER")
+    _writable(arguments)
+    sides = []
+    for root, begin in ((arguments.dataset, arguments.before), (arguments.other, arguments.after)):
+        dataset = Dataset(root or arguments.dataset)
+        engine = connect(arguments.engine, arguments.memory)
+        try:
+            window = dataset.window(begin, arguments.hours)
+            clocks, place = arguments.trust_clocks, arguments.topology
+            sides.append(ask(side, engine, dataset, window, arguments.bin, clocks, place))
+        finally:
+            engine.close()
+    before, after = sides
+    found = compare(before, after)
+    made = _Report(
+        lambda: report.as_text(before, after, found),
+        lambda: report.as_json(before, after, found),
+        lambda: report.as_html(before, after, found),
+        before.coverage,
+    )
+    _write(arguments, _formatted(arguments, made))
+    return max(_code(before.coverage), _code(after.coverage))
+
+
+def _background(arguments: argparse.Namespace) -> int:
+    from whylat_fleet.background import background  # noqa: PLC0415
+
+    _writable(arguments)
+    dataset = Dataset(arguments.dataset)
+    window = dataset.window(arguments.begin, arguments.hours)
+    engine = connect(arguments.engine, arguments.memory)
+
+    def question(prepared: Prepared) -> tuple[dict[str, Any], int]:
+        return background(prepared), _code(prepared.coverage)
+
+    clocks, place = arguments.trust_clocks, arguments.topology
+    try:
+        found, code = ask(question, engine, dataset, window, arguments.bin, clocks, place)
+    finally:
+        engine.close()
+    _write(arguments, json.dumps(found, indent=2) + "\n")
+    return code
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
@@ -106,11 +286,21 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+_COMMANDS = {
+    "correlate": _correlate,
+    "summary": _summary,
+    "drill": _drill,
+    "compare": _compare,
+    "background": _background,
+    "simulate": _simulate,
+}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        return {"correlate": _correlate, "simulate": _simulate}[arguments.command](arguments)
+        return _COMMANDS[arguments.command](arguments)
     except FleetError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:

@@ -30,6 +30,8 @@ _TYPES = {
 }
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
+ATTEMPTS = 10
+"""At reading while agents merge hours: each but the first because a file of the last list had vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +128,35 @@ class Dataset:
         return _window(max(ended[-1] - timedelta(hours=hours - 1), ended[0]), hours)
 
     def select(self, tables: Iterable[str], window: Window) -> Selection:
-        """Files of the window. Reads names and footers, not rows."""
+        """Files of the window. Reads names and footers, not rows. Every row of an agent that merges meanwhile is in
+        exactly one of the files."""
         selection = Selection()
         for table in tables:
-            files = self._list(table, window, selection)
-            files = _without_superseded(files, selection)
-            files = _without_copies(files, selection)
-            selection.files[table] = _believed(table, files, selection)
+            selection.files[table] = self._select(table, window, selection)
         return selection
+
+    def _select(self, table: str, window: Window, selection: Selection) -> list[str]:
+        for _ in range(ATTEMPTS):
+            part = Selection()
+            files = _without_superseded(self._list(table, window, part), part)
+            named = len(part.left_out)
+            try:
+                kept = _believed(table, _without_copies(files, part), part)
+            except (duckdb.Error, OSError):
+                if all(file.path.exists() for file in files):
+                    raise
+                continue
+            # one that is neither kept nor named has vanished: its rows are in a file that the list lacks
+            if len(kept) + len(part.left_out) - named == len(files):
+                selection.left_out += part.left_out
+                selection.superseded += part.superseded
+                return kept
+        raise FleetError(f"{self.root / table}: files vanish while they are listed", "try again when hours are merged")
 
     def _list(self, table: str, window: Window, selection: Selection) -> list[_File]:
         found = []
         for hour in window.hours:
-            folder = self.root / table / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
-            for path in sorted(folder.glob("*")):
-                if path.name.startswith(".") or path.suffix == ".tmp":
-                    continue
+            for path in _paths(self.root / table / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"):
                 match = _NAME.fullmatch(path.name)
                 if match is None:
                     selection.left_out.append(LeftOut(str(path), "its name is not one that an agent gives"))
@@ -150,6 +165,17 @@ class Dataset:
                 else:
                     found.append(_File(path, hour, match["host"], match["boot"], match["minute"]))
         return found
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Files of a folder, but for those that are being written.
+
+    Listed twice: what is added or removed while a folder is read may be missed (POSIX `readdir`), so that of a merge
+    both the hour's file and its minutes' could be. The second list has the hour's then, as it was there before it
+    began; and of a merge that the second list meets, the first has the minutes'.
+    """
+    paths = {path for _ in range(2) for path in folder.glob("*")}
+    return sorted(path for path in paths if not path.name.startswith(".") and path.suffix != ".tmp")
 
 
 def _window(first: datetime, hours: int) -> Window:
@@ -201,36 +227,62 @@ def _tail(path: Path) -> bytes:
         return b""
 
 
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What a file's footer says of its rows."""
+
+    rows: int
+    least: int | None
+    """Of the column that puts a row into its hour."""
+    most: int | None
+    columns: frozenset[str]
+    """Names and physical types."""
+
+
 def _believed(table: str, files: Sequence[_File], selection: Selection) -> list[str]:
     by_path = {str(file.path): file for file in files}
-    paths = list(by_path)
     connection = duckdb.connect()
     try:
-        readable, reasons = _readable(connection, paths)
-        reasons |= _wrong_metadata(connection, readable, by_path)
-        reasons |= _wrong_columns(connection, [path for path in readable if path not in reasons], table)
-        reasons |= _wrong_hours(connection, [path for path in readable if path not in reasons], table, by_path)
+        footers, reasons = _footers(connection, list(by_path), TIME_COLUMN[table])
+        said = _metadata(connection, list(footers))
     finally:
         connection.close()
+    now_ns = time.time_ns()
+    for path, footer in footers.items():
+        wrong = _wrong_metadata(said[path], footer, by_path[path].host)
+        wrong = wrong or _wrong_columns(footer, table) or _wrong_hour(footer, by_path[path].hour, now_ns)
+        if wrong:
+            reasons[path] = wrong
     selection.left_out += [LeftOut(path, reason) for path, reason in reasons.items() if reason]
-    return [path for path in readable if path not in reasons]
+    return [path for path in footers if path not in reasons]
 
 
-def _readable(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Files whose footer can be read, and the reasons of the others (empty: vanished, which is nobody's fault)."""
+def _footers(
+    connection: duckdb.DuckDBPyConnection, paths: list[str], time_column: str
+) -> tuple[dict[str, _Footer], dict[str, str]]:
+    """Footers, in the files' order, and why others cannot be read (empty: vanished, which is nobody's fault)."""
     if not paths:
-        return [], {}
+        return {}, {}
     try:
-        connection.execute("SELECT COUNT(*) FROM parquet_file_metadata($1)", [paths]).fetchall()
-        return paths, {}
+        rows = connection.execute(
+            """SELECT file_name, SUM(num_values) / COUNT(DISTINCT path_in_schema),
+                      MIN(TRY_CAST(stats_min_value AS BIGINT)) FILTER (path_in_schema = $2),
+                      MAX(TRY_CAST(stats_max_value AS BIGINT)) FILTER (path_in_schema = $2),
+                      list(DISTINCT path_in_schema || ' ' || type)
+               FROM parquet_metadata($1) GROUP BY file_name""",
+            [paths, time_column],
+        ).fetchall()
+        found = {row[0]: _Footer(int(row[1]), row[2], row[3], frozenset(row[4])) for row in rows}
+        # a file without rows has no columns there, and nothing to be read
+        return {path: found[path] for path in paths if path in found}, {}
     except duckdb.Error as error:
         if len(paths) == 1:
             exists = Path(paths[0]).exists()
-            return [], {paths[0]: f"not a whole Parquet file ({_short(error)})" if exists else ""}
+            return {}, {paths[0]: f"not a whole Parquet file ({_short(error)})" if exists else ""}
     half = len(paths) // 2
-    left, left_reasons = _readable(connection, paths[:half])
-    right, right_reasons = _readable(connection, paths[half:])
-    return left + right, left_reasons | right_reasons
+    left, left_reasons = _footers(connection, paths[:half], time_column)
+    right, right_reasons = _footers(connection, paths[half:], time_column)
+    return left | right, left_reasons | right_reasons
 
 
 def _short(error: Exception) -> str:
@@ -238,66 +290,42 @@ def _short(error: Exception) -> str:
     return re.sub(r" (of|in) file '[^']*'", "", text.split(": ", 1)[-1])
 
 
-def _wrong_metadata(
-    connection: duckdb.DuckDBPyConnection, paths: list[str], by_path: dict[str, _File]
-) -> dict[str, str]:
-    if not paths:
-        return {}
+def _metadata(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> dict[str, dict[str, str]]:
+    """Keys and values that the writer put into each file."""
     said: dict[str, dict[str, str]] = {path: {} for path in paths}
-    rows = connection.execute("SELECT file_name, key, value FROM parquet_kv_metadata($1)", [paths]).fetchall()
-    for path, key, value in rows:
-        said[path][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
-    counts = connection.execute("SELECT file_name, num_rows FROM parquet_file_metadata($1)", [paths]).fetchall()
-    reasons = {}
-    for path, number in counts:
-        schema = said[path].get("whylat.schema")
-        host = said[path].get("whylat.host")
-        if schema != SCHEMA:
-            reasons[path] = f"its schema is {schema or 'not said'}, this reads {SCHEMA}"
-        elif said[path].get("whylat.rows") not in (None, str(number)):
-            reasons[path] = f"it says that it holds {said[path]['whylat.rows']} rows and holds {number}"
-        elif host is not None and re.sub(r"[^A-Za-z0-9_-]", "-", host) != by_path[path].host:
-            reasons[path] = f"it was written by {host}"
-    return reasons
+    if paths:
+        rows = connection.execute("SELECT file_name, key, value FROM parquet_kv_metadata($1)", [paths]).fetchall()
+        for path, key, value in rows:
+            said[path][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
+    return said
 
 
-def _wrong_columns(connection: duckdb.DuckDBPyConnection, paths: list[str], table: str) -> dict[str, str]:
-    if not paths:
-        return {}
-    wanted = TABLES[table]
-    names = list(wanted)
-    kinds = [_TYPES[wanted[name]] for name in names]
-    found = connection.execute(
-        """SELECT s.file_name, list(s.name) FROM parquet_schema($1) AS s
-           JOIN (SELECT unnest($2) AS name, unnest($3) AS type) AS w ON s.name = w.name AND s.type = w.type
-           GROUP BY s.file_name HAVING COUNT(*) < $4""",
-        [paths, names, kinds, len(names)],
-    ).fetchall()
-    return {path: f"it lacks the column {sorted(set(names) - set(have))[0]}" for path, have in found}
+def _wrong_metadata(said: dict[str, str], footer: _Footer, host: str) -> str | None:
+    schema, writer = said.get("whylat.schema"), said.get("whylat.host")
+    if schema != SCHEMA:
+        return f"its schema is {schema or 'not said'}, this reads {SCHEMA}"
+    if said.get("whylat.rows") not in (None, str(footer.rows)):
+        return f"it says that it holds {said['whylat.rows']} rows and holds {footer.rows}"
+    if writer is not None and re.sub(r"[^A-Za-z0-9_-]", "-", writer) != host:
+        return f"it was written by {writer}"
+    return None
 
 
-def _wrong_hours(
-    connection: duckdb.DuckDBPyConnection, paths: list[str], table: str, by_path: dict[str, _File]
-) -> dict[str, str]:
-    """Files with rows of another hour than their folder's, or of the future: a clock was set, or is wrong."""
-    if not paths:
-        return {}
-    found = connection.execute(
-        """SELECT file_name, MIN(CAST(stats_min_value AS BIGINT)), MAX(CAST(stats_max_value AS BIGINT))
-           FROM parquet_metadata($1) WHERE path_in_schema = $2 GROUP BY file_name""",
-        [paths, TIME_COLUMN[table]],
-    ).fetchall()
-    now = time.time_ns()
-    reasons = {}
-    for path, least, most in found:
-        if least is None or most is None:
-            continue
-        begin = int(by_path[path].hour.timestamp()) * SECOND_NS
-        if least < begin or most >= begin + HOUR_NS:
-            reasons[path] = "it holds rows of another hour than its folder: the host's clock was set, or is wrong"
-        elif most > now + SECOND_NS:
-            reasons[path] = "it holds rows of the future: the host's clock is wrong"
-    return reasons
+def _wrong_columns(footer: _Footer, table: str) -> str | None:
+    lacks = [name for name, kind in TABLES[table].items() if f"{name} {_TYPES[kind]}" not in footer.columns]
+    return f"it lacks the column {min(lacks)}" if lacks else None
+
+
+def _wrong_hour(footer: _Footer, hour: datetime, now_ns: int) -> str | None:
+    """Rows of another hour than the folder's, or of the future: a clock was set, or is wrong."""
+    if footer.least is None or footer.most is None:
+        return None
+    begin = int(hour.timestamp()) * SECOND_NS
+    if footer.least < begin or footer.most >= begin + HOUR_NS:
+        return "it holds rows of another hour than its folder: the host's clock was set, or is wrong"
+    if footer.most > now_ns + SECOND_NS:
+        return "it holds rows of the future: the host's clock is wrong"
+    return None
 
 
 def unreadable(paths: Sequence[str]) -> dict[str, str]:

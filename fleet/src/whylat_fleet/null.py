@@ -7,13 +7,18 @@ the same size drawn from all connections that count. A mean over pairs of a rand
     (4 (n - 2) zeta1 + 2 zeta2) / (n (n - 1)).
 
 zeta1, the variance of a connection's mean coefficient with all others, rules large sets and is computed from all
-connections, not drawn. zeta2, the variance over pairs, rules small ones and needs pairs: it comes from draws of small
-sizes, as does the tail beyond their 95th percentile, taken as exponential. So the draws need not grow with the fleet.
+connections, or of a great fleet from many. zeta2, the variance over pairs, rules small ones and needs pairs: it comes
+from draws of small sizes, as does the tail beyond their 95th percentile, taken as exponential. So the draws need not
+grow with the fleet.
 
-The coefficient is a sum of two parts (`Score`). What connections have in common over the whole window spreads much more
-among random sets than what they do in the same bins; a test of the sum alone would not see the second for the first.
-So the sum and its part of the same time are tested each against its own null, and the chance is twice the lesser one
-(Bonferroni).
+The coefficient is a sum of two parts (`Score`). What connections have in common over the whole window spreads much
+more among random sets than what they do in the same bins; a test of the sum alone would not see the second for the
+first. So the sum and its part of the same time are tested each against its own null, and the chance is twice the
+lesser one (Bonferroni).
+
+The tail is not exponential where a part of the fleet has the same lasting problem: k such connections of a set add
+k^2 to it, so that its tail falls with the root only. `enriched` asks in another way: how often is the pattern met
+elsewhere?
 """
 
 import math
@@ -22,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
-from whylat_fleet.algebra import Grid, Score, scores
+from whylat_fleet.algebra import Grid, Score, coefficients, scores
 from whylat_fleet.engine import Engine
 from whylat_fleet.questions import text
 
@@ -32,9 +37,12 @@ TAIL = 0.05
 """Share of the draws that the exponential tail is fitted to: 20 of 400."""
 LEAST_DRAWS = 40
 """Draws of a size that are enough for a variance; below, the size is not used."""
-DOUBLINGS = 2
-"""Sizes beyond the least. Larger sets are nearer to normal (Hoeffding 1948, theorem 7.1), so that the tail of these is
-not too thin for them; their variance is zeta1's."""
+SAMPLE = 20_000
+"""Connections that zeta1 is computed from, if the fleet has more: a variance of this many values with a kurtosis of 50
+is known to 5 % (its relative standard error is sqrt((kurtosis - 1) / n))."""
+DOUBLINGS = 1
+"""Sizes beyond the least. Larger sets cost more and are nearer to normal (Hoeffding 1948, theorem 7.1), so that the
+tail of these is not too thin for them; their variance is zeta1's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +94,48 @@ class Chance:
 def draw(engine: Engine, grid: Grid, population: str, least: int, most: int, seed: int) -> Chance | None:
     """Draws sets from `population` (conn, w). None when it is too small for `LEAST_DRAWS` sets of the least size."""
     count = int(engine.rows(f"SELECT COUNT(*) FROM {population} AS p")[0][0])
-    generator = random.Random(seed)
-    prime = _prime(count + 1)
+    rows = _sets(count, least, most, random.Random(seed))
+    if not rows:
+        return None
+    _shuffle(engine, population, rows)
+    found = [score for score in scores(engine, grid, "members_null") if score.members >= least - 1]
+    engine.create("members_whole", _WHOLE.format(population=population))
+    whole = scores(engine, grid, "members_whole")[0]
+    sample(engine, population, SAMPLE, seed)
+    coefficients(engine, grid, "members_whole", "members_null")
+    _, variance, timed_variance = engine.rows(text("hoeffding"))[0]
+    for table in ("members_null", "members_whole", "sums", "coefficients"):
+        engine.drop(table)
+    return Chance(
+        fit(found, lambda score: score.acc, whole.acc, variance),
+        fit(found, _timed, _timed(whole), timed_variance),
+    )
+
+
+_WHOLE = "SELECT p.conn AS conn, p.w AS w, CAST(0 AS BIGINT) AS resource FROM {population} AS p"
+
+
+def _sets(count: int, least: int, most: int, generator: random.Random) -> list[tuple[int, ...]]:
+    """Rows of `draws`: of each size, enough sets or as many as there are."""
     rows: list[tuple[int, ...]] = []
     size = least
     while size <= min(max(most, least), least << DOUBLINGS) and count // size >= LEAST_DRAWS:
         # a small fleet is shuffled more than once
         for _ in range(min(8, -(-SETS // (count // size)))):
-            rows.append((len(rows), size, min(SETS, count // size), generator.randrange(1, prime), prime))
+            rows.append((len(rows), size, min(SETS, count // size), *_shuffling(count, generator)))
         size *= 2
-    if not rows:
-        return None
-    names = ("draw", "size", "sets", "factor", "prime")
-    engine.put("draws", dict.fromkeys(names, "BIGINT"), rows)
+    return rows
+
+
+def _shuffling(count: int, generator: random.Random) -> tuple[int, int]:
+    prime = _prime(count + 1)
+    return generator.randrange(1, prime), prime
+
+
+def _shuffle(engine: Engine, population: str, rows: list[tuple[int, ...]]) -> None:
+    """Makes `members_null`, the sets of `rows`."""
+    engine.put("draws", dict.fromkeys(("draw", "size", "sets", "factor", "prime"), "BIGINT"), rows)
     engine.create("members_null", text("members_null", population=population))
-    found = [score for score in scores(engine, grid, "members_null") if score.members >= least - 1]
-    engine.drop("members_null")
-    engine.create(
-        "members_whole", f"SELECT p.conn AS conn, p.w AS w, CAST(0 AS BIGINT) AS resource FROM {population} AS p"
-    )
-    engine.create("sizes", text("sizes", bins=grid.bins, members="members_whole"))
-    mean_whole, whole, mean_timed, timed = engine.rows(text("hoeffding", population=population))[0]
-    engine.drop("members_whole")
-    return Chance(
-        fit(found, lambda score: score.acc, mean_whole, whole),
-        fit(found, _timed, mean_timed, timed),
-    )
 
 
 def fit(found: list[Score], value: Callable[[Score], float], mean: float, zeta1: float) -> Null:
@@ -131,6 +155,27 @@ def fit(found: list[Score], value: Callable[[Score], float], mean: float, zeta1:
     beyond = z[int(len(z) * (1 - TAIL)) :]
     start = beyond[0]
     return Null(mean, zeta1, zeta2, start, max(fmean(beyond) - start, 1e-6), len(z))
+
+
+def sample(engine: Engine, population: str, size: int, seed: int) -> None:
+    """Makes `members_null` of at most `size` connections of the population, drawn at random."""
+    count = int(engine.rows(f"SELECT COUNT(*) FROM {population} AS p")[0][0])
+    _shuffle(engine, population, [(0, size, 1, *_shuffling(count, random.Random(seed)))])
+
+
+def enriched(hits: int, members: int, outside: int, sampled: int) -> float:
+    """Fisher's exact test, one-sided: chance that of all hits so many or more fall among the members by lot."""
+    total, all_hits = members + sampled, hits + outside
+    terms = [
+        _log_choose(members, k) + _log_choose(sampled, all_hits - k) - _log_choose(total, all_hits)
+        for k in range(hits, min(members, all_hits) + 1)
+    ]
+    most = max(terms)
+    return min(1.0, math.exp(most) * sum(math.exp(term - most) for term in terms))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def _timed(score: Score) -> float:

@@ -5,16 +5,22 @@ so are connections that were read more seldom than a bin is long. Absent is not 
 the whole window are told.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from whylat_fleet import topology
-from whylat_fleet.algebra import Grid, weigh
-from whylat_fleet.dataset import Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.algebra import Grid, start, weigh
+from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
+
+TOTALS = "fleet_totals"
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -57,20 +63,6 @@ class Prepared:
     tor_names: list[str]
 
 
-def open_tables(engine: Engine, dataset: Dataset, tables: list[str], window: Window) -> Selection:
-    """Opens the window's files. Picks the list again when a file has vanished in between, as agents merge hours."""
-    for _ in range(5):
-        selection = dataset.select(tables, window)
-        try:
-            for table in tables:
-                engine.open(table, selection.files[table], TABLES[table])
-            return selection
-        except Exception:
-            if all(Path(path).exists() for files in selection.files.values() for path in files):
-                raise
-    raise FleetError(f"{dataset.root}: files vanish faster than they can be listed", "try again when hours are merged")
-
-
 def grid_of(window: Window, bin_s: int) -> Grid:
     """Bins of `bin_s` seconds. Raises `UsageError` when that is no multiple of two."""
     if bin_s < 2 or bin_s % 2 or window.seconds % bin_s:
@@ -86,41 +78,80 @@ def prepare(
     trust_clocks: bool = False,
     place: Path | None = None,
 ) -> Prepared:
-    """Selects, opens, and makes the tables; files whose rows cannot be read are found and left out."""
+    """Selects, opens, and makes the tables."""
+    return ask(lambda prepared: prepared, engine, dataset, window, bin_s, trust_clocks, place)
+
+
+def ask(
+    question: Callable[[Prepared], Answer],
+    engine: Engine,
+    dataset: Dataset,
+    window: Window,
+    bin_s: int = 2,
+    trust_clocks: bool = False,
+    place: Path | None = None,
+    tables: Sequence[str] = CORRELATED,
+    totals: bool = False,
+) -> Answer:
+    """Prepares, and asks `question`: all anew when a file has vanished in between, as agents merge hours, or turns out
+    to hold rows that cannot be read and is left out. So `question` may read `tables` too, and may be asked often.
+
+    `totals` also opens `fleet_totals`: `fleet_connections` with the hour after the window, at whose begin agents write
+    what connections have suffered so far.
+    """
     broken: dict[str, str] = {}
-    for _ in range(5):
+    for _ in range(ATTEMPTS):
+        selection = _open(engine, dataset, tables, window, broken, totals)
         try:
-            return _prepare(engine, dataset, window, bin_s, trust_clocks, place, broken)
+            return question(_prepare(engine, dataset.root, window, selection, bin_s, trust_clocks, place))
         except FleetError:
             raise
         except Exception:
             # an engine's error: is it a file's fault?
-            selection = dataset.select(list(CORRELATED), window)
-            paths = [path for files in selection.files.values() for path in files if path not in broken]
-            found = unreadable(paths)
-            if not found and all(Path(path).exists() for path in paths):
-                raise
-            broken |= {path: reason for path, reason in found.items() if reason}
+            paths = [path for files in selection.files.values() for path in files]
+            if all(Path(path).exists() for path in paths):
+                found = {path: reason for path, reason in unreadable(paths).items() if reason}
+                if not found:
+                    raise
+                broken |= found
     raise FleetError(f"{dataset.root}: files vanish while they are read", "try again when hours are merged")
+
+
+def _open(
+    engine: Engine, dataset: Dataset, tables: Sequence[str], window: Window, broken: dict[str, str], totals: bool
+) -> Selection:
+    """Opens the window's files, without `broken`. Picks the list again when one has vanished in between."""
+    for _ in range(ATTEMPTS):
+        selection = dataset.select(tables, window)
+        if totals:
+            after = dataset.select(["fleet_connections"], Window(window.end_ns, window.end_ns + HOUR_NS))
+            selection.files[TOTALS] = selection.files["fleet_connections"] + after.files["fleet_connections"]
+            selection.left_out += after.left_out
+        selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
+        for table, files in selection.files.items():
+            selection.files[table] = [path for path in files if path not in broken]
+        try:
+            for table, files in selection.files.items():
+                engine.open(table, files, TABLES["fleet_connections" if table == TOTALS else table])
+            return selection
+        except Exception:
+            if all(Path(path).exists() for files in selection.files.values() for path in files):
+                raise
+    raise FleetError(f"{dataset.root}: files vanish faster than they can be listed", "try again when hours are merged")
 
 
 def _prepare(
     engine: Engine,
-    dataset: Dataset,
+    root: Path,
     window: Window,
+    selection: Selection,
     bin_s: int,
     trust_clocks: bool,
     place: Path | None,
-    broken: dict[str, str],
 ) -> Prepared:
     grid = grid_of(window, bin_s)
-    selection = dataset.select(list(CORRELATED), window)
-    for table, files in selection.files.items():
-        selection.files[table] = [path for path in files if path not in broken]
-        engine.open(table, selection.files[table], TABLES[table])
-    selection.left_out += [LeftOut(path, reason) for path, reason in broken.items()]
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
-    where = place or dataset.root / "topology.json"
+    where = place or root / "topology.json"
     known = topology.read(where) if place or where.exists() else topology.Topology()
     slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
     tors = sorted({host.tor for host in known.hosts.values()})
@@ -176,7 +207,8 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
     merge = grid.bin_us * 1000 // BIN_NS
     fine = "cells" if merge == 1 else "cells_fine"
     span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
-    engine.create(fine, text("cells", bin_ns=BIN_NS, **span))
+    start(engine)
+    engine.create(fine, text("cells", bins=grid.bins * merge, bin_ns=BIN_NS, **span))
     if merge > 1:
         engine.create("cells", text("cells_coarse", merge=merge))
         engine.drop("cells_fine")

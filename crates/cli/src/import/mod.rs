@@ -23,6 +23,10 @@ type Reader = fn(&[u8]) -> Result<Imported, ::import::ImportError>;
 
 /// Makes a recording of a trace.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat import perf perf.data
+  whylat import ftrace trace.txt --with whylat-20261121T203000Z.whylat")]
 pub(crate) struct Import {
     #[command(subcommand)]
     from: From,
@@ -31,8 +35,16 @@ pub(crate) struct Import {
 #[derive(Debug, Subcommand)]
 enum From {
     /// perf.data, or the text of `perf script`: Intel PT, call stacks, tracepoints
+    #[command(after_help = "\
+Examples:
+  whylat import perf perf.data -o trace.whylat
+  whylat import perf script.txt --with r.whylat --clock monotonic")]
     Perf(File),
     /// The text of ftrace's `trace` file or of `trace-cmd report`
+    #[command(after_help = "\
+Examples:
+  whylat import ftrace trace.txt
+  whylat import ftrace report.txt --with r.whylat --clock monotonic")]
     Ftrace(File),
 }
 
@@ -78,7 +90,9 @@ impl Import {
             eprintln!("note: {note}");
         }
         eprintln!("{path}: {}", imported.tally);
-        let output = file.output.unwrap_or_else(args::default_output);
+        let output = file
+            .output
+            .unwrap_or_else(|| args::default_output(Path::new("")));
         if let Some(recording) = file.with {
             let told = with::store(&imported, &recording, file.clock, &output, file.force)?;
             eprintln!("{told}");

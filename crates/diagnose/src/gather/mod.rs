@@ -125,7 +125,7 @@ impl Evidence {
         self.problems.push(problem);
     }
 
-    fn gathered(&mut self, conn: u64) -> &mut Gathered {
+    pub(crate) fn gathered(&mut self, conn: u64) -> &mut Gathered {
         let position = self.connections.position(conn);
         self.connections.at(position)
     }

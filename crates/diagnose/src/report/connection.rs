@@ -53,7 +53,7 @@ pub struct Connection {
 }
 
 /// A process.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Process {
     /// Process id; `None` when several share a finding.
     pub pid: Option<u32>,

@@ -11,6 +11,7 @@ use table::tables::TcpStage;
 use crate::gather::Gathered;
 use crate::gather::calls::CallDigest;
 use crate::report::{Receive, Stages};
+pub use polled::seen_by_poll;
 
 /// What the recording as a whole offers.
 #[derive(Debug, Clone, Copy)]

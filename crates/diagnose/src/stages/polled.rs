@@ -54,9 +54,7 @@ pub fn judge(gathered: &Gathered, jiffy_ns: u64) -> Result<Polled, String> {
     let opened_ns = identity.and_then(|identity| identity.opened_ns);
     let clocks = clocks(gathered, opened_ns, jiffy_ns)?;
     let nodelay = identity.and_then(|identity| identity.nodelay);
-    let paced = identity
-        .and_then(|identity| identity.congestion.as_deref())
-        .is_some_and(|name| name.starts_with("bbr"));
+    let paced = is_paced(identity.and_then(|identity| identity.congestion.as_deref()));
     let mut stages = Stages::default();
     let idle_ns = clocks.life_ns - clocks.busy_ns;
     for (stage, ns) in [
@@ -131,6 +129,22 @@ fn timeout_ns(gathered: &Gathered, opened_ns: Option<u64>, life: (u64, u64)) -> 
     }
     let recovery_ms = samples.growth(opened_ns, |sample| sample.total_rto_time_ms.map(u64::from));
     recovery_ms.unwrap_or(0) * 1_000_000
+}
+
+/// What one poll says, where that is one thing.
+pub fn seen_by_poll(class: PollClass, nodelay: Option<bool>, congestion: Option<&str>) -> Stage {
+    match class {
+        PollClass::Idle => Stage::SenderApp,
+        PollClass::TimeoutRecovery => Stage::RetransmitTimeout,
+        PollClass::WindowFull => Stage::ReceiverWindow,
+        PollClass::AllSent => Stage::InFlight,
+        class => stage_of(class, nodelay, is_paced(congestion)),
+    }
+}
+
+/// Whether the congestion control spreads segments over time by itself.
+fn is_paced(congestion: Option<&str>) -> bool {
+    congestion.is_some_and(|name| name.starts_with("bbr"))
 }
 
 fn stage_of(class: PollClass, nodelay: Option<bool>, paced: bool) -> Stage {

@@ -45,7 +45,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::error::LabError;
@@ -74,7 +74,12 @@ const REPEAT: usize = 3;
 #[command(
     name = "whylat lab copy",
     no_binary_name = true,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  whylat lab copy --quick
+  whylat lab copy --variants A1,A3 --sizes 4096,65536 --threads 1,2
+  whylat lab copy --plot results.csv"
 )]
 struct Options {
     #[command(subcommand)]
@@ -146,6 +151,11 @@ enum End {
     Serve(server::Serve),
     /// The clients of one configuration alone; prints its figures as JSON
     Ask(client::Ask),
+}
+
+/// The options of `whylat lab copy`.
+pub fn declaration() -> clap::Command {
+    Options::command()
 }
 
 /// Runs `whylat lab copy` with the arguments after these words.

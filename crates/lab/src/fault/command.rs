@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use super::catalogue::{FAULTS, find};
@@ -17,7 +17,15 @@ use crate::error::LabError;
 /// Plants a fault: runs a client and a server, with one thing wrong between or in them, in network
 /// namespaces of their own. Prints the ground truth as JSON.
 #[derive(Debug, Parser)]
-#[command(name = "whylat lab fault", no_binary_name = true)]
+#[command(
+    name = "whylat lab fault",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab fault nagle_delayed_ack
+  whylat lab fault incast --variant healthy --seed 7
+  whylat run --as-root -- whylat lab fault delayed_ack   # and its diagnosis"
+)]
 struct Options {
     /// Which; `whylat lab list` shows all.
     name: String,
@@ -40,11 +48,23 @@ struct Options {
 
 /// The faults that there are.
 #[derive(Debug, Parser)]
-#[command(name = "whylat lab list", no_binary_name = true)]
+#[command(
+    name = "whylat lab list",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab list
+  whylat lab list --json"
+)]
 struct ListOptions {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+}
+
+/// The options of `whylat lab fault`.
+pub fn declaration() -> clap::Command {
+    Options::command()
 }
 
 /// Runs `whylat lab fault` with the arguments after these words.
@@ -89,6 +109,11 @@ fn play(options: &Options) -> Result<(), LabError> {
             LabError::os("write", "the ground truth", why, "check the disk's space")
         }),
     }
+}
+
+/// The options of `whylat lab list`.
+pub fn list_declaration() -> clap::Command {
+    ListOptions::command()
 }
 
 /// Runs `whylat lab list`.

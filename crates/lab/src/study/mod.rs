@@ -12,8 +12,9 @@ mod steps;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -29,7 +30,14 @@ const ORDINARY: &str = "p50-p90";
 
 /// Measures a server's slowest answers, records them, mends what the diagnosis names, and measures again.
 #[derive(Debug, Parser)]
-#[command(name = "whylat lab tail", no_binary_name = true)]
+#[command(
+    name = "whylat lab tail",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab tail
+  whylat lab tail --app redis --rounds 1 --keep recordings"
+)]
 struct Options {
     /// Which server.
     #[arg(long, value_enum, default_value = "memcached")]
@@ -65,6 +73,11 @@ enum Format {
     Json,
 }
 
+/// The options of `whylat lab tail`.
+pub fn declaration() -> clap::Command {
+    Options::command()
+}
+
 /// Runs `whylat lab tail` with the arguments after these words.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
@@ -84,6 +97,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// How long the rest of the steps takes at the rate of those that are done, to be said behind something.
+fn left(took: Duration, done: usize, all: usize) -> String {
+    let each = u32::try_from(done)
+        .ok()
+        .and_then(|done| took.checked_div(done));
+    let left = each.map(|each| each * (all - done) as u32);
+    left.map_or_else(String::new, |left| {
+        format!("; about {} s left", left.as_secs())
+    })
+}
+
 fn study(options: &Options) -> Result<StudyResult, LabError> {
     let app = &APPS[options.app as usize];
     let stage = Stage::new()?;
@@ -93,9 +117,17 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
         .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
     let all: Vec<&Step> = app.steps.iter().chain(&app.mistake).collect();
     let mut measured = vec![Measured::of(options.requests); all.len()];
+    let begun = Instant::now();
     for round in 0..options.rounds {
-        for (step, measured) in all.iter().zip(&mut measured) {
-            eprintln!("round {} of {}: {}", round + 1, options.rounds, step.name);
+        for (number, (step, measured)) in all.iter().zip(&mut measured).enumerate() {
+            let done = round * all.len() + number;
+            let left = left(begun.elapsed(), done, options.rounds * all.len());
+            eprintln!(
+                "round {} of {}: {}{left}",
+                round + 1,
+                options.rounds,
+                step.name
+            );
             measured.add(measure(&stage, app, step, options)?);
         }
     }

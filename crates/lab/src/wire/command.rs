@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use serde_json::{Value, json};
 
 use super::{BurstLoss, DirectionConfig, WindowScale, Wire, WireConfig, write_log};
@@ -19,7 +19,14 @@ use crate::netns::Netns;
 /// Two network namespaces joined by a path with delay, loss, rate and a queue.
 /// Holds them until stdin closes.
 #[derive(Debug, Parser)]
-#[command(name = "whylat lab wire", no_binary_name = true)]
+#[command(
+    name = "whylat lab wire",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab wire --delay-us 5000 --loss-ppm 1000
+  whylat lab wire --rate-bps 100000000 --queue-bytes 262144"
+)]
 pub struct Options {
     /// Delay each way, in microseconds.
     #[arg(long, default_value_t = 0)]
@@ -100,6 +107,11 @@ impl Options {
             ..defaults
         }
     }
+}
+
+/// The options of `whylat lab wire`.
+pub fn declaration() -> clap::Command {
+    Options::command()
 }
 
 /// Runs `whylat lab wire` with the arguments after these words.

@@ -29,7 +29,7 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -46,7 +46,14 @@ const ROUNDS_KEPT: usize = 100_000;
 
 /// Programs with a known TCP behaviour.
 #[derive(Debug, Parser)]
-#[command(name = "whylat lab workload", no_binary_name = true)]
+#[command(
+    name = "whylat lab workload",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab workload reply-server
+  whylat lab workload write-write-read --connect 127.0.0.1:4711"
+)]
 struct Command {
     #[command(subcommand)]
     role: Role,
@@ -124,6 +131,11 @@ pub(crate) struct Context {
     ready_file: Option<PathBuf>,
     /// CPUs that may be used, before `--cpu` leaves one.
     cpus: Vec<usize>,
+}
+
+/// The options of `whylat lab workload`.
+pub fn declaration() -> clap::Command {
+    Command::command()
 }
 
 /// Runs `whylat lab workload` with the arguments after these words. Prints to stdout

@@ -17,6 +17,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramIn
 use table::manifest::{Coverage, ProbeState};
 
 use crate::nic::Nics;
+use crate::privileges::{Capability, Privileges};
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 use crate::wire::types as wire;
@@ -147,18 +148,24 @@ impl HooksError {
         let denied = libbpf_rs::ErrorKind::PermissionDenied;
         matches!(
             self,
-            Self::Load(error) | Self::Attach { error, .. }
+            Self::Load(error) | Self::Refused { error, .. } | Self::Attach { error, .. }
                 if error.kind() == denied
         )
     }
 
     /// What mends it.
-    pub fn remedy(&self) -> &'static str {
+    pub fn remedy(&self) -> String {
+        let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
         match self {
-            _ if self.is_permission() => "run as root: sudo whylat …",
+            _ if self.is_permission() => Privileges::read().remedy(&needs),
+            Self::NoBtf(_) => {
+                "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are; \
+                in a container, mount /sys/kernel/btf"
+                    .to_owned()
+            }
             // the oldest that `make kernels` sees them run on
-            Self::NoHelper(_) => "run Linux 6.1 or newer",
-            _ => "see what is missing: whylat doctor",
+            Self::NoHelper(_) => "run Linux 6.1 or newer".to_owned(),
+            _ => "see what the kernel says: WHYLAT_LIBBPF_LOG=1 whylat doctor".to_owned(),
         }
     }
 }

@@ -124,7 +124,7 @@ pub fn flight_recorder() -> Coverage {
 fn off(error: &HooksError) -> ProbeState {
     ProbeState::Off {
         why: error.to_string(),
-        remedy: "see what is missing: whylat doctor".to_owned(),
+        remedy: error.remedy(),
     }
 }
 

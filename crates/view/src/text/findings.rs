@@ -32,6 +32,16 @@ pub fn draw(page: &mut Page, report: &Report) {
     }
 }
 
+/// Draws one finding in full.
+pub fn one(page: &mut Page, finding: &Finding) {
+    draw_finding(page, finding, false, None);
+}
+
+/// Draws one problem whose cause cannot be told.
+pub fn one_undecided(page: &mut Page, undecided: &Undecided) {
+    draw_undecided(page, undecided);
+}
+
 fn draw_finding(page: &mut Page, finding: &Finding, said: bool, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,

@@ -3,7 +3,7 @@
 //! cost, always, even when zero.
 
 mod answer;
-mod bar;
+pub mod bar;
 mod connections;
 mod ends;
 pub mod findings;

@@ -18,51 +18,50 @@ class DuckDb:
     def __init__(self, memory: str | None = None) -> None:
         self._directory = tempfile.mkdtemp(prefix="whylat-fleet-")
         # tables in a file can leave memory without being written as temporary blocks first
-        self._connection = duckdb.connect(f"{self._directory}/tables.duckdb" if memory else ":memory:")
-        self._connection.execute(f"SET temp_directory = '{self._directory}'")
-        self._connection.execute("SET preserve_insertion_order = false")
+        self.connection = duckdb.connect(f"{self._directory}/tables.duckdb" if memory else ":memory:")
+        self.connection.execute(f"SET temp_directory = '{self._directory}'")
+        self.connection.execute("SET preserve_insertion_order = false")
         if memory is not None:
             try:
-                self._connection.execute("SET memory_limit = $1", [memory])
+                self.connection.execute("SET memory_limit = $1", [memory])
             except duckdb.Error:
                 self.close()
                 raise UsageError(f"--memory {memory}: not a size", "--memory 2GB") from None
 
     def open(self, table: str, paths: Sequence[str], columns: Mapping[str, str]) -> None:
         """See `Engine`."""
-        if not paths:
-            self.put(table, columns, [])
-            return
         files = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
         names = ", ".join(f'"{name}"' for name in columns)
-        self._connection.execute(
+        nothing = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, kind in columns.items())
+        self.connection.execute(
             f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {names} "
             f"FROM read_parquet([{files}], hive_partitioning = false, union_by_name = false)"
+            if paths
+            else f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {nothing} WHERE false"
         )
 
     def put(self, table: str, columns: Mapping[str, str], rows: Iterable[Row]) -> None:
         """See `Engine`."""
         fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-        self._connection.execute(f"DROP VIEW IF EXISTS {table}") if table.startswith("fleet_") else None
-        self._connection.execute(f"CREATE OR REPLACE TABLE {table} ({fields})")
+        self.connection.execute(f"CREATE OR REPLACE TABLE {table} ({fields})")
         by_column = list(zip(*rows, strict=True))
         if by_column:
             lists = ", ".join(f"unnest(${place}::{kind}[])" for place, kind in enumerate(columns.values(), 1))
-            self._connection.execute(f"INSERT INTO {table} SELECT {lists}", [list(values) for values in by_column])
+            self.connection.execute(f"INSERT INTO {table} SELECT {lists}", [list(values) for values in by_column])
 
     def create(self, table: str, sql: str) -> None:
         """See `Engine`."""
-        self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {sql}")
+        self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS {sql}")
 
     def rows(self, sql: str) -> list[Row]:
         """See `Engine`."""
-        return self._connection.execute(sql).fetchall()
+        return self.connection.execute(sql).fetchall()
 
     def drop(self, table: str) -> None:
         """See `Engine`."""
-        self._connection.execute(f"DROP TABLE IF EXISTS {table}")
+        self.connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     def close(self) -> None:
         """See `Engine`."""
-        self._connection.close()
+        self.connection.close()
         shutil.rmtree(self._directory, ignore_errors=True)

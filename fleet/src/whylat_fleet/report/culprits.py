@@ -1,116 +1,114 @@
 """The report of `correlate`: coverage first, then the culprits with their evidence."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
-from whylat_fleet import __version__
 from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Verdict, said
-from whylat_fleet.prepare import Coverage, Prepared
-from whylat_fleet.schema import PROBLEMS, TITLES
+from whylat_fleet.drill import Drill
+from whylat_fleet.prepare import Prepared
+from whylat_fleet.report import chains, coverage
+from whylat_fleet.report.drill import ends, member_json, score_json, section
+from whylat_fleet.report.html import Html, lead, page, panel, tag
+from whylat_fleet.report.text import Heading, folded
+from whylat_fleet.schema import TITLES
 
-SCHEMA = "whylat.fleet-report/1"
-SHOWN = 5
+LOOK_AT = 3
+"""Connections named in text; JSON has more."""
 
 
-def as_json(prepared: Prepared, verdict: Verdict) -> dict[str, Any]:
-    """The versioned report."""
-    coverage = prepared.coverage
+def as_json(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> dict[str, Any]:
+    """The versioned report. `looked` are the culprits' connections, in their order."""
     null = verdict.null
     return {
-        "schema": SCHEMA,
-        "report": "correlate",
-        "version": __version__,
-        "window": {"begin_ns": coverage.window.begin_ns, "end_ns": coverage.window.end_ns},
-        "bin_us": prepared.grid.bin_us,
-        "coverage": {
-            "hosts": coverage.hosts,
-            "left_out_files": [{"path": file.path, "reason": file.reason} for file in coverage.left_out_files],
-            "left_out_hosts": coverage.left_out_hosts,
-            "partly_watched": coverage.partly_watched,
-            "absent": coverage.absent,
-            "unplaced": coverage.unplaced,
-            "without_delayed_ack": coverage.without_delayed_ack,
-            "lost_records": coverage.lost_records,
-            "slow_polled_connections": coverage.slow_polled,
-            "connections": coverage.connections,
-            "troubled_connections": coverage.troubled,
-            "counted_connections": coverage.counted,
-        },
+        **coverage.frame("correlate", prepared),
         "judged": verdict.judged,
         "null": None if null is None else {"coefficient": asdict(null.whole), "same_time": asdict(null.timed)},
-        "culprits": [_culprit(culprit) for culprit in verdict.culprits],
+        "culprits": [_culprit(culprit, drill) for culprit, drill in zip(verdict.culprits, looked, strict=True)],
+        "pipelines": [chains.as_json(pipeline) for pipeline in verdict.pipelines],
     }
 
 
-def _culprit(culprit: Culprit) -> dict[str, Any]:
+def _culprit(culprit: Culprit, drill: Drill) -> dict[str, Any]:
     score = culprit.score
     return {
         "kind": culprit.kind,
         "name": culprit.name,
         "problem": culprit.problem,
         "when": culprit.when,
-        "coefficient": score.acc,
-        "same_time": dict(zip(PROBLEMS, score.same_time, strict=True)),
-        "same_problem": score.same_problem,
+        **score_json(score),
         "members": score.members,
         "explained": culprit.explained,
         "expected_by_chance": culprit.probability,
         "same_connections": culprit.same,
         "ruled_out": culprit.ruled_out,
         "ruled_out_more": culprit.ruled_out_more,
+        "connections": [member_json(member) for member in drill.members],
     }
 
 
-def as_text(prepared: Prepared, verdict: Verdict) -> str:
+def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> list[str]:
     """The report for people."""
-    lines = _coverage(prepared.coverage)
-    lines.append("")
+    lines = [*coverage.lines(prepared.coverage), ""]
+    if said_instead := _nobody(verdict):
+        lines.append(said_instead)
+    for number, (culprit, drill) in enumerate(zip(verdict.culprits, looked, strict=True), 1):
+        lines.append(Heading(f"{number}. {_title(culprit)}"))
+        lines += [line for sentence in _sentences(culprit) for line in folded(f"   {sentence}", "     ")]
+        for member in drill.members[:LOOK_AT]:
+            one = member.connection
+            lines += folded(f"   look at: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
+    for pipeline in verdict.pipelines:
+        title, *sentences = chains.as_lines(pipeline)
+        lines.append(Heading(title))
+        lines += [line for sentence in sentences for line in folded(f"   {sentence}", "     ")]
+    return lines
+
+
+def _nobody(verdict: Verdict) -> str | None:
     if verdict.null is None:
-        lines.append("cannot tell: too few connections had a problem to know what comes by chance")
-    elif not verdict.culprits:
-        lines.append(f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} connections or more that count")
-    for number, culprit in enumerate(verdict.culprits, 1):
-        lines += _lines(number, culprit)
-    return "\n".join(lines) + "\n"
+        return "cannot tell: too few connections had a problem to know what comes by chance"
+    if not verdict.culprits:
+        return f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} connections or more that count"
+    return None
 
 
-def _lines(number: int, culprit: Culprit) -> list[str]:
+def _title(culprit: Culprit) -> str:
+    return f"{said(culprit.kind, culprit.name)}: {TITLES[culprit.problem]}, {culprit.when}"
+
+
+def _sentences(culprit: Culprit) -> list[str]:
     score = culprit.score
     lines = [
-        f"{number}. {said(culprit.kind, culprit.name)}: {TITLES[culprit.problem]}, {culprit.when}",
-        f"   explains {culprit.explained} connections; coefficient {score.acc:.3f} over {score.members} that count "
-        f"(same time {sum(score.same_time):.3f}, same problem {score.same_problem:.3f})",
-        f"   expected by chance in the whole fleet: {culprit.probability:.1e}",
+        f"explains {culprit.explained} connections; coefficient {score.acc:z.3f} over {score.members} that count "
+        f"(same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
+        f"expected by chance in the whole fleet: {culprit.probability:.1e}",
     ]
     if culprit.same:
-        lines.append(f"   not to be told from: {', '.join(culprit.same)}")
+        lines.append(f"not to be told from: {', '.join(culprit.same)}")
     if culprit.ruled_out:
         more = f" and {culprit.ruled_out_more} more" if culprit.ruled_out_more else ""
-        lines.append(f"   ruled out, explained by it: {', '.join(culprit.ruled_out)}{more}")
+        lines.append(f"ruled out, explained by it: {', '.join(culprit.ruled_out)}{more}")
     return lines
 
 
-def _coverage(coverage: Coverage) -> list[str]:
-    begin = datetime.fromtimestamp(coverage.window.begin_ns // 10**9, UTC)
-    lines = [
-        f"{begin:%Y-%m-%d %H:%M} UTC, {coverage.window.seconds // 3600} h, {coverage.hosts} hosts; "
-        f"{coverage.connections} connections, {coverage.troubled} with a problem, {coverage.counted} count"
-    ]
-    lines += [f"left out: {file.path}: {file.reason}" for file in coverage.left_out_files]
-    for host, reason in list(coverage.left_out_hosts.items())[:SHOWN]:
-        lines.append(f"left out: host {host}: {reason}")
-    if len(coverage.left_out_hosts) > SHOWN:
-        lines.append(f"left out: {len(coverage.left_out_hosts) - SHOWN} more hosts for their clocks")
-    partly = sorted(coverage.partly_watched.items(), key=lambda item: item[1])
-    lines += [f"watched for {share:.0%} of the time only: host {host}" for host, share in partly[:SHOWN]]
-    for count, what in (
-        (len(coverage.absent), "hosts of topology.json were not watched at all"),
-        (len(coverage.unplaced), "hosts are not in topology.json"),
-        (coverage.without_delayed_ack, "hosts did not measure delayed ACKs (detail `stats`)"),
-        (coverage.slow_polled, "connections left out: read more seldom than a bin is long"),
-    ):
-        if count:
-            lines.append(f"{count} {what}")
-    lines.append(f"{coverage.lost_records} records lost by the agents")
-    return lines
+def as_html(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> str:
+    """One page: the culprits, then a section with the connections of each."""
+    parts = [lead(prepared.coverage)]
+    if said_instead := _nobody(verdict):
+        parts.append(panel("Culprits", tag("p", said_instead)))
+    else:
+        items = [
+            tag("li", tag("a", _title(culprit), href=f"#culprit-{number}"), _facts(culprit))
+            for number, culprit in enumerate(verdict.culprits, 1)
+        ]
+        parts.append(panel("Culprits", tag("ol", *items, class_="culprits")))
+    for pipeline in verdict.pipelines:
+        title, *sentences = chains.as_lines(pipeline)
+        parts.append(panel(title, tag("ul", *(tag("li", sentence) for sentence in sentences), class_="facts")))
+    for number, drill in enumerate(looked, 1):
+        parts += section(prepared, drill, f"culprit-{number}")
+    return page("Culprits", coverage.when(prepared.coverage), parts)
+
+
+def _facts(culprit: Culprit) -> Html:
+    return tag("ul", *(tag("li", sentence) for sentence in _sentences(culprit)), class_="facts")

@@ -1,7 +1,8 @@
 """Writes a simulated data centre as its agents would have: files, names, metadata and columns of the dataset.
 
 `fleet_intervals` rows are written only where a planted culprit struck and in the interval before, to keep the dataset
-small; agents write one for every connection that did something.
+small; agents write one for every connection that did something. `fleet_details` too is there for some of the planted
+problems only.
 """
 
 import json
@@ -9,16 +10,19 @@ import multiprocessing
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow
+from pyarrow import parquet
 
 from whylat_fleet import topology
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS
-from whylat_fleet.schema import BIN_NS, CORRELATED, SCHEMA, TABLES
-from whylat_fleet.simulate.layout import SENSITIVE_SHARE, Center, Ints
+from whylat_fleet.schema import BIN_NS, SCHEMA, TABLES
+from whylat_fleet.simulate import details
+from whylat_fleet.simulate.layout import SENSITIVE_SHARE, Center, Ints, host_name
 from whylat_fleet.simulate.plants import Planted
 from whylat_fleet.simulate.problems import Cells
 
@@ -26,6 +30,9 @@ BINS_PER_HOUR = HOUR_NS // BIN_NS
 POLL_US = 500_000
 """SNAP section 3.2."""
 INTERVAL_US = 10_000_000
+HOSTS_AT_ONCE = 100
+HOST_NAME = "format('h{{:05}}', host)"
+"""As `host_name`, in SQL."""
 BUSY_US = 50_000
 """Assumed mean time of a bin in which a connection that is not idle sends nothing."""
 
@@ -104,7 +111,7 @@ def dataset(out: Path, center: Center, background: Cells, planted: list[Planted]
 
 
 def _folders(plan: Plan) -> None:
-    for table in CORRELATED:
+    for table in TABLES:
         for hour in range(plan.hours):
             _folder(plan, table, hour).mkdir(parents=True)
 
@@ -118,25 +125,32 @@ def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Pla
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     _tables(connection, center, background, planted, first, last)
-    boots = np.random.default_rng(first).integers(0, 2**32, last)
-    texts = {table: _query(table, plan) for table in CORRELATED}
-    for host in range(first, last):
-        for hour in range(plan.hours):
-            name = f"h{host:05}.{boots[host]:08x}.{_folder(plan, 'fleet_coverage', hour).name[5:]}.parquet"
-            for table, sql in texts.items():
-                query = sql.format(host=host, hour=hour, boot=f"{boots[host]:08x}", name=f"h{host:05}")
-                _copy(connection, query, _folder(plan, table, hour) / name, f"h{host:05}")
+    boots = np.random.default_rng(first).integers(0, 2**32, last - first)
+    connection.register("boots_in", {"host": np.arange(first, last), "boot": boots.astype(np.int64)})
+    connection.execute("CREATE TABLE boots AS SELECT * FROM boots_in")
+    texts = {table: _query(table, plan) for table in TABLES}
+    # one query for many hosts: a query for each of their files takes longer than writing it
+    for begin in range(first, last, HOSTS_AT_ONCE):
+        end = min(begin + HOSTS_AT_ONCE, last)
+        for hour, (table, sql) in product(range(plan.hours), texts.items()):
+            rows = connection.sql(sql.format(first=begin, last=end, hour=hour)).to_arrow_table()
+            _files(rows, _folder(plan, table, hour), boots[begin - first : end - first], begin)
     connection.close()
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, host: str) -> None:
-    rows = connection.execute(f"CREATE OR REPLACE TEMP TABLE part AS {query}").fetchall()[0][0]
-    if rows == 0:
-        return
-    connection.execute(
-        f"COPY part TO '{path}' (FORMAT parquet, COMPRESSION zstd, KV_METADATA "
-        f"{{'whylat.schema': '{SCHEMA}', 'whylat.rows': '{rows}', 'whylat.host': '{host}'}})"
-    )
+def _files(rows: pyarrow.Table, folder: Path, boots: Ints, first: int) -> None:
+    """Writes the file of each host that has rows; `rows` are in the order of hosts, whose numbers are `host_no`."""
+    edges = np.searchsorted(rows.column("host_no").to_numpy(), np.arange(first, first + len(boots) + 1))
+    columns = rows.drop_columns(["host_no"])
+    for index, (begin, end) in enumerate(pairwise(edges.tolist())):
+        if begin == end:
+            continue
+        name = host_name(first + index)
+        metadata = {"whylat.schema": SCHEMA, "whylat.rows": str(end - begin), "whylat.host": name}
+        path = folder / f"{name}.{boots[index]:08x}.{folder.name[5:]}.parquet"
+        with parquet.ParquetWriter(path, columns.schema, compression="zstd", store_schema=False) as writer:
+            writer.write_table(columns.slice(begin, end - begin))
+            writer.add_key_value_metadata(metadata)
 
 
 def _tables(
@@ -162,13 +176,15 @@ def _tables(
     )
     connection.register("servers_in", {"socket": numbers, "app_of_server": server_app[numbers // 2]})
     connection.execute(_SOCKETS)
-    connection.register("cells_in", _cells_of(here, background, planted))
+    connection.register("cells_in", cells_of(here, background, planted))
     connection.execute(_CELLS)
     connection.execute(_TOTALS)
     connection.execute(_INTERVALS)
+    connection.register("detailed_in", {"socket": details.detailed(here, planted)})
+    connection.execute(details.DETAILS)
 
 
-def _cells_of(here: np.ndarray, background: Cells, planted: list[Planted]) -> dict[str, np.ndarray]:
+def cells_of(here: np.ndarray, background: Cells, planted: list[Planted]) -> dict[str, np.ndarray]:
     """Cells of the sockets that are here; problem number 5 is 'nothing to send', of pipelines."""
     parts = [(background, False)] + [(cells, True) for plant in planted for cells in plant.cells]
     for plant in planted:
@@ -201,23 +217,25 @@ def _idle(asks: Ints, bins: Ints, plant: Planted) -> list[Cells]:
 
 
 def _query(table: str, plan: Plan) -> str:
-    """The rows of one host and hour, with `{host}`, `{hour}`, `{boot}`, `{name}` to be filled in."""
+    """The rows of the hosts from `{first}` to `{last}` in an hour `{hour}`, in order."""
     hour_begin = f"({plan.begin_ns} + {{hour}} * {HOUR_NS})"
     return {
         "fleet_problems": _problems(plan),
         "fleet_intervals": _intervals(plan),
         "fleet_connections": _connections(plan, hour_begin),
         "fleet_coverage": _coverage(hour_begin),
+        "fleet_details": _details(plan),
     }[table]
 
 
 def _columns(table: str, values: dict[str, str], default: str) -> str:
-    return ", ".join(f'CAST({values.get(name, default)} AS {kind}) AS "{name}"' for name, kind in TABLES[table].items())
+    columns = (f'CAST({values.get(name, default)} AS {kind}) AS "{name}"' for name, kind in TABLES[table].items())
+    return ", ".join(["host AS host_no", *columns])
 
 
 def _problems(plan: Plan) -> str:
     values = {
-        "host": "'{name}'",
+        "host": HOST_NAME,
         "conn_id": "conn_id",
         "begin_ns": f"{plan.begin_ns} + bin * {BIN_NS}",
         "send_buffer_us": "x0",
@@ -228,7 +246,7 @@ def _problems(plan: Plan) -> str:
         "sender_app_us": "COALESCE(idle, GREATEST(0, 2000000 - x0 - x1 - x2 - x3 - x4) // 2)",
     }
     return (
-        f"SELECT {_columns('fleet_problems', values, 'NULL')} FROM cells WHERE host = {{host}} "
+        f"SELECT {_columns('fleet_problems', values, 'NULL')} FROM cells WHERE host >= {{first}} AND host < {{last}} "
         f"AND bin >= {{hour}} * {BINS_PER_HOUR} AND bin < ({{hour}} + 1) * {BINS_PER_HOUR}"
     )
 
@@ -236,7 +254,7 @@ def _problems(plan: Plan) -> str:
 def _intervals(plan: Plan) -> str:
     most = "GREATEST(x0, x1, x2, x3, x4)"
     values = {
-        "host": "'{name}'",
+        "host": HOST_NAME,
         "conn_id": "conn_id",
         "begin_ns": f"{plan.begin_ns} + slot * {INTERVAL_US * 1000}",
         "length_us": str(INTERVAL_US),
@@ -264,7 +282,7 @@ def _intervals(plan: Plan) -> str:
         "writes_to_32k": "200",
     }
     return (
-        f"SELECT {_columns('fleet_intervals', values, '0')} FROM intervals WHERE host = {{host}} "
+        f"SELECT {_columns('fleet_intervals', values, '0')} FROM intervals WHERE host >= {{first}} AND host < {{last}} "
         f"AND slot >= {{hour}} * 360 AND slot < ({{hour}} + 1) * 360"
     )
 
@@ -273,7 +291,7 @@ def _connections(plan: Plan, hour_begin: str) -> str:
     watched = plan.hours * 3_600_000_000
     own = "'10.' || ({0} >> 16) || '.' || (({0} >> 8) & 255) || '.' || ({0} & 255)"
     values = {
-        "host": "'{name}'",
+        "host": HOST_NAME,
         "conn_id": "conn_id",
         "time_ns": f"{hour_begin} + 3599000000000",
         "netns": "4026531840",
@@ -303,15 +321,16 @@ def _connections(plan: Plan, hour_begin: str) -> str:
         "retrans": "fast + rto",
         "timeouts": "rto",
     }
-    return f"SELECT {_columns('fleet_connections', values, 'NULL')} FROM totals WHERE host = {{host}}"
+    columns = _columns("fleet_connections", values, "NULL")
+    return f"SELECT {columns} FROM totals WHERE host >= {{first}} AND host < {{last}}"
 
 
 def _coverage(hour_begin: str) -> str:
     values = {
-        "host": "'{name}'",
+        "host": HOST_NAME,
         "begin_ns": f"{hour_begin} + minute * {60 * SECOND_NS}",
         "length_us": "60000000",
-        "boot_id": "'{boot}-0000-4000-8000-000000000000'",
+        "boot_id": "format('{{:08x}}-0000-4000-8000-000000000000', boot)",
         "agent": "'simulated'",
         "kernel": "'6.12.0'",
         "detail": "'calls'",
@@ -327,5 +346,15 @@ def _coverage(hour_begin: str) -> str:
     }
     return (
         f"SELECT {_columns('fleet_coverage', values, '0')} FROM range(60) AS r(minute), "
-        "(SELECT COUNT(*) AS n FROM sockets WHERE host = {host}) AS c"
+        "(SELECT b.host, b.boot, COUNT(s.socket) AS n FROM boots AS b LEFT JOIN sockets AS s ON b.host = s.host "
+        "WHERE b.host >= {first} AND b.host < {last} GROUP BY b.host, b.boot) AS c ORDER BY host_no, minute"
+    )
+
+
+def _details(plan: Plan) -> str:
+    values = details.values(plan.begin_ns, BIN_NS)
+    return (
+        f"SELECT {_columns('fleet_details', values, '0')} FROM details WHERE host >= {{first}} AND host < {{last}} "
+        f"AND bin >= {{hour}} * {BINS_PER_HOUR} AND bin < ({{hour}} + 1) * {BINS_PER_HOUR} "
+        "ORDER BY host_no, time_ns, conn_id"
     )

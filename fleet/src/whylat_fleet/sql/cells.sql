@@ -1,14 +1,22 @@
--- What each connection suffered in each bin: a row for each bin with a problem, microseconds.
-SELECT
-    p.conn_id AS conn,
-    h.host_no AS host_no,
-    CAST(FLOOR(CAST(p.begin_ns - ${begin_ns} AS DOUBLE) / ${bin_ns}) AS INTEGER) AS bin,
-    CAST(p.send_buffer_us AS INTEGER) AS x1,
-    CAST(p.fast_retransmit_us AS INTEGER) AS x2,
-    CAST(p.timeout_us AS INTEGER) AS x3,
-    CAST(COALESCE(p.delayed_ack_us, 0) AS INTEGER) AS x4,
-    CAST(p.receiver_window_us AS INTEGER) AS x5
-FROM fleet_problems AS p
-JOIN hosts AS h ON p.host = h.host
-WHERE p.begin_ns >= ${begin_ns} AND p.begin_ns < ${end_ns}
-    AND p.send_buffer_us + p.fast_retransmit_us + p.timeout_us + COALESCE(p.delayed_ack_us, 0) + p.receiver_window_us > 0
+-- What each connection suffered in each bin, microseconds: a row for each bin and problem. `cell` numbers both: problem *
+-- bins + bin. Most rows of `fleet_problems` have one problem, so that this is about as long, and a third as wide.
+SELECT k.conn AS conn, k.host_no AS host_no, CAST(k.problem * ${bins} + k.bin AS INTEGER) AS cell, CAST(k.x AS INTEGER) AS x
+FROM (
+    SELECT
+        p.conn_id AS conn,
+        CAST(h.host_no AS INTEGER) AS host_no,
+        n.problem AS problem,
+        FLOOR(CAST(p.begin_ns - ${begin_ns} AS DOUBLE) / ${bin_ns}) AS bin,
+        CASE
+            WHEN n.problem = 0 THEN p.send_buffer_us
+            WHEN n.problem = 1 THEN p.fast_retransmit_us
+            WHEN n.problem = 2 THEN p.timeout_us
+            WHEN n.problem = 3 THEN COALESCE(p.delayed_ack_us, 0)
+            ELSE p.receiver_window_us
+        END AS x
+    FROM fleet_problems AS p
+    JOIN hosts AS h ON p.host = h.host
+    CROSS JOIN problems AS n
+    WHERE p.begin_ns >= ${begin_ns} AND p.begin_ns < ${end_ns}
+) AS k
+WHERE k.x > 0

@@ -1,37 +1,21 @@
--- How each member of a resource goes with the others: the mean of its correlation coefficients with them.
+-- How each member of a resource goes with the others: the mean of its correlation coefficients with them, and the part of
+-- the same time.
 SELECT
-    k.resource AS resource,
-    k.conn AS conn,
-    (k.product - 1.0) / (k.members - 1) AS coefficient
+    p.resource AS resource,
+    p.conn AS conn,
+    (p.whole - 1.0) / (z.members - 1) AS coefficient,
+    (p.timed - (w.e1 + w.e2 + w.e3 + w.e4 + w.e5)) / (z.members - 1) AS same_time
 FROM (
     SELECT
         m.resource AS resource,
         m.conn AS conn,
-        MIN(z.members) AS members,
-        SUM(m.w * (
-            c.x1 * (g.g1 - z.mean)
-            + c.x2 * (g.g2 - z.mean)
-            + c.x3 * (g.g3 - z.mean)
-            + c.x4 * (g.g4 - z.mean)
-            + c.x5 * (g.g5 - z.mean)
-        )) AS product
+        SUM(m.w * c.x * g.whole) AS whole,
+        SUM(m.w * c.x * g.timed) AS timed
     FROM cells AS c
-    JOIN ${members} AS m ON c.conn = m.conn
-    JOIN (
-        SELECT
-            n.resource AS resource,
-            d.bin AS bin,
-            SUM(n.w * d.x1) AS g1,
-            SUM(n.w * d.x2) AS g2,
-            SUM(n.w * d.x3) AS g3,
-            SUM(n.w * d.x4) AS g4,
-            SUM(n.w * d.x5) AS g5
-        FROM cells AS d
-        JOIN ${members} AS n ON d.conn = n.conn
-        GROUP BY n.resource, d.bin
-    ) AS g ON m.resource = g.resource AND c.bin = g.bin
-    JOIN (
-        SELECT y.resource AS resource, y.members AS members, (y.mean1 + y.mean2 + y.mean3 + y.mean4 + y.mean5) / 5.0 AS mean FROM sizes AS y
-    ) AS z ON m.resource = z.resource
+    JOIN ${some} AS m ON c.conn = m.conn
+    JOIN sums AS g ON m.resource = g.resource AND c.cell = g.cell
     GROUP BY m.resource, m.conn
-) AS k
+) AS p
+JOIN weights AS w ON p.conn = w.conn
+JOIN sizes AS z ON p.resource = z.resource
+WHERE z.members >= 2

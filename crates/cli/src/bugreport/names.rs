@@ -1,0 +1,35 @@
+//! Words that stand for what is not told: equal things get equal ones, within one report.
+
+use std::collections::HashMap;
+
+/// The stand-ins given so far.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    given: HashMap<String, String>,
+    counts: HashMap<&'static str, usize>,
+}
+
+impl Names {
+    /// The word for `secret`, a `kind` of thing; the same as before if it is known.
+    pub(super) fn of(&mut self, kind: &'static str, secret: &str) -> String {
+        if let Some(name) = self.given.get(secret) {
+            return name.clone();
+        }
+        let count = self.counts.entry(kind).or_default();
+        *count += 1;
+        let name = format!("<{kind}-{count}>");
+        self.given.insert(secret.to_owned(), name.clone());
+        name
+    }
+
+    /// What is known, the longest first: a part of a secret must not be replaced before the whole.
+    pub(super) fn longest_first(&self) -> Vec<(&str, &str)> {
+        let mut all: Vec<(&str, &str)> = self
+            .given
+            .iter()
+            .map(|(secret, name)| (secret.as_str(), name.as_str()))
+            .collect();
+        all.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.cmp(b)));
+        all
+    }
+}

@@ -1,0 +1,99 @@
+//! What is not a probe, but needed all the same: tried where that can be.
+
+use std::fs::File;
+use std::io;
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+use probe::privileges::{Capability, Privileges};
+use table::manifest::{Coverage, ProbeState};
+
+/// All of them.
+pub(super) fn all() -> Vec<Coverage> {
+    [
+        ("stacks", stacks()),
+        ("netns", netns()),
+        ("view", view()),
+        ("lab", lab()),
+    ]
+    .into_iter()
+    .map(|(name, state)| Coverage {
+        probe: name.to_owned(),
+        state,
+    })
+    .collect()
+}
+
+/// Whether the memory maps of processes of other users can be read: they lead from addresses to names. Not tried on any:
+/// some sandboxes hide single processes even from who may read all.
+fn stacks() -> ProbeState {
+    let privileges = Privileges::read();
+    if privileges.holds(Capability::SysPtrace) {
+        return ProbeState::On;
+    }
+    if privileges.user_id != 0 {
+        return ProbeState::Fallback {
+            which: "of your own processes".to_owned(),
+            why: "whylat is not running as root".to_owned(),
+        };
+    }
+    ProbeState::Off {
+        why: "the memory maps of other users' processes cannot be read".to_owned(),
+        remedy: privileges.remedy(&[Capability::SysPtrace]),
+    }
+}
+
+/// Whether network namespaces can be entered: this one again, on a thread that ends with it.
+fn netns() -> ProbeState {
+    let enter = || {
+        let file = File::open("/proc/thread-self/ns/net")?;
+        setns(file, CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
+    };
+    on_a_thread(
+        enter,
+        "cannot enter other network namespaces",
+        "their connections are not polled",
+    )
+}
+
+/// Whether namespaces can be made: one, which goes away with the thread.
+fn lab() -> ProbeState {
+    let make = || unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+    on_a_thread(
+        make,
+        "cannot make network namespaces",
+        "whylat lab does not run",
+    )
+}
+
+fn on_a_thread(
+    attempt: impl FnOnce() -> io::Result<()> + Send + 'static,
+    what: &str,
+    so: &str,
+) -> ProbeState {
+    let ended = thread::spawn(attempt).join();
+    match ended.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
+        Ok(()) => ProbeState::On,
+        Err(error) => ProbeState::Off {
+            why: format!("{what}: {error}; {so}"),
+            remedy: Privileges::read().remedy(&[Capability::SysAdmin]),
+        },
+    }
+}
+
+/// Whether there is a desktop to show pages on.
+fn view() -> ProbeState {
+    let is_there = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has_desktop = is_there("DISPLAY") || is_there("WAYLAND_DISPLAY");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_opener = std::env::split_paths(&path).any(|dir| dir.join("xdg-open").is_file());
+    let why = match (has_desktop, has_opener) {
+        (true, true) => return ProbeState::On,
+        (false, _) => "there is no desktop here (DISPLAY and WAYLAND_DISPLAY are not set)",
+        (true, false) => "there is no xdg-open (Debian and Fedora: xdg-utils)",
+    };
+    ProbeState::Fallback {
+        which: "whylat view --no-open writes the page, for a browser elsewhere".to_owned(),
+        why: why.to_owned(),
+    }
+}

@@ -1,0 +1,157 @@
+//! What a user wants to do, and which probes it takes.
+
+use serde::Serialize;
+use table::manifest::{Coverage, ProbeState};
+
+/// Name, title, and the probes by the begin of their names.
+const GROUPS: [(&str, &str, &[&str]); 9] = [
+    (
+        "stats",
+        "statistics and events of connections (--detail stats)",
+        &["tcp_stats", "inventory", "tcp_events", "cpu"],
+    ),
+    (
+        "calls",
+        "calls and exact stages (--detail calls)",
+        &["calls", "tcp_stages"],
+    ),
+    (
+        "waits",
+        "waits of threads (--detail waits)",
+        &["waits", "spins"],
+    ),
+    ("messages", "messages (--detail messages)", &["messages"]),
+    (
+        "recorder",
+        "flight recorder of every CPU (--keep, --trigger)",
+        &["activity"],
+    ),
+    ("stacks", "call stacks with names", &["stacks"]),
+    (
+        "programs",
+        "what programs tell of themselves",
+        &["itt", "usdt"],
+    ),
+    (
+        "namespaces",
+        "connections in other network namespaces (--all, the agent)",
+        &["netns"],
+    ),
+    (
+        "clocks",
+        "clocks, to compare with other hosts and tools",
+        &["clock"],
+    ),
+];
+
+/// Whatever is in no other.
+const REST: (&str, &str) = ("tools", "reading and trying out");
+
+/// How well a group works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// All of it.
+    Works,
+    /// Some, or by other means.
+    Partly,
+    /// None.
+    Off,
+}
+
+impl State {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Works => "works",
+            Self::Partly => "works partly",
+            Self::Off => "does not work",
+        }
+    }
+
+    fn of(rows: &[&Coverage]) -> Self {
+        let is_off = |row: &&Coverage| matches!(row.state, ProbeState::Off { .. });
+        // what nobody can mend is not missed
+        let is_fine = |row: &&Coverage| match &row.state {
+            ProbeState::On => true,
+            ProbeState::Fallback { .. } => false,
+            ProbeState::Off { remedy, .. } => remedy.is_empty(),
+        };
+        match rows {
+            rows if rows.iter().all(is_off) => Self::Off,
+            rows if rows.iter().all(is_fine) => Self::Works,
+            _ => Self::Partly,
+        }
+    }
+}
+
+/// Probes for one purpose.
+#[derive(Debug, Serialize)]
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) state: State,
+    pub(crate) probes: Vec<String>,
+}
+
+/// Every row in one group; groups without rows are left out.
+pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<Group> {
+    let mut left: Vec<&Coverage> = rows.collect();
+    let mut groups = Vec::new();
+    for (name, title, probes) in GROUPS {
+        let is_of = |row: &&Coverage| {
+            let first = row.probe.split('.').next().unwrap_or_default();
+            probes.contains(&first)
+        };
+        let (these, others) = left.into_iter().partition(is_of);
+        groups.push(group(name, title, these));
+        left = others;
+    }
+    groups.push(group(REST.0, REST.1, left));
+    groups.retain(|group| !group.probes.is_empty());
+    groups
+}
+
+fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> Group {
+    Group {
+        name,
+        title,
+        state: State::of(&rows),
+        probes: rows.iter().map(|row| row.probe.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(probe: &str, state: ProbeState) -> Coverage {
+        let probe = probe.to_owned();
+        Coverage { probe, state }
+    }
+
+    fn off(remedy: &str) -> ProbeState {
+        let (why, remedy) = ("w".to_owned(), remedy.to_owned());
+        ProbeState::Off { why, remedy }
+    }
+
+    #[test]
+    fn every_row_is_in_one_group() {
+        let rows = [
+            row("messages.udp", off("do")),
+            row("messages", ProbeState::On),
+            row("new.thing", off("")),
+            row("clock.ptp", off("")),
+            row("clock.perf", ProbeState::On),
+        ];
+        let found: Vec<_> = of(rows.iter())
+            .into_iter()
+            .map(|it| (it.name, it.state, it.probes.len()))
+            .collect();
+        let known = [
+            ("messages", State::Partly, 2),
+            ("clocks", State::Works, 2),
+            ("tools", State::Off, 1),
+        ];
+        assert_eq!(found, known);
+    }
+}

@@ -1,0 +1,177 @@
+//! `whylat doctor`: what works on this host, what does not, and the command that mends it.
+
+mod checks;
+mod groups;
+pub(crate) mod privileges;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use probe::clock::{Clocks, Host};
+use probe::hooks::{Hooks, HooksError, Selection, Storage};
+use probe::nic;
+use probe::tcp_stats::{Poller, Scope};
+use record::Detail;
+use serde::Serialize;
+use table::manifest::{Coverage, ProbeState};
+
+use crate::{exit, out};
+use groups::Group;
+use privileges::Privileges;
+
+/// Examines the host.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo whylat doctor
+  whylat doctor --json")]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that was found out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Findings {
+    schema: &'static str,
+    kernel: String,
+    cpus: u32,
+    clocksource: String,
+    privileges: Privileges,
+    /// Each by what needs it.
+    groups: Vec<Group>,
+    /// As a recording would list them.
+    probes: Vec<Coverage>,
+    /// What is not a probe of a recording.
+    checks: Vec<Coverage>,
+}
+
+impl Doctor {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let findings = examine()?;
+        let works = !findings.rows().any(can_be_mended);
+        if self.json {
+            out::line(&serde_json::to_string_pretty(&findings)?)?;
+        } else {
+            out::print(&text(&findings))?;
+        }
+        Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
+    }
+}
+
+impl Findings {
+    fn rows(&self) -> impl Iterator<Item = &Coverage> {
+        self.probes.iter().chain(&self.checks)
+    }
+}
+
+/// Tries everything, and lets go again.
+pub(crate) fn examine() -> anyhow::Result<Findings> {
+    let host = Host::read()?;
+    let mut probes = polling();
+    probes.extend(hooks());
+    probes.push(record::flight_recorder());
+    probes.push(probe::cpu::Cpus::new().coverage());
+    probes.push(probe::itt::coverage(probe::itt::find()));
+    probes.extend_from_slice(Clocks::open().coverage());
+    let checks = checks::all();
+    Ok(Findings {
+        schema: "whylat.doctor/1",
+        kernel: host.kernel,
+        cpus: host.cpus,
+        clocksource: host.clocksource,
+        privileges: Privileges::read(),
+        groups: groups::of(probes.iter().chain(&checks)),
+        probes,
+        checks,
+    })
+}
+
+/// What this host does not have at all is no failure; nor is an adapter that is not told to stamp.
+fn can_be_mended(coverage: &Coverage) -> bool {
+    matches!(&coverage.state, ProbeState::Off { remedy, .. } if !remedy.is_empty())
+        && coverage.probe != nic::PROBE
+}
+
+fn polling() -> Vec<Coverage> {
+    let root = nix::unistd::geteuid().is_root();
+    let state = match Poller::open(if root { Scope::Host } else { Scope::Own }) {
+        Ok(_) if root => ProbeState::On,
+        Ok(_) => ProbeState::Fallback {
+            which: "own sockets in this network namespace".to_owned(),
+            why: "whylat is not running as root".to_owned(),
+        },
+        Err(error) => ProbeState::Off {
+            why: error.to_string(),
+            remedy: "load the kernel's socket monitoring: modprobe tcp_diag".to_owned(),
+        },
+    };
+    vec![Coverage {
+        probe: "tcp_stats.without_bpf".to_owned(),
+        state,
+    }]
+}
+
+/// Loads and attaches everything, as a recording would, and lets go again. What is not permitted for messages may be
+/// for all else.
+fn hooks() -> Vec<Coverage> {
+    let refused = match attached(Detail::Messages) {
+        Ok(coverage) => return coverage,
+        Err(error) => error,
+    };
+    let off = record::without_hooks(&refused, Detail::Messages, true);
+    let below = refused.is_permission().then(|| attached(Detail::Waits));
+    let Some(Ok(mut coverage)) = below else {
+        return off;
+    };
+    let is_missing = |row: &Coverage| coverage.iter().all(|it| it.probe != row.probe);
+    let missing: Vec<Coverage> = off.into_iter().filter(is_missing).collect();
+    coverage.extend(missing);
+    coverage
+}
+
+fn attached(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load(&mut storage, &Selection::default(), detail)?;
+    hooks.attach()?;
+    let mut coverage = hooks.coverage().to_vec();
+    if detail >= Detail::Messages {
+        let mut storage = nic::Storage::uninit();
+        coverage.extend(nic::Stamper::begin(&mut storage, &hooks, false).1);
+    }
+    coverage.push(probe::usdt::coverage());
+    Ok(coverage)
+}
+
+fn text(findings: &Findings) -> String {
+    let mut text = format!(
+        "kernel       {}\nCPUs         {}\nclock        {}\nprivileges   {}\n",
+        findings.kernel, findings.cpus, findings.clocksource, findings.privileges
+    );
+    for group in &findings.groups {
+        text += &format!("\n{}: {}\n", group.title, group.state.words());
+        for row in findings
+            .rows()
+            .filter(|row| group.probes.contains(&row.probe))
+        {
+            text += &line(row);
+        }
+    }
+    text
+}
+
+fn line(Coverage { probe, state }: &Coverage) -> String {
+    match state {
+        ProbeState::On => format!("  ok         {probe}\n"),
+        ProbeState::Fallback { which, why } => {
+            format!("  partly     {probe}: {which}, because {why}\n")
+        }
+        ProbeState::Off { why, remedy } if remedy.is_empty() => {
+            format!("  no         {probe}: {why}\n")
+        }
+        ProbeState::Off { why, remedy } => {
+            format!("  no         {probe}: {why}\n             hint: {remedy}\n")
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `whylat completions` and `whylat manual`: what a shell and `man` know of the command line, made from the same
+//! declarations that parse it.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+
+use crate::out;
+
+/// Begins the examples at the end of every command's help.
+const EXAMPLES: &str = "Examples:";
+
+/// Prints a script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat completions bash > ~/.local/share/bash-completion/completions/whylat
+  whylat completions zsh > ~/.zfunc/_whylat
+  whylat completions fish > ~/.config/fish/completions/whylat.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn execute(self, mut program: Command) -> anyhow::Result<ExitCode> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut program, "whylat", &mut script);
+        out::print(&String::from_utf8_lossy(&script))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes manual pages.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat manual /usr/local/share/man/man1")]
+pub(crate) struct Manual {
+    /// Directory for the pages, one a command
+    dir: PathBuf,
+}
+
+impl Manual {
+    pub(crate) fn execute(self, program: Command) -> anyhow::Result<ExitCode> {
+        std::fs::create_dir_all(&self.dir)
+            .with_context(|| format!("cannot create {}", self.dir.display()))?;
+        let mut program = program.disable_help_subcommand(true);
+        program.build();
+        write_pages(&self.dir, &program)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Pages of a command and of those below it.
+fn write_pages(dir: &Path, command: &Command) -> anyhow::Result<()> {
+    for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        write_pages(dir, below)?;
+    }
+    let man = Man::new(command.clone()).source(concat!("whylat ", env!("CARGO_PKG_VERSION")));
+    let path = dir.join(man.get_filename());
+    let mut page = Vec::new();
+    render(&man, command, &mut page)
+        .and_then(|()| std::fs::write(&path, page))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A page as `Man::render` makes it, but with the examples as they are, line by line.
+fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    if command.get_arguments().any(|it| !it.is_hide_set()) {
+        man.render_options_section(page)?;
+    }
+    if command.get_subcommands().any(|it| !it.is_hide_set()) {
+        man.render_subcommands_section(page)?;
+    }
+    let Some(examples) = examples(command) else {
+        return Ok(());
+    };
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXAMPLES"]).control("nf", []);
+    for line in examples.lines() {
+        roff.text([roman(line.trim())]);
+    }
+    roff.control("fi", []).to_writer(page)?;
+    page.flush()
+}
+
+/// The examples at the end of a command's help, one a line.
+fn examples(command: &Command) -> Option<String> {
+    let help = command.get_after_help()?.to_string();
+    Some(help.strip_prefix(EXAMPLES)?.trim_start().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command, with the words that lead to it.
+    fn visit(command: &Command, path: &str, see: &mut impl FnMut(&str, &Command)) {
+        see(path, command);
+        for below in command.get_subcommands() {
+            let path = format!("{path} {}", below.get_name());
+            visit(below, &path, see);
+        }
+    }
+
+    /// The words of an example as a shell would hand them on: quotes off, comments and redirections away.
+    fn words(example: &str) -> Vec<String> {
+        let end = [" # ", " > ", " < "]
+            .iter()
+            .filter_map(|it| example.find(it));
+        let line = &example[..end.min().unwrap_or(example.len())];
+        let line = line.trim().trim_start_matches("sudo ");
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        for letter in line.trim().chars() {
+            match letter {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                _ => words.last_mut().expect("one").push(letter),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let program = crate::program();
+        let mut seen = 0;
+        visit(&program, "whylat", &mut |path, command| {
+            let Some(examples) = examples(command) else {
+                let is_role = path.starts_with("whylat lab workload ")
+                    || path.starts_with("whylat lab copy ");
+                assert!(is_role, "{path} has no examples at the end of its help");
+                return;
+            };
+            let is_own = |line: &str| line.contains(path) || path == "whylat";
+            assert!(examples.lines().any(is_own), "{path}: {examples}");
+            for line in examples.lines() {
+                assert!(line.len() < 80, "{line}");
+                let parsed = crate::program().try_get_matches_from(words(line));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("failed"));
+                seen += 1;
+            }
+        });
+        assert!(seen > 30, "{seen}");
+    }
+
+    #[test]
+    fn the_declarations_are_sound() {
+        crate::program().debug_assert();
+    }
+}

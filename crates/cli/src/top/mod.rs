@@ -1,0 +1,171 @@
+//! `whylat top`: connections as they are now, on a screen or once as text or JSON.
+
+mod collect;
+mod screen;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use diagnose::live::Live;
+use record::{Target, WatchOptions};
+use view::TextOptions;
+use view::top::{Order, Sort};
+
+use crate::{args, exit, out};
+
+/// Rows of `--once` as text, unless the user says otherwise: a screen.
+const ROWS: usize = 20;
+
+/// Shortest and longest interval, seconds: below, drawing would be most of the cost; above, nothing is live.
+const INTERVALS_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
+
+/// Watches connections.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  whylat top                          your own connections; with sudo: all of the host
+  sudo whylat top --port 6379         one port, on whichever side
+  sudo whylat top --detail calls      exact stages, and the time that calls block
+  whylat top --once                   the worst connections as text
+  whylat top --once --json --limit 5  the same for scripts (docs/top.schema.json)")]
+pub(crate) struct Top {
+    #[command(flatten)]
+    target: Watched,
+    /// How much to look at: `stats` polls; `calls` tells every stage, and how long threads block
+    #[arg(long, value_enum, default_value = "stats")]
+    detail: Detail,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
+    interval: f64,
+    /// Column by which connections are sorted
+    #[arg(long, value_name = "COLUMN", default_value = "held", value_parser = sorts())]
+    sort: String,
+    /// With --once: so many connections at most [default: 20 as text, all as JSON]
+    #[arg(long, value_name = "NUMBER", requires = "once")]
+    limit: Option<usize>,
+    /// Look for one interval, print what was seen, and end
+    #[arg(long)]
+    once: bool,
+    /// With --once: as JSON (`whylat.top/1`)
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Detail {
+    /// Polled statistics and events: cheapest.
+    Stats,
+    /// Also every send and receive call, and the exact stage ledger.
+    Calls,
+    /// Also what threads wait for before they call: `epoll_wait` and the like.
+    Waits,
+}
+
+/// Whose connections; one of them, or all.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct Watched {
+    /// Processes, and what they start
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Processes with this command name, now or later
+    #[arg(long, value_name = "NAME")]
+    comm: Option<String>,
+    /// Connections with this local or remote port
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Processes of this control group (v2)
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+}
+
+impl Watched {
+    fn target(self) -> Target {
+        if !self.pid.is_empty() {
+            return Target::Pids(self.pid);
+        }
+        let comm = self.comm.map(Target::Comm);
+        let port = self.port.map(Target::Port);
+        let cgroup = self.cgroup.map(Target::Cgroup);
+        comm.or(port).or(cgroup).unwrap_or(Target::All)
+    }
+}
+
+fn sorts() -> PossibleValuesParser {
+    PossibleValuesParser::new(Sort::ALL.map(Sort::name))
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    let (least, most) = (INTERVALS_S.start(), INTERVALS_S.end());
+    let refused = || format!("not between {least} and {most} seconds");
+    INTERVALS_S
+        .contains(&seconds)
+        .then_some(seconds)
+        .ok_or_else(refused)
+}
+
+impl Top {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let sort = Sort::ALL.into_iter().find(|sort| sort.name() == self.sort);
+        let order = Order {
+            sort: sort.unwrap_or(Sort::Held),
+            ..Order::default()
+        };
+        let options = WatchOptions {
+            target: self.target.target(),
+            detail: match self.detail {
+                Detail::Stats => record::Detail::Stats,
+                Detail::Calls => record::Detail::Calls,
+                Detail::Waits => record::Detail::Waits,
+            },
+            interval: Duration::from_secs_f64(self.interval),
+            poll_mean: args::POLL_MEAN,
+            arguments: std::env::args_os()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+        };
+        if self.once {
+            let live = collect::once(&options)?;
+            let complete = exit::of(live.about.lost_total == 0);
+            print(live, &order, self.limit, self.json)?;
+            return Ok(complete);
+        }
+        if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+            bail!(
+                "there is no terminal to draw on\nhint: whylat top --once, or whylat top --once --json"
+            );
+        }
+        screen::run(&options, order, args::text_options().colour)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print(live: Live, order: &Order, limit: Option<usize>, json: bool) -> anyhow::Result<()> {
+    if json {
+        return out::line(&view::top::json(live, order, limit.unwrap_or(usize::MAX)));
+    }
+    let width = match std::io::stdout().is_terminal() {
+        true => ratatui::crossterm::terminal::size()
+            .ok()
+            .map(|(columns, _)| columns.into()),
+        false => None,
+    };
+    let defaults = args::text_options();
+    let options = TextOptions {
+        width: width.unwrap_or(defaults.width),
+        ..defaults
+    };
+    out::print(&view::top::text(
+        &live,
+        order,
+        limit.unwrap_or(ROWS),
+        &options,
+    ))
+}

@@ -1,0 +1,214 @@
+//! The terminal: keys, signals and looks come in as events, each by a thread of its own; frames go out. The terminal is
+//! as it was when this ends, however it ends: by a key, a signal, an error or a panic.
+
+use std::io::stdout;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::{Context, anyhow};
+use diagnose::live::{Histories, Live, REACH_NS};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, read};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
+use ratatui::{DefaultTerminal, Terminal};
+use record::WatchOptions;
+use view::top::{Act, Order, Top};
+
+use super::collect;
+
+/// What the screen waits for.
+enum Event {
+    Key(KeyEvent),
+    Resized,
+    Signal(Signal),
+    Look(Box<Live>, Histories),
+    /// The watch has ended, by itself only if it failed.
+    Ended(anyhow::Result<()>),
+    /// The terminal is gone.
+    Closed(std::io::Error),
+}
+
+/// Watches and draws until the user or a signal ends it.
+pub(super) fn run(options: &WatchOptions, order: Order, colour: bool) -> anyhow::Result<()> {
+    let signals = block_signals()?;
+    let (events, waiting) = channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let collector = start_collector(options.clone(), Arc::clone(&stop), events.clone());
+    start_signals(signals, events.clone());
+    let terminal = ratatui::try_init().context("cannot draw on this terminal")?;
+    start_input(events);
+    let screen = Screen {
+        terminal,
+        top: Top::new(order),
+        histories: None,
+        colour,
+    };
+    let ended = screen.run(&waiting);
+    ratatui::restore();
+    stop.store(true, Ordering::Relaxed);
+    // it looks at that many times a second
+    let _ = collector.join();
+    ended
+}
+
+/// Signals that end, stop or continue it, as events; blocked for the threads that are started from here on.
+fn block_signals() -> anyhow::Result<SigSet> {
+    let mut signals = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGTSTP,
+        Signal::SIGCONT,
+    ] {
+        signals.add(signal);
+    }
+    signals.thread_block().context("cannot receive signals")?;
+    Ok(signals)
+}
+
+fn start_collector(
+    options: WatchOptions,
+    stop: Arc<AtomicBool>,
+    events: Sender<Event>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let each = |live, histories: &Histories| {
+            match events.send(Event::Look(Box::new(live), histories.clone())) {
+                Ok(()) => ControlFlow::Continue(()),
+                // the screen is there no more
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        let run = AssertUnwindSafe(|| collect::run(&options, &stop, each));
+        let ended = match catch_unwind(run) {
+            Ok(result) => result.map_err(anyhow::Error::from),
+            // the panic has told why
+            Err(_) => Err(anyhow!("the watch died\nhint: whylat doctor")),
+        };
+        let _ = events.send(Event::Ended(ended));
+    })
+}
+
+fn start_signals(signals: SigSet, events: Sender<Event>) {
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn start_input(events: Sender<Event>) {
+    std::thread::spawn(move || {
+        loop {
+            let event = match read() {
+                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => Event::Key(key),
+                Ok(Input::Resize(..)) => Event::Resized,
+                Ok(_) => continue,
+                Err(error) => Event::Closed(error),
+            };
+            let is_last = matches!(event, Event::Closed(_));
+            if events.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    });
+}
+
+struct Screen {
+    terminal: DefaultTerminal,
+    top: Top,
+    histories: Option<Histories>,
+    colour: bool,
+}
+
+impl Screen {
+    fn run(mut self, events: &Receiver<Event>) -> anyhow::Result<()> {
+        self.draw()?;
+        loop {
+            let first = events.recv().context("the watch died")?;
+            // one frame for all that has come meanwhile
+            for event in std::iter::once(first).chain(events.try_iter()) {
+                if self.take(event)?.is_break() {
+                    return Ok(());
+                }
+            }
+            self.draw()?;
+        }
+    }
+
+    fn take(&mut self, event: Event) -> anyhow::Result<ControlFlow<()>> {
+        match event {
+            Event::Key(key) => match self.top.key(key) {
+                Act::Draw => {}
+                Act::Quit => return Ok(ControlFlow::Break(())),
+                Act::Suspend => self.suspend()?,
+            },
+            Event::Resized => {}
+            Event::Signal(Signal::SIGTSTP) => self.suspend()?,
+            Event::Signal(Signal::SIGCONT) => self.resume()?,
+            Event::Signal(_) => return Ok(ControlFlow::Break(())),
+            Event::Look(live, histories) => {
+                self.top.update(Arc::from(live));
+                self.histories = Some(histories);
+            }
+            Event::Ended(result) => {
+                result?;
+                return Ok(ControlFlow::Break(()));
+            }
+            Event::Closed(error) => {
+                return Err(error).context("cannot read keys from this terminal");
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let width = self
+            .terminal
+            .size()
+            .context("cannot ask for the size of the terminal")?
+            .width;
+        if let (Some(conn), Some(histories)) = (self.top.wants_history(), &self.histories) {
+            let bins = view::top::bins(width.into());
+            let until_ns = self.top.history_until_ns();
+            self.top
+                .set_history(histories.bins(conn, bins, REACH_NS, until_ns));
+        }
+        let (top, colour) = (&mut self.top, self.colour);
+        self.terminal
+            .draw(|frame| view::top::draw(frame, top, colour))
+            .context("cannot draw on this terminal")?;
+        Ok(())
+    }
+
+    /// Gives the terminal back and stops, as Ctrl-Z does; goes on when the shell says so.
+    fn suspend(&mut self) -> anyhow::Result<()> {
+        self.terminal
+            .show_cursor()
+            .context("cannot restore the terminal")?;
+        ratatui::try_restore().context("cannot restore the terminal")?;
+        // not to be caught: the whole process stops here
+        kill(Pid::this(), Signal::SIGSTOP).context("cannot stop")?;
+        self.resume()
+    }
+
+    /// Takes the terminal, whatever has become of it meanwhile. A new [`Terminal`] knows nothing of what was on it, and
+    /// asks nothing: an answer would come where keys are read.
+    fn resume(&mut self) -> anyhow::Result<()> {
+        const FAILED: &str = "cannot take the terminal";
+        enable_raw_mode().context(FAILED)?;
+        execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All)).context(FAILED)?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout())).context(FAILED)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! What connections did in the last minutes, second by second, for the one that is looked at. In: readings as they
+//! come. Out: equal parts of time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use table::Stage;
+use table::tables::TcpSample;
+
+/// How far it reaches back.
+pub const REACH_NS: u64 = 120_000_000_000;
+
+/// Readings closer than this are put together: ten thousand connections take 30 MB.
+const STEP_NS: u64 = 1_000_000_000;
+
+/// One interval between two readings.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    since_ns: u64,
+    until_ns: u64,
+    out_bytes: u64,
+    in_bytes: u64,
+    retransmits: u32,
+    cwnd: u32,
+    srtt_us: u32,
+    stage: Option<Stage>,
+}
+
+/// One part of the time that is looked at. `None`: not measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Bin {
+    /// Sent and acknowledged, bytes per second.
+    pub out_bytes_per_s: Option<f64>,
+    /// Received, bytes per second.
+    pub in_bytes_per_s: Option<f64>,
+    /// Retransmitted segments.
+    pub retransmits: Option<u32>,
+    /// Congestion window, segments.
+    pub cwnd: Option<u32>,
+    /// Smoothed round-trip time, µs.
+    pub srtt_us: Option<u32>,
+    /// What stopped its next byte for the longest part, as far as a reading tells.
+    pub stage: Option<Stage>,
+}
+
+/// The history of every connection that is open.
+#[derive(Debug, Clone, Default)]
+pub struct Histories(Arc<Mutex<HashMap<u64, VecDeque<Point>>>>);
+
+impl Histories {
+    /// Adds what lies between two samples.
+    pub(super) fn add(&self, earlier: &TcpSample, later: &TcpSample, stage: Option<Stage>) {
+        let point = Point {
+            since_ns: earlier.time_ns,
+            until_ns: later.time_ns,
+            out_bytes: later.bytes_acked.saturating_sub(earlier.bytes_acked),
+            in_bytes: later.bytes_received.saturating_sub(earlier.bytes_received),
+            retransmits: later.total_retrans.saturating_sub(earlier.total_retrans),
+            cwnd: later.cwnd,
+            srtt_us: later.srtt_us,
+            stage,
+        };
+        self.with(|all| put(all.entry(later.conn).or_default(), point));
+    }
+
+    /// Says what stopped a connection until a reading of its ledger.
+    pub(super) fn tell(&self, conn: u64, stage: Stage) {
+        self.with(|all| {
+            if let Some(last) = all.get_mut(&conn).and_then(VecDeque::back_mut) {
+                last.stage = Some(stage);
+            }
+        });
+    }
+
+    /// Forgets those of connections that are not open any more.
+    pub(super) fn retain(&self, is_open: impl Fn(u64) -> bool) {
+        self.with(|all| all.retain(|conn, _| is_open(*conn)));
+    }
+
+    /// The `length_ns` until `now_ns` of a connection, in so many equal parts, the oldest first. Parts before it was
+    /// first read are empty.
+    pub fn bins(&self, conn: u64, number: usize, length_ns: u64, now_ns: u64) -> Vec<Bin> {
+        self.with(|all| {
+            let points = all.get(&conn);
+            let part_ns = (length_ns / number.max(1) as u64).max(1);
+            let begin_ns = now_ns.saturating_sub(part_ns * number as u64);
+            let bin = |index: usize| {
+                let from_ns = begin_ns + part_ns * index as u64;
+                points.map_or_else(Bin::default, |points| {
+                    bin(points, from_ns, from_ns + part_ns)
+                })
+            };
+            (0..number).map(bin).collect()
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, VecDeque<Point>>) -> T) -> T {
+        // what a panic left half done is at most one point of a picture
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn put(points: &mut VecDeque<Point>, point: Point) {
+    let reach_ns = point.until_ns.saturating_sub(REACH_NS);
+    while points
+        .front()
+        .is_some_and(|first| first.until_ns < reach_ns)
+    {
+        points.pop_front();
+    }
+    match points.back_mut() {
+        Some(last) if point.until_ns - last.since_ns.min(point.until_ns) <= STEP_NS => {
+            *last = Point {
+                since_ns: last.since_ns,
+                out_bytes: last.out_bytes + point.out_bytes,
+                in_bytes: last.in_bytes + point.in_bytes,
+                retransmits: last.retransmits + point.retransmits,
+                ..point
+            };
+        }
+        _ => points.push_back(point),
+    }
+}
+
+/// What the points say of one part of time. A time without readings is one in which nothing happened.
+fn bin(points: &VecDeque<Point>, from_ns: u64, to_ns: u64) -> Bin {
+    let Some(first) = points.front().filter(|first| first.since_ns < to_ns) else {
+        return Bin::default();
+    };
+    let length_ns = to_ns - from_ns.max(first.since_ns);
+    let mut sum = (0.0, 0.0, 0);
+    let (mut last, mut longest) = (None, (0, Some(Stage::SenderApp)));
+    for point in points.iter().take_while(|point| point.since_ns < to_ns) {
+        last = Some(point);
+        let overlap_ns = point
+            .until_ns
+            .min(to_ns)
+            .saturating_sub(point.since_ns.max(from_ns));
+        let part = overlap_ns as f64 / (point.until_ns - point.since_ns).max(1) as f64;
+        sum.0 += point.out_bytes as f64 * part;
+        sum.1 += point.in_bytes as f64 * part;
+        if (from_ns..to_ns).contains(&(point.until_ns - 1)) {
+            sum.2 += point.retransmits;
+        }
+        if overlap_ns > longest.0 {
+            longest = (overlap_ns, point.stage);
+        }
+    }
+    let per_s = 1e9 / length_ns.max(1) as f64;
+    Bin {
+        out_bytes_per_s: Some(sum.0 * per_s),
+        in_bytes_per_s: Some(sum.1 * per_s),
+        retransmits: Some(sum.2),
+        cwnd: last.map(|last| last.cwnd),
+        srtt_us: last.map(|last| last.srtt_us).filter(|us| *us > 0),
+        stage: longest.1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::samples::tests::sample;
+
+    const S: u64 = 1_000_000_000;
+
+    fn reading(time_ns: u64, bytes: u64) -> TcpSample {
+        TcpSample {
+            bytes_acked: bytes,
+            ..sample(time_ns)
+        }
+    }
+
+    #[test]
+    fn bytes_fall_into_the_seconds_in_which_they_went() {
+        let histories = Histories::default();
+        histories.add(
+            &reading(2 * S, 0),
+            &reading(4 * S, 4_000),
+            Some(Stage::Nagle),
+        );
+        let bins = histories.bins(1, 4, 4 * S, 5 * S);
+        let out = |index: usize| bins[index].out_bytes_per_s;
+        assert_eq!(out(0), None);
+        assert_eq!((out(1), out(2)), (Some(2_000.0), Some(2_000.0)));
+        // no reading: nothing happened
+        assert_eq!((out(3), bins[3].stage), (Some(0.0), Some(Stage::SenderApp)));
+        assert_eq!(bins[2].stage, Some(Stage::Nagle));
+        assert_eq!(histories.bins(2, 2, S, S), [Bin::default(); 2]);
+    }
+
+    #[test]
+    fn readings_within_a_second_are_put_together_and_old_ones_forgotten() {
+        let histories = Histories::default();
+        for quarter in 0..1_000 {
+            let (from, to) = (quarter * S / 4, (quarter + 1) * S / 4);
+            histories.add(&reading(from, quarter), &reading(to, quarter + 1), None);
+        }
+        histories.with(|all| {
+            let points = &all[&1];
+            assert!(points.len() <= 122, "{}", points.len());
+            let bytes: u64 = points.iter().map(|point| point.out_bytes).sum();
+            assert!((480..=488).contains(&bytes), "{bytes}");
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! What this process may do, as far as probes need it, and what to do about what it may not: each capability has a
+//! remedy of its own. In: `/proc/self`, `/sys/kernel/security`. Out: text for coverage.
+
+use std::fs;
+
+/// A capability that a probe needs. `CAP_SYS_ADMIN` stands for each of the first three, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// To load programs and maps.
+    Bpf,
+    /// To attach programs to tracepoints and functions, and to open counters of CPUs.
+    Perfmon,
+    /// To attach programs that see sockets being made, and to ask adapters for stamps.
+    NetAdmin,
+    /// To read the memory maps and descriptors of other users' processes.
+    SysPtrace,
+    /// To enter other network namespaces, and to make some.
+    SysAdmin,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Bpf,
+        Self::Perfmon,
+        Self::NetAdmin,
+        Self::SysPtrace,
+        Self::SysAdmin,
+    ];
+
+    /// As in capabilities(7).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bpf => "CAP_BPF",
+            Self::Perfmon => "CAP_PERFMON",
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::SysPtrace => "CAP_SYS_PTRACE",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+        }
+    }
+
+    /// Its number in `linux/capability.h`.
+    fn bit(self) -> u32 {
+        match self {
+            Self::Bpf => 39,
+            Self::Perfmon => 38,
+            Self::NetAdmin => 12,
+            Self::SysPtrace => 19,
+            Self::SysAdmin => 21,
+        }
+    }
+
+    /// `bpf_capable`, `perfmon_capable` and `bpf_net_capable` of the kernel take it instead.
+    fn is_in_sys_admin(self) -> bool {
+        matches!(self, Self::Bpf | Self::Perfmon | Self::NetAdmin)
+    }
+}
+
+/// What this process may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privileges {
+    /// Effective user id.
+    pub user_id: u32,
+    /// `CapEff` of `/proc/self/status`.
+    effective: u64,
+    /// Capabilities hold in a user namespace of its own only, not for the kernel as a whole.
+    pub is_in_user_namespace: bool,
+    /// A seccomp filter is in force.
+    pub is_filtered: bool,
+    /// The kernel's lockdown mode; `None`: it has none, or does not tell.
+    pub lockdown: Option<String>,
+}
+
+/// `uid_map` of the initial user namespace: every id is itself.
+const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
+
+impl Privileges {
+    /// Those of this process now. What cannot be read counts as not held.
+    pub fn read() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let mut lines = status.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .map(str::trim)
+        };
+        let hex = field("CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let ids = fs::read_to_string("/proc/self/uid_map");
+        let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
+        Self {
+            user_id: nix::unistd::geteuid().as_raw(),
+            effective: hex.unwrap_or(0),
+            is_in_user_namespace: ids.is_ok_and(|ids| ids.split_whitespace().ne(ALL_IDS)),
+            is_filtered: field("Seccomp:") == Some("2"),
+            lockdown: lockdown.ok().and_then(|modes| chosen(&modes)),
+        }
+    }
+
+    /// Whether the kernel lets this process do what needs `capability`.
+    pub fn holds(&self, capability: Capability) -> bool {
+        let has = |capability: Capability| self.effective >> capability.bit() & 1 == 1;
+        has(capability) || capability.is_in_sys_admin() && has(Capability::SysAdmin)
+    }
+
+    /// What to do when the kernel does not permit what needs all of `needs`.
+    pub fn remedy(&self, needs: &[Capability]) -> String {
+        let lacks = needs.iter().copied().find(|it| !self.holds(*it));
+        match lacks {
+            Some(capability) if self.user_id != 0 => format!(
+                "run as root: sudo whylat …; or let this program have {} and what else it needs: sudo setcap {}+ep {}",
+                capability.name(),
+                setcap_names(),
+                program()
+            ),
+            Some(capability) => format!(
+                "give {name} to this root: --cap-add={short} for a container, CapabilityBoundingSet={name} for a service",
+                name = capability.name(),
+                short = capability.name().trim_start_matches("CAP_"),
+            ),
+            None if self.is_in_user_namespace => {
+                "run outside of this user namespace: the kernel as a whole \
+                is not open to the root of a rootless container"
+                    .to_owned()
+            }
+            None if self.lockdown.as_deref() == Some("confidentiality") => {
+                "boot without lockdown=confidentiality: it forbids programs to read kernel memory"
+                    .to_owned()
+            }
+            None if self.is_filtered => "let the container make the system call: \
+                --security-opt seccomp=unconfined, or --privileged"
+                .to_owned(),
+            None => "ask the host's security module what it denied: dmesg, or ausearch -m avc"
+                .to_owned(),
+        }
+    }
+}
+
+/// The mode in brackets: `none [integrity] confidentiality`.
+fn chosen(modes: &str) -> Option<String> {
+    let (_, rest) = modes.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// What setcap gives a program of an ordinary user: all but `CAP_SYS_ADMIN`, which is as good as root.
+fn setcap_names() -> String {
+    let names = Capability::ALL
+        .iter()
+        .filter(|it| **it != Capability::SysAdmin);
+    let names: Vec<String> = names.map(|it| it.name().to_ascii_lowercase()).collect();
+    names.join(",")
+}
+
+fn program() -> String {
+    std::env::current_exe().map_or_else(|_| "whylat".to_owned(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(user_id: u32, held: &[Capability]) -> Privileges {
+        Privileges {
+            user_id,
+            effective: held.iter().fold(0, |bits, it| bits | 1 << it.bit()),
+            is_in_user_namespace: false,
+            is_filtered: false,
+            lockdown: None,
+        }
+    }
+
+    #[test]
+    fn sys_admin_stands_for_those_that_were_split_from_it() {
+        let root = with(0, &[Capability::SysAdmin]);
+        let held = Capability::ALL.map(|it| root.holds(it));
+        assert_eq!(held, [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn every_lack_has_a_remedy_of_its_own() {
+        let mut told = Vec::new();
+        for (lacking, lacks) in Capability::ALL.iter().enumerate() {
+            let mut held = Capability::ALL.to_vec();
+            held.remove(lacking);
+            held.retain(|it| *it != Capability::SysAdmin);
+            let remedy = with(0, &held).remedy(&[*lacks]);
+            assert!(remedy.contains(lacks.name()), "{remedy}");
+            told.push(remedy);
+            assert!(
+                with(1000, &held)
+                    .remedy(&[*lacks])
+                    .contains("sudo setcap cap_bpf,")
+            );
+        }
+        let all = with(0, &Capability::ALL);
+        let changed = |change: fn(&mut Privileges)| {
+            let mut privileges = all.clone();
+            change(&mut privileges);
+            privileges.remedy(&Capability::ALL)
+        };
+        told.push(changed(|it| it.is_in_user_namespace = true));
+        told.push(changed(|it| {
+            it.lockdown = chosen("none integrity [confidentiality]\n")
+        }));
+        told.push(changed(|it| it.is_filtered = true));
+        told.push(changed(|_| {}));
+        let count = told.len();
+        told.sort();
+        told.dedup();
+        assert_eq!(told.len(), count, "{told:#?}");
+    }
+}

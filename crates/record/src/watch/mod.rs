@@ -1,0 +1,337 @@
+//! A watch: the same probes as a recording, and nothing is written. In: whose connections, in how much detail, how
+//! often. Out: at every look the rows that came since the last one, with what was lost and what it cost.
+//!
+//! It polls and looks more seldom than asked where that would take more than its share of a CPU ([`pace`]).
+
+mod pace;
+mod shelf;
+
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use probe::clock::{Host, monotonic_ns};
+use probe::hooks::{Detail, Drainer, Hooks, Storage};
+use probe::self_cost::{BpfTimeSampler, Usage};
+use probe::tcp_stats::PollTimes;
+use table::manifest::{Cost, Coverage, Header, Loss};
+
+use crate::account::losses;
+use crate::cpu::cpu_ns;
+use crate::intake::Intake;
+use crate::plan::{attach, describe, resolve, without_hooks};
+use crate::poll::Polls;
+use crate::{RecordError, Target};
+
+use pace::Pace;
+pub use shelf::Rows;
+use shelf::Shelf;
+
+/// How long the loop sleeps between looks at the rings, unless one fills faster.
+const TICK_MS: u16 = 50;
+/// Records and batches taken in one look.
+const DRAIN_MOST: usize = 8192;
+/// Pauses of walks and of readings of CPU use are this many times what they took: 0.25 % of a CPU each.
+const PAUSE_FACTOR: u64 = 400;
+const WALK_EVERY_NS: u64 = 1_000_000_000;
+/// Polls between two looks for sockets that are gone, without hooks: as many as the filter needs to be sure.
+const GONE_EVERY_POLLS: usize = 8;
+
+/// What to watch.
+#[derive(Debug, Clone)]
+pub struct WatchOptions {
+    /// Whose connections; no command.
+    pub target: Target,
+    /// How much.
+    pub detail: Detail,
+    /// How often it is looked at.
+    pub interval: Duration,
+    /// Longest mean interval of the polls, which come at random times.
+    pub poll_mean: Duration,
+    /// The command line.
+    pub arguments: Vec<String>,
+}
+
+/// What a look gives.
+#[derive(Debug)]
+pub struct Look<'a> {
+    /// Where it was made.
+    pub header: &'a Header,
+    /// When, `CLOCK_MONOTONIC` ns.
+    pub now_ns: u64,
+    /// When the polls since the last look began, ns. A connection of which one brought no row had been idle since its
+    /// last row, and unchanged.
+    pub polls_ns: Vec<u64>,
+    /// Rows that came since the last look.
+    pub rows: Rows,
+    /// Connections that polls do not find any more, where closings are not seen otherwise.
+    pub gone: Vec<u64>,
+    /// State of the probes.
+    pub coverage: Vec<Coverage>,
+    /// Totals of the probes; what is under way in the rings is not stored yet.
+    pub loss: Vec<Loss>,
+    /// What the watch cost so far; `None`: the host does not tell.
+    pub cost: Option<Cost>,
+    /// Time until the next look, ns.
+    pub interval_ns: u64,
+    /// Mean time until the next poll, ns.
+    pub poll_mean_ns: u64,
+    /// Only the user's own sockets are watched, for want of privilege.
+    pub only_own: bool,
+}
+
+/// Watches until `each` breaks or `stop` is set. The first look comes at once: it shows what there is, and nothing has
+/// had time to change.
+///
+/// # Errors
+/// When the target does not exist, or a loaded probe stops working.
+pub fn watch(
+    options: &WatchOptions,
+    stop: &AtomicBool,
+    each: impl FnMut(Look<'_>) -> ControlFlow<()>,
+) -> Result<(), RecordError> {
+    let plan = resolve(&options.target)?;
+    let host = Host::read()?;
+    let mut storage = Storage::uninit();
+    let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
+        Ok(hooks) => {
+            let coverage = hooks.coverage().to_vec();
+            (Some(hooks), coverage)
+        }
+        Err(error) => (None, without_hooks(&error, options.detail, false)),
+    };
+    let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
+    let polls = match hooks {
+        Some(_) => None,
+        None => Some(Polls::open(&options.target)?),
+    };
+    let intake = Intake::new(Shelf::default());
+    coverage.push(intake.cpu.coverage());
+    let pace = Pace::new(nanos(options.interval), nanos(options.poll_mean));
+    let seed = host.now_ns ^ u64::from(std::process::id());
+    let watch = Watch {
+        header: describe(&host, options.detail, &options.arguments),
+        only_own: hooks.is_none() && !nix::unistd::geteuid().is_root(),
+        bpf_time: hooks
+            .as_ref()
+            .and_then(|hooks| hooks.run_time(host.now_ns, []).ok()),
+        hooks: hooks.as_ref(),
+        drainer: drainer.as_ref(),
+        polls,
+        intake,
+        coverage,
+        poll_times: PollTimes::new(seed, pace.poll_mean_ns(), host.now_ns),
+        polls_ns: Vec::new(),
+        pace,
+        started_ns: host.now_ns,
+        start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
+        draining: false,
+        walk_ns: 0,
+        polls_done: 0,
+    };
+    watch.run(stop, each)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+struct Watch<'a> {
+    header: Header,
+    only_own: bool,
+    hooks: Option<&'a Hooks<'a>>,
+    drainer: Option<&'a Drainer<'a>>,
+    bpf_time: Option<BpfTimeSampler>,
+    /// How sockets are read without hooks.
+    polls: Option<Polls>,
+    intake: Intake<Shelf>,
+    coverage: Vec<Coverage>,
+    poll_times: PollTimes,
+    /// Since the last look.
+    polls_ns: Vec<u64>,
+    pace: Pace,
+    started_ns: u64,
+    start_cpu_ns: u64,
+    /// Some sockets may be sending their last bytes.
+    draining: bool,
+    /// When the next walk may be.
+    walk_ns: u64,
+    polls_done: usize,
+}
+
+impl Watch<'_> {
+    fn run(
+        mut self,
+        stop: &AtomicBool,
+        mut each: impl FnMut(Look<'_>) -> ControlFlow<()>,
+    ) -> Result<(), RecordError> {
+        self.drain();
+        self.poll()?;
+        let mut next_look_ns = 0;
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= next_look_ns {
+                // what is shown is as of now, not of a poll ago
+                if next_look_ns > 0 {
+                    self.poll()?;
+                }
+                let began_ns = cpu_ns();
+                if each(self.look()?).is_break() {
+                    return Ok(());
+                }
+                self.pace.looked(cpu_ns().saturating_sub(began_ns));
+                next_look_ns = monotonic_ns() + self.pace.interval_ns();
+            }
+            let next_ns = next_look_ns.min(self.poll_times.next_ns());
+            self.sleep(next_ns)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.tick()?;
+        }
+    }
+
+    /// Until `next_ns`, a tick, or a ring fills.
+    fn sleep(&self, next_ns: u64) -> Result<(), RecordError> {
+        let left_ms = next_ns.saturating_sub(monotonic_ns()) / 1_000_000;
+        let wait_ms = u16::try_from(left_ms).unwrap_or(TICK_MS).clamp(1, TICK_MS);
+        let filling = self.drainer.map(AsFd::as_fd);
+        let mut fds: Vec<_> = filling
+            .into_iter()
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        match poll(&mut fds, PollTimeout::from(wait_ms)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(RecordError::Signals(error.into())),
+        }
+    }
+
+    /// Everything that is due but a look.
+    fn tick(&mut self) -> Result<(), RecordError> {
+        self.drain();
+        let now_ns = monotonic_ns();
+        if self.poll_times.is_due(now_ns) {
+            self.poll()?;
+            self.intake.read_cpu_if_due(PAUSE_FACTOR, || ());
+            self.intake.sockets.forget_closed();
+            let seed = now_ns ^ self.started_ns;
+            self.poll_times = PollTimes::new(seed, self.pace.poll_mean_ns(), now_ns);
+        }
+        if let Some(hooks) = self.hooks {
+            if self.draining {
+                self.draining = hooks.read_draining()? > 0;
+            }
+            self.walk_if_due(hooks, now_ns)?;
+        }
+        if let Some(bpf_time) = &mut self.bpf_time {
+            // Without the run time the cost says so; that is no reason to stop.
+            let _ = bpf_time.tick(now_ns);
+        }
+        Ok(())
+    }
+
+    /// Moves what is in the rings to the shelf. Returns how much there was.
+    fn drain(&mut self) -> usize {
+        let Some(drainer) = self.drainer else {
+            return 0;
+        };
+        let taken = drainer.drain(DRAIN_MOST, || ());
+        let mut drained = drainer.take();
+        // nobody looks at call stacks here
+        drained.stacks.clear();
+        self.draining |= self.intake.put(drained);
+        taken
+    }
+
+    /// Reads the watched sockets.
+    fn poll(&mut self) -> Result<(), RecordError> {
+        let began_ns = cpu_ns();
+        self.polls_ns.push(monotonic_ns());
+        self.polls_done += 1;
+        if let Some(hooks) = self.hooks {
+            hooks.flush()?;
+            let mut more = hooks.read_sockets()?;
+            while self.drain() > 0 && more {
+                more = hooks.read_more_sockets()?;
+            }
+            while self.drain() > 0 {}
+        }
+        if let Some(polls) = &mut self.polls {
+            self.intake.poll(polls);
+        }
+        self.pace.polled(cpu_ns().saturating_sub(began_ns));
+        Ok(())
+    }
+
+    /// Looks for owners and other ends once new sockets came without them.
+    fn walk_if_due(&mut self, hooks: &Hooks<'_>, now_ns: u64) -> Result<(), RecordError> {
+        if now_ns < self.walk_ns || self.intake.sockets.take_unresolved() == 0 {
+            return Ok(());
+        }
+        let began_ns = cpu_ns();
+        hooks.walk()?;
+        let pause_ns = cpu_ns()
+            .saturating_sub(began_ns)
+            .saturating_mul(PAUSE_FACTOR);
+        self.walk_ns = monotonic_ns() + pause_ns.max(WALK_EVERY_NS);
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<Look<'_>, RecordError> {
+        let now_ns = monotonic_ns();
+        let counts = self
+            .hooks
+            .map(Hooks::counts)
+            .transpose()?
+            .unwrap_or_default();
+        let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
+        let kept = self.intake.store.kept();
+        let loss = losses(
+            &counts,
+            polled,
+            &self.intake.added,
+            &kept,
+            &Default::default(),
+        );
+        let of_polls = self.polls.as_ref().map(Polls::coverage);
+        Ok(Look {
+            now_ns,
+            polls_ns: std::mem::take(&mut self.polls_ns),
+            rows: self.intake.store.take(),
+            gone: self.gone(),
+            coverage: self.coverage.iter().cloned().chain(of_polls).collect(),
+            loss,
+            cost: self.cost(now_ns),
+            interval_ns: self.pace.interval_ns(),
+            poll_mean_ns: self.pace.poll_mean_ns(),
+            only_own: self.only_own,
+            header: &self.header,
+        })
+    }
+
+    fn gone(&mut self) -> Vec<u64> {
+        match &self.polls {
+            Some(polls) if self.polls_done >= GONE_EVERY_POLLS => {
+                self.polls_done = 0;
+                self.intake.sockets.forget_unless(|conn| polls.knows(conn))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn cost(&self, now_ns: u64) -> Option<Cost> {
+        let usage = Usage::read().ok()?;
+        let bpf_time = self.bpf_time.as_ref();
+        let bpf = bpf_time.map(BpfTimeSampler::cost).unwrap_or_default();
+        Some(Cost {
+            wall_ns: now_ns.saturating_sub(self.started_ns),
+            cpu_ns: usage.cpu_ns.saturating_sub(self.start_cpu_ns),
+            start_cpu_ns: self.start_cpu_ns,
+            max_rss_bytes: usage.max_rss_bytes,
+            bpf_cpu_share: bpf.cpu_share(),
+            bpf_sampled_ns: bpf.sampled_ns,
+        })
+    }
+}

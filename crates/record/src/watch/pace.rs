@@ -1,0 +1,87 @@
+//! How often a watch polls and is looked at: as asked for, and more seldom where that would cost more than its share
+//! of a CPU. In: CPU time that polls and looks took. Out: intervals.
+
+/// Share of one CPU that polls may take: with looks and walks it stays below 3 %.
+const POLLS_SHARE: f64 = 0.008;
+/// The same of looks: judging and handing over.
+const LOOKS_SHARE: f64 = 0.012;
+/// Polls between two looks, where nothing is in the way: enough to tell stages apart without the ledger.
+const POLLS_A_LOOK: u64 = 4;
+/// Polls are never closer than this: shorter intervals are below what the kernel's clocks (jiffies) resolve.
+const LEAST_POLL_NS: u64 = 20_000_000;
+
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    asked_ns: u64,
+    most_poll_ns: u64,
+    poll_cost_ns: f64,
+    look_cost_ns: f64,
+}
+
+impl Pace {
+    /// Looks every `asked_ns`, polls at least every `most_poll_ns`, until it is known what they cost.
+    pub(crate) fn new(asked_ns: u64, most_poll_ns: u64) -> Self {
+        Self {
+            asked_ns: asked_ns.max(LEAST_POLL_NS),
+            most_poll_ns,
+            poll_cost_ns: 0.0,
+            look_cost_ns: 0.0,
+        }
+    }
+
+    /// A poll took so much CPU time.
+    pub(crate) fn polled(&mut self, cpu_ns: u64) {
+        follow(&mut self.poll_cost_ns, cpu_ns);
+    }
+
+    /// A look took so much CPU time.
+    pub(crate) fn looked(&mut self, cpu_ns: u64) {
+        follow(&mut self.look_cost_ns, cpu_ns);
+    }
+
+    /// Mean interval of polls, ns.
+    pub(crate) fn poll_mean_ns(&self) -> u64 {
+        let wanted_ns = (self.asked_ns / POLLS_A_LOOK).min(self.most_poll_ns);
+        let least_ns = (self.poll_cost_ns / POLLS_SHARE) as u64;
+        wanted_ns.max(least_ns).max(LEAST_POLL_NS)
+    }
+
+    /// Interval of looks, ns.
+    pub(crate) fn interval_ns(&self) -> u64 {
+        self.asked_ns.max((self.look_cost_ns / LOOKS_SHARE) as u64)
+    }
+}
+
+/// The mean cost lately. One that is dearer counts at once, so that the budget holds.
+fn follow(cost_ns: &mut f64, cpu_ns: u64) {
+    let now_ns = cpu_ns as f64;
+    *cost_ns = now_ns.max(*cost_ns * 0.75 + now_ns * 0.25);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn what_is_cheap_comes_as_asked() {
+        let mut pace = Pace::new(2 * S, S / 2);
+        pace.polled(100_000);
+        pace.looked(1_000_000);
+        assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S / 2, 2 * S));
+        assert_eq!(Pace::new(S / 10, S / 2).poll_mean_ns(), S / 40);
+    }
+
+    #[test]
+    fn what_is_dear_comes_as_seldom_as_its_share_allows() {
+        let mut pace = Pace::new(2 * S, S / 2);
+        pace.polled(8_000_000);
+        pace.looked(60_000_000);
+        assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S, 5 * S));
+        // one cheap look does not make up for it at once
+        pace.looked(0);
+        assert!(pace.interval_ns() > 3 * S);
+    }
+}

@@ -1,0 +1,76 @@
+//! How far work is that reads many rows: reading a table, merging, checking. Told a batch at a time to whoever has a
+//! terminal to show it on, and to nobody otherwise.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A piece of work, and how much of it is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// In words: `reading calls`.
+    pub what: String,
+    /// Rows so far.
+    pub done: u64,
+    /// Rows in all.
+    pub of: u64,
+}
+
+/// Who is told, once for the process.
+static OBSERVER: OnceLock<fn(&Step)> = OnceLock::new();
+
+/// What is being done.
+static CURRENT: Mutex<Option<Step>> = Mutex::new(None);
+
+/// Has `observer` told of every batch from now on, by the thread that reads it. The first one stays.
+pub fn observe(observer: fn(&Step)) {
+    OBSERVER.get_or_init(|| observer);
+}
+
+/// Work on so many rows begins; it takes the place of what was told of before.
+pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
+    if OBSERVER.get().is_some() {
+        let step = Step {
+            what: what(),
+            done: 0,
+            of,
+        };
+        *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
+    }
+}
+
+/// So many rows more are done.
+pub(crate) fn advance(rows: usize) {
+    let Some(observer) = OBSERVER.get() else {
+        return;
+    };
+    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(step) = current.as_mut() {
+        // a table that is read beside another counts for that one, too
+        step.done = step.of.min(step.done + rows as u64);
+        observer(step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+
+    #[test]
+    fn work_is_told_of_up_to_its_end() {
+        observe(|step| {
+            if step.what == "counting" {
+                assert_eq!(step.of, 11);
+                TOLD.fetch_max(step.done, Ordering::Relaxed);
+            }
+        });
+        // other tests read tables meanwhile, in threads of their own
+        for _ in 0..100 {
+            begin(|| "counting".to_owned(), 11);
+            advance(7);
+            advance(7);
+        }
+        assert_eq!(TOLD.load(Ordering::Relaxed), 11);
+    }
+}

@@ -1,0 +1,417 @@
+//! Columns of the lists, and what stands in them: short, cleaned, aligned. In: rows of [`diagnose::live::Live`] and the
+//! room there is. Out: pieces of text that fill it exactly.
+
+use diagnose::live::{By, Held, LiveConnection, LiveProcess};
+use diagnose::report::{Process, Severity, Stages};
+use diagnose::units::{count, duration, rate};
+use ratatui::text::Span;
+use table::Stage;
+
+use crate::clean::clean;
+use crate::page::Style;
+use crate::text::bar;
+
+/// A piece of a line with its look.
+pub type Piece = (Style, String);
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Severity of what was found.
+    Mark,
+    /// Process.
+    Process,
+    /// Number of connections.
+    Connections,
+    /// Local address.
+    Local,
+    /// Remote address.
+    Remote,
+    /// What holds it up, and for how much of the time.
+    Held,
+    /// All stages as a bar.
+    Bar,
+    /// Sent, bits per second.
+    Out,
+    /// Received, bits per second.
+    In,
+    /// Smoothed round-trip time.
+    Rtt,
+    /// Congestion window, segments.
+    Cwnd,
+    /// Retransmitted segments.
+    Retransmits,
+    /// Share of the time that threads were blocked in calls.
+    Wait,
+}
+
+impl Column {
+    /// Its heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Mark => "",
+            Self::Process => "PROCESS",
+            Self::Connections => "CONNS",
+            Self::Local => "LOCAL",
+            Self::Remote => "REMOTE",
+            Self::Held => "HELD BY",
+            Self::Bar => "STAGES",
+            Self::Out => "OUT",
+            Self::In => "IN",
+            Self::Rtt => "RTT",
+            Self::Cwnd => "CWND",
+            Self::Retransmits => "RETR",
+            Self::Wait => "WAIT",
+        }
+    }
+
+    /// Whether numbers end at its right edge.
+    const fn is_number(self) -> bool {
+        matches!(
+            self,
+            Self::Connections
+                | Self::Out
+                | Self::In
+                | Self::Rtt
+                | Self::Cwnd
+                | Self::Retransmits
+                | Self::Wait
+        )
+    }
+}
+
+/// Columns with their widths.
+pub type Columns = Vec<(Column, usize)>;
+
+/// Narrowest list that is laid out; a narrower terminal shows the left part of it.
+const LEAST_WIDTH: usize = 80;
+
+/// The columns of connections that fit: what is left over goes to the bar and to the addresses.
+pub fn of_connections(width: usize) -> Columns {
+    let width = width.max(LEAST_WIDTH);
+    // an IPv4 address with its port takes 21
+    let mut columns = vec![
+        (Column::Mark, 1),
+        (Column::Process, 14),
+        (Column::Remote, 21),
+        (Column::Held, 16),
+        (Column::Out, 6),
+        (Column::Rtt, 6),
+        (Column::Retransmits, 5),
+        (Column::Wait, 4),
+    ];
+    add(&mut columns, width, 4, (Column::Bar, 10));
+    add(&mut columns, width, 6, (Column::In, 6));
+    add(&mut columns, width, 8, (Column::Cwnd, 6));
+    add(&mut columns, width, 2, (Column::Local, 21));
+    widen(&mut columns, width);
+    columns
+}
+
+/// The columns of processes that fit.
+pub fn of_processes(width: usize) -> Columns {
+    let width = width.max(LEAST_WIDTH);
+    let mut columns = vec![
+        (Column::Mark, 1),
+        (Column::Process, 19),
+        (Column::Connections, 7),
+        (Column::Held, 18),
+        (Column::Out, 6),
+        (Column::In, 6),
+        (Column::Rtt, 6),
+        (Column::Retransmits, 5),
+        (Column::Wait, 4),
+    ];
+    // before the sums, which begin after four columns
+    add(&mut columns, width, 4, (Column::Bar, 10));
+    widen(&mut columns, width);
+    columns
+}
+
+fn used(columns: &Columns) -> usize {
+    columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1
+}
+
+fn add(columns: &mut Columns, width: usize, place: usize, column: (Column, usize)) {
+    if used(columns) + column.1 < width {
+        columns.insert(place.min(columns.len()), column);
+    }
+}
+
+/// Gives what is left to those that can use it.
+fn widen(columns: &mut Columns, width: usize) {
+    let mut left = width.saturating_sub(used(columns));
+    for (wanted, most) in [(Column::Bar, 24), (Column::Process, 24), (Column::Held, 24)] {
+        for (_, width) in columns.iter_mut().filter(|(column, _)| *column == wanted) {
+            let more = left.min(most - (*width).min(most));
+            *width += more;
+            left -= more;
+        }
+    }
+    // long IPv6 addresses
+    let places = [Column::Remote, Column::Local];
+    for (_, width) in columns
+        .iter_mut()
+        .filter(|(column, _)| places.contains(column))
+    {
+        let more = left.min(47 - (*width).min(47));
+        *width += more;
+        left -= more;
+    }
+}
+
+/// The headings; the column by which the list is sorted has an arrow.
+pub fn headings(columns: &Columns, sorted: Option<Column>, reversed: bool) -> String {
+    let cells = columns.iter().map(|(column, width)| {
+        let arrow = match (sorted == Some(*column), reversed) {
+            (false, _) => "",
+            (true, false) => "▾",
+            (true, true) => "▴",
+        };
+        let title = format!("{}{arrow}", column.title());
+        fit(&title, *width, column.is_number())
+    });
+    cells.collect::<Vec<_>>().join(" ")
+}
+
+/// A row of the list of connections.
+pub fn connection(connection: &LiveConnection, columns: &Columns) -> Vec<Piece> {
+    let number = |style, text: Option<String>| (style, text.unwrap_or_else(|| "-".to_owned()));
+    row(columns, |column, width| match column {
+        Column::Mark => mark(connection.severity),
+        Column::Process => (Style::Plain, process(connection.process.as_ref())),
+        Column::Connections => (Style::Plain, String::new()),
+        Column::Local => (Style::Plain, connection.local.clone()),
+        Column::Remote => (Style::Plain, connection.remote.clone()),
+        Column::Held if connection.closed && connection.held.is_none() => {
+            (Style::Dim, "closed".to_owned())
+        }
+        Column::Held if connection.closed => (Style::Dim, held(connection.held, width).1),
+        Column::Held if connection.idle => (Style::Dim, "idle".to_owned()),
+        Column::Held => held(connection.held, width),
+        Column::Bar => (Style::Plain, letters(&connection.stages, width)),
+        Column::Out => number(Style::Plain, connection.out_bytes_per_s.map(bits)),
+        Column::In => number(Style::Plain, connection.in_bytes_per_s.map(bits)),
+        Column::Rtt => number(Style::Plain, connection.srtt_us.map(time)),
+        Column::Cwnd => number(Style::Plain, connection.cwnd.map(|cwnd| cwnd.to_string())),
+        Column::Retransmits => number(Style::Plain, connection.retransmits.map(count)),
+        Column::Wait => number(Style::Plain, connection.blocked_share.map(share)),
+    })
+}
+
+/// A row of the list of processes.
+pub fn of_process(one: &LiveProcess, columns: &Columns) -> Vec<Piece> {
+    let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
+    row(columns, |column, width| match column {
+        Column::Mark => mark(one.severity),
+        Column::Process => (Style::Plain, process(one.process.as_ref())),
+        Column::Connections => number(Some(count(one.sums.connections))),
+        Column::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
+        Column::Held => held(one.held, width),
+        Column::Bar => (Style::Plain, letters(&one.stages, width)),
+        Column::Out => number(Some(bits(one.sums.out_bytes_per_s))),
+        Column::In => number(Some(bits(one.sums.in_bytes_per_s))),
+        Column::Rtt => number(one.srtt_us.map(time)),
+        Column::Retransmits => number(Some(count(one.sums.retransmits))),
+        Column::Wait => number(one.blocked_share.map(share)),
+        Column::Local | Column::Remote | Column::Cwnd => (Style::Plain, String::new()),
+    })
+}
+
+fn row(columns: &Columns, cell: impl Fn(Column, usize) -> Piece) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (index, (column, width)) in columns.iter().enumerate() {
+        if index > 0 {
+            pieces.push((Style::Plain, " ".to_owned()));
+        }
+        let (style, text) = cell(*column, *width);
+        if *column == Column::Bar {
+            pieces.extend(coloured(&fit(&text, *width, false)));
+        } else {
+            pieces.push((style, fit(&clean(&text), *width, column.is_number())));
+        }
+    }
+    pieces
+}
+
+/// The letters of a bar, each stage in its colour.
+pub fn coloured(letters: &str) -> Vec<Piece> {
+    let style = |letter: char| {
+        let stages = Stage::ALL.iter().map(|stage| bar::mark(*stage));
+        let found = stages
+            .filter(|(of, _)| *of == letter)
+            .map(|(_, style)| style)
+            .next();
+        found.unwrap_or(Style::Plain)
+    };
+    let mut pieces: Vec<Piece> = Vec::new();
+    for letter in letters.chars() {
+        match pieces.last_mut() {
+            Some((of, text)) if *of == style(letter) => text.push(letter),
+            _ => pieces.push((style(letter), letter.to_string())),
+        }
+    }
+    pieces
+}
+
+fn letters(stages: &Stages, width: usize) -> String {
+    let cells = bar::cells(stages, width);
+    cells
+        .into_iter()
+        .map(|(stage, cells)| bar::mark(stage).0.to_string().repeat(cells))
+        .collect()
+}
+
+/// A sign that reads without colour.
+pub fn mark(severity: Option<Severity>) -> Piece {
+    match severity {
+        Some(Severity::Critical) => (Style::Red, "!".to_owned()),
+        Some(Severity::Warning) => (Style::Yellow, "*".to_owned()),
+        Some(Severity::Info) => (Style::Dim, "·".to_owned()),
+        None => (Style::Plain, " ".to_owned()),
+    }
+}
+
+/// A process as `comm[pid]`; a `?` where nobody knows.
+pub fn process(process: Option<&Process>) -> String {
+    process.map_or_else(|| "?".to_owned(), Process::title)
+}
+
+/// The name of a stage that fits into a column, for which the stable one is too long.
+pub const fn label(by: By) -> &'static str {
+    match by {
+        By::Stage(stage) => match stage {
+            Stage::RetransmitTimeout => "timeout",
+            Stage::TailLoss => "tail loss",
+            Stage::ReceiverWindow => "recv window",
+            Stage::FastRetransmit => "fast retr",
+            Stage::CongestionWindow => "cong window",
+            Stage::Pacing => "pacing",
+            Stage::LocalQueue => "local queue",
+            Stage::Cork => "cork",
+            Stage::Nagle => "nagle",
+            Stage::DelayedAck => "delayed ack",
+            Stage::SendBuffer => "send buffer",
+            Stage::InFlight => "in flight",
+            Stage::SenderApp => "app",
+            Stage::Unknown => "unknown",
+        },
+        By::ReaderSlow => "slow reader",
+        By::WaitingForPeer => "peer",
+    }
+}
+
+/// The look of what holds something up.
+pub fn look(by: By) -> Style {
+    match by {
+        By::Stage(stage) => bar::mark(stage).1,
+        By::ReaderSlow => Style::Red,
+        By::WaitingForPeer => Style::Green,
+    }
+}
+
+fn held(held: Option<Held>, width: usize) -> Piece {
+    let Some(Held { by, share: part }) = held else {
+        return (Style::Dim, "-".to_owned());
+    };
+    let (name, part) = (label(by), share(part));
+    let room = width.saturating_sub(part.len() + 1);
+    (
+        look(by),
+        format!("{} {part}", fit(name, room.min(12), false)),
+    )
+}
+
+/// A share in whole per cent.
+pub fn share(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// A rate in bits per second without its unit: `6.21M`.
+pub fn bits(bytes_per_s: f64) -> String {
+    if bytes_per_s * 8.0 < 0.5 {
+        return "0".to_owned();
+    }
+    rate(bytes_per_s).replace("bit/s", "").replace(' ', "")
+}
+
+/// A time of so many µs without a space: `43.8ms`.
+pub fn time(us: u32) -> String {
+    duration(u64::from(us) * 1_000).replace(' ', "")
+}
+
+/// Cuts or fills text to a width.
+pub fn fit(text: &str, width: usize, right: bool) -> String {
+    let taken = Span::raw(text).width();
+    if taken <= width {
+        let pad = " ".repeat(width - taken);
+        return if right {
+            format!("{pad}{text}")
+        } else {
+            format!("{text}{pad}")
+        };
+    }
+    let mut out = String::new();
+    let mut left = width.saturating_sub(1);
+    for c in text.chars() {
+        let columns = Span::raw(c.to_string()).width();
+        if columns > left {
+            break;
+        }
+        out.push(c);
+        left -= columns;
+    }
+    if width > 0 {
+        out.push('…');
+    }
+    out.push_str(&" ".repeat(left));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_fill_the_line_exactly() {
+        for width in [80, 81, 90, 100, 120, 160, 200, 300] {
+            for columns in [of_connections(width), of_processes(width)] {
+                assert!(used(&columns) <= width, "{width}: {columns:?}");
+                assert_eq!(
+                    Span::raw(headings(&columns, None, false)).width(),
+                    used(&columns)
+                );
+            }
+        }
+        assert_eq!(
+            (used(&of_connections(80)), used(&of_processes(80))),
+            (80, 80)
+        );
+        assert_eq!(used(&of_connections(40)), 80);
+    }
+
+    #[test]
+    fn text_is_cut_by_columns_not_bytes() {
+        assert_eq!(fit("redis", 7, false), "redis  ");
+        assert_eq!(fit("redis", 7, true), "  redis");
+        assert_eq!(fit("redis-server", 7, false), "redis-…");
+        // wide characters take two columns
+        assert_eq!(fit("数据库服务", 7, false), "数据库…");
+        assert_eq!(fit("数据库服务", 6, false), "数据… ");
+        assert_eq!(fit("x", 0, false), "");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!((bits(0.0), bits(100.0)), ("0".to_owned(), "800".to_owned()));
+        assert_eq!(
+            (bits(775_000.0), bits(12.5e9)),
+            ("6.20M".to_owned(), "100G".to_owned())
+        );
+        assert_eq!(
+            (time(43_812), time(12)),
+            ("43.8ms".to_owned(), "12.0µs".to_owned())
+        );
+        assert_eq!(share(0.976), "98%");
+    }
+}

@@ -1,0 +1,312 @@
+//! One connection: who it is, its stages, its last minutes, and what was found on it; one finding in full. In: the
+//! state. Out: lines.
+
+use diagnose::live::{Bin, Live, LiveConnection, REACH_NS};
+use diagnose::units::{bytes, duration, percent};
+use ratatui::text::Line;
+use table::Role;
+
+use super::cells::{self, Piece};
+use super::paint::Paint;
+use super::state::{FindingId, Top, place_of_finding};
+use crate::TextOptions;
+use crate::clean::clean;
+use crate::page::{Page, Style};
+use crate::text::{bar, findings};
+
+/// Widest text that is read with ease.
+const TEXT_WIDTH: usize = 80;
+
+/// Columns of a label before what it names.
+const LABEL: usize = 11;
+
+/// Columns of a number behind a line of history.
+const NUMBER: usize = 9;
+
+/// Heights of a line of history.
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// How many parts of time a history is drawn in on a screen of this width.
+pub fn bins(width: usize) -> usize {
+    width
+        .saturating_sub(LABEL + 2 * (NUMBER + 1))
+        .clamp(1, super::MOST_BINS)
+}
+
+/// A connection.
+pub fn connection(
+    top: &Top,
+    live: &Live,
+    id: u64,
+    width: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
+    let Some(connection) = top.connection(id) else {
+        let text = "this connection is closed, and the time that is looked at tells nothing of it any more";
+        return vec![
+            Line::default(),
+            paint.line(vec![(Style::Dim, text.to_owned())]),
+        ];
+    };
+    // the answer before the picture: a small screen shows it without scrolling
+    let mut lines = who(connection, width, paint);
+    lines.extend(stages(connection, width, paint));
+    lines.push(Line::default());
+    lines.extend(found(live, connection, width, paint));
+    lines.push(Line::default());
+    lines.extend(history(&top.history, paint));
+    lines
+}
+
+fn who(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'static>> {
+    let role = match connection.role {
+        Role::Client => "client",
+        Role::Server => "server",
+        Role::Unknown => "opened before",
+    };
+    let ends = format!("  {} → {}", connection.local, connection.remote);
+    let mut facts = vec![role.to_owned()];
+    facts.extend(connection.congestion.clone());
+    facts.extend(
+        connection
+            .nodelay
+            .map(|on| format!("nodelay {}", if on { "on" } else { "off" })),
+    );
+    facts.extend(connection.cwnd.map(|cwnd| format!("cwnd {cwnd}")));
+    facts.extend(
+        connection
+            .snd_wnd_bytes
+            .map(|window| format!("window {}", bytes(window.into()))),
+    );
+    facts.extend(
+        connection
+            .min_rtt_us
+            .map(|us| format!("min RTT {}", duration(u64::from(us) * 1_000))),
+    );
+    if connection.closed {
+        facts.push("closed".to_owned());
+    }
+    let name = clean(&cells::process(connection.process.as_ref()));
+    let mut page = Page::new(&options(width, paint));
+    page.paragraph(0, Style::Dim, &facts.join(" · "));
+    let mut lines = vec![paint.line(vec![(Style::Cyan, name), (Style::Plain, clean(&ends))])];
+    lines.extend(paint.page(&page.finish()));
+    lines
+}
+
+fn stages(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'static>> {
+    let room = width.saturating_sub(LABEL + 2).min(60);
+    let cells = bar::cells(&connection.stages, room);
+    let letters: String = cells
+        .iter()
+        .map(|(stage, number)| bar::mark(*stage).0.to_string().repeat(*number))
+        .collect();
+    let mut page = Page::new(&options(width, paint));
+    let mut lines = Vec::new();
+    if letters.is_empty() {
+        let text = match &connection.not_judged {
+            Some(why) => format!("could not be judged: {why}"),
+            None if connection.idle => "nothing happened".to_owned(),
+            None => "sends nothing".to_owned(),
+        };
+        page.labelled(0, "sending", LABEL, &text);
+    } else {
+        let mut pieces = labelled("sending");
+        pieces.push((Style::Dim, "[".to_owned()));
+        pieces.extend(cells::coloured(&letters));
+        pieces.push((Style::Dim, "]".to_owned()));
+        lines.push(paint.line(pieces));
+        page.labelled(0, "", LABEL, &bar::legend(&connection.stages));
+        page.labelled(0, "", LABEL, &exactness(connection));
+    }
+    let received = received(connection);
+    if !received.is_empty() {
+        let label = connection.receive.map_or("calls", |_| "receiving");
+        page.labelled(0, label, LABEL, &received);
+    }
+    lines.extend(paint.page(&page.finish()));
+    lines
+}
+
+/// What it does as a receiver, and how long threads wait in calls.
+fn received(connection: &LiveConnection) -> String {
+    let mut parts = Vec::new();
+    if let Some(receive) = &connection.receive {
+        parts.push(format!(
+            "reader late {}",
+            percent(receive.reader_slow.share)
+        ));
+        let closed = receive.window_closed.filter(|closed| closed.ns > 0);
+        parts.extend(closed.map(|closed| format!("window closed {}", percent(closed.share))));
+    }
+    let blocked = connection.blocked_share.map(percent);
+    parts.extend(blocked.map(|share| format!("threads blocked in calls {share}")));
+    parts.join(", ")
+}
+
+/// Of how long, and how far off the shares may be.
+fn exactness(connection: &LiveConnection) -> String {
+    let widest = connection
+        .stages
+        .iter()
+        .map(|(_, share)| share.bound)
+        .fold(0.0, f64::max);
+    let judged = duration(connection.judged_ns);
+    format!(
+        "of the last {judged}; each share within {}",
+        percent(widest)
+    )
+}
+
+/// The last minutes: one line each of rates, window, round-trip time, retransmits, stage.
+fn history(bins: &[Bin], paint: Paint) -> Vec<Line<'static>> {
+    let number = bins.len().max(1);
+    let title = format!(
+        "{:<number$}",
+        format!("the last {} min", REACH_NS / 60_000_000_000)
+    );
+    let mut head = labelled("");
+    head.push((Style::Dim, title));
+    head.push((
+        Style::Dim,
+        format!(" {:>NUMBER$} {:>NUMBER$}", "most", "now"),
+    ));
+    let mut lines = vec![paint.line(head)];
+    let letters: String = bins
+        .iter()
+        .map(|bin| bin.stage.map_or(' ', |stage| bar::mark(stage).0))
+        .collect();
+    let mut pieces = labelled("stage");
+    pieces.extend(cells::coloured(&letters));
+    lines.push(paint.line(pieces));
+    let rate = |value: f64| cells::bits(value);
+    let time = |value: f64| cells::time(value as u32);
+    let whole = |value: f64| format!("{value:.0}");
+    let float = |value: Option<u32>| value.map(f64::from);
+    lines.push(spark("out", bins, |bin| bin.out_bytes_per_s, rate, paint));
+    lines.push(spark("in", bins, |bin| bin.in_bytes_per_s, rate, paint));
+    lines.push(spark("cwnd", bins, |bin| float(bin.cwnd), whole, paint));
+    lines.push(spark("rtt", bins, |bin| float(bin.srtt_us), time, paint));
+    lines.push(spark(
+        "retransmits",
+        bins,
+        |bin| float(bin.retransmits),
+        whole,
+        paint,
+    ));
+    lines
+}
+
+/// A line of blocks, each as high as its value against the highest; nothing where nothing was measured.
+fn spark(
+    label: &str,
+    bins: &[Bin],
+    value: impl Fn(&Bin) -> Option<f64>,
+    show: impl Fn(f64) -> String,
+    paint: Paint,
+) -> Line<'static> {
+    let values: Vec<Option<f64>> = bins.iter().map(value).collect();
+    let most = values.iter().flatten().copied().reduce(f64::max);
+    let block = |value: &Option<f64>| match (value, most) {
+        (Some(value), Some(most)) if *value > 0.0 => {
+            let level = value / most * LEVELS.len() as f64;
+            LEVELS[(level.ceil() as usize).clamp(1, LEVELS.len()) - 1]
+        }
+        _ => ' ',
+    };
+    let blocks: String = values.iter().map(block).collect();
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), &show);
+    let now = values.last().copied().flatten();
+    let mut pieces = labelled(label);
+    pieces.push((Style::Cyan, blocks));
+    pieces.push((Style::Dim, format!(" {:>NUMBER$}", shown(most))));
+    pieces.push((Style::Plain, format!(" {:>NUMBER$}", shown(now))));
+    paint.line(pieces)
+}
+
+fn labelled(label: &str) -> Vec<Piece> {
+    vec![(Style::Dim, format!("{label:LABEL$}"))]
+}
+
+/// What was found on it, in short.
+fn found(
+    live: &Live,
+    connection: &LiveConnection,
+    width: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
+    let mut page = Page::new(&options(width, paint));
+    let Some(place) = place_of_finding(live, connection) else {
+        page.labelled(
+            0,
+            "finding",
+            LABEL,
+            "none: nothing is lost here, or too little to act on",
+        );
+        return paint.page(&page.finish());
+    };
+    match live.findings.get(place) {
+        Some(finding) => {
+            let title = format!("{} · {}", finding.severity.name(), finding.rule);
+            let mut pieces = labelled("finding");
+            pieces.push((super::lists::style(finding.severity), title));
+            let mut lines = vec![paint.line(pieces)];
+            page.labelled(0, "", LABEL, &finding.headline);
+            let advice = finding.advice.first().map(|advice| advice.0.as_ref());
+            let room = width.min(TEXT_WIDTH).saturating_sub(LABEL);
+            let advice = cells::fit(advice.unwrap_or("nothing is to be done"), room, false);
+            page.labelled(0, "do this", LABEL, advice.trim_end());
+            page.labelled(
+                0,
+                "",
+                LABEL,
+                "enter: what shows it, and all that can be done",
+            );
+            lines.extend(paint.page(&page.finish()));
+            lines
+        }
+        None => {
+            let undecided = live.undecided.get(place - live.findings.len());
+            let (headline, why) =
+                undecided.map_or(("", ""), |it| (it.headline.as_str(), it.why.as_str()));
+            page.labelled(0, "finding", LABEL, &format!("cannot tell: {headline}"));
+            page.labelled(0, "why", LABEL, why);
+            paint.page(&page.finish())
+        }
+    }
+}
+
+/// A finding in full, as a report draws it.
+pub fn finding(
+    top: &Top,
+    live: &Live,
+    id: &FindingId,
+    width: usize,
+    paint: Paint,
+) -> Vec<Line<'static>> {
+    let mut page = Page::new(&options(width, paint));
+    match top.finding(id) {
+        Some(place) => match live.findings.get(place) {
+            Some(finding) => findings::one(&mut page, finding),
+            None => {
+                let undecided = live.undecided.get(place - live.findings.len());
+                undecided
+                    .into_iter()
+                    .for_each(|it| findings::one_undecided(&mut page, it));
+            }
+        },
+        None => page.paragraph(
+            0,
+            Style::Green,
+            "it is gone: the last seconds do not show it any more",
+        ),
+    }
+    paint.page(&page.finish())
+}
+
+fn options(width: usize, paint: Paint) -> TextOptions {
+    TextOptions {
+        colour: paint.colour,
+        width: width.min(TEXT_WIDTH),
+    }
+}

@@ -1,0 +1,281 @@
+//! The lists: connections, processes, findings. In: the state and the room. Out: lines, the selected one reversed.
+
+use diagnose::live::Live;
+use diagnose::report::{Finding, Process, Severity, Undecided};
+use diagnose::units::{count, counted, duration};
+use ratatui::text::Line;
+
+use super::cells::{self, Columns, Piece, fit};
+use super::order::Order;
+use super::paint::Paint;
+use super::state::Top;
+use crate::TextOptions;
+use crate::clean::clean;
+use crate::page::Style;
+
+/// Columns and lines that there are.
+type Room = (usize, usize);
+
+/// Lines below the list that tell of the selected row.
+const ABOUT: usize = 1;
+
+/// The list of connections: all, or those of one process.
+pub fn connections(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+    let columns = cells::of_connections(room.0);
+    top.set_rows(room.1.saturating_sub(1 + ABOUT));
+    let rows = |place: usize| match live.connections.get(place) {
+        Some(connection) => cells::connection(connection, &columns),
+        None => Vec::new(),
+    };
+    let mut lines = list(top, &columns, rows, room, paint);
+    let selected = top
+        .shown
+        .get(top.cursor().0)
+        .and_then(|place| live.connections.get(*place));
+    let place = selected.and_then(|it| super::state::place_of_finding(live, it));
+    lines.push(about(
+        place.map(|place| headline(live, place)),
+        room.0,
+        paint,
+    ));
+    lines
+}
+
+/// The list of processes.
+pub fn processes(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+    let columns = cells::of_processes(room.0);
+    top.set_rows(room.1.saturating_sub(1 + ABOUT));
+    let rows = |place: usize| match live.processes.get(place) {
+        Some(process) => cells::of_process(process, &columns),
+        None => Vec::new(),
+    };
+    let mut lines = list(top, &columns, rows, room, paint);
+    let selected = top
+        .shown
+        .get(top.cursor().0)
+        .and_then(|place| live.processes.get(*place));
+    let text = selected.map(|it| match it.findings {
+        0 => (
+            Style::Dim,
+            "nothing was found on its connections".to_owned(),
+        ),
+        number => {
+            let (style, _) = cells::mark(it.severity);
+            (
+                style,
+                format!(
+                    "{} on its connections: enter shows them",
+                    counted(number, "finding")
+                ),
+            )
+        }
+    });
+    lines.push(about(text, room.0, paint));
+    lines
+}
+
+fn list(
+    top: &Top,
+    columns: &Columns,
+    row: impl Fn(usize) -> Vec<Piece>,
+    (width, height): Room,
+    paint: Paint,
+) -> Vec<Line<'static>> {
+    let sorted = Some(top.order.sort.column());
+    let title = cells::headings(columns, sorted, top.order.reversed);
+    let mut lines = vec![paint.bar(fit(&title, width, false))];
+    let (index, offset) = top.cursor();
+    let rows = height.saturating_sub(1 + ABOUT);
+    for (number, place) in top.shown.iter().enumerate().skip(offset).take(rows) {
+        let pieces = row(*place);
+        lines.push(if number == index {
+            let text: String = pieces.into_iter().map(|(_, text)| text).collect();
+            paint.bar(fit(&text, width, false))
+        } else {
+            paint.line(pieces)
+        });
+    }
+    if top.shown.is_empty() {
+        lines.push(paint.line(vec![(Style::Dim, nothing(top))]));
+    }
+    lines.resize(height.saturating_sub(ABOUT), Line::default());
+    lines
+}
+
+/// Why a list is empty.
+fn nothing(top: &Top) -> String {
+    let filter = clean(&top.order.filter);
+    match (filter.is_empty(), top.order.hide_idle) {
+        (false, _) => format!("nothing matches {filter:?}: esc shows all"),
+        (true, true) => "nothing happens: i shows idle ones, too".to_owned(),
+        (true, false) => "nothing here yet".to_owned(),
+    }
+}
+
+/// The line below a list.
+fn about(text: Option<Piece>, width: usize, paint: Paint) -> Line<'static> {
+    let pieces = text.map(|(style, text)| (style, fit(&clean(&text), width, false)));
+    paint.line(pieces.into_iter().collect())
+}
+
+fn headline(live: &Live, place: usize) -> Piece {
+    match live.findings.get(place) {
+        Some(finding) => (
+            style(finding.severity),
+            format!("{}: {}", finding.rule, finding.headline),
+        ),
+        None => {
+            let undecided = live.undecided.get(place - live.findings.len());
+            let text = undecided.map(|it| format!("cannot tell: {}", it.headline));
+            (Style::Yellow, text.unwrap_or_default())
+        }
+    }
+}
+
+/// The look of a severity.
+pub fn style(severity: Severity) -> Style {
+    cells::mark(Some(severity)).0
+}
+
+/// Above the connections of one process.
+pub fn process_title(live: &Live, process: Option<&Process>, paint: Paint) -> Line<'static> {
+    let found = live
+        .processes
+        .iter()
+        .find(|it| it.process.as_ref() == process);
+    let name = clean(&cells::process(process));
+    let text = found.map_or("closed all its sockets".to_owned(), |it| {
+        format!(
+            "{} of {} active · out {}, in {} bit/s",
+            count(it.sums.active),
+            counted(it.sums.connections, "socket"),
+            cells::bits(it.sums.out_bytes_per_s),
+            cells::bits(it.sums.in_bytes_per_s),
+        )
+    });
+    paint.line(vec![
+        (Style::Cyan, name),
+        (Style::Plain, format!("  {text}")),
+    ])
+}
+
+/// The list of findings, undecided ones after the others.
+pub fn findings(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+    top.set_rows(room.1.saturating_sub(1 + ABOUT));
+    let title = format!(
+        "{:9} {:24} {:>5} {:>8}  {}",
+        "SEVERITY", "FINDING", "TIME", "LOST", "WHOSE"
+    );
+    let mut lines = vec![paint.bar(fit(&title, room.0, false))];
+    let (index, offset) = top.cursor();
+    let rows = room.1.saturating_sub(1 + ABOUT);
+    for (number, place) in top.shown.iter().enumerate().skip(offset).take(rows) {
+        let pieces = match live.findings.get(*place) {
+            Some(finding) => finding_row(finding),
+            None => {
+                let undecided = live.undecided.get(*place - live.findings.len());
+                undecided.map(undecided_row).unwrap_or_default()
+            }
+        };
+        let text: String = pieces.iter().map(|(_, text)| text.as_str()).collect();
+        lines.push(if number == index {
+            paint.bar(fit(&text, room.0, false))
+        } else {
+            paint.line(pieces)
+        });
+    }
+    if top.shown.is_empty() {
+        let text = if top.order.filter.is_empty() {
+            "nothing was found".to_owned()
+        } else {
+            nothing(top)
+        };
+        lines.push(paint.line(vec![(Style::Green, text)]));
+    }
+    lines.resize(room.1.saturating_sub(ABOUT), Line::default());
+    let selected = top.shown.get(index).map(|place| headline(live, *place));
+    lines.push(about(selected, room.0, paint));
+    lines
+}
+
+fn finding_row(finding: &Finding) -> Vec<Piece> {
+    let subject = &finding.subject;
+    let numbers = format!(
+        " {:>5} {:>8}  ",
+        cells::share(finding.share),
+        time(finding.harm_ns)
+    );
+    vec![
+        (
+            style(finding.severity),
+            format!("{:9} ", finding.severity.name()),
+        ),
+        (Style::Plain, fit(finding.rule, 24, false)),
+        (Style::Plain, numbers),
+        (Style::Cyan, whose(subject)),
+    ]
+}
+
+fn undecided_row(undecided: &Undecided) -> Vec<Piece> {
+    let harm = format!("≤{}", time(undecided.possible_harm_ns));
+    vec![
+        (Style::Yellow, format!("{:9} ", "?")),
+        (
+            Style::Plain,
+            fit(&undecided.candidates.join(" or "), 24, false),
+        ),
+        (
+            Style::Plain,
+            format!(" {:>5} {harm:>8}  ", cells::share(undecided.share)),
+        ),
+        (Style::Cyan, whose(&undecided.subject)),
+    ]
+}
+
+fn whose(subject: &diagnose::report::Subject) -> String {
+    let process = cells::process(subject.process.as_ref());
+    clean(&match subject.connections {
+        1 => format!("{process} → {}", subject.remote),
+        number => format!("{process}, {}", counted(number, "connection")),
+    })
+}
+
+fn time(ns: u64) -> String {
+    duration(ns).replace(' ', "")
+}
+
+/// The first connections as text.
+pub fn text(live: &Live, order: &Order, limit: usize, options: &TextOptions) -> String {
+    let columns = cells::of_connections(options.width);
+    let places = order.connections(live, None);
+    let sums: String = super::sums(live, options.width)
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    let head = [sums, super::own(live).1, String::new()];
+    let mut out = head.join("\n");
+    let titles = cells::headings(&columns, Some(order.sort.column()), order.reversed);
+    out.push_str(&format!("{}\n", titles.trim_end()));
+    let mut page = crate::page::Page::new(&TextOptions {
+        width: usize::MAX,
+        ..*options
+    });
+    for place in places.iter().take(limit) {
+        let row = live
+            .connections
+            .get(*place)
+            .map(|it| cells::connection(it, &columns));
+        let row = row.unwrap_or_default();
+        let pieces: Vec<(Style, &str)> = row
+            .iter()
+            .map(|(style, text)| (*style, text.as_str()))
+            .collect();
+        page.line(0, &pieces);
+    }
+    out.push_str(&page.finish());
+    if places.len() > limit {
+        let more = count((places.len() - limit) as u64);
+        out.push_str(&format!("{more} more: see --limit\n"));
+    }
+    out
+}

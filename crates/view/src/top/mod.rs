@@ -1,0 +1,292 @@
+//! The screen of `whylat top`. Comes in: a [`diagnose::live::Live`], keys, the size of the terminal. Goes out: a frame
+//! ([`draw`]), or the same list as text ([`text`]). Pure: the same state gives the same frame.
+//!
+//! ```text
+//! state    what is looked at, and what keys do
+//! order    which rows a list shows, and in which order
+//! cells    columns, and what stands in them
+//! lists    connections, processes, findings
+//! detail   one connection
+//! paint    pieces of text to a frame, with and without colour
+//! ```
+
+mod cells;
+mod detail;
+mod help;
+mod lists;
+mod order;
+mod paint;
+mod state;
+
+use diagnose::live::Live;
+use diagnose::report::Severity;
+use diagnose::units::{count, counted, duration, percent};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+pub use detail::bins;
+pub use order::{Order, Sort};
+pub use state::{Act, Page, Top};
+
+use crate::clean::clean;
+use crate::page::Style;
+use cells::{Piece, fit};
+use paint::Paint;
+
+/// Lines above a list or a page: what is looked at, totals, the profiler's own words.
+const HEAD: usize = 3;
+
+/// Parts of time in which the history of a connection is drawn, at most.
+pub const MOST_BINS: usize = 120;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, top: &mut Top, colour: bool) {
+    let paint = Paint { colour };
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let body_height = height.saturating_sub(HEAD + 1);
+    let mut lines = head(top, width, paint);
+    lines.truncate(height.saturating_sub(1));
+    lines.extend(body(top, width, body_height, paint));
+    lines.resize(height.saturating_sub(1), Line::default());
+    lines.push(foot(top, width, paint));
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        frame.render_widget(line, Rect::new(area.x, y, area.width, 1));
+    }
+}
+
+fn head(top: &Top, width: usize, paint: Paint) -> Vec<Line<'static>> {
+    let Some(live) = &top.live else {
+        let text = "whylat top · attaching …".to_owned();
+        return vec![paint.line(vec![(Style::Bold, text)])];
+    };
+    let about = &live.about;
+    let title = format!(
+        "whylat top · {} · detail {} · last {} · every {}",
+        clean(&about.host),
+        about.detail,
+        duration(round(about.window_ns)),
+        duration(round(about.interval_ns))
+    );
+    let state = if top.paused { "PAUSED " } else { "" };
+    let right = format!("{state}{}", clock(about.realtime_ns));
+    let room = width.saturating_sub(right.len() + 1);
+    let (own_style, own) = own(live);
+    vec![
+        paint.line(vec![
+            (Style::Bold, fit(&title, room, false)),
+            (Style::Plain, " ".to_owned()),
+            (
+                if top.paused {
+                    Style::Yellow
+                } else {
+                    Style::Dim
+                },
+                right,
+            ),
+        ]),
+        paint.line(sums(live, width)),
+        paint.line(vec![(own_style, fit(&own, width, false))]),
+    ]
+}
+
+/// What was found, and all connections together: as much as fits, the least important last.
+fn sums(live: &Live, width: usize) -> Vec<Piece> {
+    let totals = &live.totals;
+    let parts = [
+        format!(
+            "{} of {} active",
+            count(totals.active),
+            counted(totals.connections, "socket")
+        ),
+        format!(
+            "out {}, in {} bit/s",
+            cells::bits(totals.out_bytes_per_s),
+            cells::bits(totals.in_bytes_per_s)
+        ),
+        counted(totals.retransmits, "retransmit"),
+    ];
+    let mut pieces = vec![found(live)];
+    let mut used = pieces[0].1.chars().count();
+    for part in parts {
+        let piece = format!(" · {part}");
+        used += piece.chars().count();
+        if used > width {
+            break;
+        }
+        pieces.push((Style::Plain, piece));
+    }
+    pieces
+}
+
+fn found(live: &Live) -> Piece {
+    let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
+    let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
+    match (critical, warnings) {
+        (0, 0) => (Style::Green, "nothing wrong found".to_owned()),
+        (0, _) => (Style::Yellow, counted(warnings, "warning")),
+        (_, 0) => (Style::Red, format!("{critical} critical")),
+        _ => (
+            Style::Red,
+            format!("{critical} critical, {}", counted(warnings, "warning")),
+        ),
+    }
+}
+
+/// The profiler's own cost and loss, and what it cannot see; that which changes the answers first.
+fn own(live: &Live) -> Piece {
+    let about = &live.about;
+    let mut parts = Vec::new();
+    if about.lost_total > 0 {
+        parts.push(format!("LOST {}", counted(about.lost_total, "record")));
+    }
+    if about.only_own {
+        parts.push("only your sockets: sudo shows all".to_owned());
+    }
+    if let Some(share) = about.cpu_share {
+        let bpf = about.cost.as_ref().and_then(|cost| cost.bpf_cpu_share);
+        let bpf = bpf.map_or(String::new(), |share| format!(" + BPF {}", percent(share)));
+        parts.push(format!("cost {} of a CPU{bpf}", percent(share)));
+    }
+    if about.lost_total == 0 {
+        parts.push("lost 0".to_owned());
+    }
+    parts.push(format!("polls {}", duration(round(about.poll_mean_ns))));
+    if !about.only_own && about.detail == "stats" {
+        parts.push("more: --detail calls".to_owned());
+    }
+    let style = if about.lost_total > 0 {
+        Style::Yellow
+    } else {
+        Style::Dim
+    };
+    (style, parts.join(" · "))
+}
+
+fn body(top: &mut Top, width: usize, height: usize, paint: Paint) -> Vec<Line<'static>> {
+    let Some(live) = top.live.clone() else {
+        return Vec::new();
+    };
+    match top.page().clone() {
+        Page::Connections => lists::connections(top, &live, (width, height), paint),
+        Page::Processes => lists::processes(top, &live, (width, height), paint),
+        Page::Findings => lists::findings(top, &live, (width, height), paint),
+        Page::Process(process) => {
+            let mut lines = vec![lists::process_title(&live, process.as_ref(), paint)];
+            let room = (width, height.saturating_sub(1));
+            lines.extend(lists::connections(top, &live, room, paint));
+            lines
+        }
+        Page::Connection(id) => {
+            let lines = detail::connection(top, &live, id, width, paint);
+            scrolled(top, lines, height)
+        }
+        Page::Finding(id) => {
+            let lines = detail::finding(top, &live, &id, width, paint);
+            scrolled(top, lines, height)
+        }
+        Page::Help => scrolled(top, help::lines(paint), height),
+    }
+}
+
+/// The part of a text that fits.
+fn scrolled(top: &mut Top, lines: Vec<Line<'static>>, height: usize) -> Vec<Line<'static>> {
+    top.set_lines(lines.len(), height);
+    let (_, offset) = top.cursor();
+    lines.into_iter().skip(offset).take(height).collect()
+}
+
+/// What keys do here.
+fn foot(top: &Top, width: usize, paint: Paint) -> Line<'static> {
+    if top.typing {
+        let text = format!("filter: {}▏", clean(&top.order.filter));
+        return paint.line(vec![(Style::Bold, fit(&text, width, false))]);
+    }
+    let keys: &[(&str, &str)] = match top.page() {
+        Page::Connections | Page::Process(_) | Page::Processes => &[
+            ("↑↓", "select"),
+            ("enter", "open"),
+            ("/", "filter"),
+            ("< >", "sort"),
+            ("tab", "lists"),
+            ("p", "pause"),
+            ("?", "help"),
+            (
+                "q",
+                if top.page() == &Page::Connections {
+                    "quit"
+                } else {
+                    "back"
+                },
+            ),
+        ],
+        Page::Findings => &[
+            ("↑↓", "select"),
+            ("enter", "open"),
+            ("/", "filter"),
+            ("tab", "lists"),
+            ("p", "pause"),
+            ("?", "help"),
+            ("q", "quit"),
+        ],
+        Page::Connection(_) => &[
+            ("enter", "finding"),
+            ("↑↓", "scroll"),
+            ("p", "pause"),
+            ("q", "back"),
+        ],
+        Page::Finding(_) | Page::Help => &[("↑↓", "scroll"), ("q", "back")],
+    };
+    let mut pieces = Vec::new();
+    for (key, what) in keys {
+        pieces.push((Style::Bold, (*key).to_owned()));
+        pieces.push((Style::Dim, format!(" {what}  ")));
+    }
+    if !top.order.filter.is_empty() {
+        let text = format!("filter: {}", clean(&top.order.filter));
+        pieces.insert(
+            0,
+            (
+                Style::Yellow,
+                format!("{}  ", fit(&text, text.chars().count().min(24), false)),
+            ),
+        );
+    }
+    paint.line(pieces)
+}
+
+/// To a tenth of a second: nobody reads more of it.
+fn round(ns: u64) -> u64 {
+    const TENTH_NS: u64 = 100_000_000;
+    if ns < TENTH_NS {
+        return ns;
+    }
+    (ns + TENTH_NS / 2) / TENTH_NS * TENTH_NS
+}
+
+/// Time of the day, UTC.
+fn clock(realtime_ns: u64) -> String {
+    let seconds = realtime_ns / 1_000_000_000;
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The first `limit` connections as text, for a pipe or a log.
+pub fn text(live: &Live, order: &Order, limit: usize, options: &crate::TextOptions) -> String {
+    lists::text(live, order, limit, options)
+}
+
+/// The look with only the first `limit` connections, as JSON: those that [`text`] shows.
+pub fn json(live: Live, order: &Order, limit: usize) -> String {
+    let places = order.connections(&live, None);
+    let mut rows: Vec<Option<_>> = live.connections.into_iter().map(Some).collect();
+    let shown = places.into_iter().take(limit);
+    let connections = shown
+        .filter_map(|place| rows.get_mut(place)?.take())
+        .collect();
+    crate::json::live_json(&Live {
+        connections,
+        ..live
+    })
+}

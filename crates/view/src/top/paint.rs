@@ -1,0 +1,62 @@
+//! From pieces of text to a frame: the looks of [`Style`] with and without colour.
+
+use ratatui::style::{Color, Modifier, Style as Look};
+use ratatui::text::{Line, Span};
+
+use super::cells::Piece;
+use crate::page::Style;
+
+/// Whether colours are used; without, everything that matters differs by its letters.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    /// For a terminal, and without NO_COLOR.
+    pub colour: bool,
+}
+
+impl Paint {
+    /// A look.
+    pub fn look(self, style: Style) -> Look {
+        let plain = Look::new();
+        match style {
+            Style::Plain => plain,
+            Style::Bold => plain.add_modifier(Modifier::BOLD),
+            Style::Dim => plain.add_modifier(Modifier::DIM),
+            _ if !self.colour => plain,
+            Style::Red => plain.fg(Color::Red),
+            Style::Yellow => plain.fg(Color::Yellow),
+            Style::Green => plain.fg(Color::Green),
+            Style::Cyan => plain.fg(Color::Cyan),
+        }
+    }
+
+    /// A line of pieces.
+    pub fn line(self, pieces: Vec<Piece>) -> Line<'static> {
+        let spans = pieces
+            .into_iter()
+            .map(|(style, text)| Span::styled(text, self.look(style)));
+        Line::from_iter(spans)
+    }
+
+    /// A line that stands out: headings, the selected row.
+    pub fn bar(self, text: String) -> Line<'static> {
+        Line::styled(text, Look::new().add_modifier(Modifier::REVERSED))
+    }
+
+    /// The lines that a [`crate::page::Page`] with colours wrote.
+    pub fn page(self, text: &str) -> Vec<Line<'static>> {
+        text.lines().map(|line| self.line(pieces(line))).collect()
+    }
+}
+
+/// Takes apart what `Page` put together: `ESC [ code m text ESC [ 0 m`. Nothing else in a page begins with ESC.
+fn pieces(line: &str) -> Vec<Piece> {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default();
+    let mut pieces = vec![(Style::Plain, first.to_owned())];
+    for part in parts {
+        let coded = part.strip_prefix('[').and_then(|part| part.split_once('m'));
+        let (code, text) = coded.unwrap_or(("0", part));
+        pieces.push((Style::of_code(code), text.to_owned()));
+    }
+    pieces
+}

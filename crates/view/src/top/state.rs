@@ -1,0 +1,447 @@
+//! What the screen of `whylat top` shows, and what keys do to it. In: looks, keys, the size of the screen. Out: the
+//! state that is drawn. Reads and writes nothing.
+
+use std::sync::Arc;
+
+use diagnose::live::{Bin, Live, LiveConnection};
+use diagnose::report::Process;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::order::{Order, Sort};
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    /// All connections.
+    Connections,
+    /// All processes.
+    Processes,
+    /// All findings.
+    Findings,
+    /// One connection, by its id.
+    Connection(u64),
+    /// The connections of one process.
+    Process(Option<Process>),
+    /// One finding.
+    Finding(FindingId),
+    /// The keys.
+    Help,
+}
+
+/// A finding, whatever its place is in the next look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindingId {
+    rule: String,
+    process: Option<Process>,
+    local: String,
+}
+
+/// What the caller has to do after a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Draw.
+    Draw,
+    /// End.
+    Quit,
+    /// Stop, as any program does on Ctrl-Z.
+    Suspend,
+}
+
+/// Where in a list the user is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    index: usize,
+    /// First row on the screen.
+    offset: usize,
+}
+
+/// The state of the screen.
+#[derive(Debug)]
+pub struct Top {
+    pub(super) live: Option<Arc<Live>>,
+    pub(super) history: Vec<Bin>,
+    pub(super) order: Order,
+    /// The filter is being typed.
+    pub(super) typing: bool,
+    pub(super) paused: bool,
+    pages: Vec<(Page, Cursor)>,
+    /// Places of the rows of the list that is shown.
+    pub(super) shown: Vec<usize>,
+    /// Rows of the list that fit on the screen, as of the last drawing.
+    pub(super) rows: usize,
+    /// Lines of the text that is shown, as of the last drawing.
+    pub(super) lines: usize,
+}
+
+impl Top {
+    /// An empty screen.
+    pub fn new(order: Order) -> Self {
+        Self {
+            live: None,
+            history: Vec::new(),
+            order,
+            typing: false,
+            paused: false,
+            pages: vec![(Page::Connections, Cursor::default())],
+            shown: Vec::new(),
+            rows: 1,
+            lines: 0,
+        }
+    }
+
+    /// Takes a new look, unless it is paused.
+    pub fn update(&mut self, live: Arc<Live>) {
+        if self.paused && self.live.is_some() {
+            return;
+        }
+        let selected = self.selected();
+        self.live = Some(live);
+        self.refresh();
+        self.select(selected);
+    }
+
+    /// The connection of which the history is drawn.
+    pub fn wants_history(&self) -> Option<u64> {
+        match self.page() {
+            Page::Connection(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Until when the history is drawn, `CLOCK_MONOTONIC` ns.
+    pub fn history_until_ns(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.about.now_ns)
+    }
+
+    /// Gives the history that is wanted.
+    pub fn set_history(&mut self, history: Vec<Bin>) {
+        self.history = history;
+    }
+
+    /// What is looked at.
+    pub fn page(&self) -> &Page {
+        self.pages
+            .last()
+            .map_or(&Page::Connections, |(page, _)| page)
+    }
+
+    /// Place of the selected row on the screen's list, and of the first one that is drawn.
+    pub(super) fn cursor(&self) -> (usize, usize) {
+        self.pages
+            .last()
+            .map_or((0, 0), |(_, cursor)| (cursor.index, cursor.offset))
+    }
+
+    fn cursor_mut(&mut self) -> Option<&mut Cursor> {
+        self.pages.last_mut().map(|(_, cursor)| cursor)
+    }
+
+    /// The connection with this id.
+    pub(super) fn connection(&self, id: u64) -> Option<&LiveConnection> {
+        self.live
+            .as_ref()?
+            .connections
+            .iter()
+            .find(|it| it.id == id)
+    }
+
+    /// Place of a finding, undecided ones after the others.
+    pub(super) fn finding(&self, id: &FindingId) -> Option<usize> {
+        let live = self.live.as_ref()?;
+        (0..live.findings.len() + live.undecided.len())
+            .find(|place| finding_id(live, *place).as_ref() == Some(id))
+    }
+
+    /// Finds the rows of the list anew.
+    fn refresh(&mut self) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        self.shown = match self.page() {
+            Page::Processes => self.order.processes(live),
+            Page::Findings => self.order.findings(live),
+            Page::Process(process) => self.order.connections(live, Some(process)),
+            Page::Connections => self.order.connections(live, None),
+            Page::Connection(_) | Page::Finding(_) | Page::Help => Vec::new(),
+        };
+        self.keep_in_sight();
+    }
+
+    /// What the selected row is about.
+    fn selected(&self) -> Option<Page> {
+        let live = self.live.as_ref()?;
+        let place = *self.shown.get(self.cursor().0)?;
+        match self.page() {
+            Page::Connections | Page::Process(_) => {
+                Some(Page::Connection(live.connections.get(place)?.id))
+            }
+            Page::Processes => Some(Page::Process(live.processes.get(place)?.process.clone())),
+            Page::Findings => Some(Page::Finding(finding_id(live, place)?)),
+            Page::Connection(_) | Page::Finding(_) | Page::Help => None,
+        }
+    }
+
+    /// Selects the same row again, wherever it is now. The first row stays the first: there is the worst.
+    fn select(&mut self, wanted: Option<Page>) {
+        let (Some(wanted), Some(live)) = (wanted, &self.live) else {
+            return;
+        };
+        if self.cursor().0 == 0 {
+            return;
+        }
+        let is_it = |place: &usize| match &wanted {
+            Page::Connection(id) => live.connections.get(*place).map(|it| it.id) == Some(*id),
+            Page::Process(process) => live
+                .processes
+                .get(*place)
+                .is_some_and(|it| it.process == *process),
+            Page::Finding(id) => finding_id(live, *place).as_ref() == Some(id),
+            _ => false,
+        };
+        if let Some(index) = self.shown.iter().position(is_it)
+            && let Some(cursor) = self.cursor_mut()
+        {
+            cursor.index = index;
+        }
+        self.keep_in_sight();
+    }
+
+    fn keep_in_sight(&mut self) {
+        let (rows, number) = (self.rows.max(1), self.shown.len());
+        let is_list = self.is_list();
+        let Some(cursor) = self.cursor_mut().filter(|_| is_list) else {
+            return;
+        };
+        cursor.index = cursor.index.min(number.saturating_sub(1));
+        cursor.offset = cursor.offset.min(cursor.index);
+        cursor.offset = cursor.offset.max((cursor.index + 1).saturating_sub(rows));
+        // no empty lines below while there is something above
+        cursor.offset = cursor.offset.min(number.saturating_sub(rows));
+    }
+
+    fn is_list(&self) -> bool {
+        !matches!(
+            self.page(),
+            Page::Connection(_) | Page::Finding(_) | Page::Help
+        )
+    }
+
+    /// The screen has room for so many rows of a list.
+    pub(super) fn set_rows(&mut self, rows: usize) {
+        self.rows = rows;
+        self.keep_in_sight();
+    }
+
+    /// The text that is shown has so many lines, of which so many fit.
+    pub(super) fn set_lines(&mut self, lines: usize, fit: usize) {
+        self.lines = lines.saturating_sub(fit);
+        self.rows = fit;
+        let most = self.lines;
+        if let Some(cursor) = self.cursor_mut() {
+            cursor.offset = cursor.offset.min(most);
+        }
+    }
+
+    /// A key was pressed.
+    pub fn key(&mut self, key: KeyEvent) -> Act {
+        // Esc and a key right after it come as that key with Alt, which means nothing here
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+            return self.key(KeyEvent::new(key.code, key.modifiers - KeyModifiers::ALT));
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return Act::Quit,
+            KeyCode::Char('z') if control => return Act::Suspend,
+            _ if self.typing => self.type_filter(key.code),
+            KeyCode::Char('f') if control => self.step(self.rows as isize),
+            KeyCode::Char('b') if control => self.step(-(self.rows as isize)),
+            KeyCode::Char('d') if control => self.step(self.rows as isize / 2),
+            KeyCode::Char('u') if control => self.step(-(self.rows as isize / 2)),
+            // anything else with Control is not a letter
+            KeyCode::Char(_) if control => {}
+            KeyCode::F(10) => return Act::Quit,
+            KeyCode::Char('q') if self.pages.len() == 1 => return Act::Quit,
+            code => self.plain_key(code),
+        }
+        Act::Draw
+    }
+
+    fn plain_key(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Down | KeyCode::Char('j') => self.step(1),
+            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
+            KeyCode::PageDown => self.step(self.rows as isize),
+            KeyCode::PageUp => self.step(-(self.rows as isize)),
+            KeyCode::Home | KeyCode::Char('g') => self.step(isize::MIN / 2),
+            KeyCode::End | KeyCode::Char('G') => self.step(isize::MAX / 2),
+            KeyCode::Enter | KeyCode::Right => self.open(),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('q') => self.back(),
+            KeyCode::Tab => self.turn(1),
+            KeyCode::BackTab => self.turn(-1),
+            KeyCode::Char('1') => self.go(Page::Connections),
+            KeyCode::Char('2') => self.go(Page::Processes),
+            KeyCode::Char('3' | 'f') => self.go(Page::Findings),
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) if *self.page() != Page::Help => {
+                self.push(Page::Help);
+            }
+            KeyCode::Char(' ' | 'p') => self.paused = !self.paused,
+            KeyCode::Char('/') | KeyCode::F(4) => self.begin_filter(),
+            code => self.order_key(code),
+        }
+    }
+
+    /// Keys of lists that are sorted.
+    fn order_key(&mut self, code: KeyCode) {
+        if !self.is_list() {
+            return;
+        }
+        match code {
+            KeyCode::Char('>') | KeyCode::F(6) => self.sort(self.order.sort.step(1)),
+            KeyCode::Char('<') => self.sort(self.order.sort.step(-1)),
+            KeyCode::Char('H') => self.sort(Sort::Held),
+            KeyCode::Char('O') => self.sort(Sort::Out),
+            KeyCode::Char('I') => self.sort(Sort::In),
+            KeyCode::Char('T') => self.sort(Sort::Rtt),
+            KeyCode::Char('R') => self.sort(Sort::Retransmits),
+            KeyCode::Char('W') => self.sort(Sort::Wait),
+            KeyCode::Char('P') => self.sort(Sort::Process),
+            KeyCode::Char('r') => {
+                self.order.reversed = !self.order.reversed;
+                self.refresh();
+            }
+            KeyCode::Char('i') => {
+                self.order.hide_idle = !self.order.hide_idle;
+                self.refresh();
+            }
+            _ => {}
+        }
+    }
+
+    fn sort(&mut self, sort: Sort) {
+        self.order.sort = sort;
+        self.order.reversed = false;
+        self.refresh();
+    }
+
+    fn begin_filter(&mut self) {
+        if self.is_list() {
+            self.typing = true;
+        }
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.order.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.order.filter.pop();
+            }
+            KeyCode::Char(c) => self.order.filter.push(c),
+            _ => return,
+        }
+        self.refresh();
+    }
+
+    fn step(&mut self, by: isize) {
+        let (is_list, number, most) = (self.is_list(), self.shown.len(), self.lines);
+        let Some(cursor) = self.cursor_mut() else {
+            return;
+        };
+        if is_list {
+            cursor.index = cursor
+                .index
+                .saturating_add_signed(by)
+                .min(number.saturating_sub(1));
+            self.keep_in_sight();
+        } else {
+            cursor.offset = cursor.offset.saturating_add_signed(by).min(most);
+        }
+    }
+
+    fn open(&mut self) {
+        // of one connection: the finding on it
+        let page = match self.page() {
+            Page::Connection(id) => self.finding_on(*id),
+            _ => self.selected(),
+        };
+        if let Some(page) = page {
+            self.push(page);
+        }
+    }
+
+    fn finding_on(&self, id: u64) -> Option<Page> {
+        let live = self.live.as_ref()?;
+        let place = place_of_finding(live, self.connection(id)?)?;
+        Some(Page::Finding(finding_id(live, place)?))
+    }
+
+    fn push(&mut self, page: Page) {
+        self.pages.push((page, Cursor::default()));
+        self.history.clear();
+        self.refresh();
+    }
+
+    /// To where the user came from; in a list that is filtered, to the whole list.
+    fn back(&mut self) {
+        if self.pages.len() > 1 {
+            self.pages.pop();
+        } else {
+            self.order.filter.clear();
+        }
+        self.refresh();
+    }
+
+    fn go(&mut self, page: Page) {
+        self.pages = vec![(page, Cursor::default())];
+        self.refresh();
+    }
+
+    fn turn(&mut self, by: isize) {
+        let lists = [Page::Connections, Page::Processes, Page::Findings];
+        let bottom = self.pages.first().map(|(page, _)| page.clone());
+        let place = lists
+            .iter()
+            .position(|list| Some(list) == bottom.as_ref())
+            .unwrap_or(0);
+        let next = (place as isize + by).rem_euclid(lists.len() as isize) as usize;
+        self.go(lists[next].clone());
+    }
+}
+
+fn finding_id(live: &Live, place: usize) -> Option<FindingId> {
+    let (rule, subject) = match live.findings.get(place) {
+        Some(finding) => (finding.rule.to_owned(), &finding.subject),
+        None => {
+            let undecided = live.undecided.get(place - live.findings.len())?;
+            (undecided.candidates.join(" or "), &undecided.subject)
+        }
+    };
+    Some(FindingId {
+        rule,
+        process: subject.process.clone(),
+        local: subject.local.clone(),
+    })
+}
+
+/// The worst finding on a connection: one that names it, or one of the same rule on its process, of which it is one
+/// of many.
+pub(super) fn place_of_finding(live: &Live, connection: &LiveConnection) -> Option<usize> {
+    let named = |subject: &diagnose::report::Subject| subject.ids.contains(&connection.id);
+    let comm = |process: Option<&Process>| process.and_then(|process| process.comm.clone());
+    let direct = live.findings.iter().position(|it| named(&it.subject));
+    let alike = || {
+        live.findings.iter().position(|it| {
+            connection.findings.contains(&it.rule)
+                && comm(it.subject.process.as_ref()) == comm(connection.process.as_ref())
+        })
+    };
+    let undecided = || {
+        let place = live.undecided.iter().position(|it| named(&it.subject))?;
+        Some(place + live.findings.len())
+    };
+    direct.or_else(alike).or_else(undecided)
+}

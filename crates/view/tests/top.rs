@@ -1,0 +1,453 @@
+//! The screen of `whylat top`: recordings of known problems go into a window of the last seconds, keys are pressed, and
+//! the frame is that of `tests/golden_top/`. To rewrite these after a wanted change, and read the difference:
+//!
+//! ```text
+//! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test top
+//! ```
+
+mod fixture;
+mod schema;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use diagnose::live::{Histories, Live, Now, REACH_NS, Window};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use table::Columns;
+use table::manifest::{Coverage, Loss};
+use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+use view::TextOptions;
+use view::top::{Act, Order, Page, Sort, Top, draw};
+use whylat_view as view;
+
+use fixture::{Outcome, document, expect, rows};
+
+/// Golden recordings that happen at the same time.
+const CASES: [&str; 5] = [
+    "nagle_delayed_ack/fires",
+    "receive_buffer_limited/fires",
+    "retransmit_timeouts/fires",
+    "path_limited/fires",
+    "slow_reader/fires",
+];
+
+/// Ids and pids of each recording are moved by so much times its place.
+const APART: u32 = 10;
+
+/// All of them have ended by then.
+const END_NS: u64 = 5_008_000_000_000;
+
+const LARGE: (u16, u16) = (120, 40);
+const SMALL: (u16, u16) = (80, 24);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A window in which all cases happen.
+fn window() -> Outcome<Window> {
+    let golden = root().join("tests/golden");
+    let header = document(&golden.join(CASES[0]).join("header.json"))?.ok_or("header.json")?;
+    let mut window = Window::new(header, 10_000_000_000);
+    window.add_polls(&[5_000_000_000_000]);
+    for (place, case) in (0..).zip(CASES) {
+        add(&mut window, &golden.join(case), place * APART)?;
+    }
+    window.add_polls(&[END_NS]);
+    Ok(window)
+}
+
+fn add(window: &mut Window, directory: &Path, by: u32) -> Outcome {
+    let ids = |conns: &mut Vec<u64>| conns.iter_mut().for_each(|conn| *conn += u64::from(by));
+    let mut connections = rows::<Connection>(directory)?;
+    ids(&mut connections.conn);
+    connections
+        .pid
+        .iter_mut()
+        .flatten()
+        .for_each(|pid| *pid += by);
+    connections
+        .peer_conn
+        .iter_mut()
+        .flatten()
+        .for_each(|conn| *conn += u64::from(by));
+    connections.closed_ns.fill(None);
+    window.add_connections(&connections);
+    let mut processes = rows::<Process>(directory)?;
+    processes.pid.iter_mut().for_each(|pid| *pid += by);
+    window.add_processes(&processes);
+    let mut samples = rows::<TcpSample>(directory)?;
+    ids(&mut samples.conn);
+    window.add_samples(&samples);
+    let mut stages = rows::<TcpStage>(directory)?;
+    ids(&mut stages.conn);
+    window.add_stages(&stages);
+    let mut events = rows::<TcpEvent>(directory)?;
+    ids(&mut events.conn);
+    window.add_events(events);
+    let mut calls = rows::<Call>(directory)?;
+    ids(&mut calls.conn);
+    calls.pid.iter_mut().for_each(|pid| *pid += by);
+    window.add_calls(calls);
+    Ok(())
+}
+
+fn now() -> Now {
+    Now {
+        now_ns: END_NS,
+        interval_ns: 2_000_000_000,
+        poll_mean_ns: 500_000_000,
+        coverage: vec![Coverage {
+            probe: "tcp_stats".to_owned(),
+            state: table::manifest::ProbeState::On,
+        }],
+        ..Now::default()
+    }
+}
+
+/// A look at the window, with its histories.
+fn look() -> Outcome<(Live, Histories)> {
+    let mut window = window()?;
+    let live = window.judge(now());
+    Ok((live, window.histories()))
+}
+
+/// A screen of a size, with a first look.
+struct Screen {
+    top: Top,
+    histories: Histories,
+    terminal: Terminal<TestBackend>,
+    width: u16,
+}
+
+impl Screen {
+    fn new((width, height): (u16, u16)) -> Outcome<Self> {
+        let (live, histories) = look()?;
+        let mut screen = Self {
+            top: Top::new(Order::default()),
+            histories,
+            terminal: Terminal::new(TestBackend::new(width, height))?,
+            width,
+        };
+        screen.top.update(Arc::new(live));
+        screen.text()?;
+        Ok(screen)
+    }
+
+    /// Presses keys: letters as they are, others by name in angle brackets.
+    fn press(&mut self, keys: &str) -> Outcome<Act> {
+        let mut act = Act::Draw;
+        let mut rest = keys;
+        while let Some(first) = rest.chars().next() {
+            let named = rest
+                .strip_prefix('⟨')
+                .and_then(|named| named.split_once('⟩'));
+            let code = match named {
+                Some(("enter", _)) => KeyCode::Enter,
+                Some(("esc", _)) => KeyCode::Esc,
+                Some(("tab", _)) => KeyCode::Tab,
+                Some(("down", _)) => KeyCode::Down,
+                Some(("end", _)) => KeyCode::End,
+                Some((other, _)) => return Err(format!("no key {other}").into()),
+                None => KeyCode::Char(first),
+            };
+            rest = named.map_or(&rest[first.len_utf8()..], |(_, rest)| rest);
+            act = self.top.key(KeyEvent::new(code, KeyModifiers::NONE));
+            self.text()?;
+        }
+        Ok(act)
+    }
+
+    /// What is on the screen.
+    fn text(&mut self) -> Outcome<String> {
+        if let Some(conn) = self.top.wants_history() {
+            let bins = view::top::bins(self.width.into());
+            self.top
+                .set_history(self.histories.bins(conn, bins, REACH_NS, END_NS));
+        }
+        let top = &mut self.top;
+        self.terminal.draw(|frame| draw(frame, top, false))?;
+        let buffer = self.terminal.backend().buffer();
+        let area = buffer.area;
+        let line = |y: u16| {
+            let cells = (0..area.width).map(|x| buffer[(x, y)].symbol());
+            cells.collect::<String>().trim_end().to_owned() + "\n"
+        };
+        Ok((0..area.height).map(line).collect())
+    }
+}
+
+#[test]
+fn screens_are_as_committed() -> Outcome {
+    let mut wrong = Vec::new();
+    let screens = [
+        ("connections", "", SMALL),
+        ("connections_wide", "", LARGE),
+        ("connection", "⟨enter⟩", SMALL),
+        ("connection_wide", "⟨down⟩⟨enter⟩", LARGE),
+        ("processes", "2", SMALL),
+        ("process", "2⟨enter⟩", SMALL),
+        ("findings", "3", SMALL),
+        ("finding", "3⟨enter⟩", SMALL),
+        ("help", "?", SMALL),
+        ("filter", "/retransmit", SMALL),
+        ("nothing", "/nothing like it⟨enter⟩", SMALL),
+    ];
+    for (name, keys, size) in screens {
+        let mut screen = Screen::new(size)?;
+        screen.press(keys)?;
+        let path = root().join(format!("tests/golden_top/{name}.txt"));
+        wrong.extend(expect(&path, &screen.text()?)?);
+    }
+    let (live, _) = look()?;
+    let text = view::top::text(&live, &Order::default(), 3, &TextOptions::default());
+    wrong.extend(expect(&root().join("tests/golden_top/once.txt"), &text)?);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn the_worst_is_first_and_each_column_sorts() -> Outcome {
+    let (live, _) = look()?;
+    let first = |sort, reversed| {
+        let order = Order {
+            sort,
+            reversed,
+            ..Order::default()
+        };
+        live.connections[order.connections(&live, None)[0]].clone()
+    };
+    let worst = first(Sort::Held, false);
+    assert_eq!(worst.severity, Some(diagnose::report::Severity::Critical));
+    let most = |of: fn(&diagnose::live::LiveConnection) -> Option<f64>| {
+        live.connections
+            .iter()
+            .filter_map(of)
+            .fold(f64::MIN, f64::max)
+    };
+    let out = first(Sort::Out, false);
+    assert_eq!(out.out_bytes_per_s, Some(most(|it| it.out_bytes_per_s)));
+    let rtt = first(Sort::Rtt, false).srtt_us.map(f64::from);
+    assert_eq!(rtt, Some(most(|it| it.srtt_us.map(f64::from))));
+    let name = |it: diagnose::live::LiveConnection| it.process.and_then(|process| process.comm);
+    let (a, z) = (
+        name(first(Sort::Process, false)),
+        name(first(Sort::Process, true)),
+    );
+    assert_eq!(
+        (a.as_deref(), z.as_deref()),
+        (Some("backup"), Some("sleepy"))
+    );
+    // what is not measured is last both ways
+    let least = first(Sort::Rtt, true).srtt_us;
+    assert!(least.is_some());
+    Ok(())
+}
+
+#[test]
+fn keys_lead_from_lists_to_findings_and_back() -> Outcome {
+    let mut screen = Screen::new(SMALL)?;
+    assert_eq!(screen.press("⟨down⟩⟨enter⟩")?, Act::Draw);
+    assert!(matches!(screen.top.page(), Page::Connection(_)));
+    screen.press("⟨enter⟩")?;
+    assert!(
+        matches!(screen.top.page(), Page::Finding(_)),
+        "{:?}",
+        screen.top.page()
+    );
+    assert!(screen.text()?.contains("evidence"));
+    screen.press("qq")?;
+    assert_eq!(screen.top.page(), &Page::Connections);
+    screen.press("⟨tab⟩")?;
+    assert_eq!(screen.top.page(), &Page::Processes);
+    screen.press("⟨enter⟩⟨enter⟩")?;
+    assert!(matches!(screen.top.page(), Page::Connection(_)));
+    screen.press("⟨esc⟩⟨esc⟩1")?;
+    assert_eq!(screen.press("q")?, Act::Quit);
+    Ok(())
+}
+
+#[test]
+fn a_filter_is_typed_letter_by_letter_and_q_is_one_of_them() -> Outcome {
+    let mut screen = Screen::new(SMALL)?;
+    assert_eq!(screen.press("/q")?, Act::Draw);
+    assert!(screen.text()?.contains("nothing matches \"q\""));
+    screen.press("⟨esc⟩/backup receiver")?;
+    let text = screen.text()?;
+    assert!(
+        text.contains("backup[") && !text.contains("iperf3["),
+        "{text}"
+    );
+    // the list stays filtered after enter, and is whole again after esc
+    screen.press("⟨enter⟩")?;
+    assert!(!screen.text()?.contains("iperf3["));
+    screen.press("⟨esc⟩")?;
+    assert!(screen.text()?.contains("iperf3["));
+    Ok(())
+}
+
+#[test]
+fn the_selected_row_stays_selected_and_a_pause_holds_the_picture() -> Outcome {
+    let mut screen = Screen::new(SMALL)?;
+    screen.press("P⟨down⟩⟨down⟩⟨down⟩")?;
+    let before = screen.text()?;
+    let mut window = window()?;
+    let mut connections = rows::<Connection>(&root().join("tests/golden").join(CASES[0]))?;
+    connections.closed_ns.fill(None);
+    connections.conn.iter_mut().for_each(|conn| *conn += 900);
+    connections.pid.fill(None);
+    window.add_connections(&connections);
+    screen.press("p")?;
+    screen.top.update(Arc::new(window.judge(now())));
+    assert!(screen.text()?.contains("PAUSED"));
+    assert_eq!(screen.text()?.replace("PAUSED", "      "), before);
+    screen.press("p")?;
+    screen.top.update(Arc::new(window.judge(now())));
+    screen.press("⟨enter⟩")?;
+    let opened = screen.text()?;
+    let name = before
+        .lines()
+        .nth(7)
+        .and_then(|line| line.split_whitespace().next());
+    assert!(opened.contains(name.ok_or("a row")?), "{before}{opened}");
+    Ok(())
+}
+
+#[test]
+fn every_size_is_drawn() -> Outcome {
+    for (width, height) in [(1, 1), (5, 2), (20, 5), (40, 10), (80, 24), (300, 80)] {
+        let mut screen = Screen::new((width, height))?;
+        for keys in [
+            "⟨enter⟩",
+            "⟨enter⟩",
+            "⟨end⟩",
+            "2⟨enter⟩",
+            "3⟨end⟩",
+            "?⟨end⟩",
+        ] {
+            screen.press(keys)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn hostile_names_do_not_reach_the_terminal() -> Outcome {
+    let (mut live, histories) = look()?;
+    let hostile = "e\u{1b}]52;c;ZXZpbA==\u{7}v\u{9b}2Ji\u{202e}l\n";
+    for connection in &mut live.connections {
+        connection.remote = hostile.to_owned();
+        connection.local = hostile.to_owned();
+        if let Some(process) = &mut connection.process {
+            process.comm = Some(hostile.to_owned());
+        }
+    }
+    for process in live
+        .processes
+        .iter_mut()
+        .filter_map(|it| it.process.as_mut())
+    {
+        process.comm = Some(hostile.to_owned());
+    }
+    for finding in &mut live.findings {
+        finding.subject.remote = hostile.to_owned();
+        finding.headline = hostile.to_owned();
+    }
+    live.about.host = hostile.to_owned();
+    let live = Arc::new(live);
+    let bad = |text: &str| {
+        text.chars()
+            .find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}')
+    };
+    let mut screen = Screen::new(SMALL)?;
+    screen.histories = histories;
+    screen.top.update(Arc::clone(&live));
+    for keys in ["", "⟨enter⟩", "⟨enter⟩", "2", "⟨enter⟩", "3", "⟨enter⟩"] {
+        screen.press(keys)?;
+        assert_eq!(bad(&screen.text()?), None, "{keys}");
+    }
+    let text = view::top::text(&live, &Order::default(), 9, &TextOptions::default());
+    assert_eq!(bad(&text), None);
+    let json = view::top::json((*live).clone(), &Order::default(), 9);
+    assert_eq!(bad(&json), None);
+    Ok(())
+}
+
+#[test]
+fn loss_and_want_of_privilege_are_on_the_screen() -> Outcome {
+    let mut window = window()?;
+    let lost = Loss {
+        probe: "calls".to_owned(),
+        produced: 1_009,
+        lost: [("ring_full".to_owned(), 211)].into(),
+        ..Loss::default()
+    };
+    let live = window.judge(Now {
+        loss: vec![lost],
+        only_own: true,
+        ..now()
+    });
+    let mut screen = Screen::new(LARGE)?;
+    screen.top.update(Arc::new(live));
+    let text = screen.text()?;
+    assert!(
+        text.contains("LOST 211 records") && text.contains("sudo"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn json_keeps_the_published_schema() -> Outcome {
+    let schema: serde_json::Value =
+        document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json is missing")?;
+    let (live, _) = look()?;
+    let all = live.connections.len();
+    let json = serde_json::from_str(&view::top::json(live.clone(), &Order::default(), all))?;
+    let faults = schema::validate(&schema, &json);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let first: serde_json::Value =
+        serde_json::from_str(&view::top::json(live, &Order::default(), 2))?;
+    assert_eq!(first["connections"].as_array().map(Vec::len), Some(2));
+    assert_eq!(first["totals"]["connections"], all);
+    // what both contracts have is declared the same in both
+    let report: serde_json::Value =
+        document(&root().join("docs/report.schema.json"))?.ok_or("docs/report.schema.json")?;
+    let shared = [
+        "coverage",
+        "cost",
+        "process",
+        "stage_share",
+        "stages",
+        "receive",
+        "finding",
+        "undecided",
+    ];
+    for name in shared {
+        assert_eq!(schema["$defs"][name], report["$defs"][name], "{name}");
+    }
+    Ok(())
+}
+
+/// The rows of a table are columns: both ends of the fixture's connections are there.
+#[test]
+fn the_cases_are_those_of_the_golden_recordings() -> Outcome {
+    let (live, _) = look()?;
+    let golden = root().join("tests/golden");
+    let mut number = 0;
+    for case in CASES {
+        number += rows::<Connection>(&golden.join(case))?.len();
+    }
+    assert_eq!(live.connections.len(), number);
+    let rules: Vec<&str> = live.findings.iter().map(|it| it.rule).collect();
+    for rule in [
+        "nagle_delayed_ack",
+        "receive_buffer_limited",
+        "retransmit_timeouts",
+    ] {
+        assert!(rules.contains(&rule), "{rules:?}");
+    }
+    Ok(())
+}

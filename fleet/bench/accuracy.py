@@ -1,0 +1,144 @@
+"""Are planted culprits found, and is nobody else blamed? Many simulated data centres, one table.
+
+    python fleet/bench/accuracy.py --hosts 400 --seeds 20
+
+Makes the tables that `prepare` makes straight from the simulation, without files, which take most of the time and which
+the tests have. A culprit counts as found where it, or a resource that holds the same connections, is named; any other
+name is a false one.
+"""
+
+import argparse
+import time
+from collections import Counter
+
+import duckdb
+import numpy as np
+import pyarrow
+
+from whylat_fleet.algebra import start, weigh
+from whylat_fleet.blame import Verdict, blame
+from whylat_fleet.dataset import HOUR_NS, Window
+from whylat_fleet.engine.duckdb import DuckDb
+from whylat_fleet.prepare import Coverage, Prepared, grid_of
+from whylat_fleet.resources import build
+from whylat_fleet.schema import TABLES
+from whylat_fleet.simulate import layout, plants, problems, write
+from whylat_fleet.simulate.layout import Center, address, host_name
+
+
+def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prepared:
+    """What `prepare` makes of a dataset."""
+    coverage = Coverage(Window(0, HOUR_NS), hosts=center.hosts)
+    grid = grid_of(coverage.window, 2)
+    known = center.topology()
+    names = [host_name(number) for number in range(center.hosts)]
+    tors = sorted({host.tor for host in known.hosts.values()})
+    number = {tor: index for index, tor in enumerate(tors)}
+    rows = [(name, no, number[known.hosts[name].tor]) for no, name in enumerate(names)]
+    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, rows)
+    engine.put("fleet_connections", {"host": "VARCHAR", "local_address": "VARCHAR"}, [])
+    engine.put("fleet_problems", TABLES["fleet_problems"], [])
+    start(engine)
+    real = cells["problem"] < 5
+    fill(
+        engine,
+        "cells",
+        {
+            "conn": cells["socket"][real],
+            "host_no": center.host[cells["socket"][real]].astype(np.int32),
+            "cell": (cells["problem"][real] * grid.bins + cells["bin"][real]).astype(np.int32),
+            "x": cells["us"][real].astype(np.int32),
+        },
+        "SELECT conn, host_no, cell, MAX(x) AS x FROM {} GROUP BY conn, host_no, cell",
+    )
+    weigh(engine, grid)
+    addresses = np.array([address(no) for no in range(center.hosts)])
+    apps = np.array([f"app-{no:03}" for no in range(center.apps)])
+    fill(
+        engine,
+        "all_conns",
+        {
+            "conn": np.arange(center.sockets),
+            "host_no": center.host,
+            "peer_address": addresses[center.peer],
+            "app": apps[center.app],
+        },
+        "SELECT * FROM {}",
+    )
+    engine.create("conns", "SELECT a.*, w.w AS w FROM all_conns AS a JOIN weights AS w ON a.conn = w.conn")
+    return Prepared(engine, grid, coverage, known, names, tors)
+
+
+def fill(engine: DuckDb, table: str, columns: dict[str, np.ndarray], sql: str) -> None:
+    """Makes a table of columns."""
+    engine.connection.register("columns_in", pyarrow.table(columns))
+    engine.create(table, sql.format("columns_in"))
+    engine.connection.unregister("columns_in")
+
+
+def trial(hosts: int, connections: int, seed: int, plant: list[str]) -> tuple[list[plants.Truth], Verdict, Prepared]:
+    """One data centre: what was planted and what was blamed."""
+    data = problems.parameters(None)
+    center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)
+    planted = [plants.PLANTS[name](center, 1800) for name in plants.parse(plant)]
+    background = problems.background(np.random.default_rng(seed + 1), center.sockets, 1800, data)
+    engine = DuckDb()
+    everyone = np.ones(center.sockets, dtype=bool)
+    prepared = tables(engine, center, write.cells_of(everyone, background, planted))
+    del background
+    verdict = blame(prepared, build(prepared))
+    return [plant.truth for plant in planted], verdict, prepared
+
+
+def judge(truths: list[plants.Truth], verdict: Verdict) -> tuple[dict[str, bool], list[str]]:
+    """Of each plant, whether it was found; and the false names."""
+    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in verdict.culprits}
+    found = {}
+    left = dict(named)
+    for truth in truths:
+        if truth.kind == "process":
+            continue
+        right = {f"{truth.kind} {truth.name}", *truth.same} & named.keys()
+        found[truth.plant] = bool(right)
+        for name in right:
+            left.pop(name, None)
+    return found, [f"{name} ({c.problem}, {c.probability:.0e}, {c.explained})" for name, c in left.items()]
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=400)
+    parser.add_argument("--conns", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--plant", action="append")
+    arguments = parser.parse_args()
+    total: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
+    false = 0
+    for seed in range(arguments.first, arguments.first + arguments.seeds):
+        begin = time.process_time()
+        truths, verdict, prepared = trial(arguments.hosts, arguments.conns, seed, arguments.plant or ["all"])
+        prepared.engine.close()
+        found, wrong = judge(truths, verdict)
+        total.update(found.keys())
+        hits.update(name for name, right in found.items() if right)
+        false += len(wrong)
+        missed = [name for name, right in found.items() if not right]
+        print(
+            f"seed {seed}: found {sum(found.values())} of {len(found)}, rounds {verdict.rounds}, "
+            f"{time.process_time() - begin:.1f} CPU s; missed {missed}; false {wrong}",
+            flush=True,
+        )
+    print(f"\n| culprit | found of {arguments.seeds} |\n|---|---|")
+    for name in total:
+        print(f"| {name} | {hits[name]} of {total[name]} |")
+    hosts = arguments.hosts * arguments.seeds
+    print(f"| recall | {sum(hits.values()) / max(1, sum(total.values())):.3f} |")
+    print(f"| false culprits | {false} in {hosts} hosts, {8000 * false / hosts:.2f} per 8,000 |")
+    print(f"(duckdb {duckdb.__version__}; {arguments.hosts} hosts of {arguments.conns} connections in the median)")
+
+
+if __name__ == "__main__":
+    main()

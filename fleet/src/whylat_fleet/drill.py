@@ -1,0 +1,238 @@
+"""One culprit in detail: its connections, when they suffered, and what their sockets did around a problem.
+
+In: a prepared window with `fleet_details`, and the members' tables of all kinds. Out: the connections that count, those
+that go with the others most first, and the readings of the worst bin of some with the bins before and after, as agents
+store them.
+"""
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from whylat_fleet.algebra import Score, coefficients, problem_scores, scores, sizes
+from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.prepare import Prepared
+from whylat_fleet.questions import text
+from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
+
+MEMBERS = "members_drilled"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What is known of one. None is not known."""
+
+    conn: int
+    host: str
+    local_address: str
+    local_port: int
+    peer_address: str
+    peer_port: int
+    app: str | None
+    process: str | None
+    pid: int | None
+    congestion: str | None
+    sndbuf_bytes: int | None
+    rcvbuf_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A connection of a culprit."""
+
+    connection: Connection
+    coefficient: float | None
+    """Mean of its correlation coefficients with the others; None where it is looked at alone."""
+    problem_us: tuple[int, ...]
+    """Time with each problem in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of a socket: a row of `fleet_details`. None is not measured."""
+
+    time_ns: int
+    length_us: int
+    stage: str | None
+    writes: int | None
+    written_bytes: int | None
+    send_queue_bytes: int
+    unacked_segs: int
+    cwnd_segs: int
+    snd_wnd_bytes: int | None
+    srtt_us: int | None
+    retrans: int
+    timeouts: int | None
+
+
+@dataclass(slots=True)
+class Moment:
+    """A bin in which a connection suffered, and the readings around it."""
+
+    conn: int
+    begin_ns: int
+    problem_us: tuple[int, ...]
+    readings: list[Reading] = field(default_factory=list)
+    """Empty: none are stored."""
+
+
+@dataclass(slots=True)
+class Drill:
+    """What was found."""
+
+    kind: str
+    name: str
+    score: Score | None = None
+    """None where fewer than two connections count."""
+    alone: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Each problem alone: connections that have it, and their coefficient."""
+    total: int = 0
+    """Connections that count."""
+    members: list[Member] = field(default_factory=list)
+    """The first of them."""
+    struck: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By bin: how many of its connections had each problem."""
+    moments: list[Moment] = field(default_factory=list)
+    shared: list[tuple[str, str]] = field(default_factory=list)
+    """Of a single connection: the resources that it has a part in."""
+
+
+def parse(words: list[str]) -> tuple[str, str]:
+    """Kind and name of a culprit as a report says it, as `host h00254` or `host h00135 (as the peer)`."""
+    kind, _, name = " ".join(words).partition(" ")
+    if kind == "host" and name.endswith(" (as the peer)"):
+        kind, name = "peer", name.removesuffix(" (as the peer)")
+    if kind not in (*KINDS, "conn") or not name:
+        kinds = ", ".join((*KINDS, "conn"))
+        raise UsageError(
+            f"{' '.join(words)!r} is no culprit: it begins with one of {kinds}", "drill DATASET host h00254"
+        )
+    return kind, name
+
+
+def drill(prepared: Prepared, resources: Resources, kind: str, name: str, shown: int, moments: int) -> Drill:
+    """Looks at a resource, or at one connection: `shown` connections, and of as many as `moments` a moment (of a single
+    connection, so many). Raises `FleetError` when there is no such thing in this window."""
+    if kind == "conn":
+        return _connection(prepared, resources, name, moments)
+    if name not in resources.names.get(kind, []):
+        raise _unknown(resources, kind, name)
+    number = KINDS.index(kind) * KIND_SIZE + resources.names[kind].index(name)
+    return look(prepared, resources, [number], shown, moments)[0]
+
+
+def look(prepared: Prepared, resources: Resources, numbers: list[int], shown: int, moments: int) -> list[Drill]:
+    """Looks at several resources at once, for the cost of one. Without `moments`, at their connections only."""
+    engine, grid = prepared.engine, prepared.grid
+    found = {number: Drill(*resources.name(number)) for number in numbers}
+    _members(prepared, numbers)
+    for number, count in engine.rows(f"SELECT m.resource, COUNT(*) FROM {MEMBERS} AS m GROUP BY m.resource"):
+        found[number].total = int(count)
+    for score in scores(engine, grid, MEMBERS):
+        found[score.resource].score = score
+    judged = [number for number in numbers if found[number].score is not None]
+    if moments:
+        for number, bin_, *counts in engine.rows(text("struck", bins=grid.bins, members=MEMBERS)):
+            found[number].struck[int(bin_)] = tuple(int(count) for count in counts)
+        for number, alone in problem_scores(engine, grid, MEMBERS).items():
+            found[number].alone = alone
+    if judged:
+        _members(prepared, judged)
+        sizes(engine, grid, MEMBERS)
+        coefficients(engine, grid, MEMBERS)
+        _choose(prepared, found, shown, moments)
+    return [found[number] for number in numbers]
+
+
+def _members(prepared: Prepared, numbers: list[int]) -> None:
+    parts = [
+        f"SELECT m.conn AS conn, m.w AS w, m.resource AS resource FROM members_{KINDS[number // KIND_SIZE]} AS m "
+        f"WHERE m.resource = {number}"
+        for number in dict.fromkeys(numbers)
+    ]
+    prepared.engine.create(MEMBERS, " UNION ALL ".join(parts))
+
+
+def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: int) -> None:
+    """Of each set, the connections that go with the others most; of these, the longest sufferers first."""
+    chosen: dict[int, list[Any]] = {number: [] for number in found}
+    for row in prepared.engine.rows(text("member_problems", bins=prepared.grid.bins, members=MEMBERS)):
+        chosen[row[0]].append(row[1:])
+    for number, rows in chosen.items():
+        rows.sort(key=lambda row: (-round(row[1], 9), -sum(row[2:]), row[0]))
+        chosen[number] = rows[: max(shown, moments)]
+    known = _known(prepared, sorted({row[0] for rows in chosen.values() for row in rows}))
+    looked = sorted({row[0] for rows in chosen.values() for row in rows[:moments]})
+    by_conn = {moment.conn: moment for moment in _moments(prepared, looked, 1)}
+    for number, rows in chosen.items():
+        found[number].members = [
+            Member(known[row[0]], row[1], tuple(int(us) for us in row[2:])) for row in rows[:shown] if row[0] in known
+        ]
+        found[number].moments = [by_conn[row[0]] for row in rows[:moments]]
+
+
+def _unknown(resources: Resources, kind: str, name: str) -> FleetError:
+    names = resources.names.get(kind, [])
+    near = difflib.get_close_matches(name, names, 3)
+    if near:
+        return FleetError(f"there is no {kind} {name} in this window", f"perhaps {' or '.join(near)}")
+    if not names:
+        return FleetError(f"no {kind} is known in this window", "switches and links need a topology.json")
+    return FleetError(f"there is no {kind} {name} in this window", f"as {names[0]}; `correlate` names the culprits")
+
+
+def _known(prepared: Prepared, conns: list[int]) -> dict[int, Connection]:
+    engine = prepared.engine
+    engine.put("chosen", {"conn": "BIGINT"}, [(conn,) for conn in conns])
+    rows = engine.rows(text("chosen_connections", end_ns=prepared.coverage.window.end_ns)) if conns else []
+    return {row[0]: Connection(*row) for row in rows}
+
+
+def _moments(prepared: Prepared, conns: list[int], each: int) -> list[Moment]:
+    """The worst bins of some connections, `each` of every one, with their readings."""
+    if not conns:
+        return []
+    engine = prepared.engine
+    engine.put("chosen", {"conn": "BIGINT"}, [(conn,) for conn in conns])
+    cells: dict[int, list[Any]] = {conn: [] for conn in conns}
+    for row in engine.rows(text("chosen_cells", bins=prepared.grid.bins)):
+        cells[row[0]].append(row)
+    bin_ns = prepared.grid.bin_us * 1000
+    found = []
+    for conn in conns:
+        for row in sorted(cells[conn], key=lambda row: (-sum(row[2:]), row[1]))[:each]:
+            begin = prepared.coverage.window.begin_ns + int(row[1]) * bin_ns
+            found.append(Moment(conn, begin, tuple(int(us) for us in row[2:])))
+    columns = dict.fromkeys(("conn", "begin_ns", "from_ns", "until_ns"), "BIGINT")
+    spans = [(one.conn, one.begin_ns, one.begin_ns - bin_ns, one.begin_ns + 2 * bin_ns) for one in found]
+    engine.put("moments", columns, spans)
+    by_moment = {(one.conn, one.begin_ns): one for one in found}
+    for row in sorted(engine.rows(text("readings")), key=lambda row: row[:3]) if found else []:
+        by_moment[row[0], row[1]].readings.append(Reading(*row[2:]))
+    return found
+
+
+def _connection(prepared: Prepared, resources: Resources, name: str, moments: int) -> Drill:
+    try:
+        conn = int(name)
+    except ValueError:
+        raise UsageError(
+            f"conn {name}: not a number", "drill DATASET conn ID, with an ID that a report names"
+        ) from None
+    known = _known(prepared, [conn])
+    if conn not in known:
+        raise FleetError(
+            f"there is no connection {conn} in this window", "take the ID from a report, or another --from"
+        )
+    found = Drill("conn", name)
+    engine = prepared.engine
+    cells = engine.rows(text("chosen_cells", bins=prepared.grid.bins))
+    us = tuple(sum(int(row[place]) for row in cells) for place in range(2, 7))
+    found.total = int(bool(cells))
+    found.members = [Member(known[conn], None, us)]
+    found.struck = {int(row[1]): tuple(int(value > 0) for value in row[2:]) for row in cells}
+    found.moments = _moments(prepared, [conn], moments)
+    for kind in KINDS:
+        rows = engine.rows(f"SELECT m.resource FROM members_{kind} AS m WHERE m.conn = {conn}")
+        found.shared += [resources.name(int(row[0])) for row in rows]
+    return found

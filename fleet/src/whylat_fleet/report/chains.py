@@ -1,0 +1,27 @@
+"""Pipelines in the report of `correlate`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from whylat_fleet.pipelines import Pipeline
+
+SHOWN = 5
+
+
+def as_json(pipeline: Pipeline) -> dict[str, Any]:
+    """A pipeline in the versioned report."""
+    return asdict(pipeline)
+
+
+def as_lines(pipeline: Pipeline) -> list[str]:
+    """A pipeline for people."""
+    name = f"{pipeline.process} " if pipeline.process else ""
+    lines = [f"pipeline in process {name}({pipeline.pid}) on host {pipeline.host}"]
+    for pair in pipeline.pairs[:SHOWN]:
+        lines.append(
+            f"withheld ACKs on {pair.conn_name} hold up {pair.held_name}: {pair.idle_s:+.2f} s idle at lag "
+            f"{pair.lag_s:g} s, {pair.onsets} times"
+        )
+    if len(pipeline.pairs) > SHOWN:
+        lines.append(f"and {len(pipeline.pairs) - SHOWN} more pairs of connections")
+    return [*lines, f"expected by chance in the whole fleet: {pipeline.pairs[0].probability:.1e}"]

@@ -1,0 +1,156 @@
+"""The report of `compare`."""
+
+from typing import Any
+
+from whylat_fleet import __version__
+from whylat_fleet.blame import Culprit, said
+from whylat_fleet.compare import Change, Comparison, Side
+from whylat_fleet.report import coverage
+from whylat_fleet.report.html import page, panel, rows, tag
+from whylat_fleet.report.text import Heading, folded, percent, table
+from whylat_fleet.schema import TITLES
+
+SHOWN = 20
+"""Applications named in text and HTML; JSON has all."""
+
+
+def as_json(before: Side, after: Side, found: Comparison) -> dict[str, Any]:
+    """The versioned report."""
+    return {
+        "schema": coverage.SCHEMA,
+        "report": "compare",
+        "version": __version__,
+        "before": _side_json(before),
+        "after": _side_json(after),
+        "only_before": found.only_before,
+        "only_after": found.only_after,
+        "changes": [_change_json(change) for change in found.changes],
+        "culprits": {
+            "gone": [_culprit_json(culprit) for culprit in found.gone],
+            "new": [_culprit_json(culprit) for culprit in found.new],
+            "still": [_culprit_json(culprit) for culprit in found.still],
+        },
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    window = side.coverage.window
+    return {
+        "window": {"begin_ns": window.begin_ns, "end_ns": window.end_ns},
+        "bin_us": side.bin_us,
+        "coverage": coverage.as_json(side.coverage),
+    }
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {
+        "application": change.application,
+        "problem": change.problem,
+        "before": change.before,
+        "after": change.after,
+        "hosts": change.hosts,
+        "probability": change.probability,
+        "most_different_host": change.most_host,
+        "verdict": change.verdict,
+    }
+
+
+def _culprit_json(culprit: Culprit) -> dict[str, Any]:
+    return {
+        "kind": culprit.kind,
+        "name": culprit.name,
+        "problem": culprit.problem,
+        "explained": culprit.explained,
+        "expected_by_chance": culprit.probability,
+    }
+
+
+def as_text(before: Side, after: Side, found: Comparison) -> list[str]:
+    """The report for people."""
+    lines = [*_side("before: ", before), *_side("after:  ", after), *_unpaired(found)]
+    fleet, apps, quiet = _parts(found)
+    lines += ["", Heading("Share of the connections' time"), *table(_HEADINGS, [_row(one) for one in fleet])]
+    lines += ["", Heading("Applications")]
+    lines += table(("application", *_HEADINGS), [_row(one) for one in apps], 2) if apps else []
+    lines += folded(f"  {quiet}", "  ")
+    lines += ["", Heading("Culprits"), *(f"  {line}" for line in _culprits(found))]
+    return lines
+
+
+def _side(name: str, side: Side) -> list[str]:
+    first, *others = coverage.lines(side.coverage)
+    return [f"{name}{first}", *(f"{' ' * len(name)}{line}" for line in others)]
+
+
+def _unpaired(found: Comparison) -> list[str]:
+    said_ = [(len(found.only_before), "before"), (len(found.only_after), "after")]
+    return [f"{count} hosts are not compared, as only the window {which} has them" for count, which in said_ if count]
+
+
+_HEADINGS = ("problem", "before", "after", "hosts", "chance", "verdict")
+_SHORT = {"no difference beyond noise": "noise"}
+
+
+def _row(change: Change) -> list[str]:
+    return [
+        *([change.application] if change.application is not None else []),
+        TITLES[change.problem],
+        percent(change.before),
+        percent(change.after),
+        str(change.hosts),
+        f"{change.probability:.1g}",
+        _SHORT.get(change.verdict, change.verdict),
+    ]
+
+
+def _parts(found: Comparison) -> tuple[list[Change], list[Change], str]:
+    """Changes of the fleet, those of applications that are beyond noise, and a sentence on the others."""
+    fleet = [one for one in found.changes if one.application is None]
+    apps = [one for one in found.changes if one.application is not None]
+    loud = [one for one in apps if one.verdict in ("better", "worse")]
+    noise = sum(one.verdict == "no difference beyond noise" for one in apps)
+    more = f"{len(loud) - SHOWN} more are in JSON; " if len(loud) > SHOWN else ""
+    return (
+        fleet,
+        loud[:SHOWN],
+        (
+            f"{more}of {len(apps)} pairs of application and problem, {noise} do not differ beyond noise, and "
+            f"{len(apps) - noise - len(loud)} are on too few hosts to tell."
+        ),
+    )
+
+
+def _culprits(found: Comparison) -> list[str]:
+    lines = [
+        f"{which}: {said(one.kind, one.name)}: {TITLES[one.problem]}, {one.explained} connections"
+        for which, culprits in (("gone", found.gone), ("new", found.new), ("still", found.still))
+        for one in culprits
+    ]
+    return lines or ["none in either window"]
+
+
+def as_html(before: Side, after: Side, found: Comparison) -> str:
+    """One page."""
+    fleet, apps, quiet = _parts(found)
+    sides = [
+        tag("p", line, **({} if line.startswith(name) else {"class_": "soft"}))
+        for name, side in (("before: ", before), ("after: ", after))
+        for line in _side(name, side)
+    ]
+    body = [
+        tag("section", *sides, *(tag("p", line, class_="soft") for line in _unpaired(found)), class_="lead"),
+        panel("Share of the connections' time", rows(_HEADINGS, [_marked(one) for one in fleet])),
+        panel(
+            "Applications",
+            *([rows(("application", *_HEADINGS), [_marked(one) for one in apps], 2)] if apps else []),
+            tag("p", quiet, class_="note"),
+        ),
+        panel("Culprits", tag("ul", *(tag("li", line) for line in _culprits(found)), class_="facts")),
+    ]
+    return page("Comparison", f"{coverage.when(before.coverage)} and {coverage.when(after.coverage)}", body)
+
+
+def _marked(change: Change) -> list[str]:
+    *cells, verdict = _row(change)
+    mark = change.verdict if change.verdict in ("better", "worse") else "soft"
+    return [*cells, tag("span", verdict, class_=mark)]

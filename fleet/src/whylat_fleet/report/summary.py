@@ -1,0 +1,271 @@
+"""The report of `summary`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from whylat_fleet.prepare import Prepared
+from whylat_fleet.report import coverage, svg
+from whylat_fleet.report.html import Html, lead, page, panel, rows, tag
+from whylat_fleet.report.text import Heading, bytes_, folded, number, percent, table
+from whylat_fleet.schema import SIZES, TITLES
+from whylat_fleet.summary import HISTOGRAM, SHARES, Limited, Summary, quantiles
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+ALPHA = 0.4
+"""SNAP's threshold of the coefficient (section 4.1)."""
+NAMES = TITLES | {"sender_app": "sender app limited", "congestion": "congestion"}
+WRITES = ("up to 64 B", "65 - 512 B", "513 B - 4 kB", "4 - 32 kB", "32 - 256 kB", "more")
+LIFE = ("> 0", "25%", "50%", "75%", "99.9%")
+
+
+def as_json(prepared: Prepared, found: Summary) -> dict[str, Any]:
+    """The versioned report."""
+    return {
+        **coverage.frame("summary", prepared),
+        "connections": found.connections,
+        "connections_without_totals": found.without_totals,
+        "applications": found.applications,
+        "limited": [_limited_json(line) for line in found.limited],
+        "send_buffers_by_connections": [asdict(entry) for entry in found.send_buffers],
+        "losses": {"step_s": found.step_s, "steps": [asdict(step) for step in found.losses]},
+        "rates": [asdict(rate) for rate in found.rates],
+        "host_coefficients": found.coefficients,
+        "connections_per_host": [{"connections": size, "hosts": hosts} for size, hosts in found.host_sizes],
+        "median_writes": {SIZES[size]: {"connections": n, "writes": m} for size, (n, m) in found.writes.items()},
+        "versions": [
+            {"agent": agent, "kernel": kernel, "detail": detail, "hosts": hosts}
+            for agent, kernel, detail, hosts in found.versions
+        ],
+        "agents": None if found.agents is None else asdict(found.agents),
+    }
+
+
+def _limited_json(line: Limited) -> dict[str, Any]:
+    return {
+        "problem": line.problem,
+        "measured_connections": line.measured,
+        "life_over": [
+            {"share": share, "connections": all_, "delay_sensitive": sensitive}
+            for share, all_, sensitive in zip(SHARES, line.connections, line.sensitive_connections, strict=True)
+        ],
+        "applications_over": [
+            {"share": share, "applications": all_, "delay_sensitive": sensitive}
+            for share, all_, sensitive in zip((0.05, 0.5), line.applications, line.sensitive_applications, strict=True)
+        ],
+    }
+
+
+def as_text(prepared: Prepared, found: Summary) -> list[str]:
+    """The report for people."""
+    lines = coverage.lines(prepared.coverage)
+    lines += _simulated(found)
+    for title, headings, body, note, left in _tables(found):
+        lines += [
+            "",
+            Heading(title),
+            *(table(headings, body, left) if body else []),
+            *(folded(f"  {note}", "  ") if note else []),
+        ]
+    return lines
+
+
+def _simulated(found: Summary) -> list[str]:
+    hosts = sum(version[3] for version in found.versions if version[0] == "simulated")
+    return [f"simulated data: {hosts} hosts"] if hosts else []
+
+
+Table = tuple[str, tuple[str, ...], list[list[str]], str, int]
+
+
+def _tables(found: Summary) -> list[Table]:
+    """Title, headings, rows, note, and how many columns are words."""
+    return [
+        _table_4(found),
+        _send_buffers(found),
+        _losses(found),
+        _rates(found),
+        _coefficients(found),
+        _host_sizes(found),
+        _writes(found),
+        _agents(found),
+    ]
+
+
+def _table_4(found: Summary) -> Table:
+    body = []
+    for line in found.limited:
+        body.append(_limited_row(NAMES[line.problem], line.connections, line.applications, line.measured))
+        if line.problem == "delayed_ack":
+            name = " - of delay-sensitive apps"
+            body.append(_limited_row(name, line.sensitive_connections, line.sensitive_applications, line.measured))
+    late = f" {found.without_totals} are too young for totals." if found.without_totals else ""
+    note = (
+        f"Share of {found.connections} connections with the problem for more than so much of their life; of "
+        f"{found.applications} applications, how many for more than so much of their connections' time.{late}"
+    )
+    return "Limited connections", ("problem", *LIFE, "apps 5%", "50%"), body, note, 1
+
+
+def _limited_row(name: str, counts: tuple[int, ...], apps: tuple[int, ...], measured: int) -> list[str]:
+    shares = [percent(count / measured) if measured else "-" for count in counts]
+    return [name, *shares, *(str(count) if measured else "-" for count in apps)]
+
+
+def _send_buffers(found: Summary) -> Table:
+    body = [
+        [
+            f"{entry.least} or more" if entry.least else "none",
+            number(entry.hosts),
+            number(entry.connections),
+            percent(entry.limited / entry.connections),
+            percent(entry.share),
+        ]
+        for entry in found.send_buffers
+    ]
+    headings = ("connections of a host", "hosts", "connections", "ever limited", "of the time")
+    return "Send buffers by connections of a host", headings, body, "", 1
+
+
+def _losses(found: Summary) -> Table:
+    body = [
+        [
+            f"{coverage.moment(step.begin_ns):%d %H:%M:%S}",
+            number(step.hosts),
+            number(step.fast_per_s),
+            number(step.timeouts_per_s),
+            percent(step.retransmitted),
+        ]
+        for step in sorted(found.losses, key=lambda step: -((step.fast_per_s or 0) + (step.timeouts_per_s or 0)))[:5]
+    ]
+    body.sort()
+    note = (
+        f"The worst of {len(found.losses)} steps of {found.step_s} s; JSON and HTML have them all. "
+        "Retransmissions that no timeout began are called fast."
+    )
+    return "Losses over time", ("step", "hosts", "fast/s", "timeouts/s", "segments sent again"), body, note, 1
+
+
+def _rates(found: Summary) -> Table:
+    body = [
+        [
+            f"{bytes_(rate.least)}/s or more" if rate.least else "nothing",
+            number(rate.intervals),
+            number(rate.with_loss),
+            number(rate.fast),
+            number(rate.timeouts),
+            percent(rate.more_timeouts / rate.with_loss) if rate.with_loss else "-",
+        ]
+        for rate in found.rates
+    ]
+    headings = ("rate of a connection", "intervals", "with loss", "fast", "timeouts", "more timeouts")
+    return "Fast retransmissions against timeouts", headings, body, "", 1
+
+
+def _coefficients(found: Summary) -> Table:
+    values = found.coefficients
+    above = sum(value > ALPHA for value in values)
+    note = (
+        f"{len(values)} hosts have ten connections or more that count; the mean coefficient of {above} "
+        f"({percent(above / len(values))}) is above {ALPHA}."
+        if values
+        else "cannot tell: no host has ten connections that count"
+    )
+    body = []
+    if values:
+        picks = quantiles([(index, 1) for index in range(len(values))], QUANTILES)
+        body = [[f"{values[index]:.3f}" for index in picks]]
+    return "Correlation of the connections of a host", _heads(), body, note, 0
+
+
+def _heads() -> tuple[str, ...]:
+    return ("least", *(f"{share:.0%}" for share in QUANTILES[1:-1]), "most")
+
+
+def _host_sizes(found: Summary) -> Table:
+    body = [[number(size) for size in quantiles(found.host_sizes, QUANTILES)]] if found.host_sizes else []
+    return "Connections of a host", _heads(), body, "", 0
+
+
+def _writes(found: Summary) -> Table:
+    total = sum(connections for connections, _ in found.writes.values())
+    body = [
+        [WRITES[size], number(connections), percent(connections / total), number(writes)]
+        for size, (connections, writes) in sorted(found.writes.items())
+    ]
+    note = "" if total else "no agent counted calls"
+    return "Writes", ("median write", "connections", "share", "writes"), body, note, 1
+
+
+def _agents(found: Summary) -> Table:
+    agents = found.agents
+    body = [[version[0], version[1], version[2], number(version[3])] for version in found.versions[: coverage.SHOWN]]
+    if agents is None:
+        return "Agents", ("agent", "kernel", "detail", "hosts"), body, "", 3
+    bpf = "not measured" if agents.bpf_median is None else percent(agents.bpf_median)
+    note = (
+        f"CPU of one core: median {percent(agents.cpu_median)} (BPF programs {bpf}), most {percent(agents.cpu_most)} "
+        f"on {agents.cpu_most_host}; memory at most {bytes_(agents.rss_most_bytes)}; {agents.polls:,} readings, "
+        f"{agents.rows:,} rows, {agents.lost} records lost, {agents.dropped_files} files dropped on "
+        f"{agents.dropping_hosts} hosts."
+    )
+    return "Agents", ("agent", "kernel", "detail", "hosts"), body, note, 3
+
+
+def as_html(prepared: Prepared, found: Summary) -> str:
+    """One page."""
+    tables = {title: (headings, body, note, left) for title, headings, body, note, left in _tables(found)}
+    figures = {
+        "Losses over time": _losses_figure(found),
+        "Fast retransmissions against timeouts": _rates_figure(found),
+        "Correlation of the connections of a host": _coefficients_figure(found),
+        "Connections of a host": _host_sizes_figure(found),
+    }
+    parts = [lead(prepared.coverage, _simulated(found))]
+    for title, (headings, body, note, left) in tables.items():
+        content = [figures[title]] if title in figures else []
+        content += [rows(headings, body, left)] if body else []
+        parts.append(panel(title, *content, *([tag("p", note, class_="note")] if note else [])))
+    return page("Summary", coverage.when(prepared.coverage), parts)
+
+
+def _losses_figure(found: Summary) -> Html:
+    times = [f"{coverage.moment(step.begin_ns):%H:%M}" for step in found.losses]
+    return svg.lines(
+        "Retransmissions a second",
+        times,
+        [
+            svg.Series("fast retransmissions", "fast_retransmit", [step.fast_per_s for step in found.losses]),
+            svg.Series("timeouts", "timeout", [step.timeouts_per_s for step in found.losses]),
+        ],
+    )
+
+
+def _rates_figure(found: Summary) -> Html:
+    return svg.bars(
+        "Retransmissions by the rate of a connection",
+        [f"{bytes_(rate.least)}/s" if rate.least else "0" for rate in found.rates],
+        [
+            svg.Series("fast retransmissions", "fast_retransmit", [float(rate.fast) for rate in found.rates]),
+            svg.Series("timeouts", "timeout", [float(rate.timeouts) for rate in found.rates]),
+        ],
+    )
+
+
+def _coefficients_figure(found: Summary) -> Html:
+    counts: dict[int, int] = {}
+    for value in found.coefficients:
+        index = round(value // HISTOGRAM)
+        counts[index] = counts.get(index, 0) + 1
+    span = range(min(counts, default=0), max(counts, default=0) + 1)
+    values = [float(counts.get(index, 0)) for index in span]
+    names = [f"{index * HISTOGRAM:.2f}" for index in span]
+    return svg.bars("Hosts by coefficient", names, [svg.Series("hosts", "hosts", values)])
+
+
+def _host_sizes_figure(found: Summary) -> Html:
+    total = sum(hosts for _, hosts in found.host_sizes)
+    seen, points = 0, []
+    for size, hosts in found.host_sizes:
+        seen += hosts
+        points.append((float(size), seen / total))
+    return svg.distribution("Share of hosts with so many connections or less", points)

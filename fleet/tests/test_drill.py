@@ -1,0 +1,76 @@
+"""A culprit's connections and what their sockets did, against the rows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
+
+from whylat_fleet.cli import main
+from whylat_fleet.schema import BIN_NS, PROBLEMS
+
+Few = tuple[Path, dict[str, list[Row]]]
+
+
+def drilled(root: Path, out: Path, *culprit: str) -> dict[str, Any]:
+    options = ["--from", BEGIN, "--connections", "99", "--format", "json", "-o", str(out), "--force"]
+    assert main(["drill", str(root), *culprit, *options]) == 3
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))["culprit"]
+    return found
+
+
+@pytest.mark.parametrize("culprit", [("host", "host-04"), ("application", HOSTILE)])
+def test_connections_and_moments_are_those_of_the_rows(few: Few, tmp_path: Path, culprit: tuple[str, str]) -> None:
+    root, rows = few
+    found = drilled(root, tmp_path / "d.json", *culprit)
+    of = {row["conn_id"]: row for row in rows["fleet_connections"] if row["time_ns"] < BEGIN_NS + 3600 * 10**9}
+    mine = {conn for conn, row in of.items() if culprit[1] in (row["host"], row["app"])}
+    suffered: dict[int, dict[int, Row]] = {}
+    for row in rows["fleet_problems"]:
+        if row["conn_id"] in mine and any(row[f"{problem}_us"] for problem in PROBLEMS):
+            suffered.setdefault(row["conn_id"], {})[row["begin_ns"]] = row
+    assert found["counted_connections"] == len(suffered) == len(found["connections"]) > 20
+    for one in found["connections"]:
+        bins = suffered[one["conn_id"]].values()
+        assert one["problem_us"] == {p: sum(row[f"{p}_us"] or 0 for row in bins) for p in PROBLEMS}
+        assert one["peer_port"] == of[one["conn_id"]]["peer_port"]
+    coefficients = [one["coefficient"] for one in found["connections"]]
+    assert coefficients == sorted(coefficients, reverse=True)
+    assert [moment["conn_id"] for moment in found["moments"]] == [one["conn_id"] for one in found["connections"][:3]]
+    for moment in found["moments"]:
+        bins = suffered[moment["conn_id"]].values()
+        most = max(sum(row[f"{p}_us"] or 0 for p in PROBLEMS) for row in bins)
+        assert sum(moment["problem_us"].values()) == most
+        near = range(moment["begin_ns"] - BIN_NS, moment["begin_ns"] + 2 * BIN_NS)
+        readings = [r for r in rows["fleet_details"] if r["conn_id"] == moment["conn_id"] and r["time_ns"] in near]
+        expected = sorted((r["time_ns"], r["retrans"], r["stage"]) for r in readings)
+        assert [(r["time_ns"], r["retrans"], r["stage"]) for r in moment["readings"]] == expected
+        assert len(expected) >= 4
+    struck = {entry["begin_ns"]: entry["connections"] for entry in found["struck"]}
+    for begin, counts in struck.items():
+        at = [bins[begin] for bins in suffered.values() if begin in bins]
+        assert counts == {p: sum((row[f"{p}_us"] or 0) > 0 for row in at) for p in PROBLEMS}
+
+
+def test_one_connection_and_what_it_has_a_part_in(few: Few, tmp_path: Path) -> None:
+    root, rows = few
+    row = next(row for row in rows["fleet_problems"] if row["host"] == "host-02" and row["timeout_us"])
+    found = drilled(root, tmp_path / "c.json", "conn", str(row["conn_id"]))
+    assert [one["conn_id"] for one in found["connections"]] == [row["conn_id"]]
+    assert {"kind": "host", "name": "host-02"} in found["part_of"]
+    bins = [other for other in rows["fleet_problems"] if other["conn_id"] == row["conn_id"]]
+    assert len(found["moments"]) == min(3, sum(any(other[f"{p}_us"] for p in PROBLEMS) for other in bins))
+
+
+def test_what_a_report_says_can_be_drilled_and_nothing_else(few: Few, capsys: pytest.CaptureFixture[str]) -> None:
+    root = str(few[0])
+    assert main(["drill", root, "host", "host-01", "(as the peer)", "--from", BEGIN]) == 3
+    assert "host host-01 (as the peer)" in capsys.readouterr().out
+    assert main(["drill", root, "host", "host-O1", "--from", BEGIN]) == 1
+    assert re.search("hint: perhaps .*host-01", capsys.readouterr().err)
+    assert main(["drill", root, "link", "a>b", "--from", BEGIN]) == 1
+    assert "topology.json" in capsys.readouterr().err
+    assert main(["drill", root, "conn", "7", "--from", BEGIN]) == 1
+    assert main(["drill", root, "planet", "earth", "--from", BEGIN]) == 2

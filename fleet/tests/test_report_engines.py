@@ -1,0 +1,51 @@
+"""The reports of every engine are those of DuckDB (`make fleet-engines`)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_files import BEGIN, HOSTILE, Row
+
+from whylat_fleet.cli import main
+
+pytestmark = pytest.mark.engines
+COMMANDS = {
+    "summary": ["summary", "{root}", "--from", BEGIN],
+    "drill": ["drill", "{root}", "application", HOSTILE, "--from", BEGIN],
+    "conn": ["drill", "{root}", "conn", "{conn}", "--from", BEGIN],
+    "compare": ["compare", "{root}", "--before", BEGIN, "--after", BEGIN],
+}
+
+
+def same(one: Any, other: Any) -> None:
+    """Equal but for the last digits of real numbers."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            same(value, other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for value, another in zip(one, other, strict=True):
+            same(value, another)
+    elif isinstance(one, float):
+        # single connections' coefficients are summed as they come
+        assert one == pytest.approx(other, abs=1e-9)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("engine", ["chdb", "datafusion", "spark"])
+def test_reports_are_those_of_duckdb(
+    few: tuple[Path, dict[str, list[Row]]], tmp_path: Path, engine: str, command: str
+) -> None:
+    root, rows = few
+    conn = next(row["conn_id"] for row in rows["fleet_problems"] if row["timeout_us"])
+    arguments = [word.replace("{root}", str(root)).replace("{conn}", str(conn)) for word in COMMANDS[command]]
+    found = []
+    for name in ("duckdb", engine):
+        out = tmp_path / f"{name}.json"
+        assert main([*arguments, "--engine", name, "--format", "json", "-o", str(out)]) == 3
+        found.append(json.loads(out.read_text(encoding="utf-8")))
+    same(*found)

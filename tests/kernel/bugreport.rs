@@ -1,0 +1,109 @@
+//! A bug report tells of whylat, and with `--redact` of nobody else: what was planted is not in it.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{finish, program, root};
+
+/// Planted in a host's name, a command line, paths, an address, a user's name and the environment.
+const SECRETS: [&str; 8] = [
+    "canaryhost",
+    "canarypath",
+    "canaryarg",
+    "canaryvalue",
+    "canaryuser",
+    "canaryvar",
+    "10.66.77.88",
+    "canarylog",
+];
+
+/// Records in a host of that name, in a directory of that name, a command with secrets, and reports it both ways.
+const SCRIPT: &str = r#"
+    hostname canaryhost.canarypath.example
+    mkdir canarypath && cd canarypath
+    export CANARYVAR=canaryvalue USER=canaryuser SUDO_USER=canaryuser
+    "$0" run --detail stats --as-root -o canarypath.whylat -- \
+        sh -c 'exit 0' canaryarg --password=canaryvalue --to 10.66.77.88:443 /srv/canarypath/canarylog || exit 1
+    echo '{"coverage":{"probe":"usdt","state":"off","why":"cannot read /srv/canarypath/x: on 10.66.77.88, CanaryHost","remedy":"ask canaryuser"}}' \
+        >> canarypath.whylat/manifest.jsonl
+    "$0" bugreport canarypath.whylat -o plain && "$0" bugreport --redact canarypath.whylat -o redacted &&
+        "$0" bugreport --redact canarypath.whylat -o ../redacted.tar.gz && mv plain redacted ..
+"#;
+
+#[test]
+fn what_was_planted_is_not_told() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new("unshare");
+    command.args(["--uts", "sh", "-ec", SCRIPT, program()]);
+    let said = finish(command.current_dir(scratch.path()).env_remove("SUDO_UID"));
+    said.ended(0);
+    let archive = "mkdir unpacked && tar -xzf redacted.tar.gz -C unpacked && mv unpacked/whylat-bugreport/* unpacked/";
+    finish(
+        Command::new("sh")
+            .args(["-ec", archive])
+            .current_dir(scratch.path()),
+    )
+    .ended(0);
+    let read = |folder: &str| -> String {
+        let mut files: Vec<_> = fs::read_dir(scratch.path().join(folder))
+            .expect("files")
+            .flatten()
+            .map(|it| it.path())
+            .collect();
+        files.sort();
+        let texts = files
+            .iter()
+            .filter(|path| path.is_file())
+            .map(|path| fs::read_to_string(path).expect("text"));
+        texts.collect::<String>().to_lowercase()
+    };
+    let plain = read("plain");
+    for secret in SECRETS.iter().filter(|it| !matches!(**it, "canaryvalue")) {
+        assert!(plain.contains(secret), "{secret} was not planted: {plain}");
+    }
+    for folder in ["redacted", "unpacked"] {
+        let told = read(folder);
+        for secret in SECRETS {
+            assert!(!told.contains(secret), "{secret} is in {folder}: {told}");
+        }
+        assert!(
+            told.contains("whylat.doctor/1") && told.contains("config_bpf"),
+            "{told}"
+        );
+    }
+    stays_of_use(
+        &fs::read_to_string(scratch.path().join("redacted/recording-1.jsonl")).expect("a manifest"),
+    );
+}
+
+/// Of a redacted manifest, what is whylat's own.
+fn stays_of_use(manifest: &str) {
+    let lines: Vec<Value> = manifest
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let header = &lines[0]["header"];
+    assert_eq!(header["detail"], "stats");
+    let arguments = header["arguments"].as_array().expect("arguments");
+    assert_eq!(
+        arguments[..5],
+        ["whylat", "run", "--detail", "stats", "--as-root"]
+    );
+    let off = &lines[lines.len() - 1]["coverage"];
+    let why = off["why"].as_str().expect("text");
+    assert!(
+        why.starts_with("cannot read <") && why.contains(">: on <address-"),
+        "{why}"
+    );
+    // the host of the header is the same word here
+    let host = header["host"].as_str().expect("text");
+    assert!(
+        why.ends_with(host) || why.contains("<host-"),
+        "{host}: {why}"
+    );
+}

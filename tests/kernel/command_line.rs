@@ -1,0 +1,170 @@
+//! What makes a command line pleasant: completion, manual pages, profiles. No privileges needed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{finish, program, root, whylat};
+
+/// What a shell offers after `line`, whose last word is being typed, by the script that whylat prints.
+fn completed(line: &str) -> Vec<String> {
+    let script = r#"
+        source <("$0" completions bash)
+        read -ra COMP_WORDS <<<"$1"
+        [[ $1 == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        _whylat whylat "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let said = finish(Command::new("bash").args(["-c", script, program(), line]));
+    said.ended(0);
+    said.out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes() {
+    let known = [
+        ("whylat rep", "report"),
+        ("whylat run --det", "--detail"),
+        ("whylat run --detail m", "messages"),
+        ("whylat lab ", "fault"),
+        ("whylat lab fault --var", "--variant"),
+        ("whylat lab fault --variant h", "healthy"),
+        ("whylat import ", "ftrace"),
+    ];
+    for (line, wanted) in known {
+        let offered = completed(line);
+        assert!(offered.iter().any(|it| it == wanted), "{line}: {offered:?}");
+    }
+}
+
+#[test]
+fn other_shells_take_their_scripts() {
+    for (shell, check) in [("zsh", "-n"), ("fish", "--no-execute")] {
+        if finish(Command::new("sh").args(["-c", "command -v \"$0\"", shell])).code != Some(0) {
+            eprintln!("skipped: {shell} is not installed");
+            continue;
+        }
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("whylat");
+        let script = finish(whylat("completions").arg(shell));
+        script.ended(0);
+        fs::write(&path, &script.out).expect("write");
+        let said = finish(Command::new(shell).arg(check).arg(&path));
+        said.ended(0);
+        assert_eq!(said.err, "", "{shell}");
+    }
+}
+
+#[test]
+fn manual_pages_render() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    finish(whylat("manual").arg(scratch.path())).ended(0);
+    let mut pages: Vec<_> = fs::read_dir(scratch.path())
+        .expect("pages")
+        .flatten()
+        .map(|it| it.path())
+        .collect();
+    pages.sort();
+    for name in [
+        "whylat",
+        "whylat-run",
+        "whylat-report",
+        "whylat-lab-fault",
+        "whylat-import-perf",
+    ] {
+        let page = scratch.path().join(name).with_extension("1");
+        assert!(pages.contains(&page), "{name} is not in {pages:?}");
+    }
+    if finish(Command::new("sh").args(["-c", "command -v man"])).code != Some(0) {
+        eprintln!("skipped: man is not installed");
+        return;
+    }
+    for page in &pages {
+        let mut man = Command::new("man");
+        man.args(["--warnings", "-l"]).arg(page);
+        man.env("MANPAGER", "cat")
+            .env("MANWIDTH", "80")
+            .env("LC_ALL", "C.UTF-8");
+        let said = finish(&mut man);
+        said.ended(0);
+        assert_eq!(said.err, "", "{}", page.display());
+        assert!(
+            said.out.contains("EXAMPLES") || is_role(page),
+            "{}",
+            said.out
+        );
+    }
+}
+
+/// Pages of the lab's small programs, which are for its faults rather than for users.
+fn is_role(page: &Path) -> bool {
+    let name = page.to_string_lossy();
+    name.contains("-lab-workload-") || name.contains("-lab-copy-")
+}
+
+#[test]
+fn a_profile_gives_what_the_command_line_does_not() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let config = scratch.path().join("whylat/config.toml");
+    fs::create_dir(scratch.path().join("whylat")).expect("mkdir");
+    let output = scratch.path().join("r");
+    fs::create_dir(&output).expect("mkdir");
+    let text = format!(
+        "[profile.cheap]\ndetail = \"stats\"\noutput_dir = {output:?}\n[profile.deep]\ndetail = \"messages\"\n"
+    );
+    fs::write(&config, text).expect("write");
+    let run = |arguments: &str| {
+        let mut command = whylat(arguments);
+        command.args(["--", "true"]).current_dir(scratch.path());
+        finish(command.env("XDG_CONFIG_HOME", scratch.path()))
+    };
+    run("run --profile cheap").ended(0);
+    run("run --profile deep --detail calls -o given").ended(0);
+    let made = fs::read_dir(&output)
+        .expect("made")
+        .flatten()
+        .next()
+        .expect("a recording");
+    assert_eq!(detail(&made.path()), "stats");
+    assert_eq!(detail(&scratch.path().join("given")), "calls");
+    run("run --profile shallow")
+        .ended(1)
+        .explains("has no profile shallow");
+    let shown = finish(whylat("config --json").env("XDG_CONFIG_HOME", scratch.path()));
+    shown.ended(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).expect("JSON");
+    assert_eq!(shown["profiles"]["deep"]["detail"], "messages");
+    fs::write(&config, "[profile.cheap]\ndetial = \"stats\"\n").expect("write");
+    let said = run("run --profile cheap");
+    said.ended(1).explains("config.toml:2: unknown key detial");
+    assert!(said.err.contains("did you mean detail?"), "{}", said.err);
+}
+
+/// The detail of a recording, by its manifest.
+fn detail(recording: &Path) -> String {
+    let recording = table::Recording::open(recording).expect("a recording");
+    recording.header().detail.clone()
+}
+
+/// Under sudo the file is that of the user who called it, and must belong to that user: root reads nothing for
+/// somebody who may not.
+#[test]
+fn under_sudo_the_callers_own_file_is_read() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path().join("whylat");
+    fs::create_dir(&dir).expect("mkdir");
+    fs::write(dir.join("config.toml"), "[profile.a]\n").expect("write");
+    let ask = || {
+        let mut command = whylat("config");
+        command
+            .env("SUDO_UID", "65534")
+            .env("XDG_CONFIG_HOME", scratch.path());
+        finish(&mut command)
+    };
+    ask().ended(1).explains("does not belong to user id 65534");
+    std::os::unix::fs::chown(dir.join("config.toml"), Some(65534), None).expect("chown");
+    ask().ended(0);
+}

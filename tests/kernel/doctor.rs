@@ -1,0 +1,188 @@
+//! `whylat doctor` where something is missing: each lack is named with what mends it, and nothing else suffers.
+
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde_json::Value;
+
+use crate::harness::{finish, program, root};
+
+/// What the doctor may take. Of CPU time: how long that takes is also the other programs' doing.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// What the doctor says when it is started by `command`, and the CPU time that it took.
+fn ask(command: &mut Command) -> Value {
+    let used = || {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("usage");
+        usage.user_time().num_milliseconds() + usage.system_time().num_milliseconds()
+    };
+    let before = used();
+    let said = finish(command.arg(program()).args(["doctor", "--json"]));
+    let took_ms = used() - before;
+    assert!(
+        u128::try_from(took_ms).is_ok_and(|ms| ms <= LONGEST.as_millis()),
+        "{took_ms} ms"
+    );
+    assert!(!said.err.contains("panicked"), "{said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {said:?}"))
+}
+
+/// The doctor of a root without some capabilities.
+fn without(capabilities: &str) -> Value {
+    ask(Command::new("setpriv")
+        .args(["--inh-caps=-all", &format!("--bounding-set={capabilities}")]))
+}
+
+/// The state of a row, and its remedy.
+fn row<'f>(findings: &'f Value, name: &str) -> (&'f str, &'f str) {
+    let rows = ["probes", "checks"]
+        .iter()
+        .flat_map(|list| findings[*list].as_array().expect("rows"));
+    let found = rows.into_iter().find(|row| row["probe"] == name);
+    let row = found.unwrap_or_else(|| panic!("{name} is not in {findings:#}"));
+    let text = |key: &str| row[key].as_str().unwrap_or_default();
+    (text("state"), text("remedy"))
+}
+
+/// The names of rows that do not work.
+fn off(findings: &Value) -> Vec<&str> {
+    let rows = ["probes", "checks"]
+        .iter()
+        .flat_map(|list| findings[*list].as_array().expect("rows"));
+    rows.filter(|row| row["state"] == "off")
+        .filter_map(|row| row["probe"].as_str())
+        .collect()
+}
+
+#[test]
+fn each_missing_capability_has_a_remedy_of_its_own() {
+    if !root() {
+        return;
+    }
+    let all = without("+all");
+    let by_programs = [
+        "inventory",
+        "tcp_events",
+        "calls",
+        "tcp_stages",
+        "waits",
+        "messages",
+        "activity",
+    ];
+    // CAP_SYS_ADMIN stands for those that were split from it
+    let known: [(&str, &str, &[&str], &[&str]); 5] = [
+        (
+            "-bpf,-sys_admin",
+            "CAP_BPF",
+            &by_programs,
+            &["tcp_stats.without_bpf", "stacks", "cpu"],
+        ),
+        (
+            "-perfmon,-sys_admin",
+            "CAP_PERFMON",
+            &by_programs,
+            &["tcp_stats.without_bpf", "stacks", "cpu"],
+        ),
+        (
+            "-net_admin,-sys_admin",
+            "CAP_NET_ADMIN",
+            &["messages"],
+            &["inventory", "calls", "waits", "spins", "activity"],
+        ),
+        (
+            "-sys_ptrace",
+            "CAP_SYS_PTRACE",
+            &["stacks"],
+            &["inventory", "calls", "waits", "messages", "netns"],
+        ),
+        (
+            "-sys_admin",
+            "CAP_SYS_ADMIN",
+            &["netns", "lab"],
+            &["inventory", "calls", "waits", "messages", "stacks"],
+        ),
+    ];
+    for (set, capability, suffer, go_on) in known {
+        let findings = without(set);
+        assert!(
+            findings["privileges"]["missing"]
+                .to_string()
+                .contains(capability),
+            "{findings:#}"
+        );
+        for name in suffer {
+            let (state, remedy) = row(&findings, name);
+            assert!(
+                state == "off" && remedy.contains(capability),
+                "{name} without {capability}: {state}, {remedy}"
+            );
+        }
+        for name in go_on {
+            assert_eq!(
+                row(&findings, name).0,
+                row(&all, name).0,
+                "{name} without {capability}"
+            );
+        }
+    }
+}
+
+#[test]
+fn capabilities_that_no_probe_needs_are_not_missed() {
+    if !root() {
+        return;
+    }
+    let (all, few) = (
+        without("+all"),
+        without("-all,+bpf,+perfmon,+net_admin,+sys_ptrace,+sys_admin"),
+    );
+    assert_eq!(off(&few), off(&all));
+    assert_eq!(few["privileges"]["missing"], serde_json::json!([]));
+}
+
+/// As in a rootless container: all capabilities, but not of the kernel as a whole.
+#[test]
+fn a_user_namespace_is_told_from_root() {
+    if !root() {
+        return;
+    }
+    let findings = ask(Command::new("unshare").args(["--user", "--map-root-user", "--"]));
+    assert_eq!(findings["privileges"]["is_in_user_namespace"], true);
+    let (state, remedy) = row(&findings, "calls");
+    assert!(
+        state == "off" && remedy.contains("user namespace"),
+        "{state}: {remedy}"
+    );
+    assert_ne!(row(&findings, "tcp_stats.without_bpf").0, "off");
+}
+
+#[test]
+fn an_ordinary_user_is_told_of_sudo_and_setcap() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(scratch.path(), open).expect("chmod");
+    let copy = scratch.path().join("whylat");
+    std::fs::copy(program(), &copy).expect("copy");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    let said = finish(command.arg(&copy).arg("doctor"));
+    said.ended(1);
+    assert!(
+        said.out
+            .contains("privileges   user id 65534 without capabilities"),
+        "{}",
+        said.out
+    );
+    for words in [
+        "sudo whylat",
+        "sudo setcap cap_bpf,",
+        "partly     tcp_stats.without_bpf: own sockets",
+    ] {
+        assert!(said.out.contains(words), "{words}: {}", said.out);
+    }
+}

@@ -1,0 +1,350 @@
+//! `whylat top` in a real terminal (tmux), over connections whose trouble is planted: what is on the screen, what keys
+//! do, and that the terminal is as it was afterwards. And once, as text for scripts.
+
+use std::process::Command;
+
+use lab::{Netns, Running};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Site, Tied, finish, program, role, root, signal_process, until, whylat};
+use crate::report::number;
+
+/// A terminal of its own: a tmux server that ends with the test.
+struct Terminal {
+    _server: Tied,
+    socket: TempDir,
+}
+
+impl Terminal {
+    /// Runs `script` in a terminal of 80 × 24.
+    fn run(script: &str) -> Self {
+        let socket = tempfile::tempdir().expect("a temporary directory");
+        let path = socket.path().join("tmux");
+        let mut server = Command::new("tmux");
+        // in the foreground, without anybody's settings
+        server.args(["-D", "-f", "/dev/null", "-S"]).arg(&path);
+        let server = Tied::start(server.env("LC_ALL", "C.UTF-8").env_remove("TMUX"));
+        until("tmux listens", || path.exists().then_some(()));
+        let terminal = Terminal {
+            _server: server,
+            socket,
+        };
+        let started = || {
+            let size = ["new-session", "-d", "-x", "80", "-y", "24"];
+            let mut session = terminal.tmux(&size);
+            let done = session.arg(script).output().expect("tmux");
+            done.status.success().then_some(())
+        };
+        until("a session", started);
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command
+            .arg("-S")
+            .arg(self.socket.path().join("tmux"))
+            .args(arguments);
+        command.env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        command
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        finish(&mut self.tmux(arguments)).ended(0).out.clone()
+    }
+
+    /// Presses keys, as tmux names them.
+    fn press(&self, keys: &[&str]) {
+        self.ask(&[&["send-keys"], keys].concat());
+    }
+
+    /// The screen once it holds all of `wanted`, and nothing of `unwanted`.
+    #[track_caller]
+    fn shows(&self, wanted: &[&str], unwanted: &[&str]) -> String {
+        let mut last = String::new();
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            until(
+                &format!("{wanted:?} without {unwanted:?} on the screen"),
+                || {
+                    last = self.ask(&["capture-pane", "-p"]);
+                    let all = wanted.iter().all(|text| last.contains(text));
+                    (all && !unwanted.iter().any(|text| last.contains(text))).then(|| last.clone())
+                },
+            )
+        }));
+        seen.unwrap_or_else(|_| panic!("expected {wanted:?} without {unwanted:?}:\n{last}"))
+    }
+
+    /// Whether a program has the whole screen, and whether there is a cursor.
+    fn state(&self) -> String {
+        self.ask(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"])
+            .trim()
+            .to_owned()
+    }
+
+    /// The terminal is the shell's again, and `whylat` ended with this code.
+    #[track_caller]
+    fn given_back(&self, code: i32) {
+        self.shows(&[&format!("ended {code}"), "icanon"], &["HELD BY"]);
+        assert_eq!(self.state(), "0 1");
+    }
+}
+
+/// A shell that tells how `whylat top` ended, and whether the terminal is in its usual mode.
+fn script(arguments: &str) -> String {
+    format!(
+        "{} top {arguments}; echo ended $?; stty -a | grep -o ' icanon'; read wait",
+        program()
+    )
+}
+
+/// Two clients in trouble that is known.
+struct Planted {
+    nagle: Running,
+    nagle_port: u16,
+    window: Running,
+    window_port: u16,
+    _servers: (Running, Running),
+    _site: Site,
+}
+
+impl Planted {
+    fn start() -> Self {
+        let site = Site::loopback("cubic");
+        let (replies, nagle_port) = site.serve("reply-server");
+        let (sink, window_port) =
+            site.serve("sink --rcvbuf 8192 --read-size 4096 --read-pause-us 20000");
+        let nagle = site.connect("write-write-read --rounds 100000", nagle_port);
+        let window = site.connect("stream --seconds 30", window_port);
+        Planted {
+            nagle,
+            nagle_port,
+            window,
+            window_port,
+            _servers: (replies, sink),
+            _site: site,
+        }
+    }
+
+    /// Options that watch just the two.
+    fn target(&self) -> String {
+        format!("-p {},{}", self.nagle.pid(), self.window.pid())
+    }
+}
+
+#[test]
+fn planted_stalls_are_on_the_screen_and_keys_lead_to_their_cures() {
+    if !root() {
+        return;
+    }
+    let planted = Planted::start();
+    let (nagle, window) = (
+        format!(":{}", planted.nagle_port),
+        format!(":{}", planted.window_port),
+    );
+    let options = format!("--detail calls --interval 0.5 {}", planted.target());
+    let terminal = Terminal::run(&script(&options));
+    let screen = terminal.shows(&["delayed ack", "recv window", "HELD BY▾", "critical"], &[]);
+    let row = |port: &str, held: &str| {
+        let ours = |line: &&str| line.contains(port) && line.contains(held);
+        assert!(
+            screen.lines().any(|line| ours(&line)),
+            "{port} {held}:\n{screen}"
+        );
+    };
+    row(&nagle, "delayed ack");
+    row(&window, "recv window");
+
+    terminal.press(&["O"]);
+    terminal.shows(&["OUT▾"], &[]);
+    terminal.press(&["/"]);
+    terminal.press(&["-l", &format!("client {nagle}")]);
+    terminal.shows(&["filter: client"], &[]);
+    terminal.press(&["BSpace", "Escape"]);
+    terminal.press(&["/"]);
+    terminal.press(&["-l", &nagle]);
+    terminal.shows(&[&nagle, "delayed ack"], &[&window]);
+    terminal.press(&["Enter", "H", "Enter"]);
+    // one connection: history, stages, the finding with its cure
+    terminal.shows(
+        &["the last 2 min", "stage", "nagle_delayed_ack", "do this"],
+        &[],
+    );
+    terminal.press(&["Enter"]);
+    terminal.shows(
+        &["critical · nagle_delayed_ack", "evidence"],
+        &["the last 2 min"],
+    );
+    terminal.press(&["q", "q", "Escape"]);
+    terminal.shows(&[&nagle, &window], &[]);
+
+    terminal.press(&["p"]);
+    terminal.shows(&["PAUSED"], &[]);
+    terminal.press(&["p", "Tab"]);
+    terminal.shows(&["CONNS", "whylat["], &["PAUSED"]);
+    terminal.press(&["Tab"]);
+    terminal.shows(&["FINDING", "nagle_delayed_ack"], &[]);
+    terminal.press(&["?"]);
+    terminal.shows(&["select, or scroll"], &[]);
+    terminal.press(&["q", "1"]);
+    terminal.ask(&["resize-window", "-x", "130", "-y", "30"]);
+    terminal.shows(&["STAGES", "LOCAL", "CWND"], &[]);
+    terminal.press(&["q"]);
+    terminal.given_back(0);
+}
+
+/// The `whylat top` that runs in a terminal, by the file that its shell writes.
+fn top_in(terminal: &Terminal) -> u32 {
+    let shell = terminal.ask(&["display-message", "-p", "#{pane_pid}"]);
+    let children = format!("/proc/{0}/task/{0}/children", shell.trim());
+    until("whylat runs", || {
+        let pids = std::fs::read_to_string(&children).ok()?;
+        pids.split_whitespace().next()?.parse().ok()
+    })
+}
+
+#[test]
+fn the_terminal_is_given_back_whatever_signal_comes() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let mut holder = role(&netns, "reply-server");
+    let port = holder.port().expect("port");
+    let options = format!("--interval 0.2 --port {port}");
+    let terminal = Terminal::run(&script(&options));
+    terminal.shows(&["HELD BY"], &[]);
+    assert_eq!(terminal.state(), "1 0");
+    let pid = top_in(&terminal);
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
+    let is_stopped = || {
+        status()
+            .rsplit_once(')')
+            .is_some_and(|(_, rest)| rest.starts_with(" T"))
+    };
+    for by_key in [false, true] {
+        match by_key {
+            true => terminal.press(&["C-z"]),
+            false => signal_process(pid, Signal::SIGTSTP),
+        }
+        until("it stops", || is_stopped().then_some(()));
+        assert_eq!(terminal.state(), "0 1");
+        signal_process(pid, Signal::SIGCONT);
+        terminal.shows(&["HELD BY"], &[]);
+        assert_eq!(terminal.state(), "1 0");
+    }
+    signal_process(pid, Signal::SIGTERM);
+    terminal.given_back(0);
+    let again = Terminal::run(&script(&options));
+    again.shows(&["HELD BY"], &[]);
+    again.press(&["C-c"]);
+    again.given_back(0);
+}
+
+#[test]
+fn once_says_as_json_what_the_screen_says() {
+    if !root() {
+        return;
+    }
+    let planted = Planted::start();
+    let target = planted.target();
+    let said = finish(&mut whylat(&format!(
+        "top --once --json --detail calls --interval 1.5 {target}"
+    )));
+    said.ended(0);
+    let live: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(live["schema"], "whylat.top/1");
+    let connections = live["connections"].as_array().expect("connections");
+    // both ends of both
+    assert_eq!(connections.len(), 4, "{live:#}");
+    let of = |pid: u32| {
+        let found = connections.iter().find(|it| it["process"]["pid"] == pid);
+        found.unwrap_or_else(|| panic!("no connection of {pid}: {live:#}"))
+    };
+    let (nagle, window) = (of(planted.nagle.pid()), of(planted.window.pid()));
+    assert_eq!(nagle["held"]["by"], "delayed_ack", "{nagle:#}");
+    assert_eq!(window["held"]["by"], "receiver_window", "{window:#}");
+    assert!(
+        nagle["findings"]
+            .as_array()
+            .is_some_and(|all| all.contains(&"nagle_delayed_ack".into()))
+    );
+    assert!(
+        window["out_bytes_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0)
+    );
+    assert!(number(&live, "/about/cost/cpu_ns") > 0);
+    let text = finish(&mut whylat(&format!(
+        "top --once --detail calls --interval 0.5 --limit 1 {target}"
+    )));
+    text.ended(0);
+    assert!(
+        text.out.contains("HELD BY▾") && text.out.contains("3 more"),
+        "{}",
+        text.out
+    );
+}
+
+#[test]
+fn without_a_terminal_or_privilege_it_says_what_is_to_be_done() {
+    finish(&mut whylat("top")).ended(1).explains("no terminal");
+    finish(&mut whylat("top --json")).ended(2);
+    finish(&mut whylat("top --once --interval 0")).ended(2);
+    if !root() {
+        return;
+    }
+    // a user who holds one connection, beside one of root's
+    const NOBODY: &str = "65534";
+    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(scratch.path(), open).expect("permissions");
+    let copy = scratch.path().join("whylat");
+    std::fs::copy(program(), &copy).expect("copy");
+    let site = Site::loopback("cubic");
+    let (_server, port) = site.serve("reply-server --connections 2");
+    let _roots = site.connect("request-reply --rounds 100000 --pause-us 20000", port);
+    let copy = copy.to_str().expect("a path");
+    let client = format!(
+        "lab workload --limit-s 30 request-reply --rounds 100000 --pause-us 20000 --connect 127.0.0.1:{port}"
+    );
+    let run = format!("{copy} {client} >/dev/null & exec {copy} top --once --json --interval 2");
+    let mut command = site.client.command("setpriv");
+    command.args([
+        "--reuid",
+        NOBODY,
+        "--regid",
+        NOBODY,
+        "--clear-groups",
+        "sh",
+        "-c",
+        &run,
+    ]);
+    let said = finish(&mut command);
+    said.ended(0);
+    let live: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(live["about"]["only_own"], true);
+    let connections = live["connections"].as_array().expect("connections");
+    assert_eq!(connections.len(), 1, "{live:#}");
+    assert!(
+        connections[0]["remote"]
+            .as_str()
+            .is_some_and(|end| end.ends_with(&format!(":{port}")))
+    );
+    assert!(
+        connections[0]["out_bytes_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0),
+        "{live:#}"
+    );
+    let off = live["about"]["coverage"]
+        .as_array()
+        .expect("coverage")
+        .iter();
+    assert!(
+        off.filter(|it| it["state"] == "off")
+            .any(|it| it["remedy"] == "run as root: sudo whylat …")
+    );
+}
