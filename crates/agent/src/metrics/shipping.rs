@@ -79,8 +79,8 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result
         state.left_files,
     )?;
     count(
-        "ship_unmerged_hours",
-        "Hours of a table that were left as files of minutes",
+        "ship_unmerged_files",
+        "Files of an hour that were not made: the files of its minutes stay",
         None,
         state.given.unmerged_hours,
     )
