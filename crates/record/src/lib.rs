@@ -18,7 +18,6 @@ mod plan;
 mod poll;
 mod priority;
 mod session;
-mod signals;
 mod snapshot;
 mod sockets;
 mod store;
