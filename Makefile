@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels packages package-check bench build viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
+.PHONY: demo test accuracy delayed-acks kernels packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
 	unit kernel perfetto-check fleet-check fleet-engines clean
 
 demo: build
@@ -88,6 +88,15 @@ fleet/.venv/dev: fleet/pyproject.toml
 	python3 -m venv fleet/.venv
 	fleet/.venv/bin/pip install -q -e 'fleet[dev]'
 	@touch $@
+
+# Object stores: the agent's tests with a real S3 server, which Cargo builds and installs when it is first run (some ten
+# minutes of CPU time without optimisation). `make unit` runs them, too, where that server is.
+agent-s3: setup
+	@command -v s3s-fs >/dev/null || test -x $${CARGO_HOME:-$$HOME/.cargo}/bin/s3s-fs || \
+		$(CARGO) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
+	$(CARGO) test $(PROFILE) --package whylat-agent --test objects
+
+S3_SERVER := 0.13.0-alpha.3
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
 # minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is

@@ -72,6 +72,7 @@ fn main() {
         "src/udp",
         "src/usdt",
         "src/waits",
+        "src/watch",
     ] {
         for entry in fs::read_dir(folder)
             .expect("folder of this crate")

@@ -6,6 +6,7 @@
 //! the test: nothing is left behind, however it ends.
 
 mod activity;
+mod agent;
 mod bpf;
 mod bugreport;
 mod command_line;

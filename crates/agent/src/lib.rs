@@ -3,6 +3,14 @@
 //! Two sides that meet in an [`Interval`]: what collects asks the kernel and judges, what ships writes files, keeps
 //! what cannot be delivered yet, and tells Prometheus.
 
+pub mod apps;
+pub mod collect;
+pub mod config;
 mod interval;
+pub mod metrics;
+pub mod notify;
+mod run;
+pub mod ship;
 
 pub use interval::Interval;
+pub use run::{AgentError, Start, run};

@@ -4,6 +4,7 @@
 //! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but events were lost or
 //! the recording was not closed.
 
+mod agent;
 mod args;
 mod bugreport;
 mod config;
@@ -72,6 +73,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Record a real stall on this machine, explain it, and show it mended.
     Demo(demo::Demo),
+    /// Watch every connection of this host all the time, for a fleet.
+    Agent(agent::Agent),
     /// Check a recording's digests, row counts and accounts.
     Validate(maintain::Validate),
     /// Close what a crash left open.
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Command::Diff(diff) => confined(|| diff.execute()),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
+        Command::Agent(agent) => agent.execute(),
         Command::Validate(validate) => confined(|| validate.execute()),
         Command::Recover(recover) => confined(|| recover.execute()),
         Command::Import(import) => confined(|| import.execute()),

@@ -16,6 +16,7 @@
 //! report/   the contract `whylat.report/1`
 //! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
 //! tail/     rows of `messages`, `waits`, `activity` → why slow messages are slow: `whylat.tail/1`
+//! verdict   the one stage that held a connection, of those that are somebody's to mend
 //! waits/    rows of `waits` → groups by object, thread or waker: `whylat.waits/1`
 //! ```
 
@@ -41,9 +42,12 @@ mod stages;
 mod subject;
 pub mod tail;
 pub mod units;
+pub mod verdict;
 pub mod waits;
 
 pub use assemble::diagnose;
 pub use gather::Evidence;
+pub use gather::ledger::RttInterval;
 pub use report::Report;
 pub use snap::delayed_acks::SnapSettings;
+pub use snap::flags::{Flags, delayed_ack};

@@ -19,7 +19,6 @@ mod poll;
 mod priority;
 pub mod privileges;
 mod session;
-mod signals;
 mod snapshot;
 mod sockets;
 mod store;

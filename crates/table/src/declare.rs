@@ -89,6 +89,8 @@ pub trait Table: Sized + Clone {
     const DOC: &'static str;
     /// The columns in order.
     const FIELDS: &'static [Field];
+    /// The column that is a row's position on the time axis.
+    const TIME: &'static str;
     /// The typed columns of this table.
     type Columns: Columns<Row = Self>;
     /// The row's position on the time axis: `CLOCK_MONOTONIC` nanoseconds in a recording, those of the day in the tables
@@ -409,6 +411,7 @@ macro_rules! table {
                     null: concat!($($null)?),
                 }),+
             ];
+            const TIME: &'static str = stringify!($time);
             type Columns = $columns;
             fn time_ns(&self) -> u64 {
                 $crate::declare::Instant::ns(self.$time)

@@ -17,9 +17,9 @@ pub const FLEET_SCHEMA_KEY: &str = "whylat.schema";
 pub const BIN_NS: i64 = 2_000_000_000;
 
 table! {
-    /// A connection's socket in a bin of two seconds in which it had at least one of SNAP's problems, or in which a
-    /// connection of the same process had one in this bin or a neighbouring one. What has no row had no problem, where
-    /// `fleet_coverage` says that the host was watched.
+    /// A connection's socket in a bin of two seconds in which it had at least one of SNAP's problems, or in which it did
+    /// something while a connection of the same process had one in this bin or a neighbouring one. What has no row had
+    /// no problem, where `fleet_coverage` says that the host was watched.
     row FleetProblem, columns FleetProblems, name "fleet_problems", time begin_ns {
         /// Name of the host that saw it.
         host: String, "-";
@@ -68,7 +68,7 @@ table! {
         receiver_window_us: i64, "us";
         /// Time with none of these flags: SNAP's "sender app limited".
         no_flag_us: i64, "us";
-        /// Bytes that the peer has acknowledged.
+        /// Bytes that the peer has acknowledged. The kernel counts SYN and FIN as one each, here and in those that came in.
         acked_bytes: i64, "bytes";
         /// Bytes that came in.
         received_bytes: i64, "bytes";
@@ -88,9 +88,9 @@ table! {
         snd_wnd_bytes: Option<i64>, "bytes", null = "not readable on this kernel";
         /// Largest send queue so far.
         max_send_queue_bytes: i64, "bytes";
-        /// Readings that this row is made of.
+        /// Readings that this row is made of: those that found something new.
         polls: i32, "-";
-        /// Longest time between two of them.
+        /// Longest time that one of them tells of: since the socket was looked at before.
         poll_gap_us: i64, "us";
         /// Send calls that gave bytes.
         writes: Option<i64>, "-", null = "calls were not counted";
@@ -219,7 +219,7 @@ table! {
         connections: i64, "-";
         /// Of them, those of which readings were taken within it.
         polled: i64, "-";
-        /// Readings taken.
+        /// Readings taken, those that found nothing new among them.
         polls: i64, "-";
         /// Mean time between two readings of one connection.
         poll_interval_us: i64, "us";

@@ -17,6 +17,7 @@ mod reference;
 mod segment;
 
 pub mod clock;
+pub mod dataset;
 pub mod declare;
 pub mod fleet;
 pub mod manifest;

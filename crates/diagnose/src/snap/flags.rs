@@ -19,6 +19,56 @@ use crate::gather::ledger::RttInterval;
 /// ([`super::delayed_acks::SnapSettings`]).
 const MAX_QUEUING_DELAY_US: u64 = 10_000;
 
+/// The flags of one interval between two readings; `None`: the kernel does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags {
+    /// Send buffer limited.
+    pub send_buffer: bool,
+    /// Fast retransmission.
+    pub fast_retransmission: Option<bool>,
+    /// Timeout.
+    pub timeout: Option<bool>,
+    /// Receiver window limited.
+    pub receiver_window: Option<bool>,
+    /// Something was sent again, for either cause.
+    retransmitted: bool,
+}
+
+impl Flags {
+    /// The flags of the interval that ends with `later`; without an earlier sample, the counters
+    /// stood at zero when it began.
+    pub fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
+        let retransmitted = later.total_retrans > earlier.map_or(0, |e| e.total_retrans);
+        let timeout = grew(earlier, later, |sample| sample.total_rto.map(u64::from));
+        Self {
+            send_buffer: send_buffer_limited(later),
+            fast_retransmission: timeout.map(|timeout| retransmitted && !timeout),
+            timeout,
+            receiver_window: grew(earlier, later, |sample| sample.rwnd_limited_us),
+            retransmitted,
+        }
+    }
+
+    /// Fast retransmission or timeout.
+    pub fn congestion(&self) -> Option<bool> {
+        self.timeout.map(|timeout| self.retransmitted || timeout)
+    }
+
+    /// Whether any of them is raised.
+    pub fn any(&self) -> bool {
+        self.send_buffer
+            || self.retransmitted
+            || self.timeout == Some(true)
+            || self.receiver_window == Some(true)
+    }
+}
+
+/// The flag "delayed ACK" of an interval. The path's own round-trip time is not a queue.
+pub fn delayed_ack(interval: &RttInterval, min_rtt_us: Option<u32>) -> bool {
+    let allowed_us = u64::from(min_rtt_us.unwrap_or(0)) + MAX_QUEUING_DELAY_US;
+    interval.rtt_sum_us > u64::from(interval.rtt_samples) * allowed_us
+}
+
 /// A flag: time observed and, of it, time flagged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlagTime {
@@ -65,26 +115,20 @@ impl FlagTimes {
     /// Adds the interval that ends with `later`; without an earlier sample, the counters
     /// stood at zero when it began.
     pub fn add(&mut self, earlier: Option<&TcpSample>, later: &TcpSample, length_ns: u64) {
-        let send_buffer = Some(send_buffer_limited(later));
-        let retransmitted = later.total_retrans > earlier.map_or(0, |e| e.total_retrans);
-        let timeout = grew(earlier, later, |sample| sample.total_rto.map(u64::from));
-        let fast = timeout.map(|timeout| retransmitted && !timeout);
-        let congestion = timeout.map(|timeout| retransmitted || timeout);
-        let window = grew(earlier, later, |sample| sample.rwnd_limited_us);
-        self.send_buffer.add(send_buffer, length_ns);
-        self.fast_retransmission.add(fast, length_ns);
-        self.timeout.add(timeout, length_ns);
-        self.congestion.add(congestion, length_ns);
-        self.receiver_window.add(window, length_ns);
-        let any = [send_buffer, Some(retransmitted), timeout, window].contains(&Some(true));
-        self.no_other.add(Some(!any), length_ns);
+        let flags = Flags::between(earlier, later);
+        self.send_buffer.add(Some(flags.send_buffer), length_ns);
+        self.fast_retransmission
+            .add(flags.fast_retransmission, length_ns);
+        self.timeout.add(flags.timeout, length_ns);
+        self.congestion.add(flags.congestion(), length_ns);
+        self.receiver_window.add(flags.receiver_window, length_ns);
+        self.no_other.add(Some(!flags.any()), length_ns);
     }
 
-    /// Adds the intervals of the ledger. The path's own round-trip time is not a queue.
+    /// Adds the intervals of the ledger.
     pub fn add_rtt(&mut self, intervals: &[RttInterval], min_rtt_us: Option<u32>) {
-        let allowed_us = u64::from(min_rtt_us.unwrap_or(0)) + MAX_QUEUING_DELAY_US;
         for interval in intervals {
-            let late = interval.rtt_sum_us > u64::from(interval.rtt_samples) * allowed_us;
+            let late = delayed_ack(interval, min_rtt_us);
             self.delayed_ack.add(Some(late), interval.length_ns);
         }
     }

@@ -18,10 +18,12 @@
 #include "ring.h"
 #include "select.h"
 #include "socket.h"
+#include "walk.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../inventory/inventory.bpf.h"
 #include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
+#include "../watch/watch.bpf.h"
 #include "../calls/calls.bpf.h"
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
@@ -32,9 +34,6 @@
 #include "../udp/send.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* The ledger and the call log are kept: detail `calls` and above. */
-const volatile bool detail_calls = false;
 
 /* Messages are put together: detail `messages`. */
 const volatile bool detail_messages = false;
@@ -48,6 +47,7 @@ const struct listener_seen wire_listener_seen = {};
 const struct tcp_event wire_tcp_event = {};
 const struct tcp_sample wire_tcp_sample = {};
 const struct stage_reading wire_stage_reading = {};
+const struct socket_reading wire_socket_reading = {};
 const struct call_record wire_call_record = {};
 const struct call_batch wire_call_batch = {};
 const struct record_header wire_record_header = {};
@@ -138,7 +138,10 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		return;
 	if (detail_sent)
 		send_on_close(sk);
-	events_on_close(st, sk, tp, detail_calls, now_ns);
+	if (only_summaries)
+		watch_on_close(st, sk, tp, now_ns);
+	else
+		events_on_close(st, sk, tp, detail_calls, now_ns);
 	socket_emit(st, sk, tp, now_ns, now_ns);
 	socket_end(st, sk, tp);
 }
@@ -271,7 +274,7 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 
-	if (!select_all || sk->sk_protocol != IPPROTO_TCP)
+	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk))
 		return NULL;
 	tp = bpf_skc_to_tcp_sock(sk);
 	st = tp ? socket_choose(sk, CHOSEN_TARGET) : NULL;
@@ -308,6 +311,10 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
+	if (only_summaries) {
+		call_count(st->calls.writes, result);
+		return 0;
+	}
 	if (detail_sent && st->chosen == CHOSEN_TARGET)
 		send_on_call(sk, result, now_ns);
 	end = call_end_of(sk, true);
@@ -334,7 +341,7 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
-	struct call_end end;
+	struct call_end end = {};
 	u64 now_ns, unread_ns = 0;
 
 	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
@@ -344,7 +351,10 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);
-	end = call_end_of(sk, false);
+	if (only_summaries)
+		receive_count(st, result, flags);
+	else
+		end = call_end_of(sk, false);
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
 		if (result > 0 && !(flags & MSG_PEEK))
 			receive_on_call(sk, tp, st, result, now_ns);
@@ -726,23 +736,11 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* What the walks over the recorded sockets did; there is never more than one at a time. */
-struct walk_counts {
-	u64 sockets;
-	u64 unchanged; /* had no new sample */
-	u64 ledgers;
-	u64 postponed; /* did not fit into the ring */
-	u64 draining;  /* met by `read_draining` */
-	u16 round;     /* number of the poll; one poll may need several walks */
-};
-
-struct walk_counts walked = {};
-
 /* A poll begins: sockets that it has read already are left out by its further walks. */
 SEC("raw_tp")
-int begin_poll(void *ctx)
+int BPF_PROG(begin_poll, u64 which, u64 default_level, u64 has_levels)
 {
-	walked.round++;
+	walk_begin(which, default_level, has_levels);
 	return 0;
 }
 
@@ -820,6 +818,13 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	else
 		walked.postponed++;
 	return 0;
+}
+
+/* The same of all that is watched, each socket at its own rate. */
+SEC("iter/bpf_sk_storage_map")
+int read_watched(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	return watch_visit(ctx->sk, ctx->value);
 }
 
 /* When nothing is attached any more: what was sent and is not acknowledged. */

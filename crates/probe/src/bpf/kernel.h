@@ -461,6 +461,7 @@ enum tcp_ca_state {
 #define TSQ_HELD 3		 /* BIT(TSQ_THROTTLED) | BIT(TSQ_QUEUED) */
 #define ICSK_TIME_LOSS_PROBE 5	 /* include/net/inet_connection_sock.h */
 #define HRTIMER_STATE_ENQUEUED 1 /* include/linux/hrtimer.h */
+#define MSG_PEEK 2		 /* include/linux/socket.h */
 #define SOCK_NOSPACE 2		 /* include/linux/net.h: bit of socket.flags */
 #define SOCK_SNDBUF_LOCK 1	 /* include/uapi/linux/socket.h: bits of sk_userlocks */
 #define SOCK_RCVBUF_LOCK 2

@@ -9,6 +9,12 @@
 
 #include "kernel.h"
 
+/* The ledger and the call log are kept: detail `calls` and above. */
+const volatile bool detail_calls = false;
+
+/* Calls are counted and not logged, and events are not told: watch.bpf.h. */
+const volatile bool only_summaries = false;
+
 /* What a record in `records` is; its first four bytes. */
 enum record_kind {
 	RECORD_SOCKET_SEEN,
@@ -19,6 +25,7 @@ enum record_kind {
 	RECORD_PROGRAM_SEEN,
 	RECORD_SPIN_SEEN,
 	RECORD_UDP_SEEN,
+	RECORD_SOCKET_READING,
 	RECORD_KIND_COUNT,
 };
 

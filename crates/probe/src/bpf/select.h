@@ -11,6 +11,8 @@ const volatile u16 select_port = 0; /* host byte order; 0: not by port */
 const volatile char select_comm[16] = {};
 const volatile u64 select_cgroup_id = 0;
 const volatile u32 select_cgroup_level = 0;
+const volatile u32 select_netns =
+	0; /* with select_all: sockets of this namespace only; 0: of all */
 
 #define TASK_RECORDED 1 /* a process that the user asked for, or its descendant */
 #define TASK_PARENT 2	/* only its children are recorded: whylat itself, as it starts a command */
@@ -23,6 +25,11 @@ struct {
 	__type(key, u32);
 	__type(value, u8);
 } tasks SEC(".maps");
+
+static __always_inline bool is_selected_netns(const struct sock *sk)
+{
+	return !select_netns || sk->__sk_common.skc_net.net->ns.inum == select_netns;
+}
 
 static __always_inline bool in_selected_cgroup(void)
 {

@@ -12,6 +12,7 @@
 #include "kernel.h"
 #include "../inventory/inventory.h"
 #include "../tcp_stages/tcp_stages.h"
+#include "../watch/watch.h"
 
 /* Time in which loss kept the sender far below its best rate, and the congestion window meanwhile. */
 struct loss_limited {
@@ -138,12 +139,13 @@ struct socket_state {
 	u8 chosen;
 	u8 owner_recorded; /* is_recorded_task(pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
-	u8 pad[2];
-	u16 number;  /* connection_number(), which the socket loses when it closes */
-	u32 watched; /* the last hook left something that the next segment may end */
-	u32 begun;   /* socket_begin() has run */
+	u16 left_out;	   /* the first poll since the last reading that left it out; 0: none did */
+	u16 number;	   /* connection_number(), which the socket loses when it closes */
+	u32 watched;	   /* the last hook left something that the next segment may end */
+	u32 begun;	   /* socket_begin() has run */
 
 	struct stage_ledger ledger;
+	struct call_summary calls;
 
 	char comm[16];	    /* of pid */
 	u64 connect_ns;	    /* when connect() was called; 0: not seen */

@@ -11,6 +11,7 @@ mod steering;
 
 pub use host::{Host, HostError};
 pub use pairs::{Clock, Clocks, read_pair};
+pub use steering::clock_error_us;
 
 use nix::time::{ClockId, clock_getres, clock_gettime};
 

@@ -35,6 +35,13 @@ impl Steering {
     }
 }
 
+/// The most that the clock of the day may be wrong by, as its time daemon tells the kernel, µs; `None`: none
+/// keeps it.
+pub fn clock_error_us() -> Option<i64> {
+    let timex = query(0)?;
+    (timex.status & libc::STA_UNSYNC == 0).then_some(timex.maxerror)
+}
+
 /// `adjtimex` with a mode that only reads.
 fn query(modes: libc::c_uint) -> Option<libc::timex> {
     // SAFETY: `timex` is made of integers, for which zero is a value.

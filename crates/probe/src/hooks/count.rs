@@ -54,6 +54,8 @@ pub struct Counts {
     pub close_samples: ProbeCount,
     /// Rows of `tcp_stages` made when a socket closes.
     pub close_stages: ProbeCount,
+    /// Last readings of watched sockets.
+    pub close_readings: ProbeCount,
     /// Rows of `calls`.
     pub calls: ProbeCount,
     /// Rows of `waits`.
@@ -86,6 +88,18 @@ pub struct Counts {
     pub ledgers: u64,
 }
 
+impl Counts {
+    /// Records of watched sockets that were made and did not arrive, and sockets and calls that none
+    /// could be made of.
+    pub fn lost_to_watch(&self) -> u64 {
+        self.connections.lost_ring_full
+            + self.close_readings.lost_ring_full
+            + self.lost_sockets
+            + self.calls_reentered
+            + self.events_reentered
+    }
+}
+
 pub(super) fn read_all(
     skel: &HooksSkel<'_>,
     has_calls: bool,
@@ -113,6 +127,10 @@ pub(super) fn read_all(
         (
             wire::record_kind::RECORD_STAGE_READING,
             &mut counts.close_stages,
+        ),
+        (
+            wire::record_kind::RECORD_SOCKET_READING,
+            &mut counts.close_readings,
         ),
     ];
     for (kind, total) in kinds {

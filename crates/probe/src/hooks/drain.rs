@@ -15,6 +15,7 @@ use table::tables::{
 use super::HooksError;
 use crate::inventory;
 use crate::stacks::SeenStack;
+use crate::watch::SocketReading;
 use crate::wire::types as wire;
 use crate::wire::{Wire, read, read_all};
 
@@ -58,6 +59,8 @@ pub struct Drained {
     pub samples: TcpSamples,
     /// Ledgers of sockets.
     pub stages: TcpStages,
+    /// Watched sockets, as they were read.
+    pub readings: Vec<SocketReading>,
     /// Records that could not be decoded; zero unless program and reader do not fit.
     pub undecoded: u64,
 }
@@ -250,6 +253,9 @@ impl Drained {
             }
             wire::record_kind::RECORD_STAGE_READING => {
                 self.stages.push(crate::tcp_stages::row(&read(body)?));
+            }
+            wire::record_kind::RECORD_SOCKET_READING => {
+                self.readings.push(crate::watch::reading(&read(body)?));
             }
             _ => return None,
         }

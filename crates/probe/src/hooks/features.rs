@@ -129,6 +129,15 @@ pub(super) struct Levels {
     pub(super) messages: bool,
     /// Sent messages, too.
     pub(super) sent: bool,
+    /// Calls and events are counted, not told.
+    pub(super) summaries: bool,
+}
+
+impl Levels {
+    /// Whether each call becomes a record.
+    pub(super) fn logs_calls(self) -> bool {
+        self.calls && !self.summaries
+    }
 }
 
 fn optional() -> impl Iterator<Item = &'static Tracepoint> {
@@ -217,6 +226,7 @@ impl Features {
             waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
             messages,
             sent: messages && self.has_all(&FOR_SENT),
+            summaries: false,
         }
     }
 
@@ -226,8 +236,12 @@ impl Features {
             let hooks = if asked { hooks } else { &[] };
             hooks.iter().filter_map(|hook| self.program(hook))
         };
-        let chosen: Vec<&str> = of(true, &FOR_EVENTS)
-            .chain(of(levels.calls, &FOR_CALLS))
+        // the ledger listens to events, too; how calls block is only told in the log
+        let events = levels.calls || !levels.summaries;
+        let blocking = if levels.logs_calls() { 0 } else { 1 };
+        let for_calls = &FOR_CALLS[..FOR_CALLS.len() - blocking];
+        let chosen: Vec<&str> = of(events, &FOR_EVENTS)
+            .chain(of(levels.calls, for_calls))
             .chain(of(levels.waits, &[SCHED_SWITCH, SCHED_WAKING]))
             .chain(of(levels.messages, &FOR_MESSAGES))
             .chain(of(levels.sent, &FOR_SENT))

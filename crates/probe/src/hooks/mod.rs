@@ -71,6 +71,42 @@ impl Detail {
     }
 }
 
+/// What leaves the kernel of the connections that are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// Each call and each event.
+    Records,
+    /// Counts of them, with the socket's statistics: for watching without an end.
+    Summaries,
+}
+
+/// Which sockets a walk reads ([`Hooks::walk_watched`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WalkOf {
+    /// Those on which something has happened and whose turn it is: a socket at level `l` has it
+    /// at every 2^`l`-th walk.
+    Due = 0,
+    /// All on which something has happened.
+    Changed = 1,
+    /// All.
+    Every = 2,
+}
+
+/// What walks over watched sockets did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Sockets that were read, or found unchanged.
+    pub sockets: u64,
+    /// Sockets with news whose turn it was not.
+    pub left_out: u64,
+    /// Sockets that had no room in the ring.
+    pub postponed: u64,
+}
+
+/// The most seldom level of a walk.
+pub const WALK_LEVEL_MOST: u8 = 7;
+
 /// Which connections are recorded. Processes come on top, by [`Hooks::record_process`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
@@ -82,6 +118,8 @@ pub struct Selection {
     pub comm: Option<String>,
     /// Processes in this control group or below: its id and its depth below the root.
     pub cgroup: Option<(u64, u32)>,
+    /// Of `all`, only those in the network namespace with this inode number.
+    pub netns: Option<u32>,
 }
 
 /// Why a process is known to the programs: `TASK_*` in `select.h`.
@@ -175,6 +213,7 @@ pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
     attached: RefCell<Attached>,
     cpus: usize,
+    leaves: Leaves,
     has_calls: bool,
     has_waits: bool,
     has_messages: bool,
@@ -219,37 +258,72 @@ impl<'obj> Hooks<'obj> {
         nics: &Nics,
     ) -> Result<Self, HooksError> {
         log::listen();
-        Self::load_with(storage, selection, detail, Features::probe()?, nics)
+        let what = What {
+            selection,
+            detail,
+            leaves: Leaves::Records,
+            nics,
+        };
+        Self::load_with(storage, &what, Features::probe()?)
+    }
+
+    /// Loads the programs that watch every connection of the host, or of one network namespace,
+    /// for good: what they count leaves the kernel by [`walk_watched`](Self::walk_watched).
+    /// `detail` is `Stats` or `Calls`.
+    pub fn load_to_watch(
+        storage: &'obj mut Storage,
+        netns: Option<u32>,
+        detail: Detail,
+    ) -> Result<Self, HooksError> {
+        log::listen();
+        let selection = Selection {
+            all: true,
+            netns,
+            ..Selection::default()
+        };
+        let what = What {
+            selection: &selection,
+            detail: detail.min(Detail::Calls),
+            leaves: Leaves::Summaries,
+            nics: &Nics::default(),
+        };
+        Self::load_with(storage, &what, Features::probe()?)
     }
 
     fn load_with(
         storage: &'obj mut Storage,
-        selection: &Selection,
-        detail: Detail,
+        what: &What<'_>,
         mut features: Features,
-        nics: &Nics,
     ) -> Result<Self, HooksError> {
         let Storage { tries, last } = storage;
         for storage in tries {
-            match Self::load_chosen(storage, selection, detail, &features, nics) {
+            match Self::load_chosen(storage, what, &features) {
                 Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
                 done => return done,
             }
         }
-        Self::load_chosen(last, selection, detail, &features, nics)
+        Self::load_chosen(last, what, &features)
     }
 
     fn load_chosen(
         storage: &'obj mut MaybeUninit<OpenObject>,
-        selection: &Selection,
-        detail: Detail,
+        what: &What<'_>,
         features: &Features,
-        nics: &Nics,
     ) -> Result<Self, HooksError> {
+        let What {
+            selection,
+            detail,
+            leaves,
+            nics,
+        } = *what;
+        let summaries = leaves == Leaves::Summaries;
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
-        let levels = features.levels(detail);
+        let levels = Levels {
+            summaries,
+            ..features.levels(detail)
+        };
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, levels, nics);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
@@ -263,9 +337,18 @@ impl<'obj> Hooks<'obj> {
         ] {
             program.set_autoload(levels.messages);
         }
+        for program in [
+            &mut open.progs.handle_sched_process_fork,
+            &mut open.progs.handle_sched_process_exec,
+            &mut open.progs.handle_sched_process_exit,
+            &mut open.progs.read_sockets,
+        ] {
+            program.set_autoload(!summaries);
+        }
+        open.progs.read_watched.set_autoload(summaries);
         open.progs
             .flush_batches
-            .set_autoload(levels.calls || levels.waits);
+            .set_autoload(levels.logs_calls() || levels.waits);
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if levels.waits {
             let opened = crate::spins::open_clocks();
@@ -275,7 +358,7 @@ impl<'obj> Hooks<'obj> {
             Vec::new()
         };
         open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
-        shrink_unused_maps(&mut open, levels.waits, levels.messages)?;
+        shrink_unused_maps(&mut open, levels)?;
         let mut skel = open.load().map_err(refused)?;
         try_stand_ins(&skel, features)?;
         let mut attached = Attached::default();
@@ -292,6 +375,7 @@ impl<'obj> Hooks<'obj> {
             skel,
             attached: RefCell::new(attached),
             cpus,
+            leaves,
             has_calls: levels.calls,
             has_waits: levels.waits,
             has_messages: levels.messages,
@@ -363,7 +447,10 @@ impl<'obj> Hooks<'obj> {
             let link = program.attach_iter(map.as_fd());
             link.map_err(HooksError::attach(name))
         };
-        attached.sockets = Some(over(&maps.sockets, &p.read_sockets, "read_sockets")?);
+        attached.sockets = Some(match self.leaves {
+            Leaves::Records => over(&maps.sockets, &p.read_sockets, "read_sockets")?,
+            Leaves::Summaries => over(&maps.sockets, &p.read_watched, "read_watched")?,
+        });
         if self.has_calls {
             let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
             attached.draining = Some(draining);
@@ -470,13 +557,62 @@ impl<'obj> Hooks<'obj> {
     /// than the ring holds: after it was drained, [`read_more_sockets`](Self::read_more_sockets)
     /// reads on.
     pub fn read_sockets(&self) -> Result<bool, HooksError> {
-        let input = ProgramInput::default();
+        self.begin_poll([0; 3])?;
+        self.read_more_sockets()
+    }
+
+    /// Reads watched sockets, the same way. Those of which [`set_level`](Self::set_level) says nothing
+    /// are at `default_level`.
+    pub fn walk_watched(
+        &self,
+        which: WalkOf,
+        default_level: u8,
+        has_levels: bool,
+    ) -> Result<bool, HooksError> {
+        let which = which as u64;
+        self.begin_poll([which, default_level.into(), has_levels.into()])?;
+        self.read_more_sockets()
+    }
+
+    /// What all walks over watched sockets did so far.
+    pub fn walked(&self) -> Walked {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or(Walked::default(), |bss| Walked {
+            sockets: bss.walked.sockets,
+            left_out: bss.walked.left_out,
+            postponed: bss.walked.postponed,
+        })
+    }
+
+    fn begin_poll(&self, arguments: [u64; 3]) -> Result<(), HooksError> {
+        let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            ..ProgramInput::default()
+        };
         let begun = self.skel.progs.begin_poll.test_run(input);
-        begun.map_err(|error| HooksError::Use {
+        begun.map(drop).map_err(|error| HooksError::Use {
             action: "begin a poll",
             error,
-        })?;
-        self.read_more_sockets()
+        })
+    }
+
+    /// Has the watched socket with this cookie read at a level of its own, at most
+    /// [`WALK_LEVEL_MOST`]; `None`: at the default one again. It is forgotten by none but the caller.
+    pub fn set_level(&self, cookie: u64, level: Option<u8>) -> Result<(), HooksError> {
+        let levels = &self.skel.maps.walk_levels;
+        let key = cookie.to_ne_bytes();
+        let done = match level {
+            Some(level) => levels.update(&key, &[level.min(WALK_LEVEL_MOST)], MapFlags::ANY),
+            None => levels.delete(&key),
+        };
+        match done {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
+                action: "set how often a socket is read",
+                error,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Reads the sockets that [`read_sockets`](Self::read_sockets) had no room for.
@@ -511,7 +647,7 @@ impl<'obj> Hooks<'obj> {
 
     /// Hands the batches of every CPU to the rings, full or not.
     pub fn flush(&self) -> Result<(), HooksError> {
-        if !self.has_calls && !self.has_waits {
+        if !self.skel.progs.flush_batches.autoload() {
             return Ok(());
         }
         self.run_on_each_cpu(&self.skel.progs.flush_batches, "flush batches")
@@ -553,7 +689,7 @@ impl<'obj> Hooks<'obj> {
     pub fn counts(&self) -> Result<Counts, HooksError> {
         count::read_all(
             &self.skel,
-            self.has_calls,
+            self.has_calls && self.leaves == Leaves::Records,
             self.has_waits,
             self.has_messages,
         )
@@ -615,12 +751,21 @@ impl<'obj> Hooks<'obj> {
             &p.begin_poll,
             &p.walk_task_files,
             &p.read_sockets,
+            &p.read_watched,
             &p.read_draining,
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
         let loaded = loaded.map(|program| program.as_fd());
         BpfTimeSampler::new(loaded.chain(others), now_ns, now_ns)
     }
+}
+
+/// What is to be loaded.
+struct What<'a> {
+    selection: &'a Selection,
+    detail: Detail,
+    leaves: Leaves,
+    nics: &'a Nics,
 }
 
 /// Why a load failed.
@@ -688,6 +833,8 @@ fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels
         return;
     };
     rodata.detail_calls = levels.calls;
+    rodata.only_summaries = levels.summaries;
+    rodata.select_netns = selection.netns.unwrap_or(0);
     rodata.detail_waits = levels.waits;
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;
@@ -731,22 +878,23 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
 }
 
 /// Nothing is put into the maps of what is not recorded: they take no more memory than they must.
-fn shrink_unused_maps(
-    open: &mut OpenHooksSkel<'_>,
-    has_waits: bool,
-    has_messages: bool,
-) -> Result<(), HooksError> {
+fn shrink_unused_maps(open: &mut OpenHooksSkel<'_>, levels: Levels) -> Result<(), HooksError> {
     // libbpf makes it whole pages
     const LEAST_RING_BYTES: u32 = 4096;
     let maps = &mut open.maps;
     let shrink =
         |map: &mut OpenMapMut<'_>, entries| map.set_max_entries(entries).map_err(HooksError::Load);
-    if !has_waits {
+    if levels.summaries {
+        shrink(&mut maps.call_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.tasks, 1)?;
+        shrink(&mut maps.peer_tuples, 1)?;
+    }
+    if !levels.waits {
         shrink(&mut maps.wait_ring, LEAST_RING_BYTES)?;
         shrink(&mut maps.stack_ring, LEAST_RING_BYTES)?;
         shrink(&mut maps.stack_numbers, 1)?;
     }
-    if !has_messages {
+    if !levels.messages {
         shrink(&mut maps.received_ring, LEAST_RING_BYTES)?;
         shrink(&mut maps.arrivals, 1)?;
         shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
@@ -777,15 +925,13 @@ mod tests {
         features.refuse("handle_sock_send_length");
         log::listen();
         let mut storage = Storage::uninit();
-        let selection = Selection::default();
-        let hooks = Hooks::load_with(
-            &mut storage,
-            &selection,
-            Detail::Waits,
-            features,
-            &Nics::default(),
-        )
-        .unwrap();
+        let what = What {
+            selection: &Selection::default(),
+            detail: Detail::Waits,
+            leaves: Leaves::Records,
+            nics: &Nics::default(),
+        };
+        let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
         hooks.attach().unwrap();
         let state = |name: &str| {
             let mut coverage = hooks.coverage().iter();

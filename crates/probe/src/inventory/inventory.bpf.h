@@ -266,7 +266,8 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	ledger_init(st, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
 	if (st->chosen == CHOSEN_TARGET) {
 		__sync_fetch_and_add(targets_of(sk), 1);
-		expect_peer(sk, tp);
+		if (!select_all)
+			expect_peer(sk, tp);
 	}
 }
 
@@ -276,7 +277,8 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 {
 	if (st->chosen == CHOSEN_TARGET) {
 		__sync_fetch_and_add(targets_of(sk), -1);
-		forget_peer(sk, tp);
+		if (!select_all)
+			forget_peer(sk, tp);
 	}
 	st->cookie = 0;
 	set_watched(st, 0);
@@ -320,7 +322,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 {
 	struct socket_state *st;
 
-	if (!is_target_current() && !is_selected_port(sk))
+	if ((!is_target_current() && !is_selected_port(sk)) || !is_selected_netns(sk))
 		return;
 	st = socket_choose(sk, CHOSEN_TARGET);
 	if (!st)
@@ -338,6 +340,8 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 {
 	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 
+	if (!st && !is_selected_netns(sk))
+		return;
 	if (!st) {
 		if (select_all || is_selected_port(sk))
 			st = socket_choose(sk, CHOSEN_TARGET);
@@ -366,7 +370,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	struct socket_state *st;
 	u64 now_ns;
 
-	if (!tp)
+	if (!tp || !is_selected_netns(sk))
 		return;
 	st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	if (!st && !target && (state == TCP_LISTEN || !is_peer(sk, tp)))

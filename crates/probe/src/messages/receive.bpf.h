@@ -19,7 +19,6 @@
 #include "arrival.bpf.h"
 #include "messages.h"
 
-#define MSG_PEEK 2 /* include/linux/socket.h */
 
 /* A power of two. */
 #define SEGMENTS 64

@@ -14,6 +14,8 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// Peak resident memory, bytes.
     pub max_rss_bytes: u64,
+    /// Resident memory now, bytes.
+    pub rss_bytes: u64,
 }
 
 /// The usage was not readable.
@@ -22,8 +24,8 @@ pub enum UsageError {
     /// `getrusage` failed.
     #[error("cannot read this process's CPU time: {0}")]
     Cpu(io::Error),
-    /// `/proc/self/status` is not readable or has no `VmHWM`.
-    #[error("cannot read peak memory from {STATUS}: {0}\nhint: mount -t proc proc /proc")]
+    /// `/proc/self/status` is not readable or lacks a line.
+    #[error("cannot read memory from {STATUS}: {0}\nhint: mount -t proc proc /proc")]
     Memory(io::Error),
 }
 
@@ -35,19 +37,21 @@ impl Usage {
         // `ru_maxrss` keeps the peak of the program that this process was before `execve`
         // (`exec_mmap`), so the peak comes from the memory map itself.
         let status = std::fs::read_to_string(STATUS).map_err(UsageError::Memory)?;
-        let max_rss_bytes = peak_bytes(&status)
-            .ok_or_else(|| UsageError::Memory(io::Error::other("no VmHWM line")))?;
+        let bytes = |name: &str| {
+            bytes_of(&status, name)
+                .ok_or_else(|| UsageError::Memory(io::Error::other(format!("no {name} line"))))
+        };
         Ok(Self {
             cpu_ns: cpu_us.max(0) as u64 * 1000,
-            max_rss_bytes,
+            max_rss_bytes: bytes("VmHWM")?,
+            rss_bytes: bytes("VmRSS")?,
         })
     }
 }
 
-fn peak_bytes(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn bytes_of(status: &str, name: &str) -> Option<u64> {
+    let rest = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
+    let line = status.lines().find_map(rest)?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -70,11 +74,11 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_line_is_read() {
+    fn lines_are_read() {
         assert_eq!(
-            peak_bytes("Name:\tx\nVmHWM:\t    2048 kB\n"),
+            bytes_of("Name:\tx\nVmHWM:\t    2048 kB\n", "VmHWM"),
             Some(2048 * 1024)
         );
-        assert_eq!(peak_bytes("VmRSS:\t1 kB\n"), None);
+        assert_eq!(bytes_of("VmRSS:\t1 kB\n", "VmHWM"), None);
     }
 }

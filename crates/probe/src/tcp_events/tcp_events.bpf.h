@@ -17,8 +17,11 @@ struct tcp_event_record {
 static __always_inline void event_emit(u64 cookie, u8 kind, u8 old_state, u8 new_state,
 				       u32 segments, u32 in_flight_bytes, u64 now_ns)
 {
-	struct tcp_event_record *record = record_reserve(RECORD_TCP_EVENT, sizeof(*record));
+	struct tcp_event_record *record;
 
+	if (only_summaries)
+		return;
+	record = record_reserve(RECORD_TCP_EVENT, sizeof(*record));
 	if (!record)
 		return;
 	record->event = (struct tcp_event){

@@ -1,5 +1,5 @@
-//! Signals as events of the collecting loop: interrupt and terminate end a recording in order, a
-//! child's end is noticed at once.
+//! Signals as events of a collecting loop: interrupt and terminate end it in order, a child's end is noticed at
+//! once.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,15 +9,19 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals that concern a recording, blocked as long as this lives.
-pub(crate) struct Signals {
+/// The signals that concern such a loop, blocked as long as this lives.
+#[derive(Debug)]
+pub struct Signals {
     fd: SignalFd,
     before: SigSet,
 }
 
 impl Signals {
     /// Blocks the signals for this thread and those that it starts.
-    pub(crate) fn block() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When the kernel has no descriptor left for it.
+    pub fn block() -> io::Result<Self> {
         let mut set = SigSet::empty();
         for signal in [
             Signal::SIGINT,
@@ -34,12 +38,15 @@ impl Signals {
     }
 
     /// The mask as it was, for a command that is started.
-    pub(crate) fn mask_before(&self) -> SigSet {
+    pub fn mask_before(&self) -> SigSet {
         self.before
     }
 
     /// Waits for a signal, at most `timeout_ms`, or until `other` is readable.
-    pub(crate) fn wait(
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(
         &self,
         timeout_ms: u16,
         other: Option<BorrowedFd<'_>>,
@@ -61,7 +68,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Nothing can be done about a mask that cannot be restored at the end of a recording.
+        // Nothing can be done about a mask that cannot be restored at the end.
         let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
     }
 }

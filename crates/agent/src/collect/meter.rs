@@ -1,0 +1,180 @@
+//! What the agent itself costs, and what it missed. In: counters of the process and of the BPF programs. Out:
+//! the part of a row of `fleet_coverage` that tells of them.
+
+use probe::hooks::{Counts, Hooks, HooksError};
+use probe::self_cost::{BpfCost, BpfTimeSampler, Usage};
+
+use super::rows::{signed, us};
+
+/// Counters since the agent began, as of some moment.
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    cpu_ns: u64,
+    bpf: BpfCost,
+    counts: Counts,
+}
+
+/// One interval's cost.
+#[derive(Debug, Clone, Default)]
+pub(super) struct IntervalCost {
+    pub(super) cpu_us: i64,
+    pub(super) bpf_us: Option<i64>,
+    pub(super) rss_bytes: i64,
+    pub(super) lost: i64,
+    pub(super) polls: i64,
+    /// Sockets that the last walk read or found unchanged.
+    pub(super) polled: i64,
+    pub(super) poll_interval_us: i64,
+    pub(super) poll_gap_us: i64,
+}
+
+/// Reads the counters, and keeps what they were.
+pub(super) struct Meter {
+    bpf_time: Option<BpfTimeSampler>,
+    before: Reading,
+    /// For the rates: CPU time and when it was read.
+    decided: (u64, u64),
+    undecoded: u64,
+    walks: Walks,
+}
+
+/// Walks of the present interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Walks {
+    number: u64,
+    visited: u64,
+    read: u64,
+    last_read: u64,
+    /// Sum of the times between them, and the longest.
+    between_ns: u64,
+    gap_ns: u64,
+    last_ns: u64,
+}
+
+impl Meter {
+    pub(super) fn begin(hooks: &Hooks<'_>, now_ns: u64) -> Result<Self, HooksError> {
+        let mut meter = Self {
+            // Without it the cost of the programs is not told; that is no reason not to watch.
+            bpf_time: hooks.run_time(now_ns, []).ok(),
+            before: Reading::default(),
+            decided: (0, now_ns),
+            undecoded: 0,
+            walks: Walks::default(),
+        };
+        meter.before = meter.read(hooks)?;
+        meter.decided.0 = meter.before.cpu_ns;
+        Ok(meter)
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.bpf_time.as_ref().map(BpfTimeSampler::next_ns)
+    }
+
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        if let Some(bpf_time) = &mut self.bpf_time {
+            // An error leaves the window closed until its next turn.
+            let _ = bpf_time.tick(now_ns);
+        }
+    }
+
+    /// Records that program and agent did not agree on.
+    pub(super) fn undecoded(&mut self, records: u64) {
+        self.undecoded += records;
+    }
+
+    /// A walk visited so many sockets, of which it read some or found them unchanged.
+    pub(super) fn walked(&mut self, begin_ns: u64, visited: u64, read: u64) {
+        let walks = &mut self.walks;
+        if walks.last_ns > 0 {
+            let between_ns = begin_ns.saturating_sub(walks.last_ns);
+            walks.number += 1;
+            walks.between_ns += between_ns;
+            walks.gap_ns = walks.gap_ns.max(between_ns);
+        }
+        walks.last_ns = begin_ns;
+        walks.visited += visited;
+        walks.read += read;
+        walks.last_read = read;
+    }
+
+    /// A reading covered so much time.
+    pub(super) fn reading(&mut self, length_ns: u64) {
+        self.walks.gap_ns = self.walks.gap_ns.max(length_ns);
+    }
+
+    /// Share of one CPU since the last call.
+    pub(super) fn cpu_share(&mut self, now_ns: u64) -> f64 {
+        let cpu_ns = Usage::read().map_or(self.decided.0, |usage| usage.cpu_ns);
+        let (before_ns, since_ns) = std::mem::replace(&mut self.decided, (cpu_ns, now_ns));
+        let wall_ns = now_ns.saturating_sub(since_ns).max(1);
+        cpu_ns.saturating_sub(before_ns) as f64 / wall_ns as f64
+    }
+
+    /// What the interval that ends now did cost, and whether the kernel lost records in it.
+    pub(super) fn interval(
+        &mut self,
+        hooks: &Hooks<'_>,
+        length_ns: u64,
+    ) -> Result<IntervalCost, HooksError> {
+        let now = self.read(hooks)?;
+        let before = std::mem::replace(&mut self.before, now);
+        let now = &self.before;
+        let last_ns = self.walks.last_ns;
+        let walks = std::mem::replace(
+            &mut self.walks,
+            Walks {
+                last_ns,
+                ..Walks::default()
+            },
+        );
+        let undecoded = std::mem::take(&mut self.undecoded);
+        let lost = now.counts.lost_to_watch() - before.counts.lost_to_watch() + undecoded;
+        Ok(IntervalCost {
+            cpu_us: us(now.cpu_ns.saturating_sub(before.cpu_ns)),
+            bpf_us: bpf_share(&before.bpf, &now.bpf)
+                .map(|share| us((share * length_ns as f64) as u64)),
+            rss_bytes: Usage::read().map_or(0, |usage| signed(usage.rss_bytes)),
+            lost: signed(lost),
+            polls: signed(walks.read),
+            polled: signed(walks.last_read),
+            poll_interval_us: us(walks.mean_ns().unwrap_or(length_ns)),
+            poll_gap_us: us(walks.gap_ns),
+        })
+    }
+
+    fn read(&self, hooks: &Hooks<'_>) -> Result<Reading, HooksError> {
+        Ok(Reading {
+            cpu_ns: Usage::read().map_or(self.before.cpu_ns, |usage| usage.cpu_ns),
+            bpf: self
+                .bpf_time
+                .as_ref()
+                .map(BpfTimeSampler::cost)
+                .unwrap_or_default(),
+            counts: hooks.counts()?,
+        })
+    }
+}
+
+impl Walks {
+    /// Mean time between two readings of one connection: that between walks, and longer by those that leave it
+    /// out.
+    fn mean_ns(&self) -> Option<u64> {
+        let between_ns = self.between_ns.checked_div(self.number)?;
+        let times = u128::from(self.visited.max(1));
+        let mean_ns =
+            u128::from(between_ns) * times / u128::from(self.read.clamp(1, self.visited.max(1)));
+        u64::try_from(mean_ns).ok()
+    }
+}
+
+/// Share of one CPU that the programs took in the windows between two readings, or, if there was none, in all
+/// of them.
+fn bpf_share(before: &BpfCost, now: &BpfCost) -> Option<f64> {
+    let within = BpfCost {
+        sampled_ns: now.sampled_ns - before.sampled_ns,
+        run_time_ns: now.run_time_ns - before.run_time_ns,
+        ..*now
+    };
+    within.cpu_share().or_else(|| now.cpu_share())
+}

@@ -1,0 +1,388 @@
+//! The collecting side: watches every connection, or those of one network namespace. In: walks over the sockets
+//! at random times, and what the kernel tells of sockets that open and close. Out: an [`Interval`] after each.
+//!
+//! ```text
+//! watched      records → connections that live or have closed
+//! connection   readings → what was wrong since the one before: sums, bins, readings near problems
+//! bins         time between readings → bins of two seconds
+//! timeline     the day's clock, and where intervals end
+//! rates        own CPU time → how often who is read
+//! rows         connections → rows
+//! ```
+
+mod bins;
+mod connection;
+mod meter;
+mod owners;
+mod pending;
+mod rates;
+mod rows;
+mod timeline;
+mod watched;
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use probe::clock::{Clock, Host, clock_error_us, monotonic_ns, read_pair};
+use probe::hooks::{Detail, Drainer, Hooks, HooksError, WalkOf};
+use probe::tcp_stats::Random;
+use table::fleet::FleetCoverage;
+
+use crate::Interval;
+use crate::apps::Rules;
+use meter::{IntervalCost, Meter};
+use owners::Owners;
+use pending::Pending;
+use rates::{Budget, DECIDE_EVERY_NS, Rates};
+use rows::{Told, signed};
+use timeline::{End, Now, Span};
+use watched::{News, Watched};
+
+/// Records taken between two looks at the time.
+const DRAIN_MOST: usize = 8192;
+
+/// A walk over all open files may take this share of one CPU: its pause is so many times what it took.
+const FILES_PAUSE_FACTOR: u64 = 1_000;
+const FILES_EVERY_NS: u64 = 1_000_000_000;
+
+/// Attempts to read two clocks together.
+const CLOCK_ATTEMPTS: u32 = 3;
+
+/// What can be changed while an agent runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// Mean time between two readings of one connection, ns.
+    pub poll_ns: u64,
+    /// Below this share of one CPU, connections with problems are read more often.
+    pub cpu_low: f64,
+    /// Above it, connections without problems are read more seldom.
+    pub cpu_high: f64,
+}
+
+/// What an agent watches.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Name of the host, as it stands in every row.
+    pub host: String,
+    /// Length of an interval, ns: a whole number of bins.
+    pub interval_ns: i64,
+    /// How often it looks.
+    pub pace: Pace,
+}
+
+/// Watches until it is dropped.
+pub struct Collector<'a> {
+    hooks: &'a Hooks<'a>,
+    drainer: Drainer<'a>,
+    watch: Watch,
+    facts: Host,
+    watched: Watched,
+    rates: Rates,
+    random: Random,
+    meter: Meter,
+    span: Span,
+    pending: Pending,
+    next: Due,
+}
+
+/// When what is due next, `CLOCK_MONOTONIC` ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    walk_ns: u64,
+    decide_ns: u64,
+    files_ns: u64,
+}
+
+impl From<Pace> for Budget {
+    fn from(pace: Pace) -> Self {
+        let Pace {
+            poll_ns,
+            cpu_low,
+            cpu_high,
+        } = pace;
+        Self {
+            mean_ns: poll_ns,
+            cpu_low,
+            cpu_high,
+        }
+    }
+}
+
+/// The two clocks now.
+fn now() -> Now {
+    let pair = read_pair(Clock::Realtime, CLOCK_ATTEMPTS);
+    // CLOCK_REALTIME exists on every Linux
+    pair.map_or_else(
+        || Now {
+            monotonic_ns: monotonic_ns(),
+            ..Now::default()
+        },
+        |pair| Now {
+            monotonic_ns: pair.monotonic_ns,
+            realtime_ns: pair.other_ns,
+            error_ns: pair.error_ns,
+        },
+    )
+}
+
+impl<'a> Collector<'a> {
+    /// Begins to watch with programs that are attached: reads what is there.
+    ///
+    /// # Errors
+    /// When a loaded program cannot be used.
+    pub fn begin(
+        hooks: &'a Hooks<'a>,
+        watch: Watch,
+        facts: Host,
+        rules: Rules,
+    ) -> Result<Self, HooksError> {
+        let now = now();
+        let mut collector = Self {
+            hooks,
+            drainer: hooks.drainer()?,
+            rates: Rates::new(watch.pace.into()),
+            random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
+            meter: Meter::begin(hooks, now.monotonic_ns)?,
+            span: Span::beginning(now, watch.interval_ns),
+            watched: Watched::new(facts.boot_id.clone(), Owners::new(rules)),
+            pending: Pending::default(),
+            next: Due::default(),
+            watch,
+            facts,
+        };
+        hooks.walk()?;
+        collector.drain();
+        collector.walk(WalkOf::Every)?;
+        // what it took to begin is not what it takes to go on
+        let began_ns = monotonic_ns();
+        collector.meter.cpu_share(began_ns);
+        collector.next.decide_ns = began_ns + DECIDE_EVERY_NS;
+        Ok(collector)
+    }
+
+    /// Takes up other rules and another pace.
+    pub fn reconfigure(&mut self, rules: Rules, pace: Pace) {
+        self.watched.owners.set_rules(rules);
+        self.rates.set_budget(pace.into());
+        self.watch.pace = pace;
+        self.schedule_walk(monotonic_ns());
+    }
+
+    /// When [`tick`](Self::tick) has something to do, `CLOCK_MONOTONIC` ns.
+    pub fn next_ns(&self) -> u64 {
+        let files_ns = self.watched.is_owner_wanted.then_some(self.next.files_ns);
+        [
+            Some(self.next.walk_ns),
+            Some(self.span.monotonic_ns(self.span.boundary_ns)),
+            self.meter.next_ns(),
+            files_ns,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(self.next.walk_ns)
+    }
+
+    /// Does what is due; returns the interval that has ended, if one has.
+    ///
+    /// # Errors
+    /// When a loaded program cannot be used any more.
+    pub fn tick(&mut self) -> Result<Option<Interval>, HooksError> {
+        let now = now();
+        let now_ns = now.monotonic_ns;
+        let mut ended = None;
+        self.drain();
+        self.meter.tick(now_ns);
+        if let Some(end) = self.span.end(now) {
+            ended = Some(self.end_interval(end, now)?);
+        } else if now_ns >= self.next.walk_ns {
+            self.walk(WalkOf::Due)?;
+        }
+        self.decide_if_due(now_ns)?;
+        self.walk_files_if_due(now_ns)?;
+        Ok(ended)
+    }
+
+    /// Ends watching: the interval that is under way ends now.
+    ///
+    /// # Errors
+    /// When a loaded program cannot be used any more.
+    pub fn finish(mut self) -> Result<Interval, HooksError> {
+        self.drain();
+        let now = now();
+        self.end_interval(End::Cut, now)
+    }
+
+    fn drain(&mut self) {
+        loop {
+            let taken = self.drainer.drain(DRAIN_MOST, || {});
+            self.take();
+            if taken < DRAIN_MOST {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        let drained = self.drainer.take();
+        self.meter.undecoded(drained.undecoded);
+        let News {
+            near,
+            troubled,
+            longest_ns,
+            closed,
+        } = self.watched.take(drained, &self.span);
+        self.meter.reading(longest_ns);
+        let told = told(self.hooks, &self.watch, &self.span);
+        self.pending.put_near(&told, near);
+        let now_ns = monotonic_ns();
+        for (cookie, problem_ns) in troubled {
+            self.rates.note(cookie, problem_ns, now_ns);
+        }
+        self.put_closed(closed);
+    }
+
+    fn put_closed(&mut self, closed: Vec<watched::Closed>) {
+        let told = told(self.hooks, &self.watch, &self.span);
+        for watched::Closed { cookie, connection } in closed {
+            self.rates.forget(cookie);
+            self.pending
+                .put_closed(&told, connection, &self.watched.owners);
+        }
+    }
+
+    /// Reads sockets; what is found is taken.
+    fn walk(&mut self, which: WalkOf) -> Result<(), HooksError> {
+        let begin_ns = monotonic_ns();
+        let before = self.hooks.walked();
+        let (level, has_levels) = (self.rates.default_level(), self.rates.has_levels());
+        let mut more = self.hooks.walk_watched(which, level, has_levels)?;
+        self.drain();
+        while more {
+            let postponed = self.hooks.walked().postponed;
+            more = self.hooks.read_more_sockets()?;
+            self.drain();
+            // a ring that stays full for another cause is left to the next walk
+            more &= self.hooks.walked().postponed > postponed;
+        }
+        let after = self.hooks.walked();
+        let read = after.sockets - before.sockets;
+        let left_out = after.left_out - before.left_out;
+        self.meter.walked(begin_ns, read + left_out, read);
+        self.schedule_walk(begin_ns);
+        Ok(())
+    }
+
+    fn schedule_walk(&mut self, now_ns: u64) {
+        let mean_ns = self.rates.walk_mean_ns();
+        self.next.walk_ns = now_ns + self.random.interval_ns(mean_ns);
+    }
+
+    /// The interval has ended: its last readings, and rows of all that it holds.
+    fn end_interval(&mut self, end: End, now: Now) -> Result<Interval, HooksError> {
+        let walk_ns = monotonic_ns();
+        self.walk(WalkOf::Changed)?;
+        let length_ns = self.span.length_ns(end, now);
+        let cost = self.meter.interval(self.hooks, length_ns.cast_unsigned())?;
+        if cost.lost > 0 {
+            self.walk(WalkOf::Every)?;
+            let unread = self.watched.remove_unread(walk_ns);
+            self.put_closed(unread);
+        }
+        let coverage = self.coverage(length_ns, &cost);
+        let told = told(self.hooks, &self.watch, &self.span);
+        let interval = self.pending.end(&told, &mut self.watched, coverage);
+        if end == End::Cut {
+            self.pending.cut(&mut self.watched);
+        }
+        let next = self.span.next(end, now, self.watch.interval_ns);
+        if next.begin_hour() != self.span.begin_hour() {
+            let live = self.watched.live.values_mut();
+            live.for_each(|connection| connection.is_changed = true);
+        }
+        self.watched.forget_owners();
+        self.span = next;
+        Ok(interval)
+    }
+
+    fn coverage(&self, length_ns: i64, cost: &IntervalCost) -> FleetCoverage {
+        let IntervalCost {
+            cpu_us,
+            bpf_us,
+            rss_bytes,
+            lost,
+            polls,
+            polled,
+            poll_interval_us,
+            poll_gap_us,
+        } = *cost;
+        let connections = signed(self.watched.live.len() as u64);
+        let detail = if self.hooks.has_calls() {
+            Detail::Calls
+        } else {
+            Detail::Stats
+        };
+        FleetCoverage {
+            host: self.watch.host.clone(),
+            begin_ns: self.span.begin_ns,
+            length_us: length_ns / 1_000,
+            boot_id: self.facts.boot_id.clone(),
+            agent: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: self.facts.kernel.clone(),
+            detail: detail.name().to_owned(),
+            connections,
+            polled: polled.min(connections),
+            polls,
+            poll_interval_us,
+            poll_gap_us,
+            cpu_us,
+            bpf_us,
+            rss_bytes,
+            lost,
+            rows: 0,
+            spooled_files: 0,
+            dropped_files: 0,
+            clock_error_us: clock_error_us(),
+        }
+    }
+
+    fn decide_if_due(&mut self, now_ns: u64) -> Result<(), HooksError> {
+        if now_ns < self.next.decide_ns {
+            return Ok(());
+        }
+        self.next.decide_ns = now_ns + DECIDE_EVERY_NS;
+        let share = self.meter.cpu_share(now_ns);
+        for (cookie, level) in self.rates.decide(share, now_ns) {
+            self.hooks.set_level(cookie, level)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for owners once connections came without them.
+    fn walk_files_if_due(&mut self, now_ns: u64) -> Result<(), HooksError> {
+        if !self.watched.is_owner_wanted || now_ns < self.next.files_ns {
+            return Ok(());
+        }
+        self.watched.is_owner_wanted = false;
+        let begin_ns = monotonic_ns();
+        self.hooks.walk()?;
+        let end_ns = monotonic_ns();
+        let pause_ns = (end_ns - begin_ns).saturating_mul(FILES_PAUSE_FACTOR);
+        self.next.files_ns = end_ns + pause_ns.max(FILES_EVERY_NS);
+        Ok(())
+    }
+}
+
+impl AsFd for Collector<'_> {
+    /// Readable when the kernel tells faster than it was asked.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.drainer.as_fd()
+    }
+}
+
+fn told<'a>(hooks: &Hooks<'_>, watch: &'a Watch, span: &'a Span) -> Told<'a> {
+    Told {
+        host: &watch.host,
+        span,
+        has_calls: hooks.has_calls(),
+    }
+}

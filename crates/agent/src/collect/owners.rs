@@ -1,0 +1,146 @@
+//! Who owns a connection, and which application that is. In: process ids as the kernel side attributes them on
+//! this host. Out: names, by the rules of the configuration.
+
+use std::collections::HashMap;
+
+use probe::processes::ProcessReader;
+
+use crate::apps::{Application, ConnectionFacts, Rules};
+
+/// A process that owns connections.
+#[derive(Debug, Clone)]
+struct Owner {
+    comm: String,
+    command: Option<String>,
+    cgroup: Option<String>,
+    /// Names that the kernel saw: those of its threads. A new one may be that of another program.
+    seen: Vec<String>,
+    is_used: bool,
+}
+
+/// Threads of so many names are told from other programs.
+const SEEN_MOST: usize = 64;
+
+/// Owners seen lately.
+#[derive(Debug)]
+pub(super) struct Owners {
+    rules: Rules,
+    reader: ProcessReader,
+    known: HashMap<u32, Owner>,
+}
+
+impl Owners {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            reader: ProcessReader::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    pub(super) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// A process was seen to own a connection under this command name: now it can still be asked.
+    pub(super) fn met(&mut self, pid: u32, comm: &str) {
+        let mut seen = Vec::new();
+        if let Some(owner) = self.known.get_mut(&pid) {
+            owner.is_used = true;
+            if owner.seen.len() >= SEEN_MOST || owner.seen.iter().any(|name| name == comm) {
+                return;
+            }
+            seen = std::mem::take(&mut owner.seen);
+        }
+        seen.push(comm.to_owned());
+        let owner = self.read(pid, seen);
+        self.known.insert(pid, owner);
+    }
+
+    /// Command name of a process.
+    pub(super) fn comm(&self, pid: u32) -> Option<&str> {
+        self.known.get(&pid).map(|owner| owner.comm.as_str())
+    }
+
+    /// The application of a connection of this process; `listening_port` if it was accepted.
+    pub(super) fn application(
+        &self,
+        pid: Option<u32>,
+        listening_port: Option<u16>,
+    ) -> Option<&Application> {
+        let owner = pid.and_then(|pid| self.known.get(&pid));
+        self.rules.application(&ConnectionFacts {
+            command: owner.and_then(|owner| owner.command.as_deref()),
+            comm: owner.map(|owner| owner.comm.as_str()),
+            cgroup: owner.and_then(|owner| owner.cgroup.as_deref()),
+            listening_port,
+        })
+    }
+
+    /// Forgets those that own none of `pids` and were not met since the last time.
+    pub(super) fn forget(&mut self, is_owner: impl Fn(u32) -> bool) {
+        self.known
+            .retain(|pid, owner| std::mem::take(&mut owner.is_used) || is_owner(*pid));
+    }
+
+    /// Of a process that is gone only the name is known that the kernel saw.
+    fn read(&self, pid: u32, seen: Vec<String>) -> Owner {
+        let process = self.reader.read(pid);
+        let (comm, cgroup) = match process {
+            Some(process) => (process.comm, process.cgroup),
+            None => (seen.last().cloned().unwrap_or_default(), None),
+        };
+        Owner {
+            comm,
+            command: command_line(pid),
+            cgroup,
+            seen,
+            is_used: true,
+        }
+    }
+}
+
+/// Arguments with a blank between them.
+fn command_line(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<_> = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(application: Application) -> Rules {
+        Rules::new(&[application]).expect("rules")
+    }
+
+    #[test]
+    fn this_process_is_named_by_its_command_line() {
+        let own = std::process::id();
+        let mut owners = Owners::new(rules(Application {
+            name: "tests".to_owned(),
+            command: Some("whylat_agent-[0-9a-f]+".to_owned()),
+            ..Application::default()
+        }));
+        assert!(owners.application(Some(own), None).is_none(), "not yet met");
+        owners.met(own, "whatever");
+        let found = owners.application(Some(own), None).expect("named");
+        assert_eq!(found.name, "tests");
+        owners.forget(|_| false);
+        assert!(owners.comm(own).is_some(), "met a moment ago");
+        owners.forget(|_| false);
+        assert!(owners.comm(own).is_none());
+    }
+
+    #[test]
+    fn of_a_process_that_is_gone_the_name_remains() {
+        let mut owners = Owners::new(Rules::default());
+        owners.met(u32::MAX, "curl");
+        assert_eq!(owners.comm(u32::MAX), Some("curl"));
+    }
+}

@@ -1,0 +1,322 @@
+//! How often each connection is read, so that the agent keeps to its share of a CPU (SNAP, section 7): above
+//! it, the connections with the least problems are read more seldom; below, those with the most more often.
+//! In: what the agent used, and who had problems. Out: the mean time between walks, and levels of connections.
+//!
+//! A connection's mean time between readings is the configured one times two to the power of its *exponent*.
+//! Those without problems are equally good, and share one. Walks come as often as the most often read
+//! connection needs them, and the others are left out of some.
+
+use std::collections::{HashMap, HashSet};
+
+use probe::hooks::WALK_LEVEL_MOST;
+use table::fleet::BIN_NS;
+
+/// Time over which problems count (SNAP's T_history), and between two decisions a tenth of it.
+const HISTORY_NS: u64 = 60_000_000_000;
+
+/// Time between two decisions.
+pub(super) const DECIDE_EVERY_NS: u64 = HISTORY_NS / 10;
+
+/// Connections with problems are read at most four times as often as configured.
+const OFTENEST: i8 = -2;
+
+/// The longest time between polls that SNAP measured (figure 8).
+const SLOWEST_NS: u64 = 10_000_000_000;
+
+/// What is allowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    /// Configured mean time between two readings.
+    pub(super) mean_ns: u64,
+    /// Below this share of one CPU there is room.
+    pub(super) cpu_low: f64,
+    /// Above it there is too much.
+    pub(super) cpu_high: f64,
+}
+
+/// A change of one connection's level; `None`: the default one.
+pub(super) type Change = (u64, Option<u8>);
+
+/// The rates of all connections.
+#[derive(Debug)]
+pub(super) struct Rates {
+    budget: Budget,
+    /// Exponent of connections without problems.
+    healthy: i8,
+    /// Exponents of those that had one.
+    troubled: HashMap<u64, i8>,
+    /// Time with problems lately.
+    trouble: HashMap<u64, Trouble>,
+    /// What the kernel knows.
+    told: HashMap<u64, u8>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Trouble {
+    problem_ns: u64,
+    last_ns: u64,
+}
+
+impl Rates {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            healthy: 0,
+            troubled: HashMap::new(),
+            trouble: HashMap::new(),
+            told: HashMap::new(),
+        }
+    }
+
+    /// Other bounds from now on.
+    pub(super) fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// A connection had problems for so long, up to `now_ns`.
+    pub(super) fn note(&mut self, cookie: u64, problem_ns: u64, now_ns: u64) {
+        let trouble = self.trouble.entry(cookie).or_default();
+        trouble.problem_ns += problem_ns;
+        trouble.last_ns = now_ns;
+    }
+
+    /// Connections that are gone.
+    pub(super) fn forget(&mut self, cookie: u64) {
+        self.trouble.remove(&cookie);
+        self.troubled.remove(&cookie);
+    }
+
+    /// Mean time between two walks.
+    pub(super) fn walk_mean_ns(&self) -> u64 {
+        scaled_ns(self.budget.mean_ns, self.walk())
+    }
+
+    /// Mean time between two readings of a connection without problems.
+    #[cfg(test)]
+    fn healthy_mean_ns(&self) -> u64 {
+        scaled_ns(self.budget.mean_ns, self.healthy)
+    }
+
+    /// Level of connections that have none of their own.
+    pub(super) fn default_level(&self) -> u8 {
+        self.level(self.healthy)
+    }
+
+    /// Whether some have.
+    pub(super) fn has_levels(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// One step up or down, after so much of one CPU was used since the last. Returns what the kernel must
+    /// be told.
+    pub(super) fn decide(&mut self, cpu_share: f64, now_ns: u64) -> Vec<Change> {
+        self.forget_old_trouble(now_ns);
+        if cpu_share > self.budget.cpu_high {
+            self.slow_down();
+        } else if cpu_share < self.budget.cpu_low {
+            self.speed_up();
+        }
+        self.changes()
+    }
+
+    fn forget_old_trouble(&mut self, now_ns: u64) {
+        self.trouble
+            .retain(|_, trouble| now_ns.saturating_sub(trouble.last_ns) < HISTORY_NS);
+        let trouble = &self.trouble;
+        self.troubled
+            .retain(|cookie, _| trouble.contains_key(cookie));
+        let slowest = self.slowest_troubled();
+        for cookie in self.trouble.keys() {
+            let from = self.healthy.min(slowest);
+            self.troubled.entry(*cookie).or_insert(from);
+        }
+    }
+
+    /// Best first: those without problems, then the better half of the others.
+    fn slow_down(&mut self) {
+        let slowest = self.slowest_troubled();
+        let faster_than_configured = self.troubled.values().any(|exponent| *exponent < 0);
+        if !faster_than_configured && self.healthy < self.slowest_healthy() {
+            self.healthy += 1;
+            return;
+        }
+        let slowable = |exponent: i8| exponent < slowest;
+        for cookie in self.worst_first(slowable).into_iter().rev().half() {
+            self.troubled
+                .entry(cookie)
+                .and_modify(|exponent| *exponent += 1);
+        }
+    }
+
+    /// Worst first: the worse half of those with problems, and when all of them have all, the others.
+    fn speed_up(&mut self) {
+        let worst = self.worst_first(|exponent| exponent > OFTENEST);
+        if worst.is_empty() || self.healthy > 0 && self.troubled.values().all(|e| *e <= 0) {
+            self.healthy = (self.healthy - 1).max(0);
+            return;
+        }
+        for cookie in worst.into_iter().half() {
+            self.troubled
+                .entry(cookie)
+                .and_modify(|exponent| *exponent -= 1);
+        }
+    }
+
+    fn worst_first(&self, which: impl Fn(i8) -> bool) -> Vec<u64> {
+        let of = |cookie: &u64| self.trouble.get(cookie).map_or(0, |found| found.problem_ns);
+        let chosen = self
+            .troubled
+            .iter()
+            .filter(|(_, exponent)| which(**exponent));
+        let mut cookies: Vec<u64> = chosen.map(|(cookie, _)| *cookie).collect();
+        cookies.sort_by_key(|cookie| (std::cmp::Reverse(of(cookie)), *cookie));
+        cookies
+    }
+
+    /// Never more seldom than the bin length for connections with problems.
+    fn slowest_troubled(&self) -> i8 {
+        greatest_exponent(self.budget.mean_ns, BIN_NS.cast_unsigned())
+    }
+
+    /// The walks are those of the most often read connection, and levels have an end.
+    fn slowest_healthy(&self) -> i8 {
+        let last_level = self.walk() + WALK_LEVEL_MOST.cast_signed();
+        greatest_exponent(self.budget.mean_ns, SLOWEST_NS).min(last_level)
+    }
+
+    /// Exponent of the walks.
+    fn walk(&self) -> i8 {
+        let troubled = self.troubled.values().copied().min();
+        troubled.map_or(self.healthy, |least| least.min(self.healthy))
+    }
+
+    fn level(&self, exponent: i8) -> u8 {
+        (exponent - self.walk())
+            .clamp(0, WALK_LEVEL_MOST.cast_signed())
+            .cast_unsigned()
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        let others = self.troubled.iter().filter(|(_, e)| **e != self.healthy);
+        let wanted: HashMap<u64, u8> = others.map(|(c, e)| (*c, self.level(*e))).collect();
+        let gone: HashSet<u64> = self.told.keys().copied().collect();
+        let gone = gone.into_iter().filter(|c| !wanted.contains_key(c));
+        let new = wanted.iter().filter(|(c, l)| self.told.get(c) != Some(l));
+        let new = new.map(|(cookie, level)| (*cookie, Some(*level)));
+        let changes = gone.map(|cookie| (cookie, None)).chain(new).collect();
+        self.told = wanted;
+        changes
+    }
+}
+
+fn scaled_ns(mean_ns: u64, exponent: i8) -> u64 {
+    match exponent {
+        0.. => mean_ns << exponent,
+        _ => (mean_ns >> -exponent).max(1),
+    }
+}
+
+/// The greatest exponent at which the mean is no longer than this; 0 if it is longer anyway.
+fn greatest_exponent(mean_ns: u64, longest_ns: u64) -> i8 {
+    let times = longest_ns / mean_ns.max(1);
+    times.checked_ilog2().map_or(0, |bits| bits as i8)
+}
+
+trait Half: ExactSizeIterator + Sized {
+    /// The first half, and the middle one.
+    fn half(self) -> std::iter::Take<Self> {
+        let half = self.len().div_ceil(2);
+        self.take(half)
+    }
+}
+
+impl<I: ExactSizeIterator> Half for I {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEAN_NS: u64 = 500_000_000;
+
+    fn rates() -> Rates {
+        Rates::new(Budget {
+            mean_ns: MEAN_NS,
+            cpu_low: 0.005,
+            cpu_high: 0.015,
+        })
+    }
+
+    #[test]
+    fn within_the_budget_nothing_changes() {
+        let mut rates = rates();
+        for step in 0..10 {
+            assert!(rates.decide(0.01, step * DECIDE_EVERY_NS).is_empty());
+        }
+        assert_eq!(rates.walk_mean_ns(), MEAN_NS);
+        assert_eq!(rates.default_level(), 0);
+    }
+
+    #[test]
+    fn the_healthy_are_read_more_seldom_first_and_the_others_never_less_than_once_a_bin() {
+        let mut rates = rates();
+        rates.note(7, 1_000, 1);
+        let changes = rates.decide(0.5, 2);
+        assert_eq!(rates.healthy_mean_ns(), 2 * MEAN_NS);
+        assert_eq!(rates.walk_mean_ns(), MEAN_NS);
+        assert_eq!((changes, rates.default_level()), (vec![(7, Some(0))], 1));
+        for step in 0..20 {
+            rates.note(7, 1_000, step);
+            rates.decide(0.5, step);
+        }
+        assert_eq!(rates.walk_mean_ns(), BIN_NS.cast_unsigned());
+        assert!(rates.healthy_mean_ns() <= SLOWEST_NS);
+        assert_eq!(rates.healthy_mean_ns(), 16 * MEAN_NS);
+        assert_eq!(rates.default_level(), 2);
+    }
+
+    #[test]
+    fn the_worst_are_read_more_often_when_there_is_room() {
+        let mut rates = rates();
+        for cookie in 0..8 {
+            rates.note(cookie, cookie * 1_000, 1);
+        }
+        rates.decide(0.001, 2);
+        assert_eq!(rates.walk_mean_ns(), MEAN_NS / 2);
+        assert_eq!(rates.healthy_mean_ns(), MEAN_NS);
+        assert_eq!(rates.default_level(), 1);
+        let fast: Vec<u64> = (0..8).filter(|c| rates.told.get(c) == Some(&0)).collect();
+        assert_eq!(fast, [4, 5, 6, 7]);
+        for step in 0..20 {
+            rates.decide(0.001, step);
+        }
+        assert_eq!(rates.walk_mean_ns(), MEAN_NS / 4);
+        assert_eq!(rates.healthy_mean_ns(), MEAN_NS);
+    }
+
+    #[test]
+    fn old_trouble_is_forgotten_and_so_are_its_levels() {
+        let mut rates = rates();
+        rates.note(7, 1_000, 1);
+        rates.decide(0.001, 2);
+        assert!(rates.has_levels());
+        let changes = rates.decide(0.01, 2 + HISTORY_NS);
+        assert_eq!(changes, [(7, None)]);
+        assert!(!rates.has_levels());
+        assert_eq!(rates.walk_mean_ns(), MEAN_NS);
+    }
+
+    #[test]
+    fn a_mean_above_the_bin_length_stays_what_it_is() {
+        let mut rates = Rates::new(Budget {
+            mean_ns: 5_000_000_000,
+            cpu_low: 0.0,
+            cpu_high: 0.01,
+        });
+        rates.note(1, 1, 1);
+        for step in 0..9 {
+            rates.decide(0.5, step);
+        }
+        assert_eq!(rates.walk_mean_ns(), 5_000_000_000);
+        assert_eq!(rates.healthy_mean_ns(), 10_000_000_000);
+    }
+}

@@ -1,0 +1,143 @@
+//! All watched connections. In: what was drained from the kernel. Out: connections that have closed, with
+//! readings near problems, and the state of those that live.
+
+use probe::hooks::Drained;
+use probe::tcp_stats::CookieMap;
+use probe::watch::SocketReading;
+use table::{Columns, tables};
+
+use super::connection::{Connection, Near};
+use super::owners::Owners;
+use super::rows::{self, conn_id};
+use super::timeline::Span;
+
+/// A connection that has closed.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) cookie: u64,
+    pub(super) connection: Connection,
+}
+
+/// What the drained records showed.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Readings near problems, by `conn_id`.
+    pub(super) near: Vec<(i64, Near)>,
+    /// Time with a problem, by cookie.
+    pub(super) troubled: Vec<(u64, u64)>,
+    /// Longest time that one reading covers.
+    pub(super) longest_ns: u64,
+    pub(super) closed: Vec<Closed>,
+}
+
+/// The connections that live.
+#[derive(Debug)]
+pub(super) struct Watched {
+    boot_id: String,
+    pub(super) live: CookieMap<Connection>,
+    pub(super) owners: Owners,
+    /// Readings of sockets that the kernel has not told of yet, in another ring.
+    early: Vec<SocketReading>,
+    /// Connections of which no owner is known were met.
+    pub(super) is_owner_wanted: bool,
+}
+
+impl Watched {
+    pub(super) fn new(boot_id: String, owners: Owners) -> Self {
+        Self {
+            boot_id,
+            live: CookieMap::default(),
+            owners,
+            early: Vec::new(),
+            is_owner_wanted: false,
+        }
+    }
+
+    /// Takes what was drained: first who is there, then what was read, at last who is gone.
+    pub(super) fn take(&mut self, drained: Drained, span: &Span) -> News {
+        for (pid, comm) in &drained.owners {
+            self.owners.met(*pid, comm);
+        }
+        let mut gone = Vec::new();
+        for index in 0..drained.connections.len() {
+            let row = drained.connections.row(index);
+            if row.closed_ns.is_some() {
+                gone.push(row.conn);
+            }
+            self.update(row);
+        }
+        let mut news = News::default();
+        for reading in std::mem::take(&mut self.early) {
+            self.read(reading, span, &mut news);
+        }
+        for reading in drained.readings {
+            if self.live.contains_key(&reading.sample.conn) {
+                self.read(reading, span, &mut news);
+            } else {
+                self.early.push(reading);
+            }
+        }
+        news.closed = self.remove(gone);
+        news
+    }
+
+    fn update(&mut self, row: tables::Connection) {
+        let boot_id = &self.boot_id;
+        let connection = self.live.entry(row.conn).or_insert_with(|| {
+            let first_ns = row.opened_ns.unwrap_or(row.time_ns);
+            Connection::new(conn_id(boot_id, row.conn, row.netns), first_ns)
+        });
+        connection.is_changed |= rows::is_news(connection.identity.as_ref(), &row);
+        self.is_owner_wanted |= row.pid.is_none() && row.closed_ns.is_none();
+        connection.identity = Some(row);
+    }
+
+    /// A socket that the kernel told of and whose record was lost is watched all the same.
+    fn read(&mut self, reading: SocketReading, span: &Span, news: &mut News) {
+        let cookie = reading.sample.conn;
+        let boot_id = &self.boot_id;
+        let connection = self.live.entry(cookie).or_insert_with(|| {
+            Connection::new(conn_id(boot_id, cookie, 0), reading.sample.time_ns)
+        });
+        let shown = connection.take(reading, span);
+        let conn_id = connection.conn_id;
+        news.near
+            .extend(shown.near.into_iter().map(|near| (conn_id, near)));
+        news.longest_ns = news.longest_ns.max(shown.length_ns);
+        if shown.problem_ns > 0 {
+            news.troubled.push((cookie, shown.problem_ns));
+        }
+    }
+
+    fn remove(&mut self, gone: Vec<u64>) -> Vec<Closed> {
+        let remove = |cookie| {
+            let connection = self.live.remove(&cookie)?;
+            Some(Closed { cookie, connection })
+        };
+        gone.into_iter().filter_map(remove).collect()
+    }
+
+    /// After every socket was read from `walk_ns` on (`CLOCK_MONOTONIC`): those that were not have closed, and
+    /// the record that says so was lost.
+    pub(super) fn remove_unread(&mut self, walk_ns: u64) -> Vec<Closed> {
+        let unread = self
+            .live
+            .iter_mut()
+            .filter(|(_, c)| c.last_read_ns() < walk_ns);
+        let mut gone = Vec::new();
+        for (cookie, connection) in unread {
+            if let Some(row) = &mut connection.identity {
+                row.closed_ns = Some(walk_ns);
+            }
+            gone.push(*cookie);
+        }
+        self.remove(gone)
+    }
+
+    /// Forgets processes that own nothing any more.
+    pub(super) fn forget_owners(&mut self) {
+        let pids = self.live.values().filter_map(|c| c.identity.as_ref()?.pid);
+        let pids: std::collections::HashSet<u32> = pids.collect();
+        self.owners.forget(|pid| pids.contains(&pid));
+    }
+}

@@ -1,0 +1,132 @@
+//! What is wrong with a configuration, on which line, and what to write instead.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+/// A configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}\nhint: `whylat agent --config FILE`; packaging/agent.toml is an example", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {what}\nhint: {hint}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong with what.
+        what: String,
+        /// What to write instead.
+        hint: String,
+    },
+}
+
+impl ConfigError {
+    /// An error of the TOML reader: no TOML, a key that is not known, a value of another type.
+    pub(super) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let line = line_of_byte(text, error.span().map_or(0, |span| span.start));
+        Self::Invalid {
+            path: path.to_owned(),
+            line,
+            what: error.message().replace('\n', ", "),
+            hint: hint_of(error.message()),
+        }
+    }
+}
+
+/// Names that are further apart are not taken for each other, as Cargo does with its commands (`closest`).
+const MOST_EDITS: usize = 3;
+
+/// What to write instead: the nearest of the names that were expected.
+fn hint_of(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown");
+    if let (true, Some(given)) = (unknown, names.next()) {
+        let near = names.map(|name| (strsim::damerau_levenshtein(given, name), name));
+        let nearest = near.filter(|&(edits, _)| edits <= MOST_EDITS).min();
+        if let Some((_, nearest)) = nearest {
+            return format!("the nearest name that is known is `{nearest}`");
+        }
+    }
+    "packaging/agent.toml and docs/fleet/agent.md show every key with a value".to_owned()
+}
+
+/// A value that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where: names of tables and keys, and the place within a list.
+    pub(crate) place: Vec<Step>,
+    /// What is wrong with it.
+    pub(crate) what: String,
+    /// What to write instead.
+    pub(crate) hint: String,
+}
+
+/// One step down in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Into the value of a key.
+    Key(&'static str),
+    /// Into an element of a list.
+    Element(usize),
+}
+
+impl Fault {
+    /// A fault of a key of a table.
+    pub(crate) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
+        Self {
+            place: vec![Step::Key(table), Step::Key(key)],
+            what: format!("[{table}] {key}{what}"),
+            hint: hint.to_owned(),
+        }
+    }
+
+    /// The error, with the line that the place has in this text.
+    pub(crate) fn at(self, path: &Path, text: &str) -> ConfigError {
+        ConfigError::Invalid {
+            path: path.to_owned(),
+            line: line_of(text, &self.place),
+            what: self.what,
+            hint: self.hint,
+        }
+    }
+}
+
+/// Line of a place, or of the part of the way to it that is written.
+fn line_of(text: &str, place: &[Step]) -> usize {
+    let Ok(document) = DeTable::parse(text) else {
+        return 1;
+    };
+    let mut byte = 0;
+    let mut value = DeValue::Table(document.into_inner());
+    for step in place {
+        let next = match (step, value) {
+            (Step::Key(name), DeValue::Table(table)) => table
+                .into_iter()
+                .find(|(key, _)| key.get_ref() == name)
+                .map(|(key, value)| (key.span().start, value)),
+            (Step::Element(index), DeValue::Array(list)) => list
+                .into_iter()
+                .nth(*index)
+                .map(|element| (element.span().start, element)),
+            _ => None,
+        };
+        let Some((start, next)) = next else { break };
+        byte = start;
+        value = next.into_inner();
+    }
+    line_of_byte(text, byte)
+}
+
+fn line_of_byte(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
+}

@@ -1,0 +1,214 @@
+//! The agent's configuration: a TOML file in, checked settings out. A key that is not known, or a value that cannot be
+//! meant, is refused with its line, before anything is done with any other.
+//!
+//! `packaging/agent.toml` shows each key; tests compare it, and the operator's guide, with the fields here.
+
+mod check;
+mod error;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use error::Step;
+pub use error::{ConfigError, Fault};
+
+use crate::apps::{Application, Rules};
+
+/// What an agent is to do. [`Config::read`] is the way to one that is checked.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Who this host is.
+    pub host: HostConfig,
+    /// What is watched, how often, at what cost.
+    pub watch: WatchConfig,
+    /// Where files go.
+    pub ship: ShipConfig,
+    /// The endpoint that Prometheus reads.
+    pub metrics: MetricsConfig,
+    /// Which connections belong to which application: the first that matches names it.
+    #[serde(rename = "application")]
+    pub applications: Vec<Application>,
+}
+
+/// Who this host is.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostConfig {
+    /// Name of the host, in every row and file name. Must differ between hosts.
+    pub name: String,
+}
+
+impl Default for HostConfig {
+    /// The name that the kernel has for this host.
+    fn default() -> Self {
+        let name = nix::unistd::gethostname().unwrap_or_default();
+        Self {
+            name: name.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// How much is recorded of every connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detail {
+    /// Statistics of its socket.
+    Stats,
+    /// These, and its calls as sums, with what they say of delayed ACKs and idle applications.
+    #[default]
+    Calls,
+}
+
+impl Detail {
+    /// As in the configuration and in `fleet_coverage.detail`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stats => "stats",
+            Self::Calls => "calls",
+        }
+    }
+}
+
+/// Whose connections are watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Netns {
+    /// Those of every network namespace of the host.
+    #[default]
+    Host,
+    /// Those of the network namespace that the agent runs in.
+    Own,
+}
+
+/// What is watched, how often, at what cost.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WatchConfig {
+    /// How much is recorded of every connection.
+    pub detail: Detail,
+    /// Whose connections are watched.
+    pub netns: Netns,
+    /// Mean time between two readings of one connection, ms.
+    pub poll_ms: u32,
+    /// Below this share of one CPU, connections with problems are read more often.
+    pub cpu_low: f64,
+    /// Above this share of one CPU, connections without problems are read more seldom.
+    pub cpu_high: f64,
+    /// Length of an interval, s: how often files are written. Even, and a minute has a whole number of them.
+    pub interval_s: u32,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        Self {
+            detail: Detail::default(),
+            netns: Netns::default(),
+            poll_ms: 500,
+            cpu_low: 0.005,
+            cpu_high: 0.015,
+            interval_s: 60,
+        }
+    }
+}
+
+/// Where files go.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShipConfig {
+    /// The dataset: a directory, or the URL of an object store (`s3://`, `gs://`, `az://`, `https://`).
+    pub target: String,
+    /// Directory on a local disk for files that are not yet delivered. No other agent may use it.
+    pub spool: PathBuf,
+    /// Most that the spool may hold, bytes.
+    pub spool_max_bytes: u64,
+}
+
+impl Default for ShipConfig {
+    fn default() -> Self {
+        Self {
+            target: String::new(),
+            spool: PathBuf::from("/var/lib/whylat-agent/spool"),
+            spool_max_bytes: 1 << 30,
+        }
+    }
+}
+
+/// The endpoint that Prometheus reads.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Address and port to listen on; empty: no endpoint.
+    pub listen: String,
+    /// Allows an address that other hosts reach.
+    pub allow_remote: bool,
+    /// Names under which Prometheus may ask besides addresses, `localhost` and the name of the host.
+    pub names: Vec<String>,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:9464".to_owned(),
+            allow_remote: false,
+            names: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no TOML, has a key that is not known or a value that cannot be meant: with the line
+    /// and what to do.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks the text of a file of this name.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::of_toml(path, text, &error))?;
+        match check::first_fault(&config) {
+            Some(fault) => Err(fault.at(path, text)),
+            None => Ok(config),
+        }
+    }
+
+    /// The rules that name applications.
+    ///
+    /// # Errors
+    /// When a pattern is none; [`Config::read`] has seen to that.
+    pub fn rules(&self) -> Result<Rules, ConfigError> {
+        Rules::new(&self.applications).map_err(|fault| fault.at(Path::new("agent.toml"), ""))
+    }
+
+    /// What cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
+    /// what differs.
+    pub fn needs_restart(&self, other: &Self) -> Option<&'static str> {
+        if self.host != other.host {
+            Some("[host] name")
+        } else if self.watch.detail != other.watch.detail {
+            Some("[watch] detail")
+        } else if self.watch.netns != other.watch.netns {
+            Some("[watch] netns")
+        } else if self.watch.interval_s != other.watch.interval_s {
+            Some("[watch] interval_s")
+        } else if self.ship != other.ship {
+            Some("[ship]")
+        } else if self.metrics != other.metrics {
+            Some("[metrics]")
+        } else {
+            None
+        }
+    }
+}

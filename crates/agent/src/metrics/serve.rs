@@ -1,0 +1,213 @@
+//! The endpoint: `GET /metrics` by HTTP/1.1, and nothing else.
+//!
+//! A thread with a runtime of its own, so that a slow reader holds nobody up. Who asks under a name that is not this
+//! host's is refused: a page in a browser can make any name mean 127.0.0.1 (DNS rebinding).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{Format, Metrics};
+use crate::config::{HostConfig, MetricsConfig};
+use crate::ship::ShipWatch;
+
+/// Connections at a time: Prometheus needs one, and a curious person another.
+const CONNECTIONS: usize = 16;
+/// Longest time for a request to come, and for its answer to leave.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The endpoint cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen on {listen} for Prometheus: {source}\nhint: [metrics] listen names another address or port, or \"\" for none; `ss -ltnp` shows who listens"
+)]
+pub struct EndpointError {
+    listen: String,
+    source: io::Error,
+}
+
+/// The endpoint, as long as this lives.
+pub struct Endpoint {
+    address: SocketAddr,
+    ends: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What answers.
+struct Page {
+    metrics: Arc<Metrics>,
+    shipping: Option<ShipWatch>,
+    names: Vec<String>,
+}
+
+impl Endpoint {
+    /// Listens and answers; `None` when the configuration wants no endpoint.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn start(
+        config: &MetricsConfig,
+        host: &HostConfig,
+        metrics: Arc<Metrics>,
+        shipping: Option<ShipWatch>,
+    ) -> Result<Option<Self>, EndpointError> {
+        if config.listen.is_empty() {
+            return Ok(None);
+        }
+        let failed = |source| EndpointError {
+            listen: config.listen.clone(),
+            source,
+        };
+        let listener = TcpListener::bind(&config.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let mut names = config.names.clone();
+        names.extend([host.name.clone(), "localhost".to_owned()]);
+        let page = Arc::new(Page {
+            metrics,
+            shipping,
+            names,
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let (ends, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || runtime.block_on(serve(listener, page, ended)))
+            .map_err(failed)?;
+        Ok(Some(Self {
+            address,
+            ends: Some(ends),
+            thread: Some(thread),
+        }))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, page: Arc<Page>, mut ended: oneshot::Receiver<()>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            _ = &mut ended => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // out of descriptors: others must give some back first
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let page = Arc::clone(&page);
+        tokio::spawn(async move {
+            let answer = service_fn(|request| {
+                let answer = page.answer(&request);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), answer);
+            // who hangs up, or is too slow, is none of ours
+            let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
+            drop(place);
+        });
+    }
+}
+
+impl Page {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let host = request
+            .headers()
+            .get(HOST)
+            .and_then(|host| host.to_str().ok());
+        if !host.is_some_and(|host| self.is_ours(host)) {
+            let why = "this host has no such name\nhint: ask by its address, or add the name to [metrics] names\n";
+            return plain(StatusCode::MISDIRECTED_REQUEST, why);
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+            let allowed = HeaderValue::from_static("GET, HEAD");
+            response.headers_mut().insert(ALLOW, allowed);
+            return response;
+        }
+        match request.uri().path() {
+            "/metrics" => self.metrics(request),
+            "/" => plain(StatusCode::OK, "whylat agent: /metrics is for Prometheus\n"),
+            _ => plain(StatusCode::NOT_FOUND, "there is /metrics only\n"),
+        }
+    }
+
+    /// Whether a `Host` header names this host: by an address, which no page can make mean another, or a name that is known.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.parse::<SocketAddr>() {
+            Ok(_) => return true,
+            Err(_) => host.split_once(':').map_or(host, |(name, _)| name),
+        };
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        address.parse::<IpAddr>().is_ok()
+            || name.parse::<IpAddr>().is_ok()
+            || self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    fn metrics(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if let Some(shipping) = &self.shipping {
+            self.metrics.shipping(&shipping.state());
+        }
+        let accepts = |accept: &HeaderValue| {
+            let accept = accept.to_str().unwrap_or_default();
+            accept.contains("application/openmetrics-text")
+        };
+        let format = match request.headers().get(ACCEPT).is_some_and(accepts) {
+            true => Format::OpenMetrics,
+            false => Format::Prometheus,
+        };
+        match self.metrics.page(format) {
+            Ok(page) => respond(StatusCode::OK, format.content_type(), page),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    respond(status, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn respond(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

@@ -1,0 +1,183 @@
+//! What limits connections, by application.
+
+use std::collections::{BTreeSet, HashMap};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::{Registry, Unit};
+use table::Columns;
+use table::fleet::FleetInterval;
+
+use super::{Seconds, count_of, seconds_of};
+use crate::Interval;
+
+/// Most applications with numbers of their own: above a hundred values of a label Prometheus' guide asks for another way
+/// (Instrumentation, "Do not overuse labels").
+const APPLICATIONS: usize = 100;
+/// The label of those that came later.
+const OTHER: &str = "other";
+/// The label of connections that no rule names.
+const NONE: &str = "none";
+
+/// A connection of which nothing was heard for so long is gone: those that live tell of themselves once an hour.
+const FORGOTTEN_AFTER_NS: i64 = 2 * 3_600_000_000_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Limit {
+    problem: &'static str,
+    application: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Held {
+    stage: String,
+    application: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    application: String,
+}
+
+/// Numbers by application, and which connection is of which.
+pub(super) struct Tcp {
+    limited: Family<Limit, Seconds>,
+    watched: Family<Of, Seconds>,
+    held: Family<Held, Counter>,
+    acked: Family<Of, Counter>,
+    received: Family<Of, Counter>,
+    segments: Family<Of, Counter>,
+    retransmitted: Family<Of, Counter>,
+    names: BTreeSet<String>,
+    owners: HashMap<i64, Owner>,
+}
+
+struct Owner {
+    application: Option<String>,
+    heard_ns: i64,
+}
+
+impl Tcp {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let tcp = Self {
+            limited: Family::default(),
+            watched: Family::default(),
+            held: Family::default(),
+            acked: Family::default(),
+            received: Family::default(),
+            segments: Family::default(),
+            retransmitted: Family::default(),
+            names: BTreeSet::new(),
+            owners: HashMap::new(),
+        };
+        let own = registry.sub_registry_with_prefix("tcp");
+        own.register_with_unit(
+            "limited",
+            "Time in which connections had a problem, as SNAP's flags tell",
+            Unit::Seconds,
+            tcp.limited.clone(),
+        );
+        own.register_with_unit(
+            "watched",
+            "Time for which connections were watched in intervals in which something happened",
+            Unit::Seconds,
+            tcp.watched.clone(),
+        );
+        own.register(
+            "held_intervals",
+            "Intervals of connections by the stage that held them most",
+            tcp.held.clone(),
+        );
+        own.register_with_unit(
+            "acked",
+            "Bytes that peers have acknowledged",
+            Unit::Bytes,
+            tcp.acked.clone(),
+        );
+        own.register_with_unit(
+            "received",
+            "Bytes that came in",
+            Unit::Bytes,
+            tcp.received.clone(),
+        );
+        own.register(
+            "sent_segments",
+            "Segments sent, retransmissions included",
+            tcp.segments.clone(),
+        );
+        own.register(
+            "retransmitted_segments",
+            "Segments sent again",
+            tcp.retransmitted.clone(),
+        );
+        tcp
+    }
+
+    /// Adds an interval's connections.
+    pub(super) fn interval(&mut self, interval: &Interval) {
+        for index in 0..interval.connections.len() {
+            let row = interval.connections.row(index);
+            let owner = Owner {
+                application: row.app.map(|name| self.bounded(name)),
+                heard_ns: row.closed_ns.map_or(row.time_ns, |_| i64::MIN),
+            };
+            self.owners.insert(row.conn_id, owner);
+        }
+        for index in 0..interval.intervals.len() {
+            self.add(&interval.intervals.row(index));
+        }
+        let since_ns = interval.begin_ns.saturating_sub(FORGOTTEN_AFTER_NS);
+        self.owners.retain(|_, owner| owner.heard_ns >= since_ns);
+    }
+
+    /// The name, as long as there are not too many.
+    fn bounded(&mut self, name: String) -> String {
+        if self.names.contains(&name) {
+            return name;
+        }
+        if self.names.len() >= APPLICATIONS {
+            return OTHER.to_owned();
+        }
+        self.names.insert(name.clone());
+        name
+    }
+
+    fn add(&self, row: &FleetInterval) {
+        let owner = self.owners.get(&row.conn_id);
+        let application = owner.and_then(|owner| owner.application.as_deref());
+        let application = application.unwrap_or(NONE).to_owned();
+        let limits = [
+            ("send_buffer", Some(row.send_buffer_us)),
+            ("fast_retransmit", Some(row.fast_retransmit_us)),
+            ("timeout", Some(row.timeout_us)),
+            ("delayed_ack", row.delayed_ack_us),
+            ("receiver_window", Some(row.receiver_window_us)),
+        ];
+        for (problem, time_us) in limits {
+            // what is not measured has no series, rather than one that stays zero
+            let Some(time_us) = time_us else { continue };
+            let limit = Limit {
+                problem,
+                application: application.clone(),
+            };
+            let limited = self.limited.get_or_create(&limit);
+            limited.inc_by(seconds_of(time_us));
+        }
+        if let Some(stage) = row.verdict.clone() {
+            let application = application.clone();
+            self.held.get_or_create(&Held { stage, application }).inc();
+        }
+        let of = Of { application };
+        let watched = self.watched.get_or_create(&of);
+        watched.inc_by(seconds_of(row.length_us));
+        for (counts, count) in [
+            (&self.acked, row.acked_bytes),
+            (&self.received, row.received_bytes),
+            (&self.segments, row.segs_out),
+            (&self.retransmitted, row.retrans),
+        ] {
+            counts.get_or_create(&of).inc_by(count_of(count));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the service manager is told (systemd's `sd_notify`), and what people are told on stderr. Without systemd the former
+//! does nothing.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+/// How serious a line is, as syslog and the journal number it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Something is lost or does not work.
+    Error,
+    /// Something will be lost if it stays so.
+    Warning,
+    /// Something that one may want to know later.
+    Info,
+}
+
+/// Says one line on stderr, with its priority in front where stderr is the journal (`SD_WARNING` and others of
+/// sd-daemon.h).
+pub fn say(priority: Priority, text: &str) {
+    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let prefix = match (journal, priority) {
+        (false, _) => "whylat agent: ",
+        (true, Priority::Error) => "<3>",
+        (true, Priority::Warning) => "<4>",
+        (true, Priority::Info) => "<6>",
+    };
+    let mut stderr = std::io::stderr().lock();
+    for line in text.lines() {
+        // nobody is left to be told of an stderr that cannot be written
+        let _ = writeln!(stderr, "{prefix}{line}");
+    }
+}
+
+/// The service manager.
+#[derive(Debug)]
+pub struct Notify {
+    watchdog: Option<Duration>,
+    petted: Option<Instant>,
+    status: String,
+}
+
+impl Notify {
+    /// As the environment says that the manager wants to be told.
+    pub fn from_environment() -> Self {
+        Self {
+            watchdog: sd_notify::watchdog_enabled(),
+            petted: None,
+            status: String::new(),
+        }
+    }
+
+    /// The agent records.
+    pub fn ready(&self) {
+        tell(&[NotifyState::Ready]);
+    }
+
+    /// A configuration is being read again; [`Notify::ready`] ends it.
+    pub fn reloading(&self) {
+        // Type=notify-reload demands the time with it
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Err(_) => tell(&[NotifyState::Reloading]),
+        }
+    }
+
+    /// The agent ends.
+    pub fn stopping(&self) {
+        tell(&[NotifyState::Stopping]);
+    }
+
+    /// One line for `systemctl status`, sent when it has changed.
+    pub fn status(&mut self, status: &str) {
+        if self.status != status {
+            tell(&[NotifyState::Status(status)]);
+            status.clone_into(&mut self.status);
+        }
+    }
+
+    /// How often [`Notify::alive`] is to be called at least; `None` when nobody waits for it.
+    pub fn watchdog(&self) -> Option<Duration> {
+        // half of the limit, as sd_watchdog_enabled(3) recommends
+        self.watchdog.map(|limit| limit / 2)
+    }
+
+    /// The agent works. To be called from the loop that collects, as it is that which must not hang; tells the manager
+    /// no more often than needed.
+    pub fn alive(&mut self) {
+        let Some(every) = self.watchdog().map(|half| half / 2) else {
+            return;
+        };
+        if self.petted.is_none_or(|at| at.elapsed() >= every) {
+            tell(&[NotifyState::Watchdog]);
+            self.petted = Some(Instant::now());
+        }
+    }
+}
+
+/// A manager that does not listen is not waited for.
+fn tell(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}

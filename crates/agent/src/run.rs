@@ -1,0 +1,243 @@
+//! The running agent: what collects and what ships, tied together until a signal ends it. In: a configuration.
+//! Out: the dataset, the page for Prometheus, and what the service manager is told.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use probe::clock::{Host, HostError, monotonic_ns};
+use probe::hooks::{Hooks, HooksError, Storage};
+use probe::netns::{Netns as Namespace, NetnsError};
+use probe::signals::Signals;
+use table::manifest::ProbeState;
+
+use crate::Interval;
+use crate::collect::{Collector, Pace, Watch};
+use crate::config::{Config, ConfigError, Detail, Netns, WatchConfig};
+use crate::metrics::{Endpoint, EndpointError, Metrics};
+use crate::notify::{Notify, Priority, say};
+use crate::ship::{ShipError, Shipper, Writer};
+
+/// How long an agent that is to end goes on trying to deliver; systemd kills it after 90 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Why an agent could not run, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The programs cannot be used.
+    #[error("{source}\nhint: {}", source.remedy())]
+    Hooks {
+        /// Cause.
+        #[from]
+        source: HooksError,
+    },
+    /// Its network namespace cannot be told.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    /// The host cannot be told.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Nothing can be shipped.
+    #[error(transparent)]
+    Ship(#[from] ShipError),
+    /// Prometheus cannot ask.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    /// The ready file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Ready {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// What an agent is started with.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Its configuration, which it reads again on SIGHUP.
+    pub config: PathBuf,
+    /// Written once everything is watched.
+    pub ready_file: Option<PathBuf>,
+}
+
+/// Watches and ships until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the agent cannot begin, or its programs cannot be used any more. What goes wrong with the target is none: it is
+/// tried again.
+pub fn run(start: &Start) -> Result<(), AgentError> {
+    let signals = Signals::block().map_err(AgentError::Signals)?;
+    let config = Config::read(&start.config)?;
+    let rules = config.rules()?;
+    let facts = Host::read()?;
+    let netns = match config.watch.netns {
+        Netns::Host => None,
+        Netns::Own => Some(Namespace::current()?.inode()),
+    };
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load_to_watch(&mut storage, netns, detail(config.watch.detail))?;
+    say_what_is_off(&hooks);
+    let writer = Writer {
+        host: config.host.name.clone(),
+        boot_id: facts.boot_id.clone(),
+    };
+    let shipper = Shipper::start(&writer, &config.ship)?;
+    let metrics = Metrics::new();
+    let shipping = Some(shipper.watch());
+    // answers as long as it lives
+    let _endpoint = Endpoint::start(
+        &config.metrics,
+        &config.host,
+        Arc::clone(&metrics),
+        shipping,
+    )?;
+    hooks.attach()?;
+    let collector = Collector::begin(&hooks, watch(&config), facts, rules)?;
+    let mut agent = Agent {
+        start,
+        signals,
+        config,
+        shipper,
+        metrics,
+        notify: Notify::from_environment(),
+    };
+    agent.notify.ready();
+    if let Some(path) = &start.ready_file {
+        write_ready(path)?;
+    }
+    agent.watch(collector)?;
+    agent.notify.stopping();
+    agent.shipper.stop(PATIENCE);
+    Ok(())
+}
+
+/// Hooks that this kernel lacks.
+fn say_what_is_off(hooks: &Hooks<'_>) {
+    for probe in hooks.coverage() {
+        if let ProbeState::Off { why, remedy } = &probe.state {
+            let text = format!("{} is off: {why}\nhint: {remedy}", probe.probe);
+            say(Priority::Warning, &text);
+        }
+    }
+}
+
+struct Agent<'a> {
+    start: &'a Start,
+    signals: Signals,
+    config: Config,
+    shipper: Shipper,
+    metrics: Arc<Metrics>,
+    notify: Notify,
+}
+
+impl Agent<'_> {
+    fn watch(&mut self, mut collector: Collector<'_>) -> Result<(), AgentError> {
+        loop {
+            let wait_ms = self.wait_ms(collector.next_ns());
+            let signal = self.signals.wait(wait_ms, Some(collector.as_fd()));
+            match signal.map_err(AgentError::Signals)? {
+                Some(Signal::SIGTERM | Signal::SIGINT) => break,
+                Some(Signal::SIGHUP) => self.reload(&mut collector),
+                _ => {}
+            }
+            if let Some(interval) = collector.tick()? {
+                self.put(interval);
+            }
+            self.notify.alive();
+        }
+        self.put(collector.finish()?);
+        Ok(())
+    }
+
+    /// How long nothing is due.
+    fn wait_ms(&self, next_ns: u64) -> u16 {
+        let wait_ns = next_ns.saturating_sub(monotonic_ns());
+        let wait_ms = u16::try_from(wait_ns.div_ceil(NS_PER_MS)).unwrap_or(u16::MAX);
+        let watchdog_ms = self.notify.watchdog().map(|at_least| at_least.as_millis());
+        watchdog_ms.map_or(wait_ms, |most_ms| {
+            wait_ms.min(u16::try_from(most_ms).unwrap_or(u16::MAX))
+        })
+    }
+
+    fn put(&mut self, interval: Interval) {
+        self.metrics.interval(&interval);
+        let coverage = &interval.coverage;
+        self.notify.status(&format!(
+            "watching {} connections, {:.1} % of a CPU",
+            coverage.connections,
+            coverage.cpu_us as f64 * 100.0 / coverage.length_us.max(1) as f64,
+        ));
+        self.shipper.put(interval);
+    }
+
+    /// Takes up the configuration as it is now, if it is sound; else the old one holds.
+    fn reload(&mut self, collector: &mut Collector<'_>) {
+        self.notify.reloading();
+        let taken = self.take_up(collector);
+        self.metrics.reloaded(taken.is_ok());
+        match taken {
+            Ok(()) => say(Priority::Info, "the configuration was taken up"),
+            Err(why) => say(
+                Priority::Error,
+                &format!("the configuration stays as it was: {why}"),
+            ),
+        }
+        self.notify.ready();
+    }
+
+    fn take_up(&mut self, collector: &mut Collector<'_>) -> Result<(), String> {
+        let config = Config::read(&self.start.config).map_err(|error| error.to_string())?;
+        let rules = config.rules().map_err(|error| error.to_string())?;
+        if let Some(key) = self.config.needs_restart(&config) {
+            return Err(format!(
+                "{key} differs, which an agent cannot change while it runs\nhint: restart it"
+            ));
+        }
+        collector.reconfigure(rules, pace(&config.watch));
+        self.config = config;
+        Ok(())
+    }
+}
+
+fn watch(config: &Config) -> Watch {
+    Watch {
+        host: config.host.name.clone(),
+        interval_ns: i64::from(config.watch.interval_s) * 1_000_000_000,
+        pace: pace(&config.watch),
+    }
+}
+
+fn pace(config: &WatchConfig) -> Pace {
+    Pace {
+        poll_ns: u64::from(config.poll_ms) * NS_PER_MS,
+        cpu_low: config.cpu_low,
+        cpu_high: config.cpu_high,
+    }
+}
+
+fn detail(detail: Detail) -> probe::hooks::Detail {
+    match detail {
+        Detail::Stats => probe::hooks::Detail::Stats,
+        Detail::Calls => probe::hooks::Detail::Calls,
+    }
+}
+
+fn write_ready(path: &Path) -> Result<(), AgentError> {
+    let written = std::fs::write(path, std::process::id().to_string());
+    written.map_err(|source| AgentError::Ready {
+        path: path.to_owned(),
+        source,
+    })
+}

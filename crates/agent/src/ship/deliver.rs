@@ -1,0 +1,254 @@
+//! The thread that sends what waits in the spool, and removes what is merged.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::backoff::Backoff;
+use super::name::Key;
+use super::spool::{Given, Spool, Work};
+use super::target::Sink;
+
+/// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
+const REMOVALS: u32 = 3;
+
+/// What the spooling and the delivering thread share.
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    /// What others are told: they must not wait for a disk that hangs.
+    published: Mutex<Published>,
+    /// Intervals that were not even spooled, as the spool's disk hung.
+    pub refused_intervals: AtomicU64,
+}
+
+struct Published {
+    state: ShipState,
+    oldest: Option<SystemTime>,
+}
+
+pub(super) struct Inner {
+    pub spool: Spool,
+    /// Files that the target has taken since the agent began.
+    pub delivered_files: u64,
+    /// Bytes of them.
+    pub delivered_bytes: u64,
+    /// Minutes' files that the target would not remove though their hour is merged.
+    pub left_files: u64,
+    /// Tries that failed.
+    pub failures: u64,
+    /// Why the last one failed; `None` after one that did not.
+    pub error: Option<String>,
+    /// When the target last took a file.
+    pub delivered_at: Option<SystemTime>,
+    /// Intervals that are in the spool, or were, as far as there was room.
+    pub stored_intervals: u64,
+    /// Until when what waits is still tried; `None` while the agent runs.
+    pub ends: Option<Instant>,
+}
+
+/// How shipping is getting on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShipState {
+    /// Files that wait for the target.
+    pub spooled_files: u64,
+    /// All bytes in the spool, with copies of what was sent of hours that are not merged.
+    pub spooled_bytes: u64,
+    /// Time that the oldest of them has waited, s; zero when none waits.
+    pub delay_s: f64,
+    /// Files that the target has taken since the agent began.
+    pub delivered_files: u64,
+    /// Bytes of them.
+    pub delivered_bytes: u64,
+    /// When it last took one.
+    pub delivered_at: Option<SystemTime>,
+    /// Minutes' files that the target would not remove though their hour is merged.
+    pub left_files: u64,
+    /// Tries that failed since the agent began.
+    pub failures: u64,
+    /// Why the last try failed, if it did; else why the spool's disk last failed.
+    pub error: Option<String>,
+    /// What was given up since the agent began.
+    pub given: Given,
+    /// Intervals that the spool has taken since the agent began, as far as there was room.
+    pub stored_intervals: u64,
+    /// Intervals that were not even spooled, as the spool's disk hung.
+    pub refused_intervals: u64,
+}
+
+impl Shared {
+    pub(super) fn new(spool: Spool) -> Arc<Self> {
+        let inner = Inner {
+            spool,
+            delivered_files: 0,
+            delivered_bytes: 0,
+            left_files: 0,
+            failures: 0,
+            error: None,
+            delivered_at: None,
+            stored_intervals: 0,
+            ends: None,
+        };
+        Arc::new(Self {
+            published: Mutex::new(inner.published()),
+            inner: Mutex::new(inner),
+            changed: Condvar::new(),
+            refused_intervals: AtomicU64::new(0),
+        })
+    }
+
+    /// What is shared. Held while the spool's disk works: not for who must not wait.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // a thread that panicked has changed nothing half: files are moved one by one
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is shared, tells those who look from outside, and wakes who waits for something to deliver, or the end.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        let result = change(&mut inner);
+        *self.look() = inner.published();
+        self.changed.notify_all();
+        result
+    }
+
+    fn look(&self) -> MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
+    fn next_work(&self) -> Option<Work> {
+        let mut inner = self.lock();
+        loop {
+            let is_late = inner.ends.is_some_and(|ends| Instant::now() >= ends);
+            let work = inner.spool.next();
+            // that may have ended an hour
+            *self.look() = inner.published();
+            if is_late || work.is_some() || inner.ends.is_some() {
+                return work.filter(|_| !is_late);
+            }
+            let waited = self.changed.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits before the next try; breaks when the agent ends, as a target that fails then is not waited for.
+    fn pause(&self, time: Duration) -> ControlFlow<()> {
+        let until = Instant::now() + time;
+        let mut inner = self.lock();
+        while inner.ends.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return ControlFlow::Continue(());
+            }
+            let waited = self.changed.wait_timeout(inner, left);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        ControlFlow::Break(())
+    }
+
+    /// How shipping is getting on, as of the last change.
+    pub(super) fn state(&self) -> ShipState {
+        let published = self.look();
+        let delay = published.oldest.and_then(|since| since.elapsed().ok());
+        ShipState {
+            delay_s: delay.unwrap_or_default().as_secs_f64(),
+            refused_intervals: self.refused_intervals.load(Ordering::Relaxed),
+            ..published.state.clone()
+        }
+    }
+}
+
+impl Inner {
+    fn published(&self) -> Published {
+        let oldest = self.spool.pending.values().map(|waiting| waiting.since);
+        Published {
+            oldest: oldest.min(),
+            state: ShipState {
+                spooled_files: self.spool.pending.len() as u64,
+                spooled_bytes: self.spool.bytes(),
+                delay_s: 0.0,
+                delivered_files: self.delivered_files,
+                delivered_bytes: self.delivered_bytes,
+                delivered_at: self.delivered_at,
+                left_files: self.left_files,
+                failures: self.failures,
+                error: self.error.clone().or_else(|| self.spool.failure.clone()),
+                given: self.spool.given,
+                stored_intervals: self.stored_intervals,
+                refused_intervals: 0,
+            },
+        }
+    }
+}
+
+/// Delivers until the agent ends.
+pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
+    let mut failed = 0;
+    while let Some(work) = shared.next_work() {
+        match perform(shared, target, &work, failed) {
+            Ok(()) => failed = 0,
+            Err(error) => {
+                failed += 1;
+                shared.change(|inner| inner.failed(&work, &error));
+                if shared.pause(backoff.after(failed)).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Does one thing at the target, after so many failures in a row, and tells the spool.
+fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::Result<()> {
+    match work {
+        Work::Send {
+            key,
+            path,
+            generation,
+        } => {
+            shared.change(|inner| inner.spool.trying(key));
+            let bytes = path.metadata().map_or(0, |file| file.len());
+            match target.put(key, path) {
+                Err(_) if is_gone(path) => shared.change(|inner| inner.spool.vanished(key)),
+                Err(error) => return Err(error),
+                Ok(()) => shared.change(|inner| inner.taken(key, *generation, bytes)),
+            }
+        }
+        Work::Remove(key) => match target.remove(key) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            Err(error) if failed < REMOVALS => return Err(error),
+            result => shared.change(|inner| {
+                inner.left_files += u64::from(result.is_err());
+                inner.spool.removed(key);
+            }),
+        },
+    }
+    Ok(())
+}
+
+fn is_gone(path: &Path) -> bool {
+    path.metadata()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+impl Inner {
+    fn taken(&mut self, key: &Key, generation: u64, bytes: u64) {
+        self.spool.delivered(key, generation);
+        self.delivered_files += 1;
+        self.delivered_bytes += bytes;
+        self.delivered_at = Some(SystemTime::now());
+        self.error = None;
+    }
+
+    fn failed(&mut self, work: &Work, error: &io::Error) {
+        let (Work::Send { key, .. } | Work::Remove(key)) = work;
+        self.failures += 1;
+        self.error = Some(format!("{}: {error}", key.path()));
+    }
+}

@@ -1,0 +1,48 @@
+//! Files that are there as a whole or not at all, and stay when the power fails.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a file whose name nobody looks at yet.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Replaces a file by these bytes: readers see the old ones or all of the new.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    write(&temporary, bytes)?;
+    fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// Makes names created, renamed or removed in a directory last.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Makes the folders between `root`, which must exist, and `below` it, and lets them last.
+pub(super) fn make_dirs(root: &Path, below: &Path) -> io::Result<()> {
+    let mut dir = root.to_owned();
+    for part in below {
+        let parent = dir.clone();
+        dir.push(part);
+        match fs::create_dir(&dir) {
+            Ok(()) => sync_dir(&parent)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file; that there is none is as well.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,74 @@
+//! What is given up when the spool is full, in the order of what is missed least: merging the running hour, then details
+//! (newest first), then what is newest. So the beginning of an outage is kept as it was, and an interval is there with its
+//! coverage or not at all: a host whose problems were dropped does not look healthy.
+
+use table::Table;
+use table::fleet::FleetDetail;
+
+use super::name::{Key, MINUTE_NS};
+use super::spool::Spool;
+use super::stage::Stage;
+
+impl Spool {
+    /// Whether these files fit beside what is there.
+    pub(super) fn fits(&self, stage: &Stage) -> bool {
+        let new: u64 = stage.files.iter().map(|file| file.bytes.len() as u64).sum();
+        let replaced = stage.files.iter().map(|file| self.bytes_of(&file.key));
+        (self.bytes() + new).saturating_sub(replaced.sum()) <= self.most_bytes()
+    }
+
+    fn bytes_of(&self, key: &Key) -> u64 {
+        let waiting = self.pending.get(key).map(|waiting| waiting.bytes);
+        waiting.or_else(|| self.sent.get(key).copied()).unwrap_or(0)
+    }
+
+    /// Gives up the next thing; `false` when there is nothing left but the files to be stored.
+    pub(super) fn relieve(&mut self, stage: &mut Stage, begin_ns: i64) -> bool {
+        if self.forget_sent(begin_ns) {
+            return true;
+        }
+        let details = stage.without(FleetDetail::NAME);
+        if details > 0 {
+            self.given.full_files += details as u64;
+            return true;
+        }
+        self.drop_details()
+    }
+
+    /// Copies of what the target has, but for those of the newest minutes, which may still grow.
+    fn forget_sent(&mut self, begin_ns: i64) -> bool {
+        let since_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS) - MINUTE_NS;
+        let is_old = |key: &&Key| key.begin_ns() < since_ns && !self.is_covered(key);
+        let old: Vec<Key> = self.sent.keys().filter(is_old).cloned().collect();
+        if old.is_empty() {
+            return false;
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.whole_since(since_ns);
+        }
+        // before the files go: what is not there must not be thought whole
+        if let Err(error) = self.save() {
+            self.failed(&error);
+            return false;
+        }
+        old.iter().for_each(|key| self.removed(key));
+        true
+    }
+
+    /// Whether a minute's file only waits to be removed at the target.
+    fn is_covered(&self, key: &Key) -> bool {
+        self.pending.contains_key(&key.of_hour())
+    }
+
+    /// The newest file of details that waits.
+    fn drop_details(&mut self) -> bool {
+        let is_detail = |key: &&Key| key.table() == FleetDetail::NAME;
+        let Some(key) = self.pending.keys().rev().find(is_detail).cloned() else {
+            return false;
+        };
+        self.pending.remove(&key);
+        self.given.full_files += 1;
+        self.forget_file(&self.pending_path(&key));
+        true
+    }
+}

@@ -1,0 +1,453 @@
+//! The spool: files on a local disk until the target has them, and, of the running hour, a copy of each until the hour is
+//! merged. In: intervals. Out: files to send and to remove, in order.
+//!
+//! ```text
+//! SPOOL/lock         held by the one agent that uses it
+//! SPOOL/state.json   `Memory`
+//! SPOOL/staging/     the files of an interval that is not whole: removed at the next start
+//! SPOOL/staged/      those of one that is: moved to `pending` at the next start
+//! SPOOL/pending/     what the target does not have, or may not have
+//! SPOOL/sent/        what the target has, until its hour is merged
+//! ```
+//!
+//! A kill between any two steps leaves one of these states, and each is gone on from without a row lost or doubled: an
+//! interval becomes whole by one rename, and a file is what its name says, so that sending it twice is sending it once.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::disk;
+use super::error::ShipError;
+use super::name::{Key, MINUTE_NS, Stem};
+use super::stage::{Place, Stage};
+use super::state::Memory;
+use crate::Interval;
+
+/// What waits for the target.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Counts how often the file has changed: what was sent may not be what is there by now.
+    pub generation: u64,
+    /// Whether the target may have it.
+    pub tried: bool,
+    /// Whether the target has it: an hour's, whose minutes are still to be removed.
+    pub delivered: bool,
+    /// When it came.
+    pub since: SystemTime,
+}
+
+/// What has gone wrong in a spool since the agent began, or was given up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Files dropped because the spool, or its disk, was full.
+    pub full_files: u64,
+    /// Files dropped because the spool's disk failed, or a file in it was damaged.
+    pub failed_files: u64,
+    /// Rows dropped because their hour was closed: the clock was set back.
+    pub late_rows: u64,
+    /// Hours that were left as minutes' files.
+    pub unmerged_hours: u64,
+}
+
+/// Files that wait.
+pub(super) struct Spool {
+    pub(super) root: PathBuf,
+    pub(super) pending: BTreeMap<Key, Waiting>,
+    pub(super) sent: BTreeMap<Key, u64>,
+    pub(super) memory: Option<Memory>,
+    pub(super) given: Given,
+    /// The newest failure of the spool's disk.
+    pub(super) failure: Option<String>,
+    pub(super) stem: Stem,
+    host: String,
+    most_bytes: u64,
+    generation: u64,
+    _lock: Flock<File>,
+}
+
+/// What to do at the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Send a file.
+    Send {
+        /// Which.
+        key: Key,
+        /// Where it is.
+        path: PathBuf,
+        /// Which of its states.
+        generation: u64,
+    },
+    /// Remove a file whose hour is merged.
+    Remove(Key),
+}
+
+impl Spool {
+    /// Opens a spool, and goes on where an earlier agent ended.
+    ///
+    /// # Errors
+    /// When it cannot be written, or another agent uses it.
+    pub(super) fn open(
+        root: &Path,
+        host: &str,
+        boot_id: &str,
+        most_bytes: u64,
+    ) -> Result<Self, ShipError> {
+        let failed = |source| ShipError::Spool {
+            path: root.to_owned(),
+            source,
+        };
+        for dir in ["pending", "sent"] {
+            fs::create_dir_all(root.join(dir)).map_err(failed)?;
+        }
+        let mut spool = Self {
+            _lock: lock(root)?,
+            root: root.to_owned(),
+            pending: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            memory: Memory::read(root),
+            given: Given::default(),
+            failure: None,
+            stem: Stem::new(host, boot_id),
+            host: host.to_owned(),
+            most_bytes,
+            generation: 0,
+        };
+        spool.recover().map_err(failed)?;
+        Ok(spool)
+    }
+
+    /// Finishes what a kill interrupted, and looks what is there.
+    fn recover(&mut self) -> io::Result<()> {
+        let staging = self.root.join("staging");
+        if staging.exists() {
+            fs::remove_dir_all(&staging)?;
+        }
+        self.move_staged()?;
+        self.sent = list(&self.root.join("sent"))?
+            .into_iter()
+            .map(|(key, bytes, _)| (key, bytes))
+            .collect();
+        for (key, bytes, since) in list(&self.root.join("pending"))? {
+            if self.sent.remove(&key).is_some() {
+                // what waits holds all that was sent, and more
+                disk::remove(&self.sent_path(&key))?;
+            }
+            self.wait(key, bytes, since);
+        }
+        self.retire_covered()?;
+        self.close_interrupted()?;
+        if self.memory.as_ref().is_some_and(|m| !m.is_of(&self.stem)) {
+            // this boot, or name, is new to a spool that was there before it
+            self.memory = Some(Memory::new(&self.stem, i64::MIN));
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Minutes' files whose hour is merged by now wait for their removal only.
+    fn retire_covered(&mut self) -> io::Result<()> {
+        let covered = |key: &&Key| !key.is_hour() && self.pending.contains_key(&key.of_hour());
+        let covered: Vec<Key> = self.pending.keys().filter(covered).cloned().collect();
+        for key in covered {
+            self.retire(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an interval over. Nothing is returned: what cannot be kept is counted.
+    pub(super) fn store(&mut self, mut interval: Interval) {
+        self.remember(interval.begin_ns);
+        let mut stage = Stage::default();
+        self.with_place(|place| stage.interval(place, &interval));
+        let coverage = &mut interval.coverage;
+        coverage.rows = i64::try_from(stage.rows).unwrap_or(i64::MAX);
+        coverage.spooled_files = self.pending.len() as i64;
+        coverage.dropped_files = (self.given.full_files + self.given.failed_files) as i64;
+        self.with_place(|place| stage.coverage(place, &interval));
+        self.given.late_rows += stage.late_rows;
+        for problem in std::mem::take(&mut stage.damaged) {
+            self.given.failed_files += 1;
+            self.failure = Some(problem.to_string());
+        }
+        self.keep(stage, interval.begin_ns);
+        if let Err(error) = self.close_past(interval.begin_ns) {
+            self.failed(&error);
+        }
+    }
+
+    /// A spool that is new is whole from its first interval on, as is one whose clock was set far back.
+    fn remember(&mut self, begin_ns: i64) {
+        let minute_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS);
+        let changed = match &mut self.memory {
+            Some(memory) => memory.set_back(minute_ns),
+            memory => {
+                *memory = Some(Memory::new(&self.stem, minute_ns));
+                true
+            }
+        };
+        if changed && let Err(error) = self.save() {
+            self.failed(&error);
+        }
+    }
+
+    fn with_place(&self, work: impl FnOnce(&Place<'_>)) {
+        work(&Place {
+            stem: &self.stem,
+            host: &self.host,
+            is_open: &|key| self.memory.as_ref().is_some_and(|m| m.is_open(key)),
+            existing: &|key| {
+                if self.pending.contains_key(key) {
+                    Some(self.pending_path(key))
+                } else if self.sent.contains_key(key) {
+                    Some(self.sent_path(key))
+                } else {
+                    None
+                }
+            },
+        });
+    }
+
+    /// Commits what fits, and makes room for the rest in the order of what is missed least.
+    fn keep(&mut self, mut stage: Stage, begin_ns: i64) {
+        loop {
+            if self.fits(&stage) {
+                match self.commit(&stage) {
+                    Ok(()) => return,
+                    Err(error) if is_full(&error) => {}
+                    Err(error) => {
+                        self.given.failed_files += stage.files.len() as u64;
+                        return self.failed(&error);
+                    }
+                }
+            }
+            if !self.relieve(&mut stage, begin_ns) {
+                self.given.full_files += stage.files.len() as u64;
+                return;
+            }
+        }
+    }
+
+    /// Makes the files of a stage part of the spool: all of them or none.
+    fn commit(&mut self, stage: &Stage) -> io::Result<()> {
+        let staging = self.root.join("staging");
+        // an earlier one may have failed on a full disk
+        self.move_staged()?;
+        let written = (|| {
+            fs::create_dir(&staging)?;
+            for file in &stage.files {
+                disk::write(&staging.join(file.key.spool_name()), &file.bytes)?;
+            }
+            disk::sync_dir(&staging)?;
+            fs::rename(&staging, self.root.join("staged"))?;
+            disk::sync_dir(&self.root)
+        })();
+        if let Err(error) = written {
+            // what stays is removed at the next start at the latest
+            let _ = fs::remove_dir_all(&staging);
+            return Err(error);
+        }
+        self.move_staged()?;
+        for file in &stage.files {
+            if self.sent.remove(&file.key).is_some() {
+                disk::remove(&self.sent_path(&file.key))?;
+            }
+            let bytes = file.bytes.len() as u64;
+            self.wait(file.key.clone(), bytes, SystemTime::now());
+        }
+        Ok(())
+    }
+
+    /// Moves the files of an interval that is whole to where they wait.
+    fn move_staged(&self) -> io::Result<()> {
+        let staged = self.root.join("staged");
+        let entries = match fs::read_dir(&staged) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            fs::rename(
+                entry.path(),
+                self.root.join("pending").join(entry.file_name()),
+            )?;
+        }
+        disk::sync_dir(&self.root.join("pending"))?;
+        fs::remove_dir(&staged)
+    }
+
+    fn wait(&mut self, key: Key, bytes: u64, since: SystemTime) {
+        self.generation += 1;
+        let before = self.pending.get(&key);
+        let waiting = Waiting {
+            bytes,
+            generation: self.generation,
+            tried: before.is_none_or(|before| before.tried),
+            delivered: false,
+            since: before.map_or(since, |before| before.since),
+        };
+        self.pending.insert(key, waiting);
+    }
+
+    /// The next thing to do at the target, oldest first.
+    pub(super) fn next(&mut self) -> Option<Work> {
+        while let Some((key, waiting)) = self.pending.iter().next() {
+            if !waiting.delivered {
+                return Some(Work::Send {
+                    key: key.clone(),
+                    path: self.pending_path(key),
+                    generation: waiting.generation,
+                });
+            }
+            let key = key.clone();
+            let minute = self.sent.keys().find(|minute| minute.of_hour() == key);
+            if let Some(minute) = minute {
+                return Some(Work::Remove(minute.clone()));
+            }
+            self.pending.remove(&key);
+            self.forget_file(&self.pending_path(&key));
+        }
+        None
+    }
+
+    /// The target is asked to take a file: from now on it may have it.
+    pub(super) fn trying(&mut self, key: &Key) {
+        if let Some(waiting) = self.pending.get_mut(key) {
+            waiting.tried = true;
+        }
+    }
+
+    /// The target has a file in one of its states.
+    pub(super) fn delivered(&mut self, key: &Key, generation: u64) {
+        let Some(waiting) = self.pending.get_mut(key) else {
+            return;
+        };
+        if waiting.generation != generation {
+            return;
+        }
+        if key.is_hour() {
+            waiting.delivered = true;
+            return;
+        }
+        let bytes = waiting.bytes;
+        self.pending.remove(key);
+        let path = self.pending_path(key);
+        if self.memory.as_ref().is_some_and(|m| m.is_open(key)) {
+            match fs::rename(&path, self.sent_path(key)) {
+                Ok(()) => drop(self.sent.insert(key.clone(), bytes)),
+                Err(error) => self.failed(&error),
+            }
+        } else {
+            self.forget_file(&path);
+        }
+    }
+
+    /// A file of a minute is no longer at the target, or is left there.
+    pub(super) fn removed(&mut self, key: &Key) {
+        self.sent.remove(key);
+        self.forget_file(&self.sent_path(key));
+    }
+
+    /// A file that was to be sent is not there: somebody has removed it.
+    pub(super) fn vanished(&mut self, key: &Key) {
+        self.pending.remove(key);
+        self.given.failed_files += 1;
+    }
+
+    pub(super) fn forget_file(&mut self, path: &Path) {
+        if let Err(error) = disk::remove(path) {
+            self.failed(&error);
+        }
+    }
+
+    /// A merged hour has a minute's file: it is removed, here or, if the target may have it, there first.
+    pub(super) fn retire(&mut self, key: &Key) -> io::Result<()> {
+        let Some(waiting) = self.pending.remove(key) else {
+            return Ok(());
+        };
+        if waiting.tried {
+            fs::rename(self.pending_path(key), self.sent_path(key))?;
+            self.sent.insert(key.clone(), waiting.bytes);
+            Ok(())
+        } else {
+            disk::remove(&self.pending_path(key))
+        }
+    }
+
+    /// All bytes in the spool.
+    pub(super) fn bytes(&self) -> u64 {
+        let waiting = self.pending.values().map(|waiting| waiting.bytes);
+        waiting.chain(self.sent.values().copied()).sum()
+    }
+
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
+    pub(super) fn pending_path(&self, key: &Key) -> PathBuf {
+        self.root.join("pending").join(key.spool_name())
+    }
+
+    pub(super) fn sent_path(&self, key: &Key) -> PathBuf {
+        self.root.join("sent").join(key.spool_name())
+    }
+
+    pub(super) fn save(&self) -> io::Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |m| m.write(&self.root))
+    }
+
+    /// Adds a file that was written beside the others.
+    pub(super) fn adopt(&mut self, key: Key, bytes: u64) {
+        self.wait(key, bytes, SystemTime::now());
+    }
+
+    pub(super) fn failed(&mut self, error: &io::Error) {
+        self.failure = Some(format!("spool {}: {error}", self.root.display()));
+    }
+}
+
+/// Whether the disk, or the user's share of it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+fn lock(root: &Path) -> Result<Flock<File>, ShipError> {
+    let failed = |source| ShipError::Spool {
+        path: root.to_owned(),
+        source,
+    };
+    let file = File::create(root.join("lock")).map_err(failed)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
+        if errno == nix::errno::Errno::EWOULDBLOCK {
+            ShipError::SpoolBusy {
+                path: root.to_owned(),
+            }
+        } else {
+            failed(errno.into())
+        }
+    })
+}
+
+/// Files of a directory of the spool: which, how long, since when.
+fn list(dir: &Path) -> io::Result<Vec<(Key, u64, SystemTime)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let Some(key) = entry.file_name().to_str().and_then(Key::parse) else {
+            continue;
+        };
+        let metadata = entry.metadata()?;
+        let since = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        files.push((key, metadata.len(), since));
+    }
+    Ok(files)
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Walks over the recorded sockets, run by the recorder; there is never more than one at a time. */
+#ifndef WHYLAT_WALK_H
+#define WHYLAT_WALK_H
+
+#include "kernel.h"
+
+/* What they did. */
+struct walk_counts {
+	u64 sockets;
+	u64 unchanged; /* had no new sample */
+	u64 ledgers;
+	u64 left_out;  /* had one, and it was not their turn */
+	u64 postponed; /* did not fit into the ring */
+	u64 draining;  /* met by `read_draining` */
+	u16 round;     /* number of the poll, never 0; one poll may need several walks */
+};
+
+struct walk_counts walked = {};
+
+/* Which sockets `read_watched` reads. */
+#define WALK_DUE 0     /* those with news whose turn it is */
+#define WALK_CHANGED 1 /* those with news */
+#define WALK_EVERY 2
+
+u8 walk_which = WALK_DUE;
+/* A socket at level l is read at every 2^l-th walk. */
+u8 walk_default_level = 0;
+u8 walk_has_levels = 0; /* some have one of their own */
+#define WALK_LEVEL_MASK 7
+
+/* When walks began, by the low bits of their number: more than a level can leave out. */
+#define WALKS_KEPT 256
+
+u64 walk_began_ns[WALKS_KEPT] = {};
+
+/* When the walk before `round` began; 0: the present one. */
+static __always_inline u64 walk_began_before(u16 round)
+{
+	return walk_began_ns[((round ? round : walked.round) - 1) & (WALKS_KEPT - 1)];
+}
+
+/* A number is used again after so many walks that nobody remembers it; 0 never, and in step. */
+static __always_inline void walk_begin(u8 which, u8 default_level, u8 has_levels)
+{
+	walked.round = walked.round == (u16)-1 ? WALKS_KEPT : walked.round + 1;
+	walk_began_ns[walked.round & (WALKS_KEPT - 1)] = bpf_ktime_get_ns();
+	walk_which = which;
+	walk_default_level = default_level;
+	walk_has_levels = has_levels;
+}
+
+#endif

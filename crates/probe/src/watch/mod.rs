@@ -1,0 +1,141 @@
+//! Watched sockets: one reading holds what the agent asks of a socket (`watch.bpf.h`). In: records of
+//! the walks, and of sockets that close. Out: the rows that the same would be in a recording, and
+//! counts of calls.
+
+use table::tables::{TcpSample, TcpStage};
+
+use crate::wire::Wire;
+use crate::wire::types::{call_summary, socket_reading};
+
+// SAFETY: `socket_reading` is `repr(C)` and made of integers, arrays of them and structs of these.
+unsafe impl Wire for socket_reading {}
+
+/// Upper bounds of the classes of calls, bytes; the last class has none.
+pub const CLASS_BYTES: [u64; CALL_CLASSES - 1] = [64, 512, 4_096, 32_768, 262_144];
+
+/// Number of classes.
+pub const CALL_CLASSES: usize = 6;
+
+/// `CALL_COUNT_SHIFT` of `watch.h`.
+const COUNT_SHIFT: u32 = 40;
+
+/// One reading of a watched socket.
+#[derive(Debug, Clone)]
+pub struct SocketReading {
+    /// Before this nothing had happened since the reading before, `CLOCK_MONOTONIC` ns; 0: not known.
+    pub since_ns: u64,
+    /// Its statistics.
+    pub sample: TcpSample,
+    /// Its ledger; `None` where none is kept, or it was being changed at this moment.
+    pub stages: Option<TcpStage>,
+    /// Its calls so far.
+    pub calls: CallSummary,
+}
+
+/// Calls on a socket since it is watched, as the kernel packs them; only differences can be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallSummary {
+    writes: [u64; CALL_CLASSES],
+    reads: [u64; CALL_CLASSES],
+}
+
+/// Calls in one direction that moved bytes, between two readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// How many, by their size: see [`CLASS_BYTES`].
+    pub by_class: [u64; CALL_CLASSES],
+}
+
+impl CallCounts {
+    fn between(earlier: &[u64; CALL_CLASSES], later: &[u64; CALL_CLASSES]) -> Self {
+        let mut counts = Self::default();
+        for class in 0..CALL_CLASSES {
+            let difference = later[class].wrapping_sub(earlier[class]);
+            counts.by_class[class] = difference >> COUNT_SHIFT;
+            counts.bytes += difference & ((1 << COUNT_SHIFT) - 1);
+        }
+        counts
+    }
+
+    /// How many in all.
+    pub fn calls(&self) -> u64 {
+        self.by_class.iter().sum()
+    }
+
+    /// Adds other calls.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        for (sum, calls) in self.by_class.iter_mut().zip(other.by_class) {
+            *sum += calls;
+        }
+    }
+}
+
+impl CallSummary {
+    /// Send calls since `earlier`.
+    pub fn writes_since(&self, earlier: &Self) -> CallCounts {
+        CallCounts::between(&earlier.writes, &self.writes)
+    }
+
+    /// Receive calls since `earlier`.
+    pub fn reads_since(&self, earlier: &Self) -> CallCounts {
+        CallCounts::between(&earlier.reads, &self.reads)
+    }
+}
+
+/// A record's reading.
+pub(crate) fn reading(record: &socket_reading) -> SocketReading {
+    let socket_reading {
+        since_ns,
+        sample,
+        calls: call_summary { writes, reads },
+        stages,
+    } = record;
+    SocketReading {
+        since_ns: *since_ns,
+        sample: crate::tcp_stats::read::sample_row(sample),
+        stages: (stages.cookie != 0).then(|| crate::tcp_stages::row(stages)),
+        calls: CallSummary {
+            writes: *writes,
+            reads: *reads,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As `call_count()` packs them.
+    fn pack(calls: &[(usize, u64)]) -> [u64; CALL_CLASSES] {
+        let mut packed = [0_u64; CALL_CLASSES];
+        for (class, bytes) in calls {
+            packed[*class] = packed[*class].wrapping_add((1 << COUNT_SHIFT) + bytes);
+        }
+        packed
+    }
+
+    proptest! {
+        #[test]
+        fn differences_are_exact_whatever_came_before(
+            before in any::<[u64; CALL_CLASSES]>(),
+            calls in proptest::collection::vec((0..CALL_CLASSES, 1_u64..1 << 30), 0..500),
+        ) {
+            let mut after = before;
+            for (sum, packed) in after.iter_mut().zip(pack(&calls)) {
+                *sum = sum.wrapping_add(packed);
+            }
+            let summary = |writes| CallSummary { writes, ..CallSummary::default() };
+            let counts = summary(after).writes_since(&summary(before));
+            prop_assert_eq!(counts.calls(), calls.len() as u64);
+            prop_assert_eq!(counts.bytes, calls.iter().map(|(_, bytes)| bytes).sum::<u64>());
+            for class in 0..CALL_CLASSES {
+                let expected = calls.iter().filter(|(of, _)| *of == class).count();
+                prop_assert_eq!(counts.by_class[class], expected as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Watching for as long as the host runs: no record a call and none an event, but counts in the socket's
+ * storage, read together with its statistics and its ledger by walks over the sockets (read_watched),
+ * and once more when it closes.
+ *
+ * A walk reads the sockets on which something has happened, each at its own rate: at level l every 2^l-th
+ * walk. One that is left out has news since the first walk that left it out.
+ */
+#ifndef WHYLAT_WATCH_BPF_H
+#define WHYLAT_WATCH_BPF_H
+
+#include "../bpf/ring.h"
+#include "../bpf/socket.h"
+#include "../bpf/walk.h"
+#include "../tcp_events/tcp_events.bpf.h"
+#include "watch.h"
+
+struct socket_reading_record {
+	struct record_header header;
+	struct socket_reading reading;
+};
+
+/* Levels of sockets that are not read at the default one, by cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u8);
+} walk_levels SEC(".maps");
+
+static __always_inline u32 call_class(u32 bytes)
+{
+	if (bytes <= 512)
+		return bytes > 64;
+	if (bytes <= 32768)
+		return 2 + (bytes > 4096);
+	return 4 + (bytes > 262144);
+}
+
+/* A call moved bytes. Several threads may do so at once. */
+static __always_inline void call_count(u64 classes[CALL_CLASSES], s32 bytes)
+{
+	u32 class;
+
+	if (bytes <= 0)
+		return;
+	class = call_class(bytes);
+	if (class < CALL_CLASSES)
+		__sync_fetch_and_add(&classes[class], (1ULL << CALL_COUNT_SHIFT) + bytes);
+}
+
+static __always_inline void receive_count(struct socket_state *st, s32 bytes, int msg_flags)
+{
+	if (!(msg_flags & MSG_PEEK))
+		call_count(st->calls.reads, bytes);
+}
+
+/* False if a hook is changing the ledger at this moment: it is left to the next walk. */
+static __always_inline bool reading_ledger(struct stage_reading *out, struct socket_state *st,
+					   struct sock *sk, const struct tcp_sock *tp, bool closed,
+					   u64 now_ns)
+{
+	bool locked = ledger_try_lock(st);
+
+	/* nobody waits for the last word: without the lock it may count one interval twice */
+	if (!locked && !closed)
+		return false;
+	events_on_segment(st, tp, now_ns);
+	stages_on_read(st, sk, tp, now_ns);
+	stages_copy(out, st, sk, tp, closed);
+	if (locked)
+		ledger_unlock(st);
+	return true;
+}
+
+/* False if the ledger is not in it that belongs there. */
+static __always_inline bool reading_fill(struct socket_reading *out, struct socket_state *st,
+					 struct sock *sk, const struct tcp_sock *tp, bool closed,
+					 u64 now_ns)
+{
+	out->since_ns = walk_began_before(st->left_out);
+	sample_fill(&out->sample, st, sk, tp, closed, now_ns);
+	__builtin_memcpy(&out->calls, &st->calls, sizeof(out->calls));
+	__builtin_memset(&out->stages, 0, sizeof(out->stages));
+	return !detail_calls || reading_ledger(&out->stages, st, sk, tp, closed, now_ns);
+}
+
+/* The last word on a connection. */
+static __always_inline void watch_on_close(struct socket_state *st, struct sock *sk,
+					   const struct tcp_sock *tp, u64 now_ns)
+{
+	struct socket_reading_record *last = record_reserve(RECORD_SOCKET_READING, sizeof(*last));
+
+	if (!last)
+		return;
+	reading_fill(&last->reading, st, sk, tp, true, now_ns);
+	record_submit(last);
+}
+
+/* False if the ring is full. */
+static __always_inline bool watch_read(struct socket_state *st, struct sock *sk,
+				       const struct tcp_sock *tp)
+{
+	struct socket_reading_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
+	bool whole;
+
+	if (!record)
+		return false;
+	record->header.kind = RECORD_SOCKET_READING;
+	record->header.pad = 0;
+	whole = reading_fill(&record->reading, st, sk, tp, false, bpf_ktime_get_ns());
+	sample_remember(&st->sampled, tp);
+	if (!whole)
+		st->sampled.busy = true;
+	record_submit(record);
+	return true;
+}
+
+static __always_inline bool is_walk_due(const struct socket_state *st)
+{
+	u64 cookie = st->cookie;
+	u8 level = walk_default_level, *own = NULL;
+
+	if (walk_has_levels)
+		own = bpf_map_lookup_elem(&walk_levels, &cookie);
+	if (own)
+		level = *own;
+	/* not all at the same walk */
+	return !((walked.round + (u32)cookie) & ((1U << (level & WALK_LEVEL_MASK)) - 1));
+}
+
+/*
+ * Whether the socket has no news. Most have none, and what this costs is what it reads from memory: the
+ * first line of the storage and two of the socket, and not those that tell of what type it is.
+ */
+static __always_inline bool is_unchanged(const struct socket_state *shown, struct sock *sk)
+{
+	const struct tcp_sock *tp;
+
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		tp = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+	else
+		tp = bpf_skc_to_tcp_sock(sk);
+	return tp && !sample_is_new(&shown->sampled, tp);
+}
+
+static __always_inline int watch_visit(struct sock *sk, const struct socket_state *shown)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
+		return 0;
+	if (walk_which != WALK_EVERY && is_unchanged(shown, sk)) {
+		walked.sockets++;
+		walked.unchanged++;
+		return 0;
+	}
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = socket_recorded(sk);
+	if (!tp || !st)
+		return 0;
+	if (walk_which == WALK_DUE && !is_walk_due(st)) {
+		walked.left_out++;
+		if (!st->left_out)
+			st->left_out = walked.round;
+		return 0;
+	}
+	if (!watch_read(st, sk, tp)) {
+		walked.postponed++;
+		return 0;
+	}
+	walked.sockets++;
+	st->sampled.round = walked.round;
+	st->left_out = 0;
+	return 0;
+}
+
+#endif
