@@ -118,10 +118,25 @@ def forks(count, every):
     os.kill(server, 9)
 
 
+def take_name(name):
+    """From now on this process has this command name: only it may choose any bytes."""
+    with open("/proc/self/comm", "wb") as comm:
+        comm.write(name)
+
+
+def named(name):
+    """Some connections under a name, given in hexadecimal digits."""
+    take_name(bytes.fromhex(name))
+    sock, port = listener()
+    answer_all(sock)
+    ready()
+    for _ in range(20):
+        exchange(port)
+
+
 def tell_of_exchange(name, port, writer):
     """One connection under this name."""
-    with open("/proc/self/comm", "w") as comm:
-        comm.write(name)
+    take_name(name.encode())
     _, own = exchange(port)
     os.write(writer, f"{os.getpid()} {own} {name}\n".encode())
 
@@ -211,4 +226,7 @@ def churn(seconds):
 if __name__ == "__main__":
     what, *numbers = sys.argv[1:]
     programs = {program.__name__: program for program in (forks, flows, namespaces, hold, churn)}
-    programs[what](*(int(float(number)) for number in numbers))
+    if what == "named":
+        named(*numbers)
+    else:
+        programs[what](*(int(float(number)) for number in numbers))

@@ -23,7 +23,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 WHYLAT = TARGET / "release" / "whylat"
 
 # Nothing that a test waits for takes longer, in seconds; generous, since machines are shared.
-LONGEST = 120
+LONGEST = 300
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1

@@ -2,9 +2,9 @@
 
 import re
 import shutil
-from pathlib import Path
 
-from harness import WHYLAT, Netns, Recorder, Seen, Workload, demand, scratch, whylat
+from crowds import Crowd
+from harness import Netns, Recorder, Seen, demand, scratch, whylat
 
 # Each fits into a command name (15 bytes).
 NAMES = (
@@ -22,17 +22,11 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def _record(place, netns, number, name):
-    program = place / f"d{number}" / name.replace("/", "\N{FRACTION SLASH}")
-    program.parent.mkdir()
-    program.symlink_to(WHYLAT)
-    with Workload("count-calls", "--sends", 53, netns=netns, name=program, start_on_stdin=True) as calls:
-        calls.port()
-        # a slash cannot be in a file's name, but the name of a running program can be set
-        comm = name.encode()[:15]
-        Path(f"/proc/{calls.pid}/comm").write_bytes(comm)
-        with Recorder("-p", calls.pid, scratch=place, name=f"r{number}") as recorder:
-            calls.go()
-            calls.truth()
+    with Crowd("named", name.encode()[:15].hex(), netns=netns) as named:
+        named.ready()
+        with Recorder("-p", named.pid, scratch=place, name=f"r{number}") as recorder:
+            named.go()
+            named.said()
             recorder.stop()
     return recorder.path
 

@@ -6,6 +6,7 @@ between its two marks; exit code 1 if a threshold was missed. Needs root; works 
 """
 
 import argparse
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -76,14 +77,14 @@ def main():
         start = time.monotonic()
         try:
             row = TESTS[name][0](options)
-        except Wrong as wrong:
+        except (Wrong, OSError, subprocess.SubprocessError) as wrong:
             failed.append(name)
             print(f"{name:14} FAILED: {wrong}", flush=True)
             continue
         rows.append(row)
         print(f"{name:14} {time.monotonic() - start:6.1f} s  {row.seen}", flush=True)
-    if options.output:
-        put(options.output, rows)
+        if options.output:
+            put(options.output, rows)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
