@@ -4,7 +4,7 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
+.PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
 	unit kernel perfetto-check fleet-check fleet-engines clean
 
 demo: build
@@ -13,7 +13,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit viewer-check perfetto-check fleet-check kernel
+test: lint unit viewer-check perfetto-check fleet-check kernel faults-quick
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -112,6 +112,21 @@ packages: setup
 
 package-check: packages
 	packaging/check target/packages
+
+# Breaks what whylat depends on, one thing after the other, as root: twenty minutes, and an hour more with HOUR=1.
+# Writes the table of docs/reliability.md.
+faults: build
+	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
+
+# The part of them that `make test` runs: a minute.
+faults-quick: build
+	python3 tests/faults/run.py --quick --loaded
+
+# Feeds every reader with hostile input, FUZZ_SECONDS (600) for each; TARGETS chooses. What fails is in target/fuzz/artifacts.
+# `make kernel` replays the inputs that are kept in fuzz/corpus.
+FUZZ_SECONDS ?= 600
+fuzz: setup
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)
 
 bench: build
 	./benches/run

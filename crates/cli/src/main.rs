@@ -4,6 +4,15 @@
 //! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but events were lost or
 //! the recording was not closed.
 
+/// Talk to stderr. That nobody can hear it (a full disk, a reader that left) is no reason to panic, as std's macro of this
+/// name does: the recording goes on.
+macro_rules! eprintln {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
+
 mod agent;
 mod args;
 mod bugreport;

@@ -4,6 +4,8 @@ pub mod activity;
 mod calls;
 pub mod clock;
 pub mod cpu;
+#[doc(hidden)]
+pub mod fuzz;
 mod helper;
 pub mod hooks;
 mod inventory;

@@ -2,7 +2,7 @@
 //! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds. A recording
 //! stores them; a watch has a shelf in place of the store.
 
-use probe::clock::Clocks;
+use probe::clock::{Clocks, monotonic_ns};
 use probe::hooks::Drained;
 use probe::itt::Rows;
 use probe::stacks::{SeenStack, Stacks};
@@ -51,7 +51,8 @@ impl<S: Sink> Intake<S> {
     /// Whether something in it makes [`Intake::put`] read about processes.
     pub(crate) fn is_new(&self, drained: &Drained) -> bool {
         let mut owners = drained.owners.iter();
-        !drained.stacks.is_empty() || owners.any(|(pid, _)| !self.sockets.knows(*pid))
+        !drained.stacks.is_empty()
+            || owners.any(|(pid, comm)| !self.sockets.knows(*pid, Some(comm)))
     }
 
     /// Stores what the hooks gave. Whether the state of a socket changed.
@@ -81,7 +82,7 @@ impl<S: Sink> Intake<S> {
     /// Processes that became other programs: what was known of them is not true any more.
     fn put_programs(&mut self, programs: &Owners) {
         self.sockets.forget_processes(programs);
-        self.put_processes(programs.iter().map(|(pid, _)| pid), programs);
+        self.put_processes_now(programs.iter().map(|(pid, _)| *pid), programs);
     }
 
     fn put_connections(&mut self, seen: &Connections, owners: &Owners) {
@@ -90,47 +91,54 @@ impl<S: Sink> Intake<S> {
             self.sockets.update(seen.row(index), &mut rows);
         }
         self.added.connections += (rows.len() - seen.len()) as u64;
-        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.put_owners(&rows.pid, &rows.time_ns, owners);
         self.store.put(Batch::Connections(rows));
     }
 
     fn put_listeners(&mut self, rows: Listeners, owners: &Owners) {
-        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.put_owners(&rows.pid, &rows.time_ns, owners);
         self.store.put(Batch::Listeners(rows));
     }
 
     fn put_udp_sockets(&mut self, rows: UdpSockets, owners: &Owners) {
-        self.put_owners(rows.pid.iter().flatten(), owners);
+        self.put_owners(&rows.pid, &rows.time_ns, owners);
         self.store.put(Batch::UdpSockets(rows));
     }
 
     /// Owners of sockets: those that were not met before, with their use of the CPUs from now on.
-    fn put_owners<'a>(&mut self, pids: impl Iterator<Item = &'a u32>, owners: &Owners) {
-        let pids: Vec<u32> = pids.copied().collect();
+    fn put_owners(&mut self, pids: &[Option<u32>], times_ns: &[u64], owners: &Owners) {
+        let met = pids.iter().zip(times_ns);
+        let met = met.filter_map(|(pid, time_ns)| Some(((*pid)?, *time_ns)));
         let mut samples = ProcessSamples::default();
-        for pid in &pids {
-            self.cpu.watch(*pid, &mut samples);
+        for (pid, _) in met.clone() {
+            self.cpu.watch(pid, &mut samples);
         }
-        self.put_processes(pids.iter(), owners);
+        self.put_processes(met, owners);
         self.put_cpu(samples, CpuSamples::default());
     }
 
-    /// Processes that were not met before.
-    fn put_processes<'a>(&mut self, pids: impl Iterator<Item = &'a u32>, seen: &Owners) {
+    /// Processes that were not met before; `met` has pids with the times at which they were met.
+    fn put_processes(&mut self, met: impl Iterator<Item = (u32, u64)>, seen: &Owners) {
         let mut processes = Processes::default();
-        self.sockets.describe_owners(pids, seen, &mut processes);
+        self.sockets.describe_owners(met, seen, &mut processes);
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Processes(processes));
     }
 
+    /// The same, of processes that are there now.
+    fn put_processes_now(&mut self, pids: impl Iterator<Item = u32>, seen: &Owners) {
+        let now_ns = monotonic_ns();
+        self.put_processes(pids.map(|pid| (pid, now_ns)), seen);
+    }
+
     fn put_waits(&mut self, waits: Waits) {
         let pids = waits.pid.chunk_by(|a, b| a == b);
-        self.put_processes(pids.filter_map(<[u32]>::first), &[]);
+        self.put_processes_now(pids.filter_map(<[u32]>::first).copied(), &[]);
         self.store.put(Batch::Waits(Box::new(waits)));
     }
 
     fn put_spins(&mut self, spins: Spins) {
-        self.put_processes(spins.pid.iter(), &[]);
+        self.put_processes_now(spins.pid.iter().copied(), &[]);
         self.store.put(Batch::Spins(Box::new(spins)));
     }
 
@@ -165,7 +173,7 @@ impl<S: Sink> Intake<S> {
 
     /// What programs said by USDT probes.
     pub(crate) fn put_usdt(&mut self, Rows { counters, tasks }: Rows) {
-        self.put_processes(counters.pid.iter().chain(&tasks.pid), &[]);
+        self.put_processes_now(counters.pid.iter().chain(&tasks.pid).copied(), &[]);
         self.store.put(Batch::Counters(Box::new(counters)));
         self.store.put(Batch::Tasks(Box::new(tasks)));
     }
@@ -198,7 +206,7 @@ impl<S: Sink> Intake<S> {
         let (mut samples, mut connections) = <(TcpSamples, Connections)>::default();
         polls.poll(&mut self.sockets, &mut samples, &mut connections);
         self.added.connections += connections.len() as u64;
-        self.put_owners(connections.pid.iter().flatten(), &[]);
+        self.put_owners(&connections.pid, &connections.time_ns, &[]);
         self.store.put(Batch::Connections(connections));
         self.store.put(Batch::Samples(Box::new(samples)));
     }

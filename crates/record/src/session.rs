@@ -574,10 +574,10 @@ impl Session<'_> {
             .map(Line::Loss)
             .chain(probes.iter().cloned().map(Line::Usdt))
             .chain(cost.map(Line::Cost));
-        let closed = sealed
-            .and_then(|()| lines.into_iter().try_for_each(|line| writer.line(&line)))
-            .and_then(|()| writer.close(ended_ns));
-        match closed {
+        // rows that could not be sealed are counted, and the end can be told all the same
+        write_error = write_error.or(sealed.err());
+        let told = lines.into_iter().try_for_each(|line| writer.line(&line));
+        match told.and_then(|()| writer.close(ended_ns)) {
             Ok(closed) => write_error = write_error.or(closed.failures.into_iter().next()),
             Err(error) => write_error = Some(write_error.unwrap_or(error)),
         }

@@ -2,14 +2,22 @@
 //! and notes which processes own them. In: rows as the kernel side gives them. Out: the same rows
 //! completed, and rows of processes met for the first time.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use probe::clock::monotonic_ns;
 use probe::processes::ProcessReader;
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
 use table::tables::{Connection, Connections, Process, Processes};
+
+/// A process that was met.
+#[derive(Default)]
+struct Known {
+    started_ns: Option<u64>,
+    /// Names under which the kernel met it: those of its threads.
+    comms: HashSet<String>,
+}
 
 /// The recorded sockets that are open.
 #[derive(Default)]
@@ -17,7 +25,7 @@ pub(crate) struct Sockets {
     open: CookieMap<Connection>,
     peers: PeerIndex,
     reader: ProcessReader,
-    known_pids: HashSet<u32>,
+    known: HashMap<u32, Known>,
     unresolved: usize,
 }
 
@@ -59,9 +67,11 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Whether a process was met before.
-    pub(crate) fn knows(&self, pid: u32) -> bool {
-        self.known_pids.contains(&pid)
+    /// Whether a process was met before, under this name if one is told. A pid under another name may be another process
+    /// by now: the kernel uses pids again.
+    pub(crate) fn knows(&self, pid: u32, comm: Option<&str>) -> bool {
+        let known = self.known.get(&pid);
+        known.is_some_and(|known| comm.is_none_or(|comm| known.comms.contains(comm)))
     }
 
     /// Forgets closed sockets' addresses; called now and then.
@@ -87,37 +97,55 @@ impl Sockets {
     /// Forgets what these processes were.
     pub(crate) fn forget_processes(&mut self, pids: &[(u32, String)]) {
         for (pid, _) in pids {
-            self.known_pids.remove(pid);
+            self.known.remove(pid);
         }
     }
 
-    /// Adds rows for those processes that were not met before. Of a process that is gone by now,
-    /// `owners` still tells the command name that the kernel saw.
-    pub(crate) fn describe_owners<'a>(
+    /// Adds rows for those processes that were not met before; `met` has pids with the times at which they were met. Of a
+    /// process that is gone by now, `owners` still tells the command name that the kernel saw.
+    pub(crate) fn describe_owners(
         &mut self,
-        pids: impl Iterator<Item = &'a u32>,
+        met: impl Iterator<Item = (u32, u64)>,
         owners: &[(u32, String)],
         rows: &mut Processes,
     ) {
-        for pid in pids {
-            if !self.known_pids.insert(*pid) {
-                continue;
-            }
-            let seen = owners.iter().find(|(owner, _)| owner == pid);
-            if let Some(process) = self.reader.read(*pid) {
-                rows.push(process);
-            } else if let Some((_, comm)) = seen {
-                rows.push(gone(*pid, comm));
+        let told: HashMap<u32, &str> = owners.iter().map(|(pid, it)| (*pid, &**it)).collect();
+        for (pid, time_ns) in met {
+            let comm = told.get(&pid).copied();
+            if !self.knows(pid, comm) {
+                self.describe(pid, time_ns, comm, rows);
             }
         }
     }
+
+    fn describe(&mut self, pid: u32, time_ns: u64, comm: Option<&str>, rows: &mut Processes) {
+        // one that started later has the pid of the one that was met
+        let is_it = |process: &Process| process.started_ns.is_none_or(|at| at <= time_ns);
+        let found = self.reader.read(pid).filter(is_it);
+        let started_ns = found.as_ref().and_then(|process| process.started_ns);
+        let known = self.known.entry(pid);
+        let is_new = matches!(known, Entry::Vacant(_));
+        let known = known.or_default();
+        let is_same = !is_new && started_ns.is_some() && started_ns == known.started_ns;
+        if !is_same {
+            *known = Known {
+                started_ns,
+                ..Known::default()
+            };
+            let gone = comm.map(|comm| gone(pid, comm, time_ns));
+            if let Some(process) = found.or(gone) {
+                rows.push(process);
+            }
+        }
+        known.comms.extend(comm.map(str::to_owned));
+    }
 }
 
-/// A process that only the kernel side met.
-fn gone(pid: u32, comm: &str) -> Process {
+/// A process that only the kernel side met, at this time.
+fn gone(pid: u32, comm: &str, time_ns: u64) -> Process {
     Process {
         pid,
-        time_ns: monotonic_ns(),
+        time_ns,
         started_ns: None,
         comm: comm.to_owned(),
         exe: None,
@@ -128,4 +156,48 @@ fn gone(pid: u32, comm: &str) -> Process {
 
 fn parse_ends(row: &Connection) -> Option<(SocketAddr, SocketAddr)> {
     Some((row.local.parse().ok()?, row.remote.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304): a process that is gone.
+    const GONE: u32 = 4_194_305;
+
+    fn met(sockets: &mut Sockets, pid: u32, time_ns: u64, comm: &str) -> Vec<(String, u64, bool)> {
+        let mut rows = Processes::default();
+        let owners = [(pid, comm.to_owned())];
+        sockets.describe_owners([(pid, time_ns)].into_iter(), &owners, &mut rows);
+        let row = |index| {
+            let row = rows.row(index);
+            (row.comm, row.time_ns, row.started_ns.is_some())
+        };
+        (0..rows.len()).map(row).collect()
+    }
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_process() {
+        let mut sockets = Sockets::default();
+        let first = met(&mut sockets, GONE, 10, "first");
+        assert_eq!(first, [("first".to_owned(), 10, false)]);
+        assert_eq!(met(&mut sockets, GONE, 20, "first"), []);
+        let second = met(&mut sockets, GONE, 30, "second");
+        assert_eq!(second, [("second".to_owned(), 30, false)]);
+    }
+
+    #[test]
+    fn threads_with_names_of_their_own_are_one_process() {
+        let mut sockets = Sockets::default();
+        let own = std::process::id();
+        let now_ns = probe::clock::monotonic_ns();
+        assert_eq!(met(&mut sockets, own, now_ns, "one").len(), 1);
+        assert_eq!(met(&mut sockets, own, now_ns, "two"), []);
+        assert_eq!(met(&mut sockets, own, now_ns, "two"), []);
+        // met before this process began: it was another one
+        assert_eq!(
+            met(&mut sockets, own, 1, "old"),
+            [("old".to_owned(), 1, false)]
+        );
+    }
 }

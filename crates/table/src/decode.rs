@@ -1,9 +1,11 @@
 //! Sealed files back to batches. Nothing a file holds may end the program: digests are
 //! compared before a file is decoded, and a decoder that panics all the same is caught.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Once;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -96,9 +98,26 @@ impl Iterator for Batches {
     }
 }
 
+thread_local! {
+    /// A decoder runs, whose panic is a cause and no news.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a decoder; a panic becomes a cause.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                told(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(decode));
+    GUARDED.set(outer);
+    outcome.unwrap_or_else(|panic| {
         let what = panic
             .downcast_ref::<String>()
             .map(String::as_str)

@@ -12,7 +12,7 @@ table! {
     row Process, columns Processes, name "processes", time time_ns {
         /// Process id in the initial pid namespace.
         pid: u32, "-";
-        /// When the row was written.
+        /// When the row was written; of a process that was gone by then, when it was met.
         time_ns: u64, "ns";
         /// When the process started; tells two uses of one pid apart.
         started_ns: Option<u64>, "ns", null = "the process was gone before it was looked up";

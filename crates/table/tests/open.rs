@@ -274,3 +274,21 @@ fn sealing_is_due_by_time_and_size() {
     assert!(writer.seal_if_due(started_ns + 101).expect("seal"));
     assert_eq!(writer.stored()["calls"], 3_004);
 }
+
+/// Each format that was ever written is read by every later version: `tests/formats/N` is a recording of format N, of
+/// a client of eleven rounds in a namespace of its own.
+#[test]
+fn recordings_of_every_earlier_format_are_read() {
+    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/formats");
+    for format in 1..=FORMAT {
+        let path = formats.join(format.to_string());
+        let recording = Recording::open(&path).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(recording.header().format, format);
+        assert!(recording.closed().is_some_and(|close| close.in_order));
+        assert_eq!(validate(&path).expect("opens"), []);
+        let calls = recording.read_all::<Call>();
+        assert_eq!(calls.conn.len(), 65);
+        assert_eq!(calls.is_send.iter().filter(|send| **send).count(), 33);
+        assert!(recording.loss().iter().all(|loss| loss.residual() == 0));
+    }
+}

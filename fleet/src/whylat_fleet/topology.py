@@ -67,7 +67,7 @@ def read(path: Path) -> Topology:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FleetError(f"{path} does not exist", "docs/fleet/topology.md says what it holds") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FleetError(f"{path} is not JSON: {error}", "docs/fleet/topology.md has an example") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         said = data.get("schema", "not said") if isinstance(data, dict) else "not said"
@@ -96,12 +96,25 @@ def _parse(data: dict[str, Any]) -> Topology:
     named |= {name for (source, target), via in topology.routes.items() for name in (source, target, *via)}
     if unknown := sorted(named - set(topology.uplinks)):
         raise ValueError(f"`switches` lacks {unknown[0]}, which another entry names")
+    _refuse_circles(topology.uplinks)
     owner: dict[str, str] = {}
     for name, host in topology.hosts.items():
         for address in host.addresses:
             if owner.setdefault(address, name) != name:
                 raise ValueError(f"address {address} is of both {owner[address]} and {name}")
     return topology
+
+
+def _refuse_circles(uplinks: dict[str, tuple[str, ...]]) -> None:
+    """Ways go up and then down again: with a circle they would go up for ever."""
+    left = {name: set(above) for name, above in uplinks.items()}
+    while top := [name for name, above in left.items() if not above]:
+        for name in top:
+            del left[name]
+        for above in left.values():
+            above.difference_update(top)
+    if left:
+        raise ValueError(f"`switches`: {min(left)} is above itself, or below one that is")
 
 
 def write(topology: Topology, path: Path) -> None:

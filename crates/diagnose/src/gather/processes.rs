@@ -17,14 +17,14 @@ impl Processes {
     }
 
     /// Command name of the process that used `pid` until `until_ns`: the last that had
-    /// started by then.
+    /// started by then. One that was gone before it was looked up had started when it was met.
     pub fn comm(&self, pid: u32, until_ns: u64) -> Option<&str> {
         let uses = self.by_pid.get(&pid)?;
-        let started = |process: &&Process| process.started_ns.is_none_or(|at| at <= until_ns);
+        let since_ns = |process: &Process| process.started_ns.unwrap_or(process.time_ns);
         let latest = uses
             .iter()
-            .filter(started)
-            .max_by_key(|process| (process.started_ns.unwrap_or(0), process.time_ns));
+            .filter(|process| since_ns(process) <= until_ns)
+            .max_by_key(|process| (since_ns(process), process.time_ns));
         latest.or(uses.first()).map(|process| process.comm.as_str())
     }
 }
@@ -53,5 +53,23 @@ mod tests {
         assert_eq!(processes.comm(7, 500), Some("old"));
         assert_eq!(processes.comm(7, 1_000), Some("new"));
         assert_eq!(processes.comm(8, 1_000), None);
+    }
+
+    #[test]
+    fn processes_that_were_gone_before_they_were_looked_up_are_told_apart_by_when_they_were_met() {
+        let gone = |time_ns, comm| Process {
+            time_ns,
+            started_ns: None,
+            ..process(7, 0, comm)
+        };
+        let mut processes = Processes::default();
+        processes.add(gone(500, "first"));
+        processes.add(process(7, 900, "lasting"));
+        processes.add(gone(2_000, "last"));
+        assert_eq!(processes.comm(7, 500), Some("first"));
+        assert_eq!(processes.comm(7, 1_000), Some("lasting"));
+        assert_eq!(processes.comm(7, 2_001), Some("last"));
+        // written later than it was met, as the first versions did
+        assert_eq!(processes.comm(7, 400), Some("first"));
     }
 }

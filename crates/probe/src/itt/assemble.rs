@@ -14,7 +14,7 @@ use super::{Counts, Rows};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     names: Names,
     open: Open,
     rows: Rows,
@@ -74,7 +74,7 @@ impl At {
 
 impl Assembler {
     /// Takes a record.
-    pub(super) fn take(&mut self, record: Record) {
+    pub(crate) fn take(&mut self, record: Record) {
         self.records += 1;
         let at = At::of(&record);
         match record.body {
@@ -394,23 +394,23 @@ impl Assembler {
     }
 
     /// Takes them.
-    pub(super) fn take_rows(&mut self) -> Rows {
+    pub(crate) fn take_rows(&mut self) -> Rows {
         self.rows_taken += self.rows_len() as u64;
         std::mem::take(&mut self.rows)
     }
 
     /// The ring was read once.
-    pub(super) fn forget_early_ends(&mut self) {
+    pub(crate) fn forget_early_ends(&mut self) {
         self.open.forget_early_ends();
     }
 
     /// Nothing more comes.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.open.finish(&mut self.rows.tasks);
     }
 
     /// The account, once all rows were taken.
-    pub(super) fn counts(&self, losses: Losses) -> Counts {
+    pub(crate) fn counts(&self, losses: Losses) -> Counts {
         let Losses {
             full,
             interrupted,

@@ -20,7 +20,7 @@ use ::itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, Shape};
 use table::manifest::{Coverage, ProbeState};
 use table::tables::{Counters, Tasks};
 
-use assemble::Assembler;
+pub(crate) use assemble::Assembler;
 pub use collector::{COLLECTOR_OVERRIDE, find};
 use holder::Holder;
 pub use holder::User;

@@ -1,6 +1,8 @@
 //! Stacks as the kernel handed them over → rows of table `stacks`; at the end, of `symbols`.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs::File;
+use std::ops::Range;
 use std::rc::Rc;
 
 use table::tables::{StackFrame, StackFrames, Symbols};
@@ -10,7 +12,7 @@ use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
 use super::symbols::{self, KERNEL, Kernel, Place};
 use super::unwind::{ProgramUnwinder, Unwound};
-use super::{Program, STACK_FRAMES, SeenStack};
+use super::{Program, Registers, STACK_FRAMES, SeenStack};
 
 /// Programs of which the mappings are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
@@ -164,4 +166,36 @@ fn callers(addresses: &[u64]) -> impl Iterator<Item = u64> {
     let innermost = addresses.first().copied();
     let callers = addresses.iter().skip(1).map(|at| at.saturating_sub(1));
     innermost.into_iter().chain(callers)
+}
+
+/// Unwinds a stack through one file and looks up where it led; gives the frames.
+pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -> usize {
+    let object = Rc::new(Object::of("file", file));
+    let mapping = Mapping {
+        addresses: addresses.clone(),
+        offset: 0,
+        file: (String::new(), 1),
+        name: "file".to_owned(),
+    };
+    let mut unwinder = ProgramUnwinder::default();
+    unwinder.add(&mapping, &object);
+    let stack = SeenStack {
+        time_ns: 1,
+        number: 1,
+        program: None,
+        addresses: vec![addresses.start],
+        registers: Registers {
+            ip: addresses.start + (addresses.end - addresses.start) / 2,
+            sp: addresses.end,
+            bp: addresses.end,
+        },
+        copied: copied.to_owned(),
+    };
+    let unwound = unwinder.unwind(&stack, |at| addresses.contains(&at));
+    let places = unwound.addresses.iter().map(|at| Place {
+        object: Some(Rc::clone(&object)),
+        offset: at.wrapping_sub(addresses.start),
+    });
+    symbols::look_up(places.collect(), None);
+    unwound.addresses.len()
 }

@@ -16,6 +16,7 @@ mod symbols;
 mod unwind;
 
 pub use frames::Stacks;
+pub(crate) use frames::unwind_through;
 
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};

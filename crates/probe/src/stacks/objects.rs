@@ -77,10 +77,15 @@ impl Object {
     /// Opens what is mapped, even if its path leads elsewhere by now, or in another namespace.
     fn open(pid: u32, mapping: &Mapping) -> Self {
         let Range { start, end } = mapping.addresses;
-        let mut opened = Self::named(&mapping.name);
-        let Ok(file) = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) else {
-            return opened;
-        };
+        match File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
+            Ok(file) => Self::of(&mapping.name, file),
+            Err(_) => Self::named(&mapping.name),
+        }
+    }
+
+    /// What unwinding needs of an opened file.
+    pub(super) fn of(name: &str, file: File) -> Self {
+        let mut opened = Self::named(name);
         // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading
         // beyond its end would be a fault, as it would be for the program that runs it.
         if let Ok(data) = unsafe { Mmap::map(&file) } {

@@ -215,7 +215,7 @@ impl<'a> SocketView<'a> {
 
 /// What a netlink batch held next.
 #[derive(Debug)]
-pub(super) enum Item<'a> {
+pub(crate) enum Item<'a> {
     /// A socket.
     Socket(SocketView<'a>),
     /// The dump is complete.
@@ -227,7 +227,7 @@ pub(super) enum Item<'a> {
 }
 
 /// The messages of one batch that answer request `sequence`.
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     /// What is left to read.
     pub rest: &'a [u8],
     /// Number of the request; answers to earlier ones are passed over.

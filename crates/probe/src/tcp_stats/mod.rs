@@ -30,6 +30,7 @@ mod testing;
 pub use dump::{DumpCounts, DumpError, Extensions};
 pub use filter::{CookieMap, Offer, SampleCounts, SampleFilter};
 pub use info::{REQUIRED_LEN_BYTES, TcpInfo};
+pub(crate) use message::Batch;
 pub use message::{SocketMemory, SocketView, state};
 pub use peers::PeerIndex;
 pub use poll_times::{PollTimes, Random};

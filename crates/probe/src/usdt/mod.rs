@@ -25,6 +25,7 @@ pub use attach::{Fired, Firing, Probes, Storage};
 pub use error::UsdtError;
 pub use files::Files;
 pub use find::find;
+pub(crate) use notes::Elf;
 pub use request::{Request, RequestError};
 
 /// Name of the probe in coverage and accounts.

@@ -18,19 +18,19 @@ const ADDRESSES_BYTES: usize = 3 * 8;
 
 /// One place of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
-    pub(super) provider: String,
-    pub(super) name: String,
+pub(crate) struct Note {
+    pub(crate) provider: String,
+    pub(crate) name: String,
     /// Of each argument its size, negative if it is signed, and where it is: `-4@%eax 8@$1`.
-    pub(super) arguments: String,
+    pub(crate) arguments: String,
 }
 
 /// What is read of a program.
 #[derive(Debug, Default)]
-pub(super) struct Elf {
-    pub(super) notes: Vec<Note>,
+pub(crate) struct Elf {
+    pub(crate) notes: Vec<Note>,
     /// The dynamic loader that it asks for.
-    pub(super) interpreter: Option<String>,
+    pub(crate) interpreter: Option<String>,
 }
 
 impl Elf {
@@ -38,7 +38,7 @@ impl Elf {
     ///
     /// # Errors
     /// When the file cannot be read or is no such file, in words.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
         let cache = ReadCache::new(file);
         Self::parse(&cache).map_err(|error| format!("it is not a 64-bit ELF file: {error}"))
@@ -84,7 +84,7 @@ fn describe(bytes: &[u8]) -> Option<Note> {
 
 impl Note {
     /// The arguments, each with where it is.
-    pub(super) fn places(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
         // AArch64 writes `8@[sp, 16]`: a blank within brackets ends nothing.
         let mut depth = 0;
         let is_between = move |c: char| {
@@ -101,12 +101,12 @@ impl Note {
     }
 
     /// Whether an argument is signed; `None` without it.
-    pub(super) fn is_signed(&self, index: usize) -> Option<bool> {
+    pub(crate) fn is_signed(&self, index: usize) -> Option<bool> {
         self.places().nth(index).map(|place| place.starts_with('-'))
     }
 
     /// The value of an argument that is a constant.
-    pub(super) fn constant(&self, index: usize) -> Option<i64> {
+    pub(crate) fn constant(&self, index: usize) -> Option<i64> {
         let (_, place) = self.places().nth(index)?.split_once('@')?;
         place.strip_prefix('$').unwrap_or(place).parse().ok()
     }

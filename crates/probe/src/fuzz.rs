@@ -1,0 +1,56 @@
+//! Ways in for the fuzz targets (`fuzz/`) to readers of what others made: kernel replies, program files, and the ring
+//! that a program writes into. Not for other callers.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::itt::{Assembler, Rows};
+use crate::tcp_stats::Batch;
+
+/// Reads a `sock_diag` batch as a poll does; gives how many messages it held.
+pub fn netlink_batch(bytes: &[u8]) -> usize {
+    // the request number of the corpus
+    let sequence = 5;
+    let batch = Batch {
+        rest: bytes,
+        sequence,
+        netns: 1,
+        time_ns: 2,
+    };
+    batch.map(|item| format!("{item:?}")).count()
+}
+
+/// Reads the notes of a program file; gives how many arguments they describe.
+pub fn elf_notes(path: &Path) -> usize {
+    let Ok(elf) = crate::usdt::Elf::read(path) else {
+        return 0;
+    };
+    let arguments = elf.notes.iter().map(|note| {
+        let count = note.places().count();
+        for index in 0..count {
+            note.is_signed(index);
+            note.constant(index);
+        }
+        count
+    });
+    arguments.sum()
+}
+
+/// Unwinds a stack through a file that is mapped at `addresses`, and looks up the names; gives the frames.
+pub fn code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
+    crate::stacks::unwind_through(file, addresses, stack)
+}
+
+/// Makes rows of what a program wrote into a ring.
+pub fn itt_rows(ring: &mut itt::Ring) -> Rows {
+    let mut assembler = Assembler::default();
+    for _reading in 0..3 {
+        ring.drain(|record| assembler.take(record));
+        assembler.forget_early_ends();
+    }
+    assembler.finish();
+    // counts must not overflow whatever the program wrote over its losses
+    let _counts = assembler.counts(ring.losses());
+    assembler.take_rows()
+}

@@ -1,0 +1,34 @@
+//! What is done with hostile input: one function a target. In: any bytes. Out: nothing; a target fails by a panic, by
+//! an input that takes too long, or by too much memory.
+//!
+//! Each takes the way that the program takes with such input, so that a panic that the program catches is no failure.
+
+mod files;
+mod recording;
+mod ring;
+mod trace;
+
+pub use files::elf;
+pub use recording::{manifest, segment};
+pub use ring::itt_ring;
+pub use trace::{ftrace, intel_pt, perf};
+
+/// A reader of hostile input.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the name of their corpus.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("manifest", manifest),
+    ("segment", segment),
+    ("perf", perf),
+    ("ftrace", ftrace),
+    ("intel_pt", intel_pt),
+    ("itt_ring", itt_ring),
+    ("netlink", netlink),
+    ("elf", elf),
+];
+
+/// A batch of `sock_diag` replies.
+pub fn netlink(bytes: &[u8]) {
+    probe::fuzz::netlink_batch(bytes);
+}

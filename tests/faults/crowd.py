@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""The programs of `crowds.py`: many processes, connections or namespaces, and at the end what was what.
+
+Each says `ready`, waits for a line, and then does what its first word asks. Loopback of its own namespace only.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+SO_COOKIE = 57
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+# Linger with no time: closing resets, so that no port waits in TIME_WAIT.
+AT_ONCE = struct.pack("ii", 1, 0)
+
+
+def cookie(sock):
+    """What the kernel calls the socket."""
+    return struct.unpack("Q", sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
+
+
+def ready(*words):
+    """Says so, and waits for a line."""
+    print("ready", *words, flush=True)
+    sys.stdin.readline()
+
+
+def listener(backlog=4096):
+    """A socket that answers each connection by one byte; its port."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    sock.listen(backlog)
+    return sock, sock.getsockname()[1]
+
+
+def answer_all(sock):
+    """Takes connections until the process ends."""
+
+    def serve():
+        while True:
+            peer, _ = sock.accept()
+            try:
+                if peer.recv(1):
+                    peer.send(b"a")
+            except OSError:
+                pass
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            peer.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def exchange(port, source=0):
+    """One connection and one byte each way; its cookie and port."""
+    sock = socket.socket()
+    if source:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", source))
+    sock.connect(("127.0.0.1", port))
+    sock.send(b"q")
+    sock.recv(1)
+    seen = cookie(sock), sock.getsockname()[1]
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    sock.close()
+    return seen
+
+
+class CloneArgs(ctypes.Structure):
+    """`struct clone_args` of Linux 5.7."""
+
+    _names = ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls")
+    _fields_ = tuple((name, ctypes.c_uint64) for name in (*_names, "set_tid", "set_tid_size", "cgroup"))
+
+
+def fork_as(pid):
+    """`fork`, with a pid of our choice, as long as nobody has it (clone3's set_tid): pids are used again at once."""
+    clone3 = 435
+    wanted = ctypes.c_int32(pid)
+    arguments = CloneArgs(exit_signal=17, set_tid=ctypes.addressof(wanted), set_tid_size=1)
+    made = LIBC.syscall(clone3, ctypes.byref(arguments), ctypes.sizeof(arguments))
+    return os.fork() if made < 0 else made
+
+
+# Pids that are used again and again.
+PIDS = 8
+
+
+def forks(count, every):
+    """So many processes, one in `every` of which makes a connection, under a name of its own. Those have few pids."""
+    sock, port = listener()
+    reader, writer = os.pipe()
+    server = os.fork()
+    if server == 0:
+        answer_all(sock)
+        threading.Event().wait()
+    sock.close()
+    ready()
+    pids = []
+    for number in range(count):
+        tells = number % every == 0
+        pid = fork_as(pids[number // every % PIDS]) if tells and len(pids) == PIDS else os.fork()
+        if pid == 0:
+            if tells:
+                tell_of_exchange(f"fork-{number}", port, writer)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        if tells:
+            sys.stdout.write(os.read(reader, 100).decode())
+        elif len(pids) < PIDS:
+            pids.append(pid)
+    os.kill(server, 9)
+
+
+def take_name(name):
+    """From now on this process has this command name: only it may choose any bytes."""
+    with open("/proc/self/comm", "wb") as comm:
+        comm.write(name)
+
+
+def named(name):
+    """Some connections under a name, given in hexadecimal digits."""
+    take_name(bytes.fromhex(name))
+    sock, port = listener()
+    answer_all(sock)
+    ready()
+    for _ in range(20):
+        exchange(port)
+
+
+def tell_of_exchange(name, port, writer):
+    """One connection under this name."""
+    take_name(name.encode())
+    _, own = exchange(port)
+    os.write(writer, f"{os.getpid()} {own} {name}\n".encode())
+
+
+def flows(count, ports):
+    """So many connections, from `ports` ports in turn."""
+    sock, port = listener()
+    answer_all(sock)
+    sources = []
+    while len(sources) < ports:
+        free = socket.socket()
+        free.bind(("127.0.0.1", 0))
+        sources.append(free)
+    numbers = [free.getsockname()[1] for free in sources]
+    for free in sources:
+        free.close()
+    ready()
+    lines = []
+    for number in range(count):
+        for _ in range(100):
+            try:
+                lines.append(exchange(port, numbers[number % ports]))
+                break
+            except OSError:  # the other end has not closed yet
+                time.sleep(0.0005)
+    sys.stdout.write("".join(f"{conn} {own}\n" for conn, own in lines))
+
+
+def namespaces(count):
+    """So many network namespaces one after the other, each with a connection over its loopback."""
+    ready()
+    for _ in range(count):
+        if LIBC.unshare(CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "unshare")
+        with socket.socket() as control:  # SIOCSIFFLAGS: lo up and running
+            import fcntl
+
+            fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
+        sock, port = listener(4)
+        client = socket.create_connection(("127.0.0.1", port))
+        server, _ = sock.accept()
+        client.send(b"q")
+        server.recv(1)
+        inode = os.stat("/proc/thread-self/ns/net").st_ino
+        print(cookie(client), inode)
+        for end in (client, server, sock):
+            end.close()
+
+
+def hold(pairs):
+    """So many connections at once."""
+    import resource
+
+    most = 2 * pairs + 100
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    sock, port = listener()
+    ready(port)
+    ends = []
+    for number in range(pairs):
+        client = socket.socket()
+        # more connections than one address has ports
+        client.bind((f"127.0.{1 + number // 20_000}.1", 0))
+        client.connect(("127.0.0.1", port))
+        ends += [client, sock.accept()[0]]
+    time.sleep(4)  # two polls see them all
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        end.close()
+    sock.close()
+
+
+def churn(seconds):
+    """Connections, and a program now and then, for so long."""
+    sock, port = listener()
+    answer_all(sock)
+    ready()
+    end, made, execs = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < end:
+        for _ in range(40):
+            exchange(port)
+            made += 1
+        subprocess.run(["true"], check=False)
+        execs += 1
+    print(made, execs)
+
+
+if __name__ == "__main__":
+    what, *numbers = sys.argv[1:]
+    programs = {program.__name__: program for program in (forks, flows, namespaces, hold, churn)}
+    if what == "named":
+        named(*numbers)
+    else:
+        programs[what](*(int(float(number)) for number in numbers))

@@ -1,0 +1,286 @@
+"""What the fault tests share: recorders, workloads in network namespaces of their own, and what must hold of an answer.
+
+In: the release binary. Out: processes that die with this script, files in one temporary directory. Nothing outside is
+changed: no sysctl, no route, no file of others.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+WHYLAT = TARGET / "release" / "whylat"
+
+# Nothing that a test waits for takes longer, in seconds; generous, since machines are shared.
+LONGEST = 300
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
+
+
+class Wrong(Exception):
+    """A threshold is missed: what was seen instead."""
+
+
+@dataclasses.dataclass
+class Seen:
+    """A line of the table in docs/reliability.md."""
+
+    fault: str
+    done: str
+    threshold: str
+    seen: str
+
+
+def demand(holds, what):
+    """Fails the test unless it holds."""
+    if not holds:
+        raise Wrong(what)
+
+
+def until(what, condition, longest=LONGEST):
+    """Waits until the condition gives something true, and gives that."""
+    end = time.monotonic() + longest
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.005)
+    raise Wrong(f"never saw: {what}")
+
+
+def _tied(netns=None, extra=None):
+    def prepare():
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if netns is not None and LIBC.setns(netns, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+        if extra:
+            extra()
+
+    return prepare
+
+
+def finish(*command, code=0, env=None, netns=None, longest=LONGEST):
+    """Runs a command to its end; gives its stdout. Its exit code is demanded, and that it does not panic."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+        preexec_fn=_tied(netns),
+        timeout=longest,
+        check=False,
+    )
+    said = done.stderr.decode(errors="replace")
+    allowed = code if isinstance(code, tuple) else (code,)
+    demand(done.returncode in allowed, f"{command[1:3]} ended with {done.returncode}, not {allowed}: {said[-800:]}")
+    demand("panicked" not in said, f"{command[1:3]} panicked: {said[-800:]}")
+    return done.stdout
+
+
+def whylat(*arguments, **options):
+    """Runs `whylat` to its end."""
+    return finish(WHYLAT, *arguments, **options)
+
+
+def report(path, code=(0, 3)):
+    """The JSON report of a recording."""
+    return json.loads(whylat("report", "--format", "json", path, code=code))
+
+
+def csv(path, table, scratch):
+    """Rows of a table as lists of words, the header first. No field of the tables asked for holds a comma."""
+    out = Path(scratch) / f"{table}.csv"
+    whylat("report", "--format", "csv", "--table", table, "-o", out, "--force", path, code=(0, 3))
+    return [line.split(",") for line in out.read_text().splitlines()]
+
+
+def columns(path, table, names, scratch):
+    """Columns of a table, row by row."""
+    header, *rows = csv(path, table, scratch)
+    places = [header.index(name) for name in names]
+    return [tuple(row[place] for place in places) for row in rows]
+
+
+def account(answer, probe):
+    """The account of one probe."""
+    return next(loss for loss in answer["loss"] if loss["probe"] == probe)
+
+
+def demand_identity(answer):
+    """Every record is accounted for, of every probe. Gives how many were produced and lost."""
+    demand(answer["loss"], "no account of anything")
+    for loss in answer["loss"]:
+        demand(loss["residual"] == 0, f"unaccounted for: {loss}")
+    return sum(loss["produced"] for loss in answer["loss"]), sum(loss["lost_total"] for loss in answer["loss"])
+
+
+class Netns:
+    """A network namespace with loopback; it ends with its last process."""
+
+    def __init__(self):
+        holder = "ip link set lo up && echo up && exec sleep 100000"
+        self.process = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", holder], stdout=subprocess.PIPE, preexec_fn=_tied()
+        )
+        demand(self.process.stdout.readline() == b"up\n", "no network namespace")
+        self.fd = os.open(f"/proc/{self.process.pid}/ns/net", os.O_RDONLY)
+        self.inode = os.fstat(self.fd).st_ino
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+        self.process.kill()
+        self.process.wait()
+
+
+class Workload:
+    """A role of `whylat lab workload`; `truth` is what it says at its end."""
+
+    def __init__(self, *words, netns=None, name=None, start_on_stdin=False):
+        command = [str(name or WHYLAT), "lab", "workload", "--limit-s", "3600"]
+        command += ["--start-on-stdin"] * start_on_stdin + [str(word) for word in words]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_tied(netns and netns.fd)
+        )
+        self.pid = self.process.pid
+
+    def port(self):
+        """Waits until it is ready, and gives its port."""
+        return json.loads(self.process.stdout.readline())["ready"]
+
+    def go(self):
+        """Starts it, if it waits for that."""
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def truth(self):
+        """What it knows at its end."""
+        out, _ = self.process.communicate(timeout=3600)
+        demand(self.process.returncode == 0, f"a workload ended with {self.process.returncode}")
+        return json.loads(out.splitlines()[-1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+
+class Recorder:
+    """`whylat record`, from when everything is attached."""
+
+    def __init__(self, *words, scratch, name="r.whylat", env=None, extra=None, ready=True):
+        self.path = Path(scratch) / name
+        self.said = Path(scratch) / f"{name}.said"
+        flag = Path(scratch) / f"{name}.ready"
+        command = [str(WHYLAT), "record", *[str(word) for word in words]]
+        command += ["-o", str(self.path), "--ready-file", str(flag)]
+        with self.said.open("wb") as said:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env={**os.environ, **(env or {})},
+                preexec_fn=_tied(extra=extra),
+            )
+        self.pid = self.process.pid
+        if ready:
+            until("the recorder ready", lambda: flag.exists() or self._ended())
+
+    def _ended(self):
+        if self.process.poll() is not None:
+            raise Wrong(f"the recorder ended with {self.process.returncode}: {self.said.read_text()[-800:]}")
+
+    def signal(self, number):
+        """Signals it."""
+        self.process.send_signal(number)
+
+    def stop(self, code=(0, 3)):
+        """Ends it as Ctrl-C does; gives its exit code."""
+        self.signal(signal.SIGINT)
+        return self.wait(code)
+
+    def wait(self, code=(0, 3)):
+        """Waits for its end; gives its exit code."""
+        ended = self.process.wait(timeout=LONGEST)
+        said = self.said.read_text(errors="replace")
+        demand(code is None or ended in code, f"the recorder ended with {ended}, not {code}: {said[-800:]}")
+        demand("panicked" not in said, f"the recorder panicked: {said[-800:]}")
+        return ended
+
+    def resident_bytes(self):
+        """Resident memory now."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise Wrong("the recorder is gone")
+
+    def descriptors(self):
+        """Open files."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+class Sampled:
+    """Calls a function again and again in a thread, while in the `with` block, and keeps what it gave."""
+
+    def __init__(self, function, every_s=0.2):
+        self.function, self.every_s = function, every_s
+        self.values, self.over = [], threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self):
+        while not self.over.wait(self.every_s):
+            with contextlib.suppress(Exception):
+                self.values.append((time.monotonic(), self.function()))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+@contextlib.contextmanager
+def scratch(memory=False):
+    """A temporary directory; in memory, if that is asked for."""
+    place = "/dev/shm" if memory else None
+    with tempfile.TemporaryDirectory(prefix="whylat-faults-", dir=place) as directory:
+        yield Path(directory)
+
+
+def thousands(number):
+    """With commas."""
+    return f"{number:,}"
+
+
+def refuse_without_root():
+    """Recording needs root."""
+    if os.geteuid() != 0:
+        sys.exit("error: the fault tests record\nhint: sudo make faults")
+    if not WHYLAT.exists():
+        sys.exit(f"error: {WHYLAT} is not there\nhint: make build")
