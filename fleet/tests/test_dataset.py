@@ -4,10 +4,14 @@ import re
 from pathlib import Path
 
 import duckdb
+import fleet_files
 import pytest
 
-from whylat_fleet.dataset import HOUR_NS, Dataset, Selection
+from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset, Selection
+from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.prepare import prepare
+from whylat_fleet.report.coverage import when
 from whylat_fleet.schema import SCHEMA, TABLES
 
 # 2026-11-23 05:00 UTC
@@ -91,3 +95,20 @@ def test_columns_are_those_that_agents_declare() -> None:
         fields = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)
         declared[section.split("\n")[0]] = {name: arrow[kind] for name, kind in fields}
     assert declared == TABLES
+
+
+def test_only_bins_in_which_a_host_was_watched_count(tmp_path: Path) -> None:
+    minutes = [
+        {"host": "a", "begin_ns": fleet_files.BEGIN_NS + minute * 60 * SECOND_NS, "length_us": 60_000_000}
+        | {"detail": "calls", "connections": 1, "poll_gap_us": 1, "clock_error_us": 1, "lost": 0, "dropped_files": 0}
+        for minute in range(10, 20)
+    ]
+    fleet_files.write(tmp_path, "fleet_coverage", "a", minutes)
+    engine, dataset = DuckDb(), Dataset(tmp_path)
+    try:
+        prepared = prepare(engine, dataset, dataset.window(fleet_files.BEGIN, 1))
+    finally:
+        engine.close()
+    assert prepared.grid.bins == 300
+    assert when(prepared.coverage) == "2026-11-23 05:10:00 UTC, 10 min 0 s watched"
+    assert prepared.coverage.partly_watched == {}

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from whylat_fleet import topology
 from whylat_fleet.algebra import Grid, start, weigh
-from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, SECOND_NS, Dataset, LeftOut, Selection, Window, unreadable
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
@@ -149,6 +149,8 @@ def _prepare(
     trust_clocks: bool,
     place: Path | None,
 ) -> Prepared:
+    grid_of(window, bin_s)
+    window = _watched(engine, window, bin_s)
     grid = grid_of(window, bin_s)
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
     where = place or root / "topology.json"
@@ -164,6 +166,18 @@ def _prepare(
     coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
     engine.create("conns", text("conns", end_ns=window.end_ns))
     return Prepared(engine, grid, coverage, known, hosts, tors)
+
+
+def _watched(engine: Engine, window: Window, bin_s: int) -> Window:
+    """The part of a window in which any host was watched, in whole bins. Of the rest nothing is known: taken for bins
+    without a problem, it would make all connections alike."""
+    rows = engine.rows(text("watched_span", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    if not rows:
+        return window
+    bin_ns = bin_s * SECOND_NS
+    before = (int(rows[0][0]) - window.begin_ns) // bin_ns
+    until = -(-(int(rows[0][1]) - window.begin_ns) // bin_ns)
+    return Window(window.begin_ns + before * bin_ns, min(window.end_ns, window.begin_ns + until * bin_ns))
 
 
 def _hosts(

@@ -43,8 +43,11 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
 
 
 def when(coverage: Coverage) -> str:
-    """The window."""
-    return f"{moment(coverage.window.begin_ns):%Y-%m-%d %H:%M} UTC, {coverage.window.seconds // 3600} h"
+    """The window, or the part of it in which any host was watched."""
+    begin, seconds = moment(coverage.window.begin_ns), coverage.window.seconds
+    if seconds % 3600 == 0:
+        return f"{begin:%Y-%m-%d %H:%M} UTC, {seconds // 3600} h"
+    return f"{begin:%Y-%m-%d %H:%M:%S} UTC, {seconds // 60} min {seconds % 60} s watched"
 
 
 def moment(time_ns: int) -> datetime:
