@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use table::manifest::{Coverage, Line, Loss, ProbeState};
-use table::{Columns, Table, WriteOptions, Writer};
+use table::{Table, WriteOptions, Writer};
 
 use super::common::{Random, header, rows};
 

@@ -256,6 +256,7 @@ mod tests {
         ("fork", "clone", || {
             // SAFETY: refused; a child would end at once.
             if unsafe { libc::fork() } == 0 {
+                // SAFETY: ends the process without running anything of it.
                 unsafe { libc::_exit(0) }
             }
         }),

@@ -19,7 +19,6 @@
 #include "arrival.bpf.h"
 #include "messages.h"
 
-
 /* A power of two. */
 #define SEGMENTS 64
 /* With so many unread, those that follow each other are noted together. */
