@@ -137,19 +137,23 @@ impl Shared {
         }
     }
 
-    /// Waits before the next try; breaks when the agent ends, as a target that fails then is not waited for.
+    /// Waits before the next try. An agent that ends meanwhile tries at once, for the target may be back; one that was
+    /// ending already when it failed does not wait for it: breaks.
     fn pause(&self, time: Duration) -> ControlFlow<()> {
         let until = Instant::now() + time;
         let mut inner = self.lock();
+        if inner.ends.is_some() {
+            return ControlFlow::Break(());
+        }
         while inner.ends.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return ControlFlow::Continue(());
+                break;
             }
             let waited = self.changed.wait_timeout(inner, left);
             inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        ControlFlow::Break(())
+        ControlFlow::Continue(())
     }
 
     /// How shipping is getting on, as of the last change.

@@ -152,12 +152,13 @@ mod tests {
             assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
             return;
         }
-        let status = std::fs::read_to_string(format!("/proc/{}/status", statistics.pid));
         for _ in 0..3 {
             let held = statistics.enable().unwrap();
             let name = std::fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
             assert_eq!(name.to_string_lossy(), "anon_inode:bpf-stats");
         }
+        // it has its name once it answers
+        let status = std::fs::read_to_string(format!("/proc/{}/status", statistics.pid));
         assert!(status.unwrap().contains("whylat"));
         let pid = statistics.pid;
         drop(statistics);
