@@ -5,17 +5,20 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-/// Watch every connection of this host all the time, and write what a fleet
-/// is judged by.
+/// Watches a host.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylat agent --check --config /etc/whylat/agent.toml
+  sudo whylat agent --config /etc/whylat/agent.toml")]
 pub(crate) struct Agent {
-    /// Its configuration (TOML); read again on SIGHUP.
+    /// Its configuration (TOML), which it reads again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only check the configuration.
+    /// Only check the configuration
     #[arg(long)]
     check: bool,
-    /// Write the process id here once everything is watched.
+    /// Write this file once everything is watched
     #[arg(long, value_name = "FILE", hide = true)]
     ready_file: Option<PathBuf>,
 }

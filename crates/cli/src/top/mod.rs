@@ -25,12 +25,13 @@ const INTERVALS_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
 /// Watches connections.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  whylat top                          your own connections; with sudo: all of the host
-  sudo whylat top --port 6379         one port, on whichever side
-  sudo whylat top --detail calls      exact stages, and the time that calls block
-  whylat top --once                   the worst connections as text
-  whylat top --once --json --limit 5  the same for scripts (docs/top.schema.json)")]
+#[command(after_help = "\
+Examples:
+  whylat top                          # your own; with sudo: all of the host
+  sudo whylat top --port 6379         # one port, on whichever side
+  sudo whylat top --detail calls      # exact stages, how long calls block
+  whylat top --once                   # the worst connections as text
+  whylat top --once --json --limit 5  # for scripts: docs/top.schema.json")]
 pub(crate) struct Top {
     #[command(flatten)]
     target: Watched,
