@@ -17,7 +17,7 @@ import disk
 import names
 from harness import Wrong, refuse_without_root
 
-# Name → test, and whether it is one of the few that `make test` runs.
+# Name → test, and whether it is one of the few that `make faults-quick` runs.
 TESTS = {
     "stopped": (consumer.stopped, True),
     "write_errors": (disk.write_errors, True),
@@ -60,7 +60,7 @@ def main():
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tests", nargs="*", metavar="NAME", help=f"of {', '.join(TESTS)}")
-    parser.add_argument("--quick", action="store_true", help="the few that `make test` runs")
+    parser.add_argument("--quick", action="store_true", help="the few that take a minute")
     parser.add_argument(
         "--whole", action="store_true", help="with the numbers of docs/reliability.md, not a part of them"
     )
