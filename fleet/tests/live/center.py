@@ -1,0 +1,286 @@
+"""A small data centre on this host: eight network namespaces in two racks, real traffic, and a real agent in each.
+
+    host 1-4 == bridge of rack 1 == uplink (token bucket) == bridge of rack 2 == host 5-8
+
+The bridges are in a namespace of their own. Needs root. Everything that it makes ends with it.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+HOSTS = range(1, 9)
+BAD_HOST, WITHHOLDING = 8, "logger"
+APPS = ("chat", "pause", "bulk", "copy", "store", "queue", "logger")
+"""In pairs that do the same, so that what they share explains more than each of them: the uplink, the bad host."""
+PORTS = {app: 7001 + number for number, app in enumerate(APPS)}
+FAR = {1: 5, 2: 6, 3: 7, 4: 5, 5: 1, 6: 2, 7: 3, 8: 4}
+"""Of each host, the one that it talks to in the other rack."""
+RATE, BURST, QUEUE = "100mbit", "32k", "48k"
+
+
+def rack(host: int) -> int:
+    """1 or 2."""
+    return 1 if host <= 4 else 2
+
+
+def address(host: int) -> str:
+    """Its address."""
+    return f"10.77.{rack(host)}.{host}"
+
+
+def run(*command: str) -> None:
+    """Runs a command; what it says is in the error when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+class Center:
+    """The network, while the context lasts."""
+
+    def __init__(self, whylat: Path, directory: Path, seed: int) -> None:
+        self.whylat, self.directory, self.seed = whylat, directory, seed
+        self.dataset = directory / "dataset"
+        self.prefix = f"wl{os.getpid() % 100000}"
+        self.stack = ExitStack()
+        self.talkers: list[subprocess.Popen[str]] = []
+        self.agents: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "Center":
+        try:
+            self._network()
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        children: list[subprocess.Popen[Any]] = [*self.talkers, *self.agents]
+        for child in children:
+            child.kill()
+            child.wait()
+        self.stack.close()
+
+    def name(self, host: int | str) -> str:
+        """Of a namespace."""
+        return f"{self.prefix}-{host}"
+
+    def _namespace(self, host: int | str) -> None:
+        run("ip", "netns", "add", self.name(host))
+        self.stack.callback(run, "ip", "netns", "del", self.name(host))
+        run("ip", "-n", self.name(host), "link", "set", "lo", "up")
+
+    def _network(self) -> None:
+        self._namespace("switch")
+        switch = self.name("switch")
+        for number in (1, 2):
+            run("ip", "-n", switch, "link", "add", f"rack{number}", "type", "bridge")
+            run("ip", "-n", switch, "link", "set", f"rack{number}", "up")
+        run("ip", "-n", switch, "link", "add", "up1", "type", "veth", "peer", "name", "up2")
+        for number in (1, 2):
+            run("ip", "-n", switch, "link", "set", f"up{number}", "master", f"rack{number}", "up")
+        run(
+            "tc",
+            "-n",
+            switch,
+            "qdisc",
+            "add",
+            "dev",
+            "up1",
+            "root",
+            "tbf",
+            "rate",
+            RATE,
+            "burst",
+            BURST,
+            "limit",
+            QUEUE,
+        )
+        for host in HOSTS:
+            self._namespace(host)
+            run(
+                "ip",
+                "-n",
+                self.name(host),
+                "link",
+                "add",
+                "eth0",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"h{host}",
+                "netns",
+                switch,
+            )
+            run("ip", "-n", switch, "link", "set", f"h{host}", "master", f"rack{rack(host)}", "up")
+            run("ip", "-n", self.name(host), "address", "add", f"{address(host)}/16", "dev", "eth0")
+            run("ip", "-n", self.name(host), "link", "set", "eth0", "up")
+
+    def topology(self) -> None:
+        """Writes what the operator would."""
+        (self.dataset / "topology.json").write_text(
+            json.dumps(
+                {
+                    "schema": "whylat.topology/1",
+                    "hosts": {f"h{host}": {"tor": f"tor-{rack(host)}", "addresses": [address(host)]} for host in HOSTS},
+                    "switches": {"tor-1": {"uplinks": ["agg"]}, "tor-2": {"uplinks": ["agg"]}, "agg": {}},
+                }
+            )
+        )
+
+    def watch(self, interval_s: int = 10) -> None:
+        """Starts the agents, and waits until each has written that it watches."""
+        self.dataset.mkdir(parents=True)
+        self.topology()
+        for host in HOSTS:
+            self._agent(host, interval_s)
+        until = time.monotonic() + 120
+        while len({path.name.split(".")[0] for path in self.dataset.glob("fleet_coverage/*/*/*.parquet")}) < len(HOSTS):
+            if time.monotonic() > until or any(agent.poll() is not None for agent in self.agents):
+                raise RuntimeError(f"not all agents watch: see {self.directory}/agent*.log")
+            time.sleep(0.1)
+
+    def _agent(self, host: int, interval_s: int) -> None:
+        spool = self.directory / f"spool{host}"
+        spool.mkdir()
+        rules = "".join(f'[[application]]\nname = "{app}"\ncomm = "{app}"\n' for app in PORTS)
+        config = self.directory / f"h{host}.toml"
+        config.write_text(
+            f'[host]\nname = "h{host}"\n[watch]\nnetns = "own"\ninterval_s = {interval_s}\ncpu_high = 0.1\n'
+            f'[ship]\ntarget = "{self.dataset}"\nspool = "{spool}"\n[metrics]\nlisten = ""\n{rules}'
+        )
+        command = ["ip", "netns", "exec", self.name(host), str(self.whylat), "agent", "--config", str(config)]
+        with (self.directory / f"agent{host}.log").open("wb") as log:
+            self.agents.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def plan(self, app: str, host: int) -> list[tuple[str, int, bool, int]]:
+        """Whom an application of a host talks to: address, port, whether all at once, connections."""
+        others = [other for other in HOSTS if other != host]
+        near = next(other for other in others if rack(other) == rack(host))
+        # what suffers by chance, now and then, each connection by itself
+        neighbours = [(other, 9) for other in others if rack(other) == rack(host) and other != BAD_HOST]
+        far = FAR[host]
+        whom = {
+            "chat": neighbours,
+            "pause": neighbours,
+            # of each host as many to the other rack as in its own
+            "bulk": [(far, 5), (near, 5)],
+            "copy": [(far, 5), (near, 5)],
+            "store": [(3, 2), (BAD_HOST, 2)],
+            "queue": [(6, 2), (BAD_HOST, 2)],
+            "logger": [(near, 3), (far, 3)],
+        }[app]
+        return [
+            # what crosses the uplink the way that is shaped is sent at once
+            (address(other), PORTS[app], rack(host) < rack(other), count)
+            for other, count in whom
+            if other != host
+        ]
+
+    def talk(self, seconds: int) -> None:
+        """Real traffic for so long."""
+        for app, port in PORTS.items():
+            # the command name is that of the file that is run
+            program = self.directory / app / ("chat" if app == "pause" else app)
+            program.parent.mkdir()
+            shutil.copy(os.path.realpath(sys.executable), program)
+            for host in HOSTS:
+                plan: dict[str, Any] = {
+                    "app": app,
+                    "listen": port,
+                    "connect": self.plan(app, host),
+                    "seed": self.seed * 100 + host,
+                }
+                plan["slow"] = app in ("store", "queue") and host == BAD_HOST
+                command = [str(program), str(Path(__file__).with_name("talk.py")), json.dumps(plan)]
+                self.talkers.append(
+                    subprocess.Popen(
+                        ["ip", "netns", "exec", self.name(host), *command],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                        env=os.environ | {"PYTHONHOME": sys.base_prefix},
+                    )
+                )  # fmt: skip
+        self._all("listening", None)
+        self._all("connected", "connect")
+        self._tell("go")
+        time.sleep(seconds)  # the time that is watched, not a wait for something
+        self._tell("end")
+        for child in self.talkers:
+            child.wait(timeout=30)
+
+    def _tell(self, word: str) -> None:
+        for child in self.talkers:
+            assert child.stdin is not None
+            child.stdin.write(word + "\n")
+            child.stdin.flush()
+
+    def _all(self, word: str, tell: str | None) -> None:
+        if tell:
+            self._tell(tell)
+        for child in self.talkers:
+            assert child.stdout is not None
+            said = child.stdout.readline().strip()
+            if said != word:
+                raise RuntimeError(f"a talker said {said!r} instead of {word}")
+
+    def stop(self) -> None:
+        """Ends the agents; they write their open interval."""
+        for agent in self.agents:
+            agent.send_signal(signal.SIGTERM)
+        for agent in self.agents:
+            agent.wait(timeout=60)
+
+    def correlate(self, begin: str, hours: int) -> dict[str, Any]:
+        """The verdict."""
+        options = ["--from", begin, "--hours", str(hours), "--trust-clocks", "--format", "json"]
+        command = [sys.executable, "-m", "whylat_fleet", "correlate", str(self.dataset), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 3):
+            raise RuntimeError(done.stderr)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+
+def missing(found: dict[str, Any]) -> list[str]:
+    """Which of the planted culprits is not named."""
+    named = {
+        name
+        for culprit in found["culprits"]
+        for name in (f"{culprit['kind']} {culprit['name']}", *culprit["same_connections"])
+    }
+    wanted = {
+        "link": {"link tor-1>agg", "link agg>tor-2"},
+        "host": {f"peer h{BAD_HOST}", f"host h{BAD_HOST} (as the peer)"},
+        "application": {f"application {WITHHOLDING}"},
+    }
+    return [what for what, names in wanted.items() if not names & named]
+
+
+def once(whylat: Path, directory: Path, seed: int, seconds: int = 60) -> dict[str, Any]:
+    """One run; returns the report."""
+    first = time.gmtime()
+    with Center(whylat, directory, seed) as center:
+        center.watch()
+        center.talk(seconds)
+        center.stop()
+        hours = 1 + (time.gmtime().tm_hour != first.tm_hour)
+        return center.correlate(time.strftime("%Y-%m-%dT%H:00", first), hours)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="whylat-live-") as place:
+        answer = once(Path(sys.argv[1]).resolve(), Path(place), int(sys.argv[2]), int(sys.argv[3]))
+    for blamed in answer["culprits"]:
+        print(blamed["kind"], blamed["name"], blamed["problem"], blamed["when"], blamed["explained"])
+    print("missing:", ", ".join(missing(answer)) or "nothing")
