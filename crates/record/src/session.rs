@@ -336,11 +336,7 @@ impl Session<'_> {
         }
         self.read_draining_if_due(now_ns)?;
         self.walk_if_due(now_ns)?;
-        if let Some(bpf_time) = &mut self.bpf_time
-            && now_ns >= bpf_time.next_ns()
-        {
-            // it asks another process: a thread that gives way would not be back for long
-            self.overseen.iter().for_each(Overseen::hurry);
+        if let Some(bpf_time) = &mut self.bpf_time {
             // Without the run time the cost says so; that is no reason to stop.
             let _ = bpf_time.tick(now_ns);
         }
