@@ -18,9 +18,8 @@ use crate::bpf;
 use crate::harness::{Recorder, Site, finish, program, role, root, until, whylat};
 
 const KILLS: usize = 200;
-/// Recorders at once: each waits most of its life. Eight held before; now one or two of them then seal nothing within
-/// their life, for a cause that is not found.
-const AT_ONCE: usize = 4;
+/// Recorders at once: each waits most of its life.
+const AT_ONCE: usize = 8;
 /// Longest life after everything is attached: segments are sealed every two seconds.
 const LONGEST_MS: u64 = 3_000;
 

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use probe::clock::{Host, monotonic_ns};
-use probe::hooks::{Drainer, Hooks, Storage};
+use probe::hooks::{Drained, Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Statistics, Usage};
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
@@ -39,6 +39,8 @@ const BUSY_TICK_MS: u16 = 5;
 const BUSY_BATCHES: usize = 100;
 /// Records and batches taken in one look.
 const DRAIN_MOST: usize = 8192;
+/// Of these, taken at once and then handed over, so that a long look does not end with work during which a ring fills.
+const DRAIN_AT_ONCE: usize = 64;
 /// Call batches that are not full are handed over this often, so that a kill loses no more than
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
@@ -377,11 +379,23 @@ impl Session<'_> {
 
     /// Moves what is in the rings to the store. Returns how much there was.
     fn drain(&mut self) -> usize {
-        let Some(drainer) = self.drainer else {
-            return 0;
-        };
-        let taken = drainer.drain(DRAIN_MOST, || self.give_way());
-        let mut drained = drainer.take();
+        let mut all = 0;
+        while let Some(drainer) = self.drainer
+            && all < DRAIN_MOST
+        {
+            let taken = drainer.drain(DRAIN_AT_ONCE, || self.give_way());
+            self.hand_over(drainer.take());
+            all += taken;
+            if taken < DRAIN_AT_ONCE {
+                break;
+            }
+        }
+        let usdt = self.usdt.as_mut();
+        all + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
+    }
+
+    /// What was in the rings → the flight recorder and the store.
+    fn hand_over(&mut self, mut drained: Drained) {
         let overseen = self.overseen.as_ref();
         if let Some(keeping) = &mut self.keeping {
             let between = || overseen.into_iter().for_each(Overseen::give_way);
@@ -405,8 +419,6 @@ impl Session<'_> {
             // who had a connection that ends may end with it
             self.read_cpu();
         }
-        let usdt = self.usdt.as_mut();
-        taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.intake))
     }
 
     /// Keeps what the flight recorder holds, if somebody asks for it.

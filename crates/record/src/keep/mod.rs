@@ -34,6 +34,9 @@ const SPANS_PER_S: u64 = 20_000;
 const SAVED_S: u64 = 10;
 /// The trigger keeps everything this often at most; between, it keeps the slow message's moment.
 const FULL_EVERY_NS: u64 = 10_000_000_000;
+/// Messages whose moments are read at once, where they touch: what a CPU did is replayed from the last switch between
+/// threads on, for each read anew.
+const READ_AT_ONCE: usize = 64;
 /// Processes whose messages are told apart.
 const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -173,14 +176,20 @@ impl<'a> Keeping<'a> {
         self.save_up(now_ns);
         let last_ns = wanted.iter().map(|(message, _)| message.until_ns).max();
         wait_until_readable(last_ns.unwrap_or_default() + MARGIN_NS);
-        for (message, why) in wanted {
-            between();
-            if why == Why::Trigger && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS) {
-                self.full_ns = Some(now_ns);
-                self.keep_all(Some(&message), why, &mut moments);
-            } else {
-                self.keep_moment(&message, why, &mut moments);
+        for some in wanted.chunks(READ_AT_ONCE) {
+            let mut new = Vec::new();
+            for (message, why) in some {
+                between();
+                if *why == Why::Trigger
+                    && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS)
+                {
+                    self.full_ns = Some(now_ns);
+                    self.keep_all(Some(message), *why, &mut new, &mut moments);
+                } else {
+                    self.keep_moment(message, *why, &mut new, &mut moments);
+                }
             }
+            self.read(new, &mut moments, &between);
         }
         self.tidy(&mut moments);
         moments
@@ -189,7 +198,9 @@ impl<'a> Keeping<'a> {
     /// Keeps everything that is held.
     pub(crate) fn snapshot(&mut self) -> Moments {
         let mut moments = Moments::default();
-        self.keep_all(None, Why::Snapshot, &mut moments);
+        let mut new = Vec::new();
+        self.keep_all(None, Why::Snapshot, &mut new, &mut moments);
+        self.read(new, &mut moments, || ());
         self.tidy(&mut moments);
         moments
     }
@@ -245,7 +256,14 @@ impl<'a> Keeping<'a> {
         self.saved_until_ns = now_ns;
     }
 
-    fn keep_moment(&mut self, message: &Message, why: Why, moments: &mut Moments) {
+    /// What is to be read for it goes to `new`.
+    fn keep_moment(
+        &mut self,
+        message: &Message,
+        why: Why,
+        new: &mut Vec<Window>,
+        moments: &mut Moments,
+    ) {
         self.counts.produced += 1;
         if self.saved_spans < 0 {
             self.counts.filtered += 1;
@@ -261,14 +279,21 @@ impl<'a> Keeping<'a> {
             };
             // the thread may have come from another CPU meanwhile
             if message.cpus.contains(&Some(cpu)) || self.flight.had_thread(window, message.tid) {
-                self.keep_window(window, moments);
+                self.keep_window(window, new);
             }
         }
         let window = window_row(Some(message), why, (from_ns, until_ns), message.cpus);
         moments.windows.push(window);
     }
 
-    fn keep_all(&mut self, message: Option<&Message>, why: Why, moments: &mut Moments) {
+    /// What is to be read for it goes to `new`.
+    fn keep_all(
+        &mut self,
+        message: Option<&Message>,
+        why: Why,
+        new: &mut Vec<Window>,
+        moments: &mut Moments,
+    ) {
         self.counts.produced += 1;
         let held: Vec<Window> = (0..self.flight.cpus())
             .map(|cpu| self.flight.held(cpu))
@@ -277,7 +302,7 @@ impl<'a> Keeping<'a> {
         let from_ns = held.iter().map(|window| window.from_ns).min();
         let until_ns = held.iter().map(|window| window.until_ns).max();
         for window in held {
-            self.keep_window(window, moments);
+            self.keep_window(window, new);
         }
         let times = (from_ns.unwrap_or_default(), until_ns.unwrap_or_default());
         moments
@@ -285,20 +310,33 @@ impl<'a> Keeping<'a> {
             .push(window_row(message, why, times, [None; 2]));
     }
 
-    fn keep_window(&mut self, mut window: Window, moments: &mut Moments) {
+    /// The parts of a window that were not kept before.
+    fn keep_window(&mut self, mut window: Window, new: &mut Vec<Window>) {
         // what cannot be read yet may be wanted again
         window.until_ns = window.until_ns.min(Flight::readable_until_ns());
         let Some(kept) = self.kept.get_mut(usize::from(window.cpu)) else {
             return;
         };
+        let parts = kept.add(window.from_ns, window.until_ns).into_iter();
+        new.extend(parts.map(|(from_ns, until_ns)| Window {
+            from_ns,
+            until_ns,
+            ..window
+        }));
+    }
+
+    /// Reads windows that do not overlap, those that touch as one.
+    fn read(&mut self, mut windows: Vec<Window>, moments: &mut Moments, between: impl Fn()) {
+        windows.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
         let before = moments.activities.len();
-        for (from_ns, until_ns) in kept.add(window.from_ns, window.until_ns) {
-            let part = Window {
-                from_ns,
-                until_ns,
-                ..window
+        for touching in windows.chunk_by(|a, b| a.cpu == b.cpu && a.until_ns == b.from_ns) {
+            between();
+            let (first, last) = (touching[0], touching[touching.len() - 1]);
+            let whole = Window {
+                until_ns: last.until_ns,
+                ..first
             };
-            self.flight.read(part, &mut moments.activities);
+            self.flight.read(whole, &mut moments.activities);
         }
         self.saved_spans -= (moments.activities.len() - before) as i64;
     }
