@@ -5,7 +5,7 @@ CARGO   ?= cargo
 PROFILE := --release
 
 .PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
-	unit kernel perfetto-check fleet-check fleet-engines clean
+	unit kernel perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
@@ -83,6 +83,11 @@ fleet-check: setup fleet/.venv/dev
 # The same SQL text on chDB, DataFusion and Spark (which needs Java): 1.5 GB on disk.
 fleet-engines: setup fleet/.venv/dev
 	cd fleet && .venv/bin/pip install -q -e '.[spark,chdb,datafusion]' && .venv/bin/pytest -m engines
+
+# A small data centre of network namespaces with real traffic and real agents, in which a link, a host and an application
+# are at fault: ten runs, as root, twenty minutes. Wants a machine that has nothing else to do.
+fleet-live: build fleet/.venv/dev
+	cd fleet && .venv/bin/python tests/live/center.py ../target/release/whylat
 
 fleet/.venv/dev: fleet/pyproject.toml
 	python3 -m venv fleet/.venv

@@ -5,12 +5,14 @@
 The bridges are in a namespace of their own. Needs root. Everything that it makes ends with it.
 """
 
+import argparse
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -276,11 +278,31 @@ def once(whylat: Path, directory: Path, seed: int, seconds: int = 60) -> dict[st
         return center.correlate(time.strftime("%Y-%m-%dT%H:00", first), hours)
 
 
-if __name__ == "__main__":
-    import tempfile
+def several(whylat: Path, seeds: range, seconds: int) -> int:
+    """Runs one after the other, a line each; returns how many named all three."""
+    right = 0
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(prefix="whylat-live-") as place:
+            answer = once(whylat, Path(place), seed, seconds)
+        lacks = missing(answer)
+        right += not lacks
+        named = [f"{it['kind']} {it['name']} ({it['problem']}, {it['when']})" for it in answer["culprits"]]
+        print(f"{seed}: missing {', '.join(lacks) or 'nothing'}; named: {'; '.join(named) or 'nothing'}", flush=True)
+    print(f"link, host and application named in {right} of {len(seeds)} runs")
+    return right
 
-    with tempfile.TemporaryDirectory(prefix="whylat-live-") as place:
-        answer = once(Path(sys.argv[1]).resolve(), Path(place), int(sys.argv[2]), int(sys.argv[3]))
-    for blamed in answer["culprits"]:
-        print(blamed["kind"], blamed["name"], blamed["problem"], blamed["when"], blamed["explained"])
-    print("missing:", ", ".join(missing(answer)) or "nothing")
+
+def main() -> int:
+    """See `--help`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("whylat", type=Path, help="the program whylat, whose agents watch")
+    parser.add_argument("--runs", type=int, default=10, help="how many")
+    parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
+    parser.add_argument("--seconds", type=int, default=90, help="of traffic in each")
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.runs)
+    return 0 if several(options.whylat.resolve(), seeds, options.seconds) == len(seeds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
