@@ -30,9 +30,9 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i32, "us";
         /// Time with the flag "fast retransmission".
-        fast_retransmit_us: i32, "us";
+        fast_retransmit_us: Option<i32>, "us", null = "not readable on this kernel";
         /// Time with the flag "timeout".
-        timeout_us: i32, "us";
+        timeout_us: Option<i32>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i32>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
@@ -59,14 +59,14 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i64, "us";
         /// Time with the flag "fast retransmission".
-        fast_retransmit_us: i64, "us";
+        fast_retransmit_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "timeout".
-        timeout_us: i64, "us";
+        timeout_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i64>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
         receiver_window_us: i64, "us";
-        /// Time with none of these flags: SNAP's "sender app limited".
+        /// Time with none of these flags, of those that were measured: SNAP's "sender app limited".
         no_flag_us: i64, "us";
         /// Bytes that the peer has acknowledged. The kernel counts SYN and FIN as one each, here and in those that came in.
         acked_bytes: i64, "bytes";
@@ -179,12 +179,12 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i64, "us";
         /// Time with the flags "fast retransmission" or "timeout": SNAP's "congestion".
-        congestion_us: i64, "us";
+        congestion_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i64>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
         receiver_window_us: i64, "us";
-        /// Time with none of these flags: SNAP's "sender app limited".
+        /// Time with none of these flags, of those that were measured: SNAP's "sender app limited".
         no_flag_us: i64, "us";
         /// Bytes that the peer has acknowledged.
         acked_bytes: i64, "bytes";
@@ -241,6 +241,8 @@ table! {
         dropped_files: i64, "-";
         /// Largest error of the host's clock, as its time daemon tells the kernel (`adjtimex` `maxerror`).
         clock_error_us: Option<i64>, "us", null = "the clock is not synchronised";
+        /// What the agent could not see of what it was to watch, and why.
+        lacks: Option<String>, "-", null = "nothing";
     }
 }
 

@@ -127,6 +127,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "spooled_files": "BIGINT",
         "dropped_files": "BIGINT",
         "clock_error_us": "BIGINT",
+        "lacks": "VARCHAR",
     },
     "fleet_details": {
         "host": "VARCHAR",
