@@ -243,12 +243,17 @@ table! {
         clock_error_us: Option<i64>, "us", null = "the clock is not synchronised";
         /// What the agent could not see of what it was to watch, and why.
         lacks: Option<String>, "-", null = "nothing";
+        /// Readings near problems that are not in `fleet_details`, as there were too many.
+        details_left_out: Option<i64>, "-", null = "not counted by this version";
+        /// Connections that closed and are in no table, as there were too many.
+        connections_left_out: Option<i64>, "-", null = "not counted by this version";
     }
 }
 
 table! {
     /// One reading of one connection's socket near a problem: agents write it for the readings of a bin in which the
-    /// connection had one of the problems, and of the bins before and after. Counts are those since the reading before.
+    /// connection had one of the problems, and of the bins before and after, the first of each connection and interval.
+    /// `fleet_coverage.details_left_out` counts the others. Counts are those since the reading before.
     row FleetDetail, columns FleetDetails, name "fleet_details", time time_ns {
         /// Name of the host that saw it.
         host: String, "-";

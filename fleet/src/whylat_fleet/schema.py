@@ -128,6 +128,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "dropped_files": "BIGINT",
         "clock_error_us": "BIGINT",
         "lacks": "VARCHAR",
+        "details_left_out": "BIGINT",
+        "connections_left_out": "BIGINT",
     },
     "fleet_details": {
         "host": "VARCHAR",

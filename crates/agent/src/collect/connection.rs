@@ -91,7 +91,7 @@ pub(super) struct Gauges {
 }
 
 /// One reading that may turn out to be near a problem.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Near {
     /// When the socket was read, `CLOCK_REALTIME`.
     pub(super) time_ns: i64,

@@ -155,7 +155,7 @@ impl<'a> Collector<'a> {
                 facts.boot_id.clone(),
                 Owners::new(rules, processes::sees_all()),
             ),
-            pending: Pending::default(),
+            pending: Pending::new(watch.interval_ns),
             lacks: Lacks::of(hooks),
             next: Due::default(),
             watch,
@@ -361,6 +361,8 @@ impl<'a> Collector<'a> {
             rows: 0,
             spooled_files: 0,
             dropped_files: 0,
+            details_left_out: None,
+            connections_left_out: None,
             clock_error_us: clock_error_us(),
             lacks: (!lacks.is_empty())
                 .then(|| lacks.iter().map(reason).collect::<Vec<_>>().join("; ")),
