@@ -90,11 +90,11 @@ fleet/.venv/dev: fleet/pyproject.toml
 	@touch $@
 
 # Object stores: the agent's tests with a real S3 server, which Cargo builds and installs when it is first run (some ten
-# minutes of CPU time without optimisation). `make unit` runs them, too, where that server is.
+# minutes of CPU time without optimisation), and demanded. `make unit` runs them, too, where that server is.
 agent-s3: setup
 	@command -v s3s-fs >/dev/null || test -x $${CARGO_HOME:-$$HOME/.cargo}/bin/s3s-fs || \
 		$(CARGO) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
-	$(CARGO) test $(PROFILE) --workspace --exclude whylat --test objects
+	WHYLAT_DEMAND_S3=1 $(CARGO) test $(PROFILE) --workspace --exclude whylat --test objects
 
 S3_SERVER := 0.13.0-alpha.3
 

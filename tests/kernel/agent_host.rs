@@ -67,10 +67,12 @@ fn an_agent_keeps_what_it_needs() {
         let row = dataset.connections().into_values().next()?;
         row.process.is_some().then_some(())
     });
+    until("the cost of its programs", || {
+        let rows = dataset.coverage();
+        rows.iter().any(|row| row.bpf_us.is_some()).then_some(())
+    });
     let (dataset, _scratch) = agent.stop();
     assert_no_gaps(&dataset.coverage());
-    let measured = dataset.coverage().iter().any(|row| row.bpf_us.is_some());
-    assert!(measured, "the cost of its programs");
 }
 
 /// A directory that an agent of any user can use, and a command for one of nobody's with these capabilities.

@@ -16,9 +16,8 @@ use super::rows::{NearProblems, Told};
 use super::watched::Watched;
 use crate::Interval;
 
-/// Most connections that are kept of those that close, a minute: what has closed takes memory, some 3 kB each, until the
-/// interval ends.
-const CLOSED_A_MINUTE: i64 = 12_000;
+/// Most connections that are kept of those that close in an interval: each takes some 3 kB of memory until its end.
+const CLOSED_MOST: i64 = 12_000;
 
 /// Most readings near problems that are kept of one connection in an interval: those of a bin and its neighbours at two
 /// a second.
@@ -76,13 +75,10 @@ impl Pending {
         }
     }
 
-    fn most(&self, a_minute: i64) -> i64 {
-        a_minute * self.interval_ns / MINUTE_NS
-    }
-
     /// Readings near problems.
     pub(super) fn put_near(&mut self, told: &Told<'_>, near: Vec<(i64, Near)>) {
-        let most = self.most(DETAILS_A_MINUTE).max(DETAILS_OF_ONE.into());
+        let most = DETAILS_A_MINUTE * self.interval_ns / MINUTE_NS;
+        let most = most.max(DETAILS_OF_ONE.into());
         for (conn_id, near) in near {
             let of_one = self.of_one.entry(conn_id).or_default();
             if *of_one < DETAILS_OF_ONE && (self.details.len() as i64) < most {
@@ -125,11 +121,10 @@ impl Pending {
     /// Whether there is room for one more connection that has closed, so long after the interval's begin. The room of those
     /// without problems grows with time, so that what is kept is not all of the interval's begin.
     fn has_room(&self, elapsed_ns: i64, is_troubled: bool) -> bool {
-        let most = self.most(CLOSED_A_MINUTE);
         // a tenth may come at once
         let passed_ns = elapsed_ns.clamp(0, self.interval_ns) + self.interval_ns / 10;
-        let by_now = most * passed_ns.min(self.interval_ns) / self.interval_ns;
-        self.closed < if is_troubled { most } else { by_now }
+        let by_now = CLOSED_MOST * passed_ns.min(self.interval_ns) / self.interval_ns;
+        self.closed < if is_troubled { CLOSED_MOST } else { by_now }
     }
 
     /// The interval that `coverage` tells of has ended. Bins that may yet be near a problem stay.
@@ -259,10 +254,7 @@ mod tests {
             }
             let interval = pending.end(&told, &mut watched, coverage());
             let kept = interval.intervals.len() as i64;
-            assert!(
-                (CLOSED_A_MINUTE - 10..=CLOSED_A_MINUTE).contains(&kept),
-                "{kept}"
-            );
+            assert!((CLOSED_MOST - 10..=CLOSED_MOST).contains(&kept), "{kept}");
             let left_out = interval.coverage.connections_left_out;
             assert_eq!(left_out, Some(CROWD.cast_signed() - kept));
             let of_second_half = interval
@@ -270,7 +262,7 @@ mod tests {
                 .begin_ns
                 .iter()
                 .filter(|begin_ns| **begin_ns > MINUTE_NS / 2);
-            assert!(of_second_half.count() as i64 >= CLOSED_A_MINUTE * 2 / 5);
+            assert!(of_second_half.count() as i64 >= CLOSED_MOST * 2 / 5);
         }
     }
 
