@@ -4,8 +4,9 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools \
-	unit kernel perfetto-check fleet-check fleet-engines fleet-live clean
+.PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
+	viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools unit kernel perfetto-check fleet-check \
+	fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
@@ -95,13 +96,19 @@ fleet/.venv/dev: fleet/pyproject.toml
 	@touch $@
 
 # Object stores: the agent's tests with a real S3 server, which Cargo builds and installs when it is first run (some ten
-# minutes of CPU time without optimisation). `make unit` runs them, too, where that server is.
+# minutes of CPU time without optimisation), and demanded. `make unit` runs them, too, where that server is.
 agent-s3: setup
 	@command -v s3s-fs >/dev/null || test -x $${CARGO_HOME:-$$HOME/.cargo}/bin/s3s-fs || \
 		$(CARGO) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
-	$(CARGO) test $(PROFILE) --package whylat-agent --test objects
+	WHYLAT_DEMAND_S3=1 $(CARGO) test $(PROFILE) --workspace --exclude whylat --test objects
 
 S3_SERVER := 0.13.0-alpha.3
+
+# Agents killed at random for an hour, with a target that comes and goes, as root: at most the open minute is lost, and
+# nothing counts twice. Writes its line of docs/reliability.md. MINUTES makes it shorter.
+MINUTES ?= 60
+agent-kills: build fleet/.venv/dev
+	fleet/.venv/bin/python tests/faults/agent_kills.py --minutes $(MINUTES) --output docs/reliability.md
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
 # minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is

@@ -4,15 +4,18 @@
 In: idle connections in a network namespace of their own. Out: the share of one CPU that polling and
 reading the table of sockets take by number of sockets and interval, beside `ss -tin` at the same
 interval; CPU and memory of a whole agent at 10,000 sockets and 500 ms; and bytes a day with 150
-connections that talk, extrapolated from the files of one minute.
+sockets that talk, extrapolated from the files of a few minutes, merged as those of an hour are.
 """
 
+import heapq
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -26,6 +29,8 @@ DAY_LIMIT_MB = 50
 AGENT_SOCKETS = 10_000
 AGENT_S = 20
 DAY_SOCKETS = 150
+DAY_MINUTES = 3
+TABLES = ("intervals", "problems", "details", "connections", "coverage")
 
 
 def cells():
@@ -59,28 +64,56 @@ def threads_cpu_s(pid):
     )
 
 
+def take(stream, number):
+    """Receives so many bytes."""
+    while number > 0:
+        number -= len(stream.recv(min(number, 1 << 16)))
+
+
+def exchange(rng, client, server, bulky):
+    """A request and its reply, of log-normal sizes; one of fifty replies on a bulky connection is a megabyte."""
+    ask = max(1, int(rng.lognormvariate(5.5, 1)))
+    reply = min(1 << 20, max(1, int(rng.lognormvariate(8, 1.5))))
+    if bulky and rng.random() < 0.02:
+        reply = 1 << 20
+    client.sendall(b"q" * ask)
+    take(server, ask)
+    # more than the buffers hold needs two
+    replies = threading.Thread(target=server.sendall, args=(b"r" * reply,))
+    replies.start()
+    take(client, reply)
+    replies.join()
+
+
+def talk(held, seconds):
+    """Requests at random times; rates are log-uniform, from one in ten seconds to twenty a second."""
+    rng = random.Random(7)
+    rates = [10 ** rng.uniform(-1, 1.3) for _ in held]
+    end = time.monotonic() + seconds
+    due = [(time.monotonic() + rng.expovariate(rate), index) for index, rate in enumerate(rates)]
+    heapq.heapify(due)
+    while due and time.monotonic() < end:
+        at, index = heapq.heappop(due)
+        time.sleep(max(0, at - time.monotonic()))
+        exchange(rng, *held[index], index % 10 == 0)
+        heapq.heappush(due, (time.monotonic() + rng.expovariate(rates[index]), index))
+
+
 def hold(pairs, talks_s):
-    """Child, in its namespace: holds connections; each talks once in a while for so long."""
+    """Child, in its namespace: holds connections, which talk for so long."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(512)
     held = []
     for _ in range(pairs):
         client = socket.create_connection(listener.getsockname())
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         held.append((client, listener.accept()[0]))
     for client, server in held:
         client.sendall(b"x" * 100)
         server.recv(100)
     print("ready", flush=True)
-    end, turn = time.monotonic() + talks_s, 0
-    while time.monotonic() < end:
-        client, server = held[turn % pairs]
-        client.sendall(b"x" * (100 + 37 * (turn % 97)))
-        server.sendall(server.recv(1 << 16))
-        client.recv(1 << 16)
-        turn += 1
-        # each connection about once in a second
-        time.sleep(1 / pairs)
+    talk(held, talks_s)
     sys.stdin.readline()
 
 
@@ -139,10 +172,10 @@ listen = ""
         self.child.send_signal(signal.SIGTERM)
         self.child.wait()
 
-    def bytes(self):
-        """Of all files that are delivered."""
-        files = (self.directory / "dataset").rglob("*.parquet")
-        return sum(file.stat().st_size for file in files)
+    def minutes(self, table):
+        """Files of whole minutes that are delivered: all but the first, which began within one."""
+        files = (self.directory / "dataset" / f"fleet_{table}").rglob("*.parquet")
+        return sorted(files)[1:]
 
 
 def whole_agent():
@@ -154,7 +187,8 @@ def whole_agent():
     ):
         pid = agent.child.pid
         # the first interval has a row of each connection, once
-        programs.until(agent.bytes, "the first interval", agent.child)
+        delivered = lambda: list((agent.directory / "dataset").rglob("*.parquet"))  # noqa: E731
+        programs.until(delivered, "the first interval", agent.child)
         begin_s, begin_cpu_s = time.monotonic(), threads_cpu_s(pid)
         time.sleep(AGENT_S)
         used_s = threads_cpu_s(pid) - begin_cpu_s
@@ -162,24 +196,27 @@ def whole_agent():
 
 
 def bytes_a_day():
-    """Bytes of a whole minute's files with connections that talk, times the minutes of a day."""
+    """Bytes of some minutes' files with connections that talk, merged, times the minutes of a day."""
+    merge = programs.example("whylat-table", "merge_minutes")
     with (
-        Held(DAY_SOCKETS, 200) as held,
+        Held(DAY_SOCKETS, 60 * (DAY_MINUTES + 2)) as held,
         tempfile.TemporaryDirectory() as directory,
         Agent(directory, held.pid, 60) as agent,
     ):
-        # from the end of the first, cut interval to that of the next, whole one
-        seen = []
-        end_s = time.monotonic() + 150
-        while len(seen) < 2 and time.monotonic() < end_s:
-            now = agent.bytes()
-            settled = now == agent.bytes() and now > (seen[-1] if seen else 0)
-            if settled and time.time() % 60 > 5:
-                seen.append(now)
-            time.sleep(0.5)
-        if len(seen) < 2:
-            raise machine.BenchError("the agent wrote no whole minute")
-        return (seen[1] - seen[0]) * 24 * 60
+        # of one time, coverage is delivered last
+        programs.until(
+            lambda: len(agent.minutes("coverage")) >= DAY_MINUTES,
+            "whole minutes",
+            agent.child,
+            60 * (DAY_MINUTES + 2),
+        )
+        merged = Path(directory) / "merged"
+        total = 0
+        for table in TABLES:
+            if files := agent.minutes(table)[:DAY_MINUTES]:
+                subprocess.run([merge, merged, *files], check=True)
+                total += merged.stat().st_size
+        return total / DAY_MINUTES * 24 * 60
 
 
 def measure():
@@ -214,7 +251,7 @@ def measure():
     machine.verdict("polling, 10,000 sockets at 500 ms", poll_us, POLL_LIMIT_US, "µs")
     machine.verdict("whole agent, 10,000 sockets at 500 ms", cpu_percent, CPU_LIMIT, "% of a CPU")
     machine.verdict("its memory, peak", peak_mb, RSS_LIMIT_MB, "MB")
-    machine.verdict("files of a minute x 1440, 150 connections", day_mb, DAY_LIMIT_MB, "MB")
+    machine.verdict("merged files of a day, 150 sockets that talk", day_mb, DAY_LIMIT_MB, "MB")
     result = {
         "cells": figures,
         "ss_us": ss_us,

@@ -33,14 +33,14 @@ def start(command, **options):
     )
 
 
-def until(condition, what, child):
+def until(condition, what, child, longest_s=WAIT_S):
     """Waits until `condition()` holds; `child` must live meanwhile."""
-    end = time.monotonic() + WAIT_S
+    end = time.monotonic() + longest_s
     while not condition():
         if child.poll() is not None:
             raise BenchError(f"{what}: {child.args[0]} ended with status {child.returncode}")
         if time.monotonic() > end:
-            raise BenchError(f"{what}: not within {WAIT_S} s")
+            raise BenchError(f"{what}: not within {longest_s} s")
         time.sleep(0.005)
 
 

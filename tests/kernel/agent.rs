@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use lab::Netns;
 use nix::sys::signal::Signal;
@@ -22,55 +22,87 @@ use crate::verdicts::wire;
 /// The agent's budget of memory, at 10,000 connections; these tests have some hundred.
 const RSS_BYTES: i64 = 100 << 20;
 
+/// The rule of the processes of these tests.
+pub const TESTS: &str = "[[application]]\nname = \"tests\"\ncommand = '/kernel-[0-9a-f]+ '\n";
+
+/// The port of its endpoint.
+pub const METRICS_PORT: u16 = 9464;
+
+/// Writes the configuration of an agent over a directory, with these rules.
+pub fn configure(path: &Path, detail: &str, rules: &str) {
+    let config = format!(
+        "[host]\nname = \"watched\"\n\
+         [watch]\nnetns = \"own\"\ninterval_s = 2\ndetail = \"{detail}\"\n\
+         [ship]\ntarget = \"{0}/dataset\"\nspool = \"{0}/spool\"\n\
+         [metrics]\nlisten = \"127.0.0.1:{METRICS_PORT}\"\n\
+         {rules}",
+        path.display()
+    );
+    std::fs::write(path.join("agent.toml"), config).expect("a configuration");
+}
+
 /// An agent under way in a namespace.
-struct Agent {
-    process: Tied,
+pub struct Agent {
+    pub process: Tied,
     scratch: TempDir,
 }
 
 impl Agent {
     /// Starts one in `netns` that watches only there, with two seconds an interval.
-    fn start(netns: &Netns) -> Self {
+    pub fn start(netns: &Netns) -> Self {
         Self::start_again(netns, tempfile::tempdir().expect("a directory"), "calls")
     }
 
     /// The same over the spool and dataset of one that was there before.
-    fn start_again(netns: &Netns, scratch: TempDir, detail: &str) -> Self {
+    pub fn start_again(netns: &Netns, scratch: TempDir, detail: &str) -> Self {
+        configure(scratch.path(), detail, TESTS);
+        Self::start_by(&mut netns.command(program()), scratch)
+    }
+
+    /// Starts one that is configured, by a command that executes the program with what comes as further arguments.
+    pub fn start_by(command: &mut Command, scratch: TempDir) -> Self {
         let (path, ready) = (scratch.path(), scratch.path().join("ready"));
         std::fs::create_dir_all(path.join("dataset")).expect("a directory");
         let _ = std::fs::remove_file(&ready);
-        let config = format!(
-            "[host]\nname = \"watched\"\n\
-             [watch]\nnetns = \"own\"\ninterval_s = 2\ndetail = \"{detail}\"\n\
-             [ship]\ntarget = \"{0}/dataset\"\nspool = \"{0}/spool\"\n\
-             [metrics]\nlisten = \"\"\n\
-             [[application]]\nname = \"tests\"\ncommand = '/kernel-[0-9a-f]+ '\n",
-            path.display()
-        );
-        std::fs::write(path.join("agent.toml"), config).expect("a configuration");
-        let mut command = netns.command(program());
         command
             .arg("agent")
             .arg("--config")
             .arg(path.join("agent.toml"));
         command.arg("--ready-file").arg(&ready);
         let stderr = std::fs::File::create(path.join("stderr")).expect("a file");
-        let mut process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
+        let process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
+        let mut agent = Agent { process, scratch };
         until("the agent ready", || {
-            let ended = process.0.try_wait().expect("wait");
-            let said = || std::fs::read_to_string(path.join("stderr")).unwrap_or_default();
-            assert!(ended.is_none(), "the agent ended: {}", said());
+            let ended = agent.process.0.try_wait().expect("wait");
+            assert!(ended.is_none(), "the agent ended: {}", agent.said());
             ready.exists().then_some(())
         });
-        Agent { process, scratch }
+        agent
     }
 
-    fn dataset(&self) -> Dataset {
+    /// Where its configuration, dataset and spool are.
+    pub fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// What it said on stderr.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Waits until it has said this.
+    pub fn says(&self, text: &str) -> String {
+        until(text, || {
+            Some(self.said()).filter(|said| said.contains(text))
+        })
+    }
+
+    pub fn dataset(&self) -> Dataset {
         Dataset(self.scratch.path().join("dataset"))
     }
 
     /// Ends it as systemd does.
-    fn stop(mut self) -> (Dataset, TempDir) {
+    pub fn stop(mut self) -> (Dataset, TempDir) {
         self.process.signal(Signal::SIGTERM);
         let status = wait(&mut self.process.0, "the agent");
         assert_eq!(status.code(), Some(0), "{status}");
@@ -84,7 +116,7 @@ impl Agent {
     }
 }
 
-struct Dataset(PathBuf);
+pub struct Dataset(PathBuf);
 
 impl Dataset {
     fn rows<C: Columns>(&self) -> Vec<C::Row> {
@@ -100,13 +132,13 @@ impl Dataset {
         rows
     }
 
-    fn coverage(&self) -> Vec<FleetCoverage> {
+    pub fn coverage(&self) -> Vec<FleetCoverage> {
         let mut rows = self.rows::<FleetCoverages>();
         rows.sort_by_key(|row| row.begin_ns);
         rows
     }
 
-    fn intervals(&self) -> Vec<FleetInterval> {
+    pub fn intervals(&self) -> Vec<FleetInterval> {
         self.rows::<FleetIntervals>()
     }
 
@@ -119,14 +151,14 @@ impl Dataset {
     }
 
     /// The latest row of each connection.
-    fn connections(&self) -> BTreeMap<i64, FleetConnection> {
+    pub fn connections(&self) -> BTreeMap<i64, FleetConnection> {
         let mut rows = self.rows::<FleetConnections>();
         rows.sort_by_key(|row| row.time_ns);
         rows.into_iter().map(|row| (row.conn_id, row)).collect()
     }
 
     /// The one connection that this port of the peer and this local one name.
-    fn of_ports(&self, local: u16, peer: u16) -> FleetConnection {
+    pub fn of_ports(&self, local: u16, peer: u16) -> FleetConnection {
         let is_it = |row: &FleetConnection| {
             row.local_port == i32::from(local) && row.peer_port == i32::from(peer)
         };
@@ -149,7 +181,7 @@ fn parquet_files(directory: &Path, files: &mut Vec<PathBuf>) {
 
 /// Every moment between the first and the last interval was watched, and once.
 #[track_caller]
-fn assert_no_gaps(coverage: &[FleetCoverage]) {
+pub fn assert_no_gaps(coverage: &[FleetCoverage]) {
     assert!(!coverage.is_empty());
     for pair in coverage.windows(2) {
         let end_ns = pair[0].begin_ns + pair[0].length_us * 1_000;
@@ -162,7 +194,11 @@ fn assert_no_gaps(coverage: &[FleetCoverage]) {
     }
 }
 
-fn sum(rows: &[FleetInterval], conn_id: i64, of: impl Fn(&FleetInterval) -> Option<i64>) -> i64 {
+pub fn sum(
+    rows: &[FleetInterval],
+    conn_id: i64,
+    of: impl Fn(&FleetInterval) -> Option<i64>,
+) -> i64 {
     let rows = rows.iter().filter(|row| row.conn_id == conn_id);
     rows.map(|row| of(row).expect("measured")).sum()
 }

@@ -41,9 +41,9 @@ const OBJ_GET_INFO_BY_FD: c_long = 15;
 const NAME_BYTES: usize = 16;
 
 /// `union bpf_attr`, large enough for the commands used here.
-type Attributes = [u32; 32];
+pub type Attributes = [u32; 32];
 
-fn bpf(command: c_long, attributes: &mut Attributes) -> Option<i32> {
+pub fn bpf(command: c_long, attributes: &mut Attributes) -> Option<i32> {
     let bytes = size_of_val(attributes);
     // SAFETY: the kernel reads and writes only `bytes` bytes of `attributes`, and of the
     // buffer that it names, which the caller keeps alive.

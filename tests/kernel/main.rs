@@ -7,6 +7,7 @@
 
 mod activity;
 mod agent;
+mod agent_host;
 mod bpf;
 mod bugreport;
 mod command_line;
@@ -32,6 +33,7 @@ mod report;
 mod select;
 mod servers;
 mod shares;
+mod sockmap;
 mod spins;
 mod stacks;
 mod startup;

@@ -19,13 +19,14 @@ use crate::report::Report;
 const NOBODY: u32 = 65534;
 
 /// The bits of capabilities that the documents name (`uapi/linux/capability.h`).
-const BITS: [(&str, u32); 7] = [
+const BITS: [(&str, u32); 8] = [
     ("CAP_DAC_READ_SEARCH", 2),
     ("CAP_KILL", 5),
     ("CAP_SYS_PTRACE", 19),
     ("CAP_SYS_ADMIN", 21),
     ("CAP_SYS_NICE", 23),
     ("CAP_SYSLOG", 34),
+    ("CAP_BPF", 39),
     ("CAP_CHECKPOINT_RESTORE", 40),
 ];
 
@@ -38,8 +39,8 @@ fn bits(names: &BTreeSet<String>) -> String {
     format!("{:016x}", bits.sum::<u64>())
 }
 
-/// What the document says of a kind of recording.
-fn documented(recording: &str) -> BTreeSet<String> {
+/// What the document says of a kind of recording, or of the agent.
+pub fn documented(recording: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/privileges.md");
     let text = fs::read_to_string(path).expect("docs/privileges.md");
     let row = |line: &&str| line.starts_with(&format!("| {recording} |"));
@@ -68,7 +69,7 @@ fn threads(pid: u32) -> Vec<String> {
 
 /// Every thread of a recorder has these capabilities or fewer, one has just these, and none can get more: a moment
 /// after it is ready.
-fn assert_kept(recorder: u32, kept: &BTreeSet<String>, uid: u32) {
+pub fn assert_kept(recorder: u32, kept: &BTreeSet<String>, uid: u32) {
     let threads = until("no more capabilities than are needed", || {
         let threads = threads(recorder);
         (line(&threads[0], "CapPrm:") == bits(kept)).then_some(threads)

@@ -10,8 +10,10 @@ use nix::sys::signal::Signal;
 use probe::clock::{Host, HostError, monotonic_ns};
 use probe::hooks::{Hooks, HooksError, Storage};
 use probe::netns::{Netns as Namespace, NetnsError};
+use probe::privileges::{Capability, Privileges};
+use probe::self_cost::Statistics;
 use probe::signals::Signals;
-use table::manifest::ProbeState;
+use record::privileges::{PrivilegeError, Privileges as Kept};
 
 use crate::Interval;
 use crate::collect::{Collector, Pace, Watch};
@@ -47,6 +49,9 @@ pub enum AgentError {
     /// Nothing can be shipped.
     #[error(transparent)]
     Ship(#[from] ShipError),
+    /// It would go on with more privileges than it should.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
     /// Prometheus cannot ask.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -86,13 +91,19 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
         Netns::Host => None,
         Netns::Own => Some(Namespace::current()?.inode()),
     };
+    // a process of its own: before there are threads
+    let statistics = Privileges::read().holds(Capability::SysAdmin);
+    let statistics = statistics.then(Statistics::begin).and_then(Result::ok);
     let mut storage = Storage::uninit();
     let hooks = Hooks::load_to_watch(&mut storage, netns, detail(config.watch.detail))?;
-    say_what_is_off(&hooks);
+    hooks.attach()?;
     let writer = Writer {
         host: config.host.name.clone(),
         boot_id: facts.boot_id.clone(),
     };
+    let collector = Collector::begin(&hooks, watch(&config), facts, rules, statistics)?;
+    // threads that are made from here on have no more
+    Kept::of_watching().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
     let metrics = Metrics::new();
     let shipping = Some(shipper.watch());
@@ -103,8 +114,6 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
         Arc::clone(&metrics),
         shipping,
     )?;
-    hooks.attach()?;
-    let collector = Collector::begin(&hooks, watch(&config), facts, rules)?;
     let mut agent = Agent {
         start,
         signals,
@@ -112,7 +121,9 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
         shipper,
         metrics,
         notify: Notify::from_environment(),
+        lacking: Vec::new(),
     };
+    agent.lacks(collector.lacks());
     agent.notify.ready();
     if let Some(path) = &start.ready_file {
         write_ready(path)?;
@@ -123,16 +134,6 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Hooks that this kernel lacks.
-fn say_what_is_off(hooks: &Hooks<'_>) {
-    for probe in hooks.coverage() {
-        if let ProbeState::Off { why, remedy } = &probe.state {
-            let text = format!("{} is off: {why}\nhint: {remedy}", probe.probe);
-            say(Priority::Warning, &text);
-        }
-    }
-}
-
 struct Agent<'a> {
     start: &'a Start,
     signals: Signals,
@@ -140,6 +141,8 @@ struct Agent<'a> {
     shipper: Shipper,
     metrics: Arc<Metrics>,
     notify: Notify,
+    /// What was said to be lacking.
+    lacking: Vec<String>,
 }
 
 impl Agent<'_> {
@@ -154,6 +157,7 @@ impl Agent<'_> {
             }
             if let Some(interval) = collector.tick()? {
                 self.put(interval);
+                self.lacks(collector.lacks());
             }
             self.notify.alive();
         }
@@ -180,6 +184,14 @@ impl Agent<'_> {
             coverage.cpu_us as f64 * 100.0 / coverage.length_us.max(1) as f64,
         ));
         self.shipper.put(interval);
+    }
+
+    /// Says what cannot be seen, when that is something new.
+    fn lacks(&mut self, lacking: &[String]) {
+        let new = lacking.iter().filter(|lack| !self.lacking.contains(lack));
+        new.for_each(|lack| say(Priority::Warning, &format!("cannot see {lack}")));
+        self.metrics.lacks(lacking.len());
+        self.lacking = lacking.to_vec();
     }
 
     /// Takes up the configuration as it is now, if it is sound; else the old one holds.

@@ -178,6 +178,8 @@ fn s3_server() -> Option<PathBuf> {
         .map(|place| place.join("s3s-fs"));
     let found = programs.find(|program| program.exists());
     if found.is_none() {
+        let is_demanded = std::env::var_os("WHYLAT_DEMAND_S3").is_some();
+        assert!(!is_demanded, "there is no s3s-fs, which was demanded");
         println!("skipped: there is no S3 server; `make agent-s3` builds one");
     }
     found

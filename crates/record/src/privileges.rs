@@ -15,7 +15,7 @@ use probe::hooks::Detail;
 
 /// A capability could not be dropped, or the user could not be changed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot drop the privileges that a recording does not need: {0}")]
+#[error("cannot drop the privileges that are not needed any more: {0}")]
 pub struct PrivilegeError(io::Error);
 
 /// What is still to be done when everything is attached.
@@ -73,6 +73,14 @@ impl Privileges {
             kept.capabilities.insert(Capability::CAP_KILL);
         }
         Ok(kept)
+    }
+
+    /// Of an agent: some kernels ask for this whenever a program is run, or a map read.
+    pub fn of_watching() -> Self {
+        Self {
+            capabilities: CapsHashSet::from([Capability::CAP_BPF]),
+            user: None,
+        }
     }
 
     /// Of a thread that writes to a recording that is there already.

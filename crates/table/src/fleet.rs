@@ -30,9 +30,9 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i32, "us";
         /// Time with the flag "fast retransmission".
-        fast_retransmit_us: i32, "us";
+        fast_retransmit_us: Option<i32>, "us", null = "not readable on this kernel";
         /// Time with the flag "timeout".
-        timeout_us: i32, "us";
+        timeout_us: Option<i32>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i32>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
@@ -59,14 +59,14 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i64, "us";
         /// Time with the flag "fast retransmission".
-        fast_retransmit_us: i64, "us";
+        fast_retransmit_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "timeout".
-        timeout_us: i64, "us";
+        timeout_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i64>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
         receiver_window_us: i64, "us";
-        /// Time with none of these flags: SNAP's "sender app limited".
+        /// Time with none of these flags, of those that were measured: SNAP's "sender app limited".
         no_flag_us: i64, "us";
         /// Bytes that the peer has acknowledged. The kernel counts SYN and FIN as one each, here and in those that came in.
         acked_bytes: i64, "bytes";
@@ -179,12 +179,12 @@ table! {
         /// Time with the flag "send buffer limited".
         send_buffer_us: i64, "us";
         /// Time with the flags "fast retransmission" or "timeout": SNAP's "congestion".
-        congestion_us: i64, "us";
+        congestion_us: Option<i64>, "us", null = "not readable on this kernel";
         /// Time with the flag "delayed ACK".
         delayed_ack_us: Option<i64>, "us", null = "not measured at this detail";
         /// Time with the flag "receiver window limited".
         receiver_window_us: i64, "us";
-        /// Time with none of these flags: SNAP's "sender app limited".
+        /// Time with none of these flags, of those that were measured: SNAP's "sender app limited".
         no_flag_us: i64, "us";
         /// Bytes that the peer has acknowledged.
         acked_bytes: i64, "bytes";
@@ -241,12 +241,19 @@ table! {
         dropped_files: i64, "-";
         /// Largest error of the host's clock, as its time daemon tells the kernel (`adjtimex` `maxerror`).
         clock_error_us: Option<i64>, "us", null = "the clock is not synchronised";
+        /// What the agent could not see of what it was to watch, and why.
+        lacks: Option<String>, "-", null = "nothing";
+        /// Readings near problems that are not in `fleet_details`, as there were too many.
+        details_left_out: Option<i64>, "-", null = "not counted by this version";
+        /// Connections that closed and are in no table, as there were too many.
+        connections_left_out: Option<i64>, "-", null = "not counted by this version";
     }
 }
 
 table! {
     /// One reading of one connection's socket near a problem: agents write it for the readings of a bin in which the
-    /// connection had one of the problems, and of the bins before and after. Counts are those since the reading before.
+    /// connection had one of the problems, and of the bins before and after, the first of each connection and interval.
+    /// `fleet_coverage.details_left_out` counts the others. Counts are those since the reading before.
     row FleetDetail, columns FleetDetails, name "fleet_details", time time_ns {
         /// Name of the host that saw it.
         host: String, "-";

@@ -127,6 +127,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "spooled_files": "BIGINT",
         "dropped_files": "BIGINT",
         "clock_error_us": "BIGINT",
+        "lacks": "VARCHAR",
+        "details_left_out": "BIGINT",
+        "connections_left_out": "BIGINT",
     },
     "fleet_details": {
         "host": "VARCHAR",

@@ -141,6 +141,11 @@ impl Bins {
         self.0.is_empty()
     }
 
+    /// Whether something was wrong in one of them.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.0.iter().any(Bin::is_troubled)
+    }
+
     /// Bins that begin before this.
     pub(super) fn before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
         self.0.iter().filter(move |bin| bin.begin_ns < end_ns)

@@ -60,8 +60,8 @@ pub(super) struct Counts {
     pub(super) received_bytes: u64,
     pub(super) segs_out: u64,
     pub(super) retrans: u64,
-    /// `None` once the kernel does not say.
-    pub(super) timeouts: Option<u64>,
+    /// None where the kernel does not count them: see [`Told::has_timeouts`](super::rows::Told).
+    pub(super) timeouts: u64,
 }
 
 /// Sums of one interval.
@@ -91,7 +91,7 @@ pub(super) struct Gauges {
 }
 
 /// One reading that may turn out to be near a problem.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Near {
     /// When the socket was read, `CLOCK_REALTIME`.
     pub(super) time_ns: i64,
@@ -361,14 +361,12 @@ impl Counts {
     fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let grown =
             |of: &dyn Fn(&TcpSample) -> u64| of(later).saturating_sub(earlier.map_or(0, of));
-        let timeouts = |sample: &TcpSample| sample.total_rto.map(u64::from);
         Self {
             acked_bytes: grown(&|sample| sample.bytes_acked),
             received_bytes: grown(&|sample| sample.bytes_received),
             segs_out: grown(&|sample| sample.segs_out.into()),
             retrans: grown(&|sample| sample.total_retrans.into()),
-            timeouts: timeouts(later)
-                .map(|now| now.saturating_sub(earlier.and_then(timeouts).unwrap_or(0))),
+            timeouts: grown(&|sample| sample.total_rto.unwrap_or(0).into()),
         }
     }
 
@@ -384,7 +382,7 @@ impl Counts {
         self.received_bytes += received_bytes;
         self.segs_out += segs_out;
         self.retrans += retrans;
-        self.timeouts = timeouts.map(|more| more + self.timeouts.unwrap_or(0));
+        self.timeouts += timeouts;
     }
 }
 

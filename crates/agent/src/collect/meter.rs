@@ -2,7 +2,7 @@
 //! the part of a row of `fleet_coverage` that tells of them.
 
 use probe::hooks::{Counts, Hooks, HooksError};
-use probe::self_cost::{BpfCost, BpfTimeSampler, Usage};
+use probe::self_cost::{BpfCost, BpfTimeSampler, Statistics, Usage};
 
 use super::rows::{signed, us};
 
@@ -52,10 +52,15 @@ struct Walks {
 }
 
 impl Meter {
-    pub(super) fn begin(hooks: &Hooks<'_>, now_ns: u64) -> Result<Self, HooksError> {
+    pub(super) fn begin(
+        hooks: &Hooks<'_>,
+        statistics: Option<Statistics>,
+        now_ns: u64,
+    ) -> Result<Self, HooksError> {
+        let bpf_time = hooks.run_time(now_ns, []);
         let mut meter = Self {
             // Without it the cost of the programs is not told; that is no reason not to watch.
-            bpf_time: hooks.run_time(now_ns, []).ok(),
+            bpf_time: bpf_time.ok().map(|it| it.with_statistics(statistics)),
             before: Reading::default(),
             decided: (0, now_ns),
             undecoded: 0,

@@ -7,11 +7,13 @@
 //! bins         time between readings → bins of two seconds
 //! timeline     the day's clock, and where intervals end
 //! rates        own CPU time → how often who is read
+//! lacks        hooks, namespaces → what cannot be seen
 //! rows         connections → rows
 //! ```
 
 mod bins;
 mod connection;
+mod lacks;
 mod meter;
 mod owners;
 mod pending;
@@ -24,11 +26,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use probe::clock::{Clock, Host, clock_error_us, monotonic_ns, read_pair};
 use probe::hooks::{Detail, Drainer, Hooks, HooksError, WalkOf};
+use probe::processes;
+use probe::self_cost::Statistics;
 use probe::tcp_stats::Random;
 use table::fleet::FleetCoverage;
 
 use crate::Interval;
 use crate::apps::Rules;
+use lacks::Lacks;
 use meter::{IntervalCost, Meter};
 use owners::Owners;
 use pending::Pending;
@@ -75,6 +80,7 @@ pub struct Collector<'a> {
     drainer: Drainer<'a>,
     watch: Watch,
     facts: Host,
+    lacks: Lacks,
     watched: Watched,
     rates: Rates,
     random: Random,
@@ -125,7 +131,8 @@ fn now() -> Now {
 }
 
 impl<'a> Collector<'a> {
-    /// Begins to watch with programs that are attached: reads what is there.
+    /// Begins to watch with programs that are attached: reads what is there. `statistics` turns on those that tell what
+    /// the programs cost; without, this process does so, if it may.
     ///
     /// # Errors
     /// When a loaded program cannot be used.
@@ -134,6 +141,7 @@ impl<'a> Collector<'a> {
         watch: Watch,
         facts: Host,
         rules: Rules,
+        statistics: Option<Statistics>,
     ) -> Result<Self, HooksError> {
         let now = now();
         let mut collector = Self {
@@ -141,10 +149,14 @@ impl<'a> Collector<'a> {
             drainer: hooks.drainer()?,
             rates: Rates::new(watch.pace.into()),
             random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
-            meter: Meter::begin(hooks, now.monotonic_ns)?,
+            meter: Meter::begin(hooks, statistics, now.monotonic_ns)?,
             span: Span::beginning(now, watch.interval_ns),
-            watched: Watched::new(facts.boot_id.clone(), Owners::new(rules)),
-            pending: Pending::default(),
+            watched: Watched::new(
+                facts.boot_id.clone(),
+                Owners::new(rules, processes::sees_all()),
+            ),
+            pending: Pending::new(watch.interval_ns),
+            lacks: Lacks::of(hooks),
             next: Due::default(),
             watch,
             facts,
@@ -157,6 +169,11 @@ impl<'a> Collector<'a> {
         collector.meter.cpu_share(began_ns);
         collector.next.decide_ns = began_ns + DECIDE_EVERY_NS;
         Ok(collector)
+    }
+
+    /// What it cannot see of what it is to watch: what it is, why, and after `hint:` what helps.
+    pub fn lacks(&self) -> &[String] {
+        self.lacks.now()
     }
 
     /// Takes up other rules and another pace.
@@ -288,6 +305,7 @@ impl<'a> Collector<'a> {
             let unread = self.watched.remove_unread(walk_ns);
             self.put_closed(unread);
         }
+        self.lacks.look(self.watched.live.len());
         let coverage = self.coverage(length_ns, &cost);
         let told = told(self.hooks, &self.watch, &self.span);
         let interval = self.pending.end(&told, &mut self.watched, coverage);
@@ -316,6 +334,8 @@ impl<'a> Collector<'a> {
             poll_gap_us,
         } = *cost;
         let connections = signed(self.watched.live.len() as u64);
+        let lacks = self.lacks();
+        let reason = |lack: &String| lack.lines().next().unwrap_or_default().to_owned();
         let detail = if self.hooks.has_calls() {
             Detail::Calls
         } else {
@@ -341,7 +361,11 @@ impl<'a> Collector<'a> {
             rows: 0,
             spooled_files: 0,
             dropped_files: 0,
+            details_left_out: None,
+            connections_left_out: None,
             clock_error_us: clock_error_us(),
+            lacks: (!lacks.is_empty())
+                .then(|| lacks.iter().map(reason).collect::<Vec<_>>().join("; ")),
         }
     }
 
@@ -384,5 +408,6 @@ fn told<'a>(hooks: &Hooks<'_>, watch: &'a Watch, span: &'a Span) -> Told<'a> {
         host: &watch.host,
         span,
         has_calls: hooks.has_calls(),
+        has_timeouts: hooks.counts_timeouts(),
     }
 }

@@ -25,15 +25,17 @@ const SEEN_MOST: usize = 64;
 #[derive(Debug)]
 pub(super) struct Owners {
     rules: Rules,
-    reader: ProcessReader,
+    /// `None` where `/proc` tells of other processes than the kernel side does.
+    reader: Option<ProcessReader>,
     known: HashMap<u32, Owner>,
 }
 
 impl Owners {
-    pub(super) fn new(rules: Rules) -> Self {
+    /// `sees_all`: whether a process id means the same in `/proc` and to the kernel side.
+    pub(super) fn new(rules: Rules, sees_all: bool) -> Self {
         Self {
             rules,
-            reader: ProcessReader::new(),
+            reader: sees_all.then(ProcessReader::new),
             known: HashMap::new(),
         }
     }
@@ -83,16 +85,16 @@ impl Owners {
             .retain(|pid, owner| std::mem::take(&mut owner.is_used) || is_owner(*pid));
     }
 
-    /// Of a process that is gone only the name is known that the kernel saw.
+    /// Of a process that is gone, or cannot be seen, only the name is known that the kernel saw.
     fn read(&self, pid: u32, seen: Vec<String>) -> Owner {
-        let process = self.reader.read(pid);
+        let process = self.reader.as_ref().and_then(|reader| reader.read(pid));
         let (comm, cgroup) = match process {
             Some(process) => (process.comm, process.cgroup),
             None => (seen.last().cloned().unwrap_or_default(), None),
         };
         Owner {
             comm,
-            command: command_line(pid),
+            command: self.reader.as_ref().and_then(|_| command_line(pid)),
             cgroup,
             seen,
             is_used: true,
@@ -122,11 +124,14 @@ mod tests {
     #[test]
     fn this_process_is_named_by_its_command_line() {
         let own = std::process::id();
-        let mut owners = Owners::new(rules(Application {
-            name: "tests".to_owned(),
-            command: Some("whylat_agent-[0-9a-f]+".to_owned()),
-            ..Application::default()
-        }));
+        let mut owners = Owners::new(
+            rules(Application {
+                name: "tests".to_owned(),
+                command: Some("whylat_agent-[0-9a-f]+".to_owned()),
+                ..Application::default()
+            }),
+            true,
+        );
         assert!(owners.application(Some(own), None).is_none(), "not yet met");
         owners.met(own, "whatever");
         let found = owners.application(Some(own), None).expect("named");
@@ -138,8 +143,16 @@ mod tests {
     }
 
     #[test]
+    fn a_process_of_another_namespace_is_not_asked_for() {
+        let own = std::process::id();
+        let mut owners = Owners::new(Rules::default(), false);
+        owners.met(own, "other");
+        assert_eq!(owners.comm(own), Some("other"));
+    }
+
+    #[test]
     fn of_a_process_that_is_gone_the_name_remains() {
-        let mut owners = Owners::new(Rules::default());
+        let mut owners = Owners::new(Rules::default(), true);
         owners.met(u32::MAX, "curl");
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
     }

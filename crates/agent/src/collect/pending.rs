@@ -2,6 +2,8 @@
 //! the bin after it makes readings and bins at its end worth keeping. Those are written with the next interval, whose
 //! files hold rows of earlier times for that.
 
+use std::collections::HashMap;
+
 use table::Columns;
 use table::fleet::{
     BIN_NS, FleetConnections, FleetCoverage, FleetDetails, FleetIntervals, FleetProblems,
@@ -14,13 +16,38 @@ use super::rows::{NearProblems, Told};
 use super::watched::Watched;
 use crate::Interval;
 
+/// Most connections that are kept of those that close in an interval: each takes some 3 kB of memory until its end.
+const CLOSED_MOST: i64 = 12_000;
+
+/// Most readings near problems that are kept of one connection in an interval: those of a bin and its neighbours at two
+/// a second.
+const DETAILS_OF_ONE: u32 = 12;
+
+/// Most that are kept of all, a minute: where many connections have problems all day, they would be most of the dataset.
+const DETAILS_A_MINUTE: i64 = 400;
+const MINUTE_NS: i64 = 60_000_000_000;
+
 /// What has come together since the last interval ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pending {
+    /// How long intervals are to be.
+    interval_ns: i64,
     details: FleetDetails,
+    /// How many of them are of each connection.
+    of_one: HashMap<i64, u32>,
     intervals: FleetIntervals,
     connections: FleetConnections,
     gone: Vec<Gone>,
+    /// Closed connections of which everything is kept.
+    closed: i64,
+    left_out: LeftOut,
+}
+
+/// What is not kept, as there was too much of it.
+#[derive(Debug, Default)]
+struct LeftOut {
+    details: i64,
+    connections: i64,
 }
 
 /// What is still to be told of a connection that has closed.
@@ -34,16 +61,44 @@ struct Gone {
 }
 
 impl Pending {
+    /// Of intervals of this length.
+    pub(super) fn new(interval_ns: i64) -> Self {
+        Self {
+            interval_ns,
+            details: FleetDetails::default(),
+            of_one: HashMap::new(),
+            intervals: FleetIntervals::default(),
+            connections: FleetConnections::default(),
+            gone: Vec::new(),
+            closed: 0,
+            left_out: LeftOut::default(),
+        }
+    }
+
     /// Readings near problems.
     pub(super) fn put_near(&mut self, told: &Told<'_>, near: Vec<(i64, Near)>) {
+        let most = DETAILS_A_MINUTE * self.interval_ns / MINUTE_NS;
+        let most = most.max(DETAILS_OF_ONE.into());
         for (conn_id, near) in near {
-            self.details.push(told.detail(conn_id, &near));
+            let of_one = self.of_one.entry(conn_id).or_default();
+            if *of_one < DETAILS_OF_ONE && (self.details.len() as i64) < most {
+                *of_one += 1;
+                self.details.push(told.detail(conn_id, &near));
+            } else {
+                self.left_out.details += 1;
+            }
         }
     }
 
     /// The last of a connection.
     pub(super) fn put_closed(&mut self, told: &Told<'_>, mut closed: Connection, owners: &Owners) {
         let until_ns = closed.closed_ns().unwrap_or(closed.last_read_ns());
+        let elapsed_ns = told.span.wall_ns(until_ns) - told.span.begin_ns;
+        if !self.has_room(elapsed_ns, closed.bins.is_troubled()) {
+            self.left_out.connections += 1;
+            return;
+        }
+        self.closed += 1;
         if let Some(part) = closed.part.take() {
             let until_ns = told.span.wall_ns(until_ns);
             self.intervals.push(told.interval(&closed, &part, until_ns));
@@ -63,6 +118,15 @@ impl Pending {
         }
     }
 
+    /// Whether there is room for one more connection that has closed, so long after the interval's begin. The room of those
+    /// without problems grows with time, so that what is kept is not all of the interval's begin.
+    fn has_room(&self, elapsed_ns: i64, is_troubled: bool) -> bool {
+        // a tenth may come at once
+        let passed_ns = elapsed_ns.clamp(0, self.interval_ns) + self.interval_ns / 10;
+        let by_now = CLOSED_MOST * passed_ns.min(self.interval_ns) / self.interval_ns;
+        self.closed < if is_troubled { CLOSED_MOST } else { by_now }
+    }
+
     /// The interval that `coverage` tells of has ended. Bins that may yet be near a problem stay.
     pub(super) fn end(
         &mut self,
@@ -80,9 +144,15 @@ impl Pending {
         for connection in watched.live.values_mut() {
             connection.bins.forget_before(end_ns - BIN_NS);
         }
+        self.of_one.clear();
+        self.closed = 0;
         Interval {
             begin_ns: coverage.begin_ns,
-            coverage,
+            coverage: FleetCoverage {
+                details_left_out: Some(std::mem::take(&mut self.left_out.details)),
+                connections_left_out: Some(std::mem::take(&mut self.left_out.connections)),
+                ..coverage
+            },
             problems,
             intervals: std::mem::take(&mut self.intervals),
             connections: std::mem::take(&mut self.connections),
@@ -135,5 +205,87 @@ impl Pending {
         for connection in watched.live.values_mut() {
             connection.bins.forget_before(i64::MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::timeline::{Now, Span};
+    use super::*;
+
+    const CROWD: u64 = 100_000;
+
+    fn told(span: &Span) -> Told<'_> {
+        Told {
+            host: "web-1",
+            span,
+            has_calls: true,
+            has_timeouts: true,
+        }
+    }
+
+    fn coverage() -> FleetCoverage {
+        let mut row = serde_json::json!({
+            "host": "web-1", "boot_id": "", "agent": "", "kernel": "", "detail": "calls", "length_us": 60_000_000,
+        });
+        for field in <FleetCoverage as table::Table>::FIELDS
+            .iter()
+            .filter(|field| field.null.is_empty())
+        {
+            if row.get(field.name).is_none() {
+                row[field.name] = 0.into();
+            }
+        }
+        table::row_of(row).expect("a row")
+    }
+
+    #[test]
+    fn a_crowd_of_short_connections_is_kept_in_part_over_the_whole_interval() {
+        let span = Span::beginning(Now::default(), MINUTE_NS);
+        let told = told(&span);
+        let mut watched = Watched::new(String::new(), Owners::new(Default::default(), false));
+        let mut pending = Pending::new(MINUTE_NS);
+        for _ in 0..2 {
+            for number in 0..CROWD {
+                let at_ns = number * MINUTE_NS.cast_unsigned() / CROWD;
+                let mut closed = Connection::new(number.cast_signed(), at_ns);
+                closed.part = Some(Box::default());
+                pending.put_closed(&told, closed, &watched.owners);
+            }
+            let interval = pending.end(&told, &mut watched, coverage());
+            let kept = interval.intervals.len() as i64;
+            assert!((CLOSED_MOST - 10..=CLOSED_MOST).contains(&kept), "{kept}");
+            let left_out = interval.coverage.connections_left_out;
+            assert_eq!(left_out, Some(CROWD.cast_signed() - kept));
+            let of_second_half = interval
+                .intervals
+                .begin_ns
+                .iter()
+                .filter(|begin_ns| **begin_ns > MINUTE_NS / 2);
+            assert!(of_second_half.count() as i64 >= CLOSED_MOST * 2 / 5);
+        }
+    }
+
+    #[test]
+    fn readings_near_problems_are_few_of_each_connection_and_of_all() {
+        let span = Span::beginning(Now::default(), MINUTE_NS);
+        let told = told(&span);
+        let mut watched = Watched::new(String::new(), Owners::new(Default::default(), false));
+        let mut pending = Pending::new(MINUTE_NS);
+        let near = |conn_id: i64| (conn_id, Near::default());
+        pending.put_near(&told, (0..100).map(|_| near(1)).collect());
+        let interval = pending.end(&told, &mut watched, coverage());
+        assert_eq!(interval.details.len() as u32, DETAILS_OF_ONE);
+        assert_eq!(
+            interval.coverage.details_left_out,
+            Some(100 - i64::from(DETAILS_OF_ONE))
+        );
+        pending.put_near(&told, (0..1_000).map(near).collect());
+        let interval = pending.end(&told, &mut watched, coverage());
+        assert_eq!(interval.details.len() as i64, DETAILS_A_MINUTE);
+        assert_eq!(
+            interval.coverage.details_left_out,
+            Some(1_000 - DETAILS_A_MINUTE)
+        );
     }
 }

@@ -9,7 +9,7 @@ use table::fleet::{BIN_NS, FleetConnection, FleetDetail, FleetInterval, FleetPro
 use table::{Role, Stage, tables};
 
 use super::bins::{Bin, Bins, Problem};
-use super::connection::{Connection, Near, Part};
+use super::connection::{Connection, Counts, Near, Part};
 use super::owners::Owners;
 use super::timeline::Span;
 
@@ -19,6 +19,8 @@ pub(super) struct Told<'a> {
     pub(super) span: &'a Span,
     /// Whether calls were counted and the ledger kept.
     pub(super) has_calls: bool,
+    /// Whether this kernel counts retransmission timeouts: without, they cannot be told from fast retransmissions.
+    pub(super) has_timeouts: bool,
 }
 
 /// `conn_id` of a socket: see `docs/fleet/dataset.md`.
@@ -57,6 +59,7 @@ impl Told<'_> {
         let length_ns = (until_ns - begin_ns).max(0).cast_unsigned();
         let calls = |calls: &CallCounts| self.has_calls.then(|| CallCells::of(calls));
         let (writes, reads) = (calls(&part.writes), calls(&part.reads));
+        let retransmitted = |problem| self.has_timeouts.then(|| us(part.time_ns(problem)));
         let class =
             |calls: Option<CallCells>, class: usize| calls.map(|cells| cells.classes[class]);
         FleetInterval {
@@ -66,8 +69,8 @@ impl Told<'_> {
             length_us: us(length_ns),
             verdict: self.verdict(part, length_ns),
             send_buffer_us: us(part.time_ns(Problem::SendBuffer)),
-            fast_retransmit_us: us(part.time_ns(Problem::FastRetransmit)),
-            timeout_us: us(part.time_ns(Problem::Timeout)),
+            fast_retransmit_us: retransmitted(Problem::FastRetransmit),
+            timeout_us: retransmitted(Problem::Timeout),
             delayed_ack_us: self
                 .has_calls
                 .then(|| us(part.time_ns(Problem::DelayedAck))),
@@ -77,7 +80,7 @@ impl Told<'_> {
             received_bytes: signed(part.counts.received_bytes),
             segs_out: signed(part.counts.segs_out),
             retrans: signed(part.counts.retrans),
-            timeouts: part.counts.timeouts.map(signed),
+            timeouts: self.timeouts(&part.counts),
             srtt_us: srtt(part.gauges.srtt_us),
             min_rtt_us: part.gauges.min_rtt_us.map(small),
             cwnd_segs: small(part.gauges.cwnd_segs),
@@ -102,6 +105,10 @@ impl Told<'_> {
             reads_to_256k: class(reads, 4),
             reads_over_256k: class(reads, 5),
         }
+    }
+
+    fn timeouts(&self, counts: &Counts) -> Option<i64> {
+        self.has_timeouts.then(|| signed(counts.timeouts))
     }
 
     fn verdict(&self, part: &Part, length_ns: u64) -> Option<String> {
@@ -161,14 +168,14 @@ impl Told<'_> {
             rcvbuf_bytes: row.rcvbuf_bytes.map(i64::from),
             watched_us: us(watched_ns),
             send_buffer_us: total(Problem::SendBuffer),
-            congestion_us: us(of.totals.congestion_ns),
+            congestion_us: self.has_timeouts.then(|| us(of.totals.congestion_ns)),
             delayed_ack_us: self.has_calls.then(|| total(Problem::DelayedAck)),
             receiver_window_us: total(Problem::ReceiverWindow),
             no_flag_us: us(watched_ns.saturating_sub(of.totals.any_flag_ns)),
             acked_bytes: signed(counts.acked_bytes),
             received_bytes: signed(counts.received_bytes),
             retrans: signed(counts.retrans),
-            timeouts: counts.timeouts.map(signed),
+            timeouts: self.timeouts(counts),
         })
     }
 
@@ -180,8 +187,8 @@ impl Told<'_> {
             conn_id,
             begin_ns: bin.begin_ns,
             send_buffer_us: time(Problem::SendBuffer),
-            fast_retransmit_us: time(Problem::FastRetransmit),
-            timeout_us: time(Problem::Timeout),
+            fast_retransmit_us: self.has_timeouts.then(|| time(Problem::FastRetransmit)),
+            timeout_us: self.has_timeouts.then(|| time(Problem::Timeout)),
             delayed_ack_us: self.has_calls.then(|| time(Problem::DelayedAck)),
             receiver_window_us: time(Problem::ReceiverWindow),
             sender_app_us: self.has_calls.then(|| sender_app_us(lived, bin)),
@@ -205,7 +212,7 @@ impl Told<'_> {
             acked_bytes: signed(near.counts.acked_bytes),
             received_bytes: signed(near.counts.received_bytes),
             retrans: signed(near.counts.retrans),
-            timeouts: near.counts.timeouts.map(signed),
+            timeouts: self.timeouts(&near.counts),
             send_queue_bytes: near.gauges.send_queue_bytes.into(),
             unacked_segs: near.gauges.unacked_segs.into(),
             cwnd_segs: small(near.gauges.cwnd_segs),
@@ -272,4 +279,31 @@ fn sender_app_us((first_ns, last_ns): (i64, i64), bin: &Bin) -> i32 {
 /// Whether a row says something that is not yet told, or at once.
 pub(super) fn is_news(before: Option<&tables::Connection>, now: &tables::Connection) -> bool {
     before.is_none_or(|before| before.pid != now.pid || before.role != now.role)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::timeline::Now;
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_count_is_null() {
+        let span = Span::beginning(Now::default(), 60_000_000_000);
+        for has_timeouts in [false, true] {
+            let told = Told {
+                host: "web-1",
+                span: &span,
+                has_calls: false,
+                has_timeouts,
+            };
+            let zero = has_timeouts.then_some(0);
+            let row = told.interval(&Connection::new(1, 0), &Part::default(), 1_000);
+            assert_eq!((row.fast_retransmit_us, row.timeout_us), (zero, zero));
+            assert_eq!((row.timeouts, row.delayed_ack_us), (zero, None));
+            let zero = has_timeouts.then_some(0);
+            let row = told.problem(1, (0, 1_000), &Bin::default());
+            assert_eq!((row.fast_retransmit_us, row.timeout_us), (zero, zero));
+            assert_eq!((row.delayed_ack_us, row.sender_app_us), (None, None));
+        }
+    }
 }

@@ -76,6 +76,7 @@ struct Agent {
     polls: Counter,
     poll_gap: SecondsNow,
     lost: Counter,
+    lacks: Now,
     connections: Now,
     reload_ok: Now,
     reloaded: SecondsNow,
@@ -113,6 +114,13 @@ impl Metrics {
         self.shipping.set(state);
     }
 
+    /// So many things cannot be seen.
+    pub fn lacks(&self, number: usize) {
+        self.agent
+            .lacks
+            .set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
     /// A configuration was read again: taken up, or refused and the one before kept.
     pub fn reloaded(&self, is_taken: bool) {
         self.agent.reload_ok.set(i64::from(is_taken));
@@ -146,6 +154,7 @@ impl Agent {
             polls: Counter::default(),
             poll_gap: Gauge::default(),
             lost: Counter::default(),
+            lacks: Gauge::default(),
             connections: Gauge::default(),
             reload_ok: Gauge::default(),
             reloaded: Gauge::default(),
@@ -212,6 +221,11 @@ impl Agent {
             "lost_records",
             "Records that were lost in the kernel or in the agent",
             self.lost.clone(),
+        );
+        own.register(
+            "lacks",
+            "What the agent cannot see of what it is to watch: fleet_coverage and its log say what, and why",
+            self.lacks.clone(),
         );
     }
 

@@ -149,8 +149,8 @@ impl Tcp {
         let application = application.unwrap_or(NONE).to_owned();
         let limits = [
             ("send_buffer", Some(row.send_buffer_us)),
-            ("fast_retransmit", Some(row.fast_retransmit_us)),
-            ("timeout", Some(row.timeout_us)),
+            ("fast_retransmit", row.fast_retransmit_us),
+            ("timeout", row.timeout_us),
             ("delayed_ack", row.delayed_ack_us),
             ("receiver_window", Some(row.receiver_window_us)),
         ];

@@ -273,13 +273,19 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
+	u64 now_ns;
 
 	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk))
 		return NULL;
 	tp = bpf_skc_to_tcp_sock(sk);
 	st = tp ? socket_choose(sk, CHOSEN_TARGET) : NULL;
-	if (st && !st->cookie)
-		socket_begin(st, sk, tp, 0, bpf_ktime_get_ns());
+	if (!st || st->cookie)
+		return st;
+	now_ns = bpf_ktime_get_ns();
+	socket_begin(st, sk, tp, 0, now_ns);
+	/* that of a process is told with its owner */
+	if (bpf_get_current_task_btf()->flags & PF_KTHREAD)
+		socket_emit(st, sk, tp, 0, now_ns);
 	return st;
 }
 

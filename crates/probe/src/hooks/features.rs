@@ -2,7 +2,7 @@
 //! version. Where a tracepoint is missing, a function may do, at which the same is seen.
 
 use libbpf_rs::OpenObject;
-use libbpf_rs::btf::types::{Enum, Func, FuncProto, Typedef};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType};
 use table::manifest::{Coverage, ProbeState};
 
@@ -17,6 +17,8 @@ pub(super) struct Features {
     /// Programs at hooks that this kernel has, but which it does not let load or attach.
     refused: Vec<&'static str>,
     pub(super) mib: Option<MibPlaces>,
+    /// Sockets count their retransmission timeouts (Linux 6.7).
+    pub(super) counts_timeouts: bool,
 }
 
 /// A tracepoint that some supported kernel lacks.
@@ -165,6 +167,7 @@ impl Features {
                 .collect(),
             refused: Vec::new(),
             mib: MibPlaces::of(&btf),
+            counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
         })
     }
 
@@ -365,6 +368,15 @@ fn parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let function: BtfType<'_> = *btf.type_by_name::<Func<'_>>(name)?;
     let prototype = FuncProto::try_from(function.next_type()?).ok()?;
     Some(prototype.iter().count())
+}
+
+fn has_member(btf: &Btf<'_>, of: &str, member: &str) -> bool {
+    let found = btf.type_by_name::<Struct<'_>>(of);
+    found.is_some_and(|found| {
+        found
+            .iter()
+            .any(|it| it.name.is_some_and(|name| name == member))
+    })
 }
 
 /// The first of [`HELPERS`] that is missing; `None`, too, where BTF does not list them.

@@ -215,6 +215,7 @@ pub struct Hooks<'obj> {
     cpus: usize,
     leaves: Leaves,
     has_calls: bool,
+    counts_timeouts: bool,
     has_waits: bool,
     has_messages: bool,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
@@ -377,6 +378,7 @@ impl<'obj> Hooks<'obj> {
             cpus,
             leaves,
             has_calls: levels.calls,
+            counts_timeouts: features.counts_timeouts,
             has_waits: levels.waits,
             has_messages: levels.messages,
             clocks,
@@ -475,6 +477,11 @@ impl<'obj> Hooks<'obj> {
     /// Whether the ledger and the call log are kept.
     pub fn has_calls(&self) -> bool {
         self.has_calls
+    }
+
+    /// Whether sockets of this kernel count their retransmission timeouts.
+    pub fn counts_timeouts(&self) -> bool {
+        self.counts_timeouts
     }
 
     /// Records this process and its descendants.

@@ -18,6 +18,16 @@ pub(crate) use facts::USER_TICK_NS;
 pub use owners::{Owners, SocketOwners};
 pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
 
+/// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Whether this process sees those of the whole host, under the ids by which the kernel knows them: it is in the
+/// initial pid namespace.
+pub fn sees_all() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == INITIAL_PID_NAMESPACE)
+}
+
 /// The pids of all processes that `/proc` shows now, in no order.
 pub fn all_pids() -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {

@@ -342,6 +342,7 @@ def _coverage(hour_begin: str) -> str:
         "cpu_us": "n * 40 + 200000",
         "rss_bytes": "50000000",
         "clock_error_us": "2000",
+        "lacks": "NULL",
         "bpf_us": "n * 10",
     }
     return (

@@ -1,0 +1,136 @@
+//! What an agent cannot see of what it is to watch, so that an empty table is not taken for a healthy host. In: hooks
+//! that are off, the agent's pid namespace, and the kernel's own list of sockets. Out: text.
+
+use std::collections::HashSet;
+use std::fs;
+
+use probe::hooks::Hooks;
+use probe::processes;
+use table::manifest::{Coverage, ProbeState};
+
+/// The probes that the agent's rows come from.
+const PROBES: [&str; 4] = ["tcp_stats", "tcp_events", "calls", "tcp_stages"];
+
+/// `TCP_ESTABLISHED` in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+
+/// What is lacking, as text: what it is, why, and after `hint:` what helps.
+#[derive(Debug, Default)]
+pub(super) struct Lacks {
+    /// For as long as the agent runs.
+    lasting: Vec<String>,
+    now: Vec<String>,
+    /// Connections that the kernel listed when it was looked last, by the inode of their sockets.
+    listed: HashSet<String>,
+}
+
+impl Lacks {
+    pub(super) fn of(hooks: &Hooks<'_>) -> Self {
+        let mut lacks = off(hooks.coverage());
+        if !processes::sees_all() {
+            lacks.push(
+                "who owns a connection, beyond a name: the agent runs in a pid namespace of its own\n\
+                hint: run it in that of the host, as with --pid=host"
+                    .to_owned(),
+            );
+        }
+        Self {
+            now: lacks.clone(),
+            lasting: lacks,
+            listed: established(),
+        }
+    }
+
+    /// As of the last look.
+    pub(super) fn now(&self) -> &[String] {
+        &self.now
+    }
+
+    /// Looks again, while so many connections are watched. One that the kernel listed at the last look and still
+    /// does should be among them.
+    pub(super) fn look(&mut self, watched: usize) {
+        self.now.clone_from(&self.lasting);
+        let listed = if watched == 0 {
+            established()
+        } else {
+            HashSet::new()
+        };
+        let missed = listed.intersection(&self.listed).count();
+        if missed > 0 {
+            self.now.push(format!(
+                "any of the {missed} connections that /proc/net/tcp lists\n\
+                hint: `whylat doctor` says what is missing"
+            ));
+        }
+        self.listed = listed;
+    }
+}
+
+/// Of the probes that the rows come from, those that are off.
+fn off(coverage: &[Coverage]) -> Vec<String> {
+    let ours = coverage
+        .iter()
+        .filter(|found| PROBES.contains(&found.probe.as_str()));
+    let text = |found: &Coverage| match &found.state {
+        ProbeState::Off { why, remedy } => Some(format!("{}: {why}\nhint: {remedy}", found.probe)),
+        _ => None,
+    };
+    ours.filter_map(text).collect()
+}
+
+/// Connections that the kernel lists in the agent's network namespace.
+fn established() -> HashSet<String> {
+    let files = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let lists = files.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let inode = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [_, _, _, ESTABLISHED, _, _, _, _, _, inode, ..] => Some((*inode).to_owned()),
+            _ => None,
+        }
+    };
+    lists
+        .iter()
+        .flat_map(|list| list.lines())
+        .filter_map(inode)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_not_watched_is_lacking() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let _stream = TcpStream::connect(address).expect("a connection");
+        let mut lacks = Lacks::default();
+        lacks.look(0);
+        assert_eq!(lacks.now(), [""; 0], "it may have come just now");
+        lacks.look(0);
+        assert!(lacks.now()[0].contains("/proc/net/tcp"), "{lacks:?}");
+        lacks.look(1);
+        assert_eq!(lacks.now(), [""; 0]);
+    }
+
+    #[test]
+    fn only_probes_that_rows_come_from_are_lacking() {
+        let of = |probe: &str, state| Coverage {
+            probe: probe.to_owned(),
+            state,
+        };
+        let is_off = || ProbeState::Off {
+            why: "no such thing".to_owned(),
+            remedy: "get one".to_owned(),
+        };
+        let coverage = [
+            of("calls", is_off()),
+            of("tcp_stats", ProbeState::On),
+            of("inventory.listen_overflows", is_off()),
+        ];
+        assert_eq!(off(&coverage), ["calls: no such thing\nhint: get one"]);
+    }
+}

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Agents that are killed at random times, with a target that comes and goes: what is lost, and what counts twice.
+
+In: for how long. Out: a line for docs/reliability.md; exit code 1 if more was lost than the minute that was open at a
+kill, or anything counts twice. Each agent watches a namespace in which connections write at known times: of every life
+of it, the calls that its dataset holds must be those that were made. Needs root, and DuckDB for Python.
+"""
+
+import argparse
+import bisect
+import contextlib
+import dataclasses
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+
+from harness import WHYLAT, Netns, Seen, Wrong, _tied, demand, refuse_without_root, scratch, thousands, until
+from run import put
+
+HOSTS = 3
+INTERVAL_NS = 60_000_000_000
+# A life of an agent from when it watches, and a time for which the target is there or away, s.
+LIFE_S = (5, 110)
+AWAY_S = (10, 150)
+THERE_S = (10, 240)
+# How long after its end an interval may be read, judged and stored: one that a kill meets in it was still open.
+STORE_NS = 2_000_000_000
+WRITE_EVERY_S = 0.025
+LONG_CONNECTIONS = 8
+SHORT_EVERY = 40
+# Where the kernel counts SIGKILL: the wait for a killed agent that is being started again.
+SECONDS = 1_000_000_000
+
+
+def write_until_told():
+    """Child: connections that write, and short ones in between. Says when each call began and ended."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted = []
+
+    def serve():
+        while True:
+            connection, _ = listener.accept()
+            accepted.append(connection)
+            threading.Thread(target=drain, args=(connection,), daemon=True).start()
+
+    def drain(connection):
+        with contextlib.suppress(OSError), connection:
+            while connection.recv(4096):
+                pass
+
+    def write(stream):
+        begin_ns = time.time_ns()
+        stream.sendall(b"x" * 100)
+        calls.append((begin_ns, time.time_ns()))
+
+    threading.Thread(target=serve, daemon=True).start()
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), over.set()), daemon=True).start()
+    calls = []
+    long = [socket.create_connection(listener.getsockname()) for _ in range(LONG_CONNECTIONS)]
+    turn = 0
+    while not over.wait(WRITE_EVERY_S):
+        turn += 1
+        write(long[turn % LONG_CONNECTIONS])
+        if turn % SHORT_EVERY == 0:
+            with socket.create_connection(listener.getsockname()) as short:
+                write(short)
+    json.dump(calls, sys.stdout)
+
+
+@dataclasses.dataclass
+class Life:
+    """An agent from when it watched until it ended, ns since 1970."""
+
+    ready_ns: int
+    ended_ns: int
+    killed: bool
+
+
+class Host:
+    """A namespace with traffic, and the agents that watch it, one after the other."""
+
+    def __init__(self, number, place):
+        self.name, self.place = f"host-{number}", place / f"host-{number}"
+        self.place.mkdir()
+        self.netns = Netns()
+        self.lives = []
+        self.calls = []
+        self.traffic = subprocess.Popen(
+            [sys.executable, __file__, "--write"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=_tied(self.netns.fd),
+        )
+        self.config = self.place / "agent.toml"
+        self.config.write_text(
+            f'[host]\nname = "{self.name}"\n[watch]\nnetns = "own"\n'
+            f'[ship]\ntarget = "{place}/dataset"\nspool = "{self.place}/spool"\n[metrics]\nlisten = ""\n'
+        )
+
+    def live(self, how_long_s, number, longest_s=None):
+        """Runs an agent for so long, and ends it by this signal."""
+        ready = self.place / "ready"
+        ready.unlink(missing_ok=True)
+        command = [WHYLAT, "agent", "--config", self.config, "--ready-file", ready]
+        with (self.place / "said").open("ab") as said:
+            agent = subprocess.Popen(
+                [str(word) for word in command], stdout=said, stderr=said, preexec_fn=_tied(self.netns.fd)
+            )
+        until("the agent ready", lambda: ready.exists() or agent.poll() is not None)
+        demand(agent.poll() is None, f"an agent ended: {(self.place / 'said').read_text()[-800:]}")
+        ready_ns = time.time_ns()
+        how_long_s(self)
+        demand(agent.poll() is None, f"an agent ended: {(self.place / 'said').read_text()[-800:]}")
+        agent.send_signal(number)
+        ended_ns = time.time_ns()
+        agent.wait(timeout=longest_s)
+        self.lives.append(Life(ready_ns, ended_ns, number == signal.SIGKILL))
+
+    def end(self):
+        """Ends the traffic; what it did is in `calls`."""
+        out, _ = self.traffic.communicate(b"\n", timeout=60)
+        self.calls = json.loads(out)
+        self.netns.__exit__()
+
+
+def kill_until(host, end_s, rng, failed):
+    """Lives of one host's agents, one after the other."""
+    try:
+        while time.monotonic() < end_s:
+            wait_s = min(rng.uniform(*LIFE_S), max(end_s - time.monotonic(), 1))
+            host.live(lambda _, wait_s=wait_s: time.sleep(wait_s), signal.SIGKILL, 60)
+    except Exception as error:  # told by the main thread
+        failed.append(error)
+
+
+def move_until(place, end_s, rng):
+    """The target goes away and comes back; gives how often."""
+    dataset, away, times = place / "dataset", place / "away", 0
+    while time.monotonic() < end_s:
+        time.sleep(min(rng.uniform(*THERE_S), max(end_s - time.monotonic(), 0)))
+        dataset.rename(away)
+        time.sleep(rng.uniform(*AWAY_S))
+        away.rename(dataset)
+        times += 1
+    return times
+
+
+class Dataset:
+    """What readers see: of an hour that is merged, its file only."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def rows(self, table, columns, host):
+        """Rows of a table of one host, in order of their begin."""
+        names = [str(file) for file in self.path.glob(f"{table}/*/*/{host}.*.parquet")]
+        hours = {name for name in names if len(name.split(".")[-2]) == 2}
+        files = [name for name in names if name in hours or name[: -len("MM.parquet")] + ".parquet" not in hours]
+        words = ", ".join(columns)
+        query = f"SELECT {words} FROM read_parquet({files}) WHERE host = '{host}' ORDER BY begin_ns"
+        return duckdb.sql(query).fetchall()
+
+
+def calls_between(calls, begin_ns, end_ns, inner):
+    """Calls that lie within; or, not `inner`, that may."""
+    first, last = (0, 1) if inner else (1, 0)
+    low = bisect.bisect_left(calls, begin_ns, key=lambda call: call[first])
+    high = bisect.bisect_right(calls, end_ns, key=lambda call: call[last])
+    return max(high - low, 0)
+
+
+@dataclasses.dataclass
+class Found:
+    """What was found of one life."""
+
+    intervals: int
+    counted: int
+    least: int
+    most: int
+    lost_ns: int
+
+
+def check_life(life, coverage, writes, calls):
+    """Demands that the life's intervals follow each other up to the one that was open, and hold its calls."""
+    whole_ns = life.ended_ns // INTERVAL_NS * INTERVAL_NS if life.killed else life.ended_ns
+    own = [(begin, length) for begin, length in coverage if begin <= life.ended_ns and begin + length > life.ready_ns]
+    stored_ns = own[-1][0] + own[-1][1] if own else life.ready_ns
+    for (begin, length), (following, _) in zip(own, own[1:]):
+        demand(begin + length == following, f"a gap within a life at {following}: {own}")
+    least_ns = whole_ns if life.ended_ns - whole_ns > STORE_NS else whole_ns - INTERVAL_NS
+    if life.killed:
+        demand(not own or own[0][0] <= life.ready_ns, f"the begin of a life is not there: {life}, {own}")
+        demand(stored_ns >= min(least_ns, life.ended_ns) or least_ns < life.ready_ns,
+               f"more was lost than the open minute: {life}, {own}")
+    counted = sum(writes.get(begin, 0) for begin, _ in own)
+    if not own:
+        return Found(0, 0, 0, 0, life.ended_ns - life.ready_ns)
+    least = calls_between(calls, life.ready_ns, stored_ns, inner=True)
+    most = calls_between(calls, own[0][0], stored_ns + STORE_NS, inner=False)
+    demand(least <= counted <= most, f"{counted} calls of {least} to {most}: {life}, {own}")
+    return Found(len(own), counted, least, most, life.ended_ns - stored_ns)
+
+
+def check_host(host, dataset):
+    """Demands of all that one host has in the dataset; gives what was found of each life."""
+    columns = ("begin_ns", "length_us", "lost", "dropped_files")
+    rows = dataset.rows("fleet_coverage", columns, host.name)
+    demand(all(lost == 0 and dropped == 0 for *_, lost, dropped in rows), f"lost or dropped: {rows}")
+    coverage = [(begin_ns, length_us * 1000) for begin_ns, length_us, *_ in rows]
+    for (begin, length), (following, _) in zip(coverage, coverage[1:]):
+        demand(begin + length <= following, f"{host.name}: told twice of {following}")
+    rows = dataset.rows("fleet_intervals", ("begin_ns", "conn_id", "writes", "length_us"), host.name)
+    ids = [(begin_ns, conn_id) for begin_ns, conn_id, *_ in rows]
+    demand(len(set(ids)) == len(ids), f"{host.name}: a row is there twice")
+    writes = {begin: 0 for begin, _ in coverage}
+    begins = sorted(writes)
+    for begin_ns, _, number, _ in rows:
+        writes[begins[bisect.bisect_right(begins, begin_ns) - 1]] += number
+    found = [check_life(life, coverage, writes, host.calls) for life in host.lives]
+    demand(sum(f.intervals for f in found) == len(coverage), f"{host.name}: intervals of no life")
+    return found
+
+
+def agent_kills(minutes, place, seed):
+    """Plays it, and checks; gives the line of the table."""
+    (place / "dataset").mkdir()
+    hosts = [Host(number, place) for number in range(HOSTS)]
+    end_s, failed = time.monotonic() + minutes * 60, []
+    threads = [
+        threading.Thread(target=kill_until, args=(host, end_s, random.Random(seed + number), failed))
+        for number, host in enumerate(hosts)
+    ]
+    for thread in threads:
+        thread.start()
+    times = move_until(place, end_s, random.Random(seed - 1))
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    for host in hosts:
+        # whose spool is delivered when it is told to end
+        host.live(lambda _: time.sleep(1), signal.SIGTERM, 60)
+        host.end()
+    found = [life for host in hosts for life in check_host(host, Dataset(place / "dataset"))]
+    return line(minutes, times, found)
+
+
+def line(minutes, times, found):
+    """What is told of it."""
+    kills = len(found) - HOSTS
+    longest_s = max(life.lost_ns for life in found) / SECONDS
+    intervals, calls = sum(life.intervals for life in found), sum(life.counted for life in found)
+    least = sum(life.least for life in found)
+    seen = (
+        f"{minutes:g} min, {kills} kills, target away {times} times: {intervals} intervals, each once; at most "
+        f"{longest_s:.1f} s lost at a kill; {thousands(calls)} calls counted of {thousands(least)} made while watched, "
+        "and the rest within the time in which a life begins or ends; 0 twice"
+    )
+    return Seen(
+        "agents killed", f"{HOSTS} agents, SIGKILL at random; target renamed away and back",
+        "at most the open minute lost, 0 counted twice", seen,
+    )
+
+
+def main():
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="directory for what the agents write, which then stays")
+    parser.add_argument("--output", type=Path, help="page into which the line goes")
+    options = parser.parse_args()
+    if options.write:
+        write_until_told()
+        return
+    refuse_without_root()
+    with contextlib.ExitStack() as stack:
+        place = options.keep or stack.enter_context(scratch())
+        place.mkdir(exist_ok=True)
+        try:
+            row = agent_kills(options.minutes, place, options.seed)
+        except Wrong as wrong:
+            sys.exit(f"failed: {wrong}")
+        print(row.seen)
+        if options.output:
+            put(options.output, [row])
+
+
+if __name__ == "__main__":
+    main()
