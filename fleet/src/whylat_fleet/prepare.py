@@ -19,6 +19,8 @@ from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
 
 TOTALS = "fleet_totals"
+HOSTS = {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT", "delayed_ack": "INTEGER"}
+"""Columns of `hosts`, of those that count: their rack, -1 where it is unknown; 1 where delayed ACKs were measured."""
 
 Answer = TypeVar("Answer")
 
@@ -39,7 +41,7 @@ class Coverage:
     unplaced: list[str] = field(default_factory=list)
     """Hosts that the topology file lacks."""
     without_delayed_ack: int = 0
-    """Hosts recorded at detail `stats`, where delayed ACKs are not measured."""
+    """Hosts recorded at detail `stats` at any time, of which delayed ACKs are left out as not measured."""
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
@@ -155,11 +157,14 @@ def _prepare(
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
     where = place or root / "topology.json"
     known = topology.read(where) if place or where.exists() else topology.Topology()
-    slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
+    slow, without_calls, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
     tors = sorted({host.tor for host in known.hosts.values()})
     number = {tor: index for index, tor in enumerate(tors)}
-    rows = [(name, no, number[known.hosts[name].tor] if name in known.hosts else -1) for no, name in enumerate(hosts)]
-    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, rows)
+    rows = [
+        (name, no, number[known.hosts[name].tor] if name in known.hosts else -1, int(name not in without_calls))
+        for no, name in enumerate(hosts)
+    ]
+    engine.put("hosts", HOSTS, rows)
     _cells(engine, grid, window, slow, coverage)
     weigh(engine, grid)
     coverage.troubled = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
@@ -182,12 +187,14 @@ def _watched(engine: Engine, window: Window, bin_s: int) -> Window:
 
 def _hosts(
     engine: Engine, grid: Grid, coverage: Coverage, known: topology.Topology, trust_clocks: bool
-) -> tuple[list[str], list[str]]:
-    """Hosts with readings further apart than a bin, and hosts that count."""
+) -> tuple[list[str], set[str], list[str]]:
+    """Hosts with readings further apart than a bin, those that did not measure delayed ACKs for all of the window (what
+    they did measure is no vector of the whole window), and hosts that count."""
     window = coverage.window
     rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
-    slow = []
-    chosen = []
+    slow: list[str] = []
+    without_calls: set[str] = set()
+    chosen: list[str] = []
     for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _ in sorted(rows):
         if unsynchronised and not trust_clocks:
             coverage.left_out_hosts[host] = "its clock is not synchronised"
@@ -204,17 +211,19 @@ def _hosts(
         # an interval may begin in one hour and end in the next
         if share < 1 - 60 / window.seconds:
             coverage.partly_watched[host] = share
-        coverage.without_delayed_ack += stats > 0
+        if stats:
+            without_calls.add(host)
         coverage.lost_records += lost
         coverage.connections += connections
     coverage.hosts = len(chosen)
+    coverage.without_delayed_ack = len(without_calls)
     seen = {row[0] for row in rows}
     coverage.absent = sorted(set(known.hosts) - seen)
     coverage.unplaced = sorted(set(chosen) - set(known.hosts)) if known.hosts else []
     if not chosen:
         why = "no host was watched in this window" if not rows else "no host's clock can be trusted"
         raise FleetError(why, "--trust-clocks, when all hosts share a clock" if rows else "give another --from")
-    return slow, chosen
+    return slow, without_calls, chosen
 
 
 def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage: Coverage) -> None:
