@@ -21,9 +21,9 @@ from pathlib import Path
 import duckdb
 
 SPARSE = {
-    "source": "bench: connections have one problem or two, in the mean in 0.3 percent of their bins",
+    "source": "bench: each connection has one problem, in the mean in half a percent of its bins",
     "connections_per_host": {"median": 150, "largest": 10000},
-    "shares": [0.0, 0.008, 0.5, 0.75, 0.999],
+    "shares": [0.0, 0.02, 0.5, 0.75, 0.999],
 }
 PLANTS = tuple(f"--plant={name}" for name in ("receive-window", "incast", "bad-port", "backups", "send-buffer"))
 """All but an application with delayed ACKs everywhere, which alone would make more rows than all others."""

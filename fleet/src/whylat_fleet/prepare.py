@@ -40,7 +40,7 @@ class Coverage:
     """Hosts of the topology file that nothing watched."""
     unplaced: list[str] = field(default_factory=list)
     """Hosts that the topology file lacks."""
-    without_delayed_ack: int = 0
+    without_delayed_ack: set[str] = field(default_factory=set)
     """Hosts recorded at detail `stats` at any time, of which delayed ACKs are left out as not measured."""
     lost_records: int = 0
     slow_polled: int = 0
@@ -157,11 +157,16 @@ def _prepare(
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
     where = place or root / "topology.json"
     known = topology.read(where) if place or where.exists() else topology.Topology()
-    slow, without_calls, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
+    slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
     tors = sorted({host.tor for host in known.hosts.values()})
     number = {tor: index for index, tor in enumerate(tors)}
     rows = [
-        (name, no, number[known.hosts[name].tor] if name in known.hosts else -1, int(name not in without_calls))
+        (
+            name,
+            no,
+            number[known.hosts[name].tor] if name in known.hosts else -1,
+            int(name not in coverage.without_delayed_ack),
+        )
         for no, name in enumerate(hosts)
     ]
     engine.put("hosts", HOSTS, rows)
@@ -187,13 +192,11 @@ def _watched(engine: Engine, window: Window, bin_s: int) -> Window:
 
 def _hosts(
     engine: Engine, grid: Grid, coverage: Coverage, known: topology.Topology, trust_clocks: bool
-) -> tuple[list[str], set[str], list[str]]:
-    """Hosts with readings further apart than a bin, those that did not measure delayed ACKs for all of the window (what
-    they did measure is no vector of the whole window), and hosts that count."""
+) -> tuple[list[str], list[str]]:
+    """Hosts with readings further apart than a bin, and hosts that count."""
     window = coverage.window
     rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
     slow: list[str] = []
-    without_calls: set[str] = set()
     chosen: list[str] = []
     for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _ in sorted(rows):
         if unsynchronised and not trust_clocks:
@@ -212,18 +215,18 @@ def _hosts(
         if share < 1 - 60 / window.seconds:
             coverage.partly_watched[host] = share
         if stats:
-            without_calls.add(host)
+            # what was measured in a part of the window is no vector of all of it
+            coverage.without_delayed_ack.add(host)
         coverage.lost_records += lost
         coverage.connections += connections
     coverage.hosts = len(chosen)
-    coverage.without_delayed_ack = len(without_calls)
     seen = {row[0] for row in rows}
     coverage.absent = sorted(set(known.hosts) - seen)
     coverage.unplaced = sorted(set(chosen) - set(known.hosts)) if known.hosts else []
     if not chosen:
         why = "no host was watched in this window" if not rows else "no host's clock can be trusted"
         raise FleetError(why, "--trust-clocks, when all hosts share a clock" if rows else "give another --from")
-    return slow, without_calls, chosen
+    return slow, chosen
 
 
 def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage: Coverage) -> None:
