@@ -19,7 +19,7 @@ from whylat_fleet.algebra import start, weigh
 from whylat_fleet.blame import Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
-from whylat_fleet.prepare import Coverage, Prepared, grid_of
+from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
 from whylat_fleet.resources import build
 from whylat_fleet.schema import TABLES
 from whylat_fleet.simulate import layout, plants, problems, write
@@ -34,8 +34,7 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
     names = [host_name(number) for number in range(center.hosts)]
     tors = sorted({host.tor for host in known.hosts.values()})
     number = {tor: index for index, tor in enumerate(tors)}
-    rows = [(name, no, number[known.hosts[name].tor]) for no, name in enumerate(names)]
-    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, rows)
+    engine.put("hosts", HOSTS, [(name, no, number[known.hosts[name].tor], 1) for no, name in enumerate(names)])
     engine.put("fleet_connections", {"host": "VARCHAR", "local_address": "VARCHAR"}, [])
     engine.put("fleet_problems", TABLES["fleet_problems"], [])
     start(engine)
@@ -52,6 +51,7 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
         "SELECT conn, host_no, cell, MAX(x) AS x FROM {} GROUP BY conn, host_no, cell",
     )
     weigh(engine, grid)
+    coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
     addresses = np.array([address(no) for no in range(center.hosts)])
     apps = np.array([f"app-{no:03}" for no in range(center.apps)])
     fill(

@@ -1,14 +1,28 @@
 """The linear form against the definition: every pair of vectors, as numpy correlates them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whylat_fleet.algebra import Grid, coefficients, problem_scores, scores, start, weigh
+from whylat_fleet.algebra import (
+    ALL,
+    Grid,
+    Vectors,
+    coefficients,
+    problem_scores,
+    scores,
+    start,
+    take,
+    weigh,
+    weigh_left,
+)
 from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import UsageError
+from whylat_fleet.prepare import HOSTS
 from whylat_fleet.schema import PROBLEMS
 
 CELLS = {"conn": "BIGINT", "host_no": "INTEGER", "cell": "INTEGER", "x": "INTEGER"}
@@ -39,12 +53,14 @@ def vectors(seed: int, bins: int, shapes: list[str]) -> np.ndarray:
     return out
 
 
-def fill(engine: Engine, x: np.ndarray) -> Grid:
+def fill(engine: Engine, x: np.ndarray, delayed_ack: Sequence[int] = (1,)) -> Grid:
+    """Makes the tables; connections are of hosts in turn, of which some do not measure delayed ACKs."""
     rows = [
-        (conn, 0, problem * x.shape[1] + bin_, int(x[conn, bin_, problem]))
+        (conn, conn % len(delayed_ack), problem * x.shape[1] + bin_, int(x[conn, bin_, problem]))
         for conn, bin_, problem in zip(*(index.tolist() for index in np.nonzero(x)), strict=True)
     ]
     start(engine)
+    engine.put("hosts", HOSTS, [(f"h{number}", number, -1, flag) for number, flag in enumerate(delayed_ack)])
     engine.put("cells", CELLS, rows)
     grid = Grid(2_000_000, x.shape[1])
     weigh(engine, grid)
@@ -121,3 +137,54 @@ def test_nearly_constant_vectors_over_an_hour(engine: Engine) -> None:
 def test_a_window_whose_squares_do_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="64 bits"):
         Grid(600_000_000, 144)
+
+
+def unit(x: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    """Vectors of mean 0 and length 1 over what is measured, 0 elsewhere; those that are constant there are left out."""
+    rows = []
+    for values, known in zip(x.astype(np.float64), measured, strict=True):
+        z = np.where(known, values - values[known].mean() if known.any() else 0.0, 0.0)
+        if (z**2).sum() > 1e-12 * (values[known] ** 2).sum():
+            rows.append(z / np.linalg.norm(z))
+    return np.array(rows)
+
+
+def mean_over_pairs(z: np.ndarray) -> tuple[float, np.ndarray]:
+    """Mean of the products of all pairs of vectors, and of each one's with the others."""
+    products = z @ z.T
+    np.fill_diagonal(products, 0.0)
+    own = products.sum(axis=1) / (len(z) - 1)
+    return float(own.mean()), own
+
+
+def same_as(engine: Engine, grid: Grid, z: np.ndarray, of: Vectors) -> None:
+    """What the engine finds of all vectors is what the definition says of `z`."""
+    engine.create("few", f"SELECT w.conn AS conn, w.w AS w, CAST(7 AS BIGINT) AS resource FROM {of.weights} AS w")
+    mean, own = mean_over_pairs(z)
+    (score,) = scores(engine, grid, "few", of)
+    assert score.members == len(z)
+    assert score.acc == pytest.approx(mean, abs=1e-9)
+    coefficients(engine, grid, "few", of)
+    got = [row[0] for row in engine.rows("SELECT coefficient FROM coefficients ORDER BY conn")]
+    assert got == pytest.approx(list(own), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_not_measured_or_explained_is_no_zero(engine: Engine, seed: int) -> None:
+    """Every other connection is of a host without delayed ACKs; then two problems of some are explained."""
+    bins = 40
+    x = vectors(seed, bins, ["sparse", "bursts", "alike", "one", "sparse", "bursts"] * 3)
+    measured = np.ones(x.shape, dtype=bool)
+    measured[1::2, :, PROBLEMS.index("delayed_ack")] = False
+    grid = fill(engine, np.where(measured, x, 0), [1, 0])
+    flat = (len(x), bins * len(PROBLEMS))
+    same_as(engine, grid, unit(x.reshape(flat), measured.reshape(flat)), ALL)
+    explained = [(conn, problem) for conn in range(3, 12) for problem in (1, 2)]
+    for conn, problem in explained:
+        measured[conn, :, problem] = False
+    engine.put("removed", {"conn": "BIGINT", "problem": "INTEGER"}, explained)
+    weigh_left(engine, grid)
+    engine.create("those", "SELECT s.conn AS conn FROM spread AS s")
+    left = Vectors("cells_left", "weights_now")
+    take(engine, grid, left, "those")
+    same_as(engine, grid, unit(x.reshape(flat), measured.reshape(flat)), left)

@@ -20,7 +20,6 @@ def judged(x: np.ndarray) -> Verdict:
     engine = DuckDb()
     try:
         grid = fill(engine, x)
-        engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, [])
         for index, kind in enumerate(KINDS):
             _, first, end = SETS.get(kind, ("", 0, 0))
             engine.create(
@@ -76,3 +75,19 @@ def test_what_many_others_have_too_is_nobodys_fault() -> None:
         assert judged(x).culprits == []
     finally:
         SETS["link"] = before
+
+
+def test_a_culprit_within_another_is_named_for_its_own_problem() -> None:
+    """All connections of a switch have lasting delayed ACKs; those of its port lose packets at the same times, too."""
+    x = mixed(4000)
+    random = np.random.default_rng(9)
+    for conn in range(400):
+        x[conn, random.random(BINS) < 0.5, 3] = 1_500_000
+    suffering(x, 0, 60, 5)
+    before = SETS["switch"], SETS["link"]
+    SETS["switch"], SETS["link"] = ("switch", 0, 400), ("port", 0, 60)
+    try:
+        found = {(c.name, c.problem) for c in judged(x).culprits}
+    finally:
+        SETS["switch"], SETS["link"] = before
+    assert found == {("switch", "delayed_ack"), ("port", "fast_retransmit")}

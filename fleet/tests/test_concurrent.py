@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fleet_files import BEGIN, BEGIN_NS, Row, write
 
-from whylat_fleet.dataset import SECOND_NS, Dataset
+from whylat_fleet.dataset import SECOND_NS, Dataset, Window, _paths
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import FleetError
 from whylat_fleet.prepare import Prepared, ask
@@ -87,6 +87,74 @@ def test_every_row_is_read_once_while_hours_are_merged(tmp_path: Path) -> None:
         engine.close()
         writer.join(timeout=60)
     assert (writer.exitcode, seen) == (0, ROUNDS)
+
+
+def minutes(root: Path) -> tuple[Dataset, Window, list[int]]:
+    """A dataset of one host whose hour is not merged yet, and the connections of its rows."""
+    for minute in range(MINUTES):
+        for table, part in rows(1, minute).items():
+            write(root, table, "h001", part, minute=minute)
+    dataset = Dataset(root)
+    return dataset, dataset.window(BEGIN, 1), [1000 + minute for minute in range(MINUTES)]
+
+
+def conns(prepared: Prepared) -> list[int]:
+    return sorted(row[0] for row in prepared.engine.rows("SELECT p.conn_id FROM fleet_problems AS p"))
+
+
+def test_an_hour_merged_between_opening_and_reading_is_read_once(tmp_path: Path) -> None:
+    dataset, window, everything = minutes(tmp_path)
+    asked: list[int] = []
+
+    def question(prepared: Prepared) -> list[int]:
+        if not asked:
+            merge(tmp_path, 1)
+        asked.append(prepared.coverage.superseded_files)
+        return conns(prepared)
+
+    engine = DuckDb()
+    try:
+        assert ask(question, engine, dataset, window) == everything
+    finally:
+        engine.close()
+    # the minutes were gone at the first question; at the second there was the hour alone
+    assert asked == [0, 0]
+
+
+def test_an_hour_merged_between_listing_and_footers_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, window, everything = minutes(tmp_path)
+    listed = []
+
+    def merged_after(folder: Path) -> list[Path]:
+        paths = _paths(folder)
+        listed.append(len(paths))
+        if len(listed) == 1:
+            merge(tmp_path, 1)
+        return paths
+
+    monkeypatch.setattr("whylat_fleet.dataset._paths", merged_after)
+    engine = DuckDb()
+    try:
+        assert ask(conns, engine, dataset, window) == everything
+    finally:
+        engine.close()
+    # the first list had the minutes, the next the hour
+    assert listed[:2] == [MINUTES, 1]
+
+
+def test_an_hour_not_merged_whole_is_read_once(tmp_path: Path) -> None:
+    """The agent ended between its rename and the removal of the last minutes."""
+    dataset, window, everything = minutes(tmp_path)
+    for table in ("fleet_problems", "fleet_coverage"):
+        write(tmp_path, table, "h001", [row for minute in range(MINUTES) for row in rows(1, minute)[table]])
+        next((tmp_path / table).glob("*/*/h001.0badcafe.0501.parquet")).unlink()
+    engine = DuckDb()
+    try:
+        assert ask(conns, engine, dataset, window) == everything
+    finally:
+        engine.close()
 
 
 _OTHERS = ("fleet_intervals", "fleet_connections", "fleet_coverage")

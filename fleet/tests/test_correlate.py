@@ -34,16 +34,17 @@ def test_planted_culprits_are_named_and_no_others(center: Path, tmp_path: Path) 
     assert pipelines == {f"process {t['name']}" for t in planted if t["plant"] == "pipeline"}
 
 
-def test_large_resources_are_not_blamed_for_what_is_left(tmp_path: Path) -> None:
-    """A null whose variance vanished with the size of a set blamed an aggregation switch here."""
+def test_a_culprit_within_another_of_another_problem_is_named(tmp_path: Path) -> None:
+    """The incast lies within the application whose ACKs are withheld. And an aggregation switch was blamed here for
+    what is left, by a null whose variance vanished with the size of a set."""
     out = tmp_path / "center"
     assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--seed", "3", "--begin", BEGIN]) == 0
     _, found = report(out, tmp_path / "r.json")
     planted = json.loads((out / "truth.json").read_text(encoding="utf-8"))["planted"]
-    truths = {name for t in planted for name in (f"{t['kind']} {t['name']}", *t["same"])}
+    truths = [{f"{t['kind']} {t['name']}", *t["same"]} for t in planted if t["plant"] in CORRELATED]
     named = {("host" if c["kind"] == "peer" else c["kind"]) + " " + c["name"] for c in found["culprits"]}
-    assert len(named) >= 5
-    assert named - truths == set()
+    assert [truth for truth in truths if not truth & named] == []
+    assert [name for name in named if not any(name in truth for truth in truths)] == []
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:

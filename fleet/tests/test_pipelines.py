@@ -10,7 +10,7 @@ from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.pipelines import LEAST_ONSETS, Pipeline, pipelines, student_tail
-from whylat_fleet.prepare import Coverage, Prepared, grid_of
+from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, TABLES
 from whylat_fleet.topology import Topology
@@ -52,7 +52,7 @@ def found(engine: Engine, onsets: int, lag: int, long_us: int = 900_000) -> list
         for conn, pid in owners.items()
     ]
     engine.put("fleet_connections", TABLES["fleet_connections"], rows)
-    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, [("a", 0, -1)])
+    engine.put("hosts", HOSTS, [("a", 0, -1, 1)])
     window = Window(0, HOUR_NS)
     grid = grid_of(window, 2)
     start(engine)

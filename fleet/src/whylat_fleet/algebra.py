@@ -3,8 +3,10 @@
 SNAP (section 2.3) takes the mean of Pearson's coefficient over all pairs of a set: quadratic in its size. With every
 vector z_c brought to mean 0 and length 1, the pairs' sum is |sum z|^2 - N, so that the sum vector is enough: linear.
 
-In: the tables `cells` (conn, host_no, cell, x in us; `cell` numbers problem and bin: problem * K + bin) and any
-`members` (conn, w, resource). Cells without a row are zero.
+In: the tables `cells` (conn, host_no, cell, x in us; `cell` numbers problem and bin: problem * K + bin), `hosts`
+(host_no, delayed_ack: 1 where delayed ACKs are measured) and any `members` (conn, w, resource). Cells without a row are
+zero, but for those of a problem that is not measured: these are unknown. They have no part in a vector, nor in its
+mean, so that the product of a pair is over what both measured.
 """
 
 from dataclasses import dataclass
@@ -31,6 +33,17 @@ class Grid:
                 f"{self.bins} bins of {self.bin_us / 1e6:g} s: sums of squares would not fit 64 bits",
                 "take shorter bins or a shorter window",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Tables of vectors: their cells, and what makes them vectors of length 1."""
+
+    cells: str = "cells"
+    weights: str = "weights"
+
+
+ALL = Vectors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +75,36 @@ def weigh(engine: Engine, grid: Grid) -> None:
     engine.create("stats", text("stats", bins=grid.bins))
     engine.create("spread", text("spread", bins=grid.bins))
     engine.drop("stats")
-    engine.create("weights", text("weights", bins=grid.bins))
+    engine.create("weights", text("weights", bins=grid.bins, spread="spread"))
 
 
-def scores(engine: Engine, grid: Grid, members: str) -> list[Score]:
+def weigh_left(engine: Engine, grid: Grid) -> None:
+    """Makes `masks` and `weights_left`, of the connections of `removed` (conn, problem)."""
+    engine.create("masks", text("masks"))
+    engine.create("spread_left", text("spread_left"))
+    engine.create("weights_left", text("weights", bins=grid.bins, spread="spread_left"))
+
+
+def take(engine: Engine, grid: Grid, of: Vectors, conns: str, cells: str = "cells") -> None:
+    """Makes the vectors `of` these connections (conn) from their cells, without what is removed."""
+    engine.create("wanted", text("wanted", conns=conns))
+    engine.create(of.cells, text("cells_left", bins=grid.bins, cells=cells))
+    engine.create(of.weights, text("weights_now"))
+
+
+def scores(engine: Engine, grid: Grid, members: str, of: Vectors = ALL) -> list[Score]:
     """The score of each resource of `members` with at least two connections that count. Makes their `sizes`."""
-    sizes(engine, grid, members)
+    sizes(engine, grid, members, of)
     width = len(PROBLEMS)
     return [
         Score(row[0], row[1], tuple(row[2 : 2 + width]), row[2 + width])
-        for row in engine.rows(text("correlation", bins=grid.bins, members=members))
+        for row in engine.rows(text("correlation", bins=grid.bins, members=members, cells=of.cells))
     ]
 
 
-def sizes(engine: Engine, grid: Grid, members: str) -> None:
+def sizes(engine: Engine, grid: Grid, members: str, of: Vectors = ALL) -> None:
     """Makes `sizes` and `means`, of each resource of `members`."""
-    engine.create("sizes", text("sizes", bins=grid.bins, members=members))
+    engine.create("sizes", text("sizes", bins=grid.bins, members=members, weights=of.weights))
     engine.create("means", text("means"))
 
 
@@ -94,10 +121,11 @@ def problem_scores(engine: Engine, grid: Grid, members: str) -> dict[int, dict[s
     return answer
 
 
-def coefficients(engine: Engine, grid: Grid, members: str, some: str | None = None) -> None:
-    """Makes `sums`, and `coefficients` (resource, conn, coefficient, same_time), of `some` of the members if given.
+def coefficients(engine: Engine, grid: Grid, members: str, of: Vectors = ALL) -> None:
+    """Makes `sums`, and `coefficients` (resource, conn, coefficient, same_time).
 
     `sizes` must be those of `members`.
     """
-    engine.create("sums", text("sums", bins=grid.bins, members=members))
-    engine.create("coefficients", text("coefficients", some=some or members))
+    engine.create("sums", text("sums", bins=grid.bins, members=members, cells=of.cells))
+    values = {"members": members, "cells": of.cells, "weights": of.weights}
+    engine.create("coefficients", text("coefficients", bins=grid.bins, **values))

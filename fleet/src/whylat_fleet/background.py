@@ -23,8 +23,6 @@ def background(prepared: Prepared) -> dict[str, Any]:
     """The parameters. Problems that were not met in the window have none."""
     engine, window, bins = prepared.engine, prepared.coverage.window, prepared.grid.bins
     verdict = blame(prepared, build(prepared))
-    if verdict.null is None:
-        engine.put("removed", {"conn": "BIGINT"}, [])
     engine.create("lives", text("lives_within", begin_ns=window.begin_ns, end_ns=window.end_ns))
     engine.put("shares", {"share": "DOUBLE"}, [(share,) for share in SHARES])
     total = int(engine.rows("SELECT COUNT(*) FROM lives AS l")[0][0])

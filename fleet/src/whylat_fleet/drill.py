@@ -6,6 +6,7 @@ store them.
 """
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
+from whylat_fleet.schema import PROBLEMS
 
 MEMBERS = "members_drilled"
 
@@ -43,8 +45,8 @@ class Member:
     connection: Connection
     coefficient: float | None
     """Mean of its correlation coefficients with the others; None where it is looked at alone."""
-    problem_us: tuple[int, ...]
-    """Time with each problem in the window."""
+    problem_us: tuple[int | None, ...]
+    """Time with each problem in the window; None where its host did not measure it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Moment:
 
     conn: int
     begin_ns: int
-    problem_us: tuple[int, ...]
+    problem_us: tuple[int | None, ...]
     readings: list[Reading] = field(default_factory=list)
     """Empty: none are stored."""
 
@@ -162,13 +164,23 @@ def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: in
         rows.sort(key=lambda row: (-round(row[1], 9), -sum(row[2:]), row[0]))
         chosen[number] = rows[: max(shown, moments)]
     known = _known(prepared, sorted({row[0] for rows in chosen.values() for row in rows}))
-    looked = sorted({row[0] for rows in chosen.values() for row in rows[:moments]})
-    by_conn = {moment.conn: moment for moment in _moments(prepared, looked, 1)}
+    looked = sorted({row[0] for rows in chosen.values() for row in rows[:moments] if row[0] in known})
+    by_conn = {moment.conn: moment for moment in _moments(prepared, known, looked, 1)}
     for number, rows in chosen.items():
         found[number].members = [
-            Member(known[row[0]], row[1], tuple(int(us) for us in row[2:])) for row in rows[:shown] if row[0] in known
+            Member(known[row[0]], row[1], _measured(prepared, known[row[0]], row[2:]))
+            for row in rows[:shown]
+            if row[0] in known
         ]
-        found[number].moments = [by_conn[row[0]] for row in rows[:moments]]
+        found[number].moments = [by_conn[row[0]] for row in rows[:moments] if row[0] in by_conn]
+
+
+def _measured(prepared: Prepared, connection: Connection, us: Sequence[Any]) -> tuple[int | None, ...]:
+    """Times with problems, of which the host may not have measured all."""
+    blind = connection.host in prepared.coverage.without_delayed_ack
+    return tuple(
+        None if blind and problem == "delayed_ack" else int(value) for problem, value in zip(PROBLEMS, us, strict=True)
+    )
 
 
 def _unknown(resources: Resources, kind: str, name: str) -> FleetError:
@@ -188,7 +200,7 @@ def _known(prepared: Prepared, conns: list[int]) -> dict[int, Connection]:
     return {row[0]: Connection(*row) for row in rows}
 
 
-def _moments(prepared: Prepared, conns: list[int], each: int) -> list[Moment]:
+def _moments(prepared: Prepared, known: dict[int, Connection], conns: list[int], each: int) -> list[Moment]:
     """The worst bins of some connections, `each` of every one, with their readings."""
     if not conns:
         return []
@@ -202,7 +214,7 @@ def _moments(prepared: Prepared, conns: list[int], each: int) -> list[Moment]:
     for conn in conns:
         for row in sorted(cells[conn], key=lambda row: (-sum(row[2:]), row[1]))[:each]:
             begin = prepared.coverage.window.begin_ns + int(row[1]) * bin_ns
-            found.append(Moment(conn, begin, tuple(int(us) for us in row[2:])))
+            found.append(Moment(conn, begin, _measured(prepared, known[conn], row[2:])))
     columns = dict.fromkeys(("conn", "begin_ns", "from_ns", "until_ns"), "BIGINT")
     spans = [(one.conn, one.begin_ns, one.begin_ns - bin_ns, one.begin_ns + 2 * bin_ns) for one in found]
     engine.put("moments", columns, spans)
@@ -227,11 +239,11 @@ def _connection(prepared: Prepared, resources: Resources, name: str, moments: in
     found = Drill("conn", name)
     engine = prepared.engine
     cells = engine.rows(text("chosen_cells", bins=prepared.grid.bins))
-    us = tuple(sum(int(row[place]) for row in cells) for place in range(2, 7))
+    us = [sum(int(row[place]) for row in cells) for place in range(2, 7)]
     found.total = int(bool(cells))
-    found.members = [Member(known[conn], None, us)]
+    found.members = [Member(known[conn], None, _measured(prepared, known[conn], us))]
     found.struck = {int(row[1]): tuple(int(value > 0) for value in row[2:]) for row in cells}
-    found.moments = _moments(prepared, [conn], moments)
+    found.moments = _moments(prepared, known, [conn], moments)
     for kind in KINDS:
         rows = engine.rows(f"SELECT m.resource FROM members_{kind} AS m WHERE m.conn = {conn}")
         found.shared += [resources.name(int(row[0])) for row in rows]

@@ -7,9 +7,9 @@ the same size drawn from all connections that count. A mean over pairs of a rand
     (4 (n - 2) zeta1 + 2 zeta2) / (n (n - 1)).
 
 zeta1, the variance of a connection's mean coefficient with all others, rules large sets and is computed from all
-connections, or of a great fleet from many. zeta2, the variance over pairs, rules small ones and needs pairs: it comes
-from draws of small sizes, as does the tail beyond their 95th percentile, taken as exponential. So the draws need not
-grow with the fleet.
+connections. Of a great fleet all this is asked of a sample: its own mean then has the variance 4 zeta1 / n, which is
+added. zeta2, the variance over pairs, rules small ones and needs pairs: it comes from draws of small sizes, as does the
+tail beyond their 95th percentile, taken as exponential. So the draws need not grow with the fleet.
 
 The coefficient is a sum of two parts (`Score`). What connections have in common over the whole window spreads much
 more among random sets than what they do in the same bins; a test of the sum alone would not see the second for the
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 
-from whylat_fleet.algebra import Grid, Score, coefficients, scores
+from whylat_fleet.algebra import ALL, Grid, Score, Vectors, coefficients, scores
 from whylat_fleet.engine import Engine
 from whylat_fleet.questions import text
 
@@ -37,9 +37,6 @@ TAIL = 0.05
 """Share of the draws that the exponential tail is fitted to: 20 of 400."""
 LEAST_DRAWS = 40
 """Draws of a size that are enough for a variance; below, the size is not used."""
-SAMPLE = 20_000
-"""Connections that zeta1 is computed from, if the fleet has more: a variance of this many values with a kurtosis of 50
-is known to 5 % (its relative standard error is sqrt((kurtosis - 1) / n))."""
 DOUBLINGS = 1
 """Sizes beyond the least. Larger sets cost more and are nearer to normal (Hoeffding 1948, theorem 7.1), so that the
 tail of these is not too thin for them; their variance is zeta1's."""
@@ -57,10 +54,13 @@ class Null:
     excess: float
     """Mean by which the draws beyond it exceed it."""
     draws: int
+    sampled: int | None = None
+    """Connections that the mean is of, where it is of a sample."""
 
     def deviations(self, members: int, value: float) -> float:
         """How many standard deviations of random sets of this size the value lies above their mean."""
         variance = (4 * (members - 2) * self.zeta1 + 2 * self.zeta2) / (members * (members - 1))
+        variance += 4 * self.zeta1 / self.sampled if self.sampled else 0.0
         return (value - self.mean) / math.sqrt(variance)
 
     def probability(self, members: int, value: float) -> float:
@@ -91,24 +91,27 @@ class Chance:
         return (score.members - 1) * max(score.acc - self.whole.mean, _timed(score) - self.timed.mean)
 
 
-def draw(engine: Engine, grid: Grid, population: str, least: int, most: int, seed: int) -> Chance | None:
-    """Draws sets from `population` (conn, w). None when it is too small for `LEAST_DRAWS` sets of the least size."""
+def draw(
+    engine: Engine, grid: Grid, population: str, least: int, most: int, seed: int, of: Vectors = ALL, part: bool = False
+) -> Chance | None:
+    """Draws sets from `population` (conn, w), which may be but a `part` of the fleet, drawn at random. None when it is
+    too small for `LEAST_DRAWS` sets of the least size."""
     count = int(engine.rows(f"SELECT COUNT(*) FROM {population} AS p")[0][0])
     rows = _sets(count, least, most, random.Random(seed))
     if not rows:
         return None
     _shuffle(engine, population, rows)
-    found = [score for score in scores(engine, grid, "members_null") if score.members >= least - 1]
+    found = [score for score in scores(engine, grid, "members_null", of) if score.members >= least - 1]
     engine.create("members_whole", _WHOLE.format(population=population))
-    whole = scores(engine, grid, "members_whole")[0]
-    sample(engine, population, SAMPLE, seed)
-    coefficients(engine, grid, "members_whole", "members_null")
+    whole = scores(engine, grid, "members_whole", of)[0]
+    coefficients(engine, grid, "members_whole", of)
     _, variance, timed_variance = engine.rows(text("hoeffding"))[0]
     for table in ("members_null", "members_whole", "sums", "coefficients"):
         engine.drop(table)
+    sampled = count if part else None
     return Chance(
-        fit(found, lambda score: score.acc, whole.acc, variance),
-        fit(found, _timed, _timed(whole), timed_variance),
+        fit(found, lambda score: score.acc, whole.acc, variance, sampled),
+        fit(found, _timed, _timed(whole), timed_variance, sampled),
     )
 
 
@@ -138,7 +141,9 @@ def _shuffle(engine: Engine, population: str, rows: list[tuple[int, ...]]) -> No
     engine.create("members_null", text("members_null", population=population))
 
 
-def fit(found: list[Score], value: Callable[[Score], float], mean: float, zeta1: float) -> Null:
+def fit(
+    found: list[Score], value: Callable[[Score], float], mean: float, zeta1: float, sampled: int | None = None
+) -> Null:
     """zeta2 and the tail, of random sets."""
     zeta1 = max(zeta1, 1e-18)
     by_size: dict[int, list[float]] = {}
@@ -154,7 +159,7 @@ def fit(found: list[Score], value: Callable[[Score], float], mean: float, zeta1:
     z = sorted(plain.deviations(score.members, value(score)) for score in found)
     beyond = z[int(len(z) * (1 - TAIL)) :]
     start = beyond[0]
-    return Null(mean, zeta1, zeta2, start, max(fmean(beyond) - start, 1e-6), len(z))
+    return Null(mean, zeta1, zeta2, start, max(fmean(beyond) - start, 1e-6), len(z), sampled)
 
 
 def sample(engine: Engine, population: str, size: int, seed: int) -> None:

@@ -19,6 +19,8 @@ from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
 
 TOTALS = "fleet_totals"
+HOSTS = {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT", "delayed_ack": "INTEGER"}
+"""Columns of `hosts`, of those that count: their rack, -1 where it is unknown; 1 where delayed ACKs were measured."""
 
 Answer = TypeVar("Answer")
 
@@ -38,8 +40,8 @@ class Coverage:
     """Hosts of the topology file that nothing watched."""
     unplaced: list[str] = field(default_factory=list)
     """Hosts that the topology file lacks."""
-    without_delayed_ack: int = 0
-    """Hosts recorded at detail `stats`, where delayed ACKs are not measured."""
+    without_delayed_ack: set[str] = field(default_factory=set)
+    """Hosts recorded at detail `stats` at any time, of which delayed ACKs are left out as not measured."""
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
@@ -158,8 +160,16 @@ def _prepare(
     slow, hosts = _hosts(engine, grid, coverage, known, trust_clocks)
     tors = sorted({host.tor for host in known.hosts.values()})
     number = {tor: index for index, tor in enumerate(tors)}
-    rows = [(name, no, number[known.hosts[name].tor] if name in known.hosts else -1) for no, name in enumerate(hosts)]
-    engine.put("hosts", {"host": "VARCHAR", "host_no": "BIGINT", "tor_no": "BIGINT"}, rows)
+    rows = [
+        (
+            name,
+            no,
+            number[known.hosts[name].tor] if name in known.hosts else -1,
+            int(name not in coverage.without_delayed_ack),
+        )
+        for no, name in enumerate(hosts)
+    ]
+    engine.put("hosts", HOSTS, rows)
     _cells(engine, grid, window, slow, coverage)
     weigh(engine, grid)
     coverage.troubled = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
@@ -186,8 +196,8 @@ def _hosts(
     """Hosts with readings further apart than a bin, and hosts that count."""
     window = coverage.window
     rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
-    slow = []
-    chosen = []
+    slow: list[str] = []
+    chosen: list[str] = []
     for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _ in sorted(rows):
         if unsynchronised and not trust_clocks:
             coverage.left_out_hosts[host] = "its clock is not synchronised"
@@ -204,7 +214,9 @@ def _hosts(
         # an interval may begin in one hour and end in the next
         if share < 1 - 60 / window.seconds:
             coverage.partly_watched[host] = share
-        coverage.without_delayed_ack += stats > 0
+        if stats:
+            # what was measured in a part of the window is no vector of all of it
+            coverage.without_delayed_ack.add(host)
         coverage.lost_records += lost
         coverage.connections += connections
     coverage.hosts = len(chosen)

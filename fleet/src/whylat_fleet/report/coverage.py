@@ -33,7 +33,7 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
         "partly_watched": coverage.partly_watched,
         "absent": coverage.absent,
         "unplaced": coverage.unplaced,
-        "without_delayed_ack": coverage.without_delayed_ack,
+        "without_delayed_ack": len(coverage.without_delayed_ack),
         "lost_records": coverage.lost_records,
         "slow_polled_connections": coverage.slow_polled,
         "connections": coverage.connections,
@@ -78,7 +78,7 @@ def gaps(coverage: Coverage) -> list[str]:
     for count, what in (
         (len(coverage.absent), "hosts of topology.json were not watched at all"),
         (len(coverage.unplaced), "hosts are not in topology.json"),
-        (coverage.without_delayed_ack, "hosts did not measure delayed ACKs (detail `stats`)"),
+        (len(coverage.without_delayed_ack), "hosts did not measure delayed ACKs (detail `stats`)"),
         (coverage.slow_polled, "connections left out: read more seldom than a bin is long"),
     ):
         if count:

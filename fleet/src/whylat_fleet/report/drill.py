@@ -124,7 +124,7 @@ def _place(address: str, port: int) -> str:
 
 def worst(member: Member, window_us: int) -> str:
     """Its problem of most time, with the share of the window."""
-    us, problem = max(zip(member.problem_us, PROBLEMS, strict=True))
+    us, problem = max((us or 0, problem) for us, problem in zip(member.problem_us, PROBLEMS, strict=True))
     return f"{TITLES[problem]} {percent(us / window_us)}" if us else "-"
 
 
@@ -213,7 +213,7 @@ def _connections_html(found: Drill, window_us: int) -> Html:
             _owner(member.connection),
             shares(member.problem_us, window_us),
             "-" if member.coefficient is None else f"{member.coefficient:z.3f}",
-            percent(max(member.problem_us) / window_us),
+            percent(max(us or 0 for us in member.problem_us) / window_us),
         ]
         for member in found.members
     ]

@@ -122,13 +122,13 @@ def page(report: str, window: str, parts: Iterable[str]) -> str:
     )
 
 
-def shares(us: Sequence[int], window_us: int) -> Html:
-    """A bar of the shares of a window that each problem took, with the numbers as its title."""
+def shares(us: Sequence[int | None], window_us: int) -> Html:
+    """A bar of the shares of a window that each problem took, with the numbers as its title; None is not measured."""
     parts: list[Html] = []
     left = 0.0
     said = ", ".join(f"{problem} {value / window_us:.1%}" for problem, value in zip(PROBLEMS, us, strict=True) if value)
     for problem, value in zip(PROBLEMS, us, strict=True):
-        width = 120 * min(1.0, value / window_us)
+        width = 120 * min(1.0, (value or 0) / window_us)
         if width:
             shape = {"x": f"{left:.1f}", "y": "0", "width": f"{max(width, 1):.1f}", "height": "12"}
             parts.append(tag("rect", class_=f"f-{problem}", **shape))

@@ -11,7 +11,7 @@ FROM (
             WHEN n.problem = 0 THEN p.send_buffer_us
             WHEN n.problem = 1 THEN p.fast_retransmit_us
             WHEN n.problem = 2 THEN p.timeout_us
-            WHEN n.problem = 3 THEN COALESCE(p.delayed_ack_us, 0)
+            WHEN n.problem = 3 THEN CASE WHEN h.delayed_ack = 1 THEN p.delayed_ack_us ELSE 0 END
             ELSE p.receiver_window_us
         END AS x
     FROM fleet_problems AS p

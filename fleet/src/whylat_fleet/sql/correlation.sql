@@ -1,6 +1,7 @@
 -- SNAP's average correlation coefficient of each resource in linear form, apart into what the connections do at the same
 -- time (t_p, of each problem) and what they only have in common over the whole window (b: the same problems).
--- G, the sum of the vectors, is summed in whole 1/scale, and its mean is taken away before it becomes a real number.
+-- G, the sum of the vectors, is summed in whole 1/scale, which real numbers hold exactly up to 2^53, and its mean is taken
+-- away before it is squared.
 SELECT
     z.resource AS resource,
     z.members AS members,
@@ -23,16 +24,15 @@ FROM (
             y.resource AS resource,
             y.problem AS problem,
             (
-                SUM(CAST(g.g - y.c AS DOUBLE) * CAST(g.g - y.c AS DOUBLE))
-                + (${bins} - COUNT(*)) * CAST(MIN(y.c) AS DOUBLE) * CAST(MIN(y.c) AS DOUBLE)
+                SUM((g.g - y.c) * (g.g - y.c)) + (${bins} - COUNT(*)) * MIN(y.c) * MIN(y.c)
             ) / ${scale} / ${scale} AS energy
         FROM (
             SELECT
                 m.resource AS resource,
                 c.cell AS cell,
                 CAST(FLOOR(CAST(c.cell AS DOUBLE) / ${bins}) AS INTEGER) AS problem,
-                CAST(SUM(CAST(ROUND(m.w * c.x * ${scale}) AS BIGINT)) AS BIGINT) AS g
-            FROM cells AS c
+                SUM(ROUND(m.w * c.x * ${scale})) AS g
+            FROM ${cells} AS c
             JOIN ${members} AS m ON c.conn = m.conn
             GROUP BY m.resource, c.cell
         ) AS g

@@ -5,8 +5,7 @@ SELECT
     MIN(z.members) AS members,
     (
         (
-            SUM(CAST(g.g - z.c AS DOUBLE) * CAST(g.g - z.c AS DOUBLE))
-            + (${bins} - COUNT(*)) * CAST(MIN(z.c) AS DOUBLE) * CAST(MIN(z.c) AS DOUBLE)
+            SUM((g.g - z.c) * (g.g - z.c)) + (${bins} - COUNT(*)) * MIN(z.c) * MIN(z.c)
         ) / ${scale} / ${scale} - MIN(z.members)
     ) / (CAST(MIN(z.members) AS DOUBLE) * (MIN(z.members) - 1)) AS coefficient
 FROM (
@@ -14,7 +13,7 @@ FROM (
         m.resource AS resource,
         w.problem AS problem,
         c.cell AS cell,
-        CAST(SUM(CAST(ROUND(w.w * c.x * ${scale}) AS BIGINT)) AS BIGINT) AS g
+        SUM(ROUND(w.w * c.x * ${scale})) AS g
     FROM cells AS c
     JOIN ${members} AS m ON c.conn = m.conn
     JOIN problem_weights AS w ON c.conn = w.conn AND CAST(FLOOR(CAST(c.cell AS DOUBLE) / ${bins}) AS INTEGER) = w.problem

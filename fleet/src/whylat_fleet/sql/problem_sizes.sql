@@ -3,7 +3,7 @@ SELECT
     m.resource AS resource,
     w.problem AS problem,
     COUNT(*) AS members,
-    CAST(ROUND(SUM(w.w * w.mean) * ${scale}) AS BIGINT) AS c
+    ROUND(SUM(w.w * w.mean) * ${scale}) AS c
 FROM ${members} AS m
 JOIN problem_weights AS w ON m.conn = w.conn
 GROUP BY m.resource, w.problem

@@ -1,5 +1,5 @@
--- Spread of each connection's vector. v_p: squared deviations within problem p from its mean m_p over the bins; b: of the
--- five means from their mean. With s = K*f + r, s*s/K is K*f*f + 2*f*r + r*r/K, of which only the last part is not whole:
+-- Spread of each connection's vector. k_p: whether problem p is measured; v_p: squared deviations within problem p from its
+-- mean m_p over the bins. With s = K*f + r, s*s/K is K*f*f + 2*f*r + r*r/K, of which only the last part is not whole:
 -- nothing cancels, however constant the vector is.
 SELECT
     d.conn AS conn,
@@ -19,13 +19,11 @@ SELECT
     d.m3 AS m3,
     d.m4 AS m4,
     d.m5 AS m5,
-    ${bins} * (
-        (d.m1 - d.m) * (d.m1 - d.m)
-        + (d.m2 - d.m) * (d.m2 - d.m)
-        + (d.m3 - d.m) * (d.m3 - d.m)
-        + (d.m4 - d.m) * (d.m4 - d.m)
-        + (d.m5 - d.m) * (d.m5 - d.m)
-    ) AS b
+    1 AS k1,
+    1 AS k2,
+    1 AS k3,
+    h.delayed_ack AS k4,
+    1 AS k5
 FROM (
     SELECT
         r.conn AS conn,
@@ -44,8 +42,7 @@ FROM (
         r.f2 + CAST(r.r2 AS DOUBLE) / ${bins} AS m2,
         r.f3 + CAST(r.r3 AS DOUBLE) / ${bins} AS m3,
         r.f4 + CAST(r.r4 AS DOUBLE) / ${bins} AS m4,
-        r.f5 + CAST(r.r5 AS DOUBLE) / ${bins} AS m5,
-        (r.f1 + r.f2 + r.f3 + r.f4 + r.f5 + CAST(r.r1 + r.r2 + r.r3 + r.r4 + r.r5 AS DOUBLE) / ${bins}) / 5.0 AS m
+        r.f5 + CAST(r.r5 AS DOUBLE) / ${bins} AS m5
     FROM (
         SELECT
             t.conn AS conn,
@@ -83,3 +80,4 @@ FROM (
         ) AS t
     ) AS r
 ) AS d
+JOIN hosts AS h ON d.host_no = h.host_no

@@ -1,7 +1,8 @@
--- G of each resource in each cell, less its mean over all problems (`whole`) and over the cell's problem (`timed`).
+-- G of each resource in each cell, and less its mean over all problems (`whole`) and over the cell's problem (`timed`).
 SELECT
     g.resource AS resource,
     g.cell AS cell,
+    g.g AS g,
     g.g - y.overall AS whole,
     g.g - y.mean AS timed
 FROM (
@@ -10,7 +11,7 @@ FROM (
         c.cell AS cell,
         CAST(FLOOR(CAST(c.cell AS DOUBLE) / ${bins}) AS INTEGER) AS problem,
         SUM(m.w * c.x) AS g
-    FROM cells AS c
+    FROM ${cells} AS c
     JOIN ${members} AS m ON c.conn = m.conn
     GROUP BY m.resource, c.cell
 ) AS g
