@@ -14,7 +14,7 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit viewer-check perfetto-check fleet-check kernel
+test: lint unit viewer-check perfetto-check fleet-check kernel faults-quick
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup
@@ -130,7 +130,7 @@ package-check: packages
 faults: build
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
 
-# The part of them that takes a minute.
+# The part of them that takes a minute; without root it is left out.
 faults-quick: build
 	python3 tests/faults/run.py --quick --loaded
 

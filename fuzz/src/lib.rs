@@ -3,11 +3,13 @@
 //!
 //! Each takes the way that the program takes with such input, so that a panic that the program catches is no failure.
 
+mod config;
 mod files;
 mod recording;
 mod ring;
 mod trace;
 
+pub use config::agent_config;
 pub use files::elf;
 pub use recording::{manifest, segment};
 pub use ring::itt_ring;
@@ -26,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("itt_ring", itt_ring),
     ("netlink", netlink),
     ("elf", elf),
+    ("agent_config", agent_config),
 ];
 
 /// A batch of `sock_diag` replies.

@@ -158,6 +158,25 @@ fn a_user_namespace_is_told_from_root() {
     assert_ne!(row(&findings, "tcp_stats.without_bpf").0, "off");
 }
 
+/// As in a container without the host's process ids.
+#[test]
+fn a_pid_namespace_is_told() {
+    if !root() {
+        return;
+    }
+    for mount in ["--mount-proc", "--fork"] {
+        let findings = ask(Command::new("unshare").args(["--pid", "--fork", mount, "--"]));
+        assert_eq!(findings["privileges"]["is_in_pid_namespace"], true);
+        let (state, remedy) = row(&findings, "pids");
+        assert!(
+            state == "off" && remedy.contains("--pid=host"),
+            "{state}: {remedy}"
+        );
+        assert_eq!(row(&findings, "calls").0, row(&without("+all"), "calls").0);
+    }
+    assert_ne!(row(&without("+all"), "pids").0, "off");
+}
+
 #[test]
 fn an_ordinary_user_is_told_of_sudo_and_setcap() {
     if !root() {

@@ -161,7 +161,7 @@ impl CallStack {
     fn at(&mut self, time_ns: u64) -> u64 {
         self.last_ns = time_ns;
         self.now_ns = match self.last_error_ns {
-            Some(error_ns) => time_ns.max(error_ns + 1),
+            Some(error_ns) => time_ns.max(error_ns.saturating_add(1)),
             None => time_ns,
         };
         self.now_ns

@@ -14,6 +14,9 @@ use crate::record::Record;
 use crate::region::Region;
 use crate::wire::Owner;
 
+/// No count of losses is larger: programs may write anything into the ring, and sums of counts must not overflow.
+const MOST_LOST: u64 = 1 << 56;
+
 /// A ring that programs write into and the recorder reads.
 #[derive(Debug)]
 pub struct Ring {
@@ -89,12 +92,13 @@ impl Ring {
             Shape::losses_at(cause)
                 .map(|word| self.load(word))
                 .fold(0, u64::wrapping_add)
+                .min(MOST_LOST)
         };
         Losses {
             full: sum(Cause::Full),
             interrupted: sum(Cause::Interrupted),
             invalid: sum(Cause::Invalid),
-            missing_definitions: self.load(WORD_MISSING),
+            missing_definitions: self.load(WORD_MISSING).min(MOST_LOST),
             damaged_chunks: self.damaged_chunks,
         }
     }

@@ -2,6 +2,7 @@
 //! remedy of its own. In: `/proc/self`, `/sys/kernel/security`. Out: text for coverage.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// A capability that a probe needs. `CAP_SYS_ADMIN` stands for each of the first three, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct Privileges {
     effective: u64,
     /// Capabilities hold in a user namespace of its own only, not for the kernel as a whole.
     pub is_in_user_namespace: bool,
+    /// Process ids here are not those of the kernel as a whole.
+    pub is_in_pid_namespace: bool,
     /// A seccomp filter is in force.
     pub is_filtered: bool,
     /// The kernel's lockdown mode; `None`: it has none, or does not tell.
@@ -73,6 +76,9 @@ pub struct Privileges {
 
 /// `uid_map` of the initial user namespace: every id is itself.
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
+
+/// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of `linux/proc_ns.h`).
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 impl Privileges {
     /// Those of this process now. What cannot be read counts as not held.
@@ -86,11 +92,13 @@ impl Privileges {
         };
         let hex = field("CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let ids = fs::read_to_string("/proc/self/uid_map");
+        let pids = fs::metadata("/proc/self/ns/pid");
         let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
         Self {
             user_id: nix::unistd::geteuid().as_raw(),
             effective: hex.unwrap_or(0),
             is_in_user_namespace: ids.is_ok_and(|ids| ids.split_whitespace().ne(ALL_IDS)),
+            is_in_pid_namespace: pids.is_ok_and(|of| of.ino() != INITIAL_PID_NAMESPACE),
             is_filtered: field("Seccomp:") == Some("2"),
             lockdown: lockdown.ok().and_then(|modes| chosen(&modes)),
         }
@@ -163,6 +171,7 @@ mod tests {
             user_id,
             effective: held.iter().fold(0, |bits, it| bits | 1 << it.bit()),
             is_in_user_namespace: false,
+            is_in_pid_namespace: false,
             is_filtered: false,
             lockdown: None,
         }

@@ -216,10 +216,16 @@ pub(crate) fn losses(
         account(
             "inventory",
             "connections",
-            counts.connections.produced + added.connections + counts.lost_sockets,
+            counts.connections.produced
+                + added.connections
+                + counts.lost_sockets
+                + counts.lost_tasks
+                + counts.lost_peers,
         )
         .lost(RING, counts.connections.lost_ring_full)
-        .lost("no_memory", counts.lost_sockets),
+        .lost("no_memory", counts.lost_sockets)
+        .lost("processes_full", counts.lost_tasks)
+        .lost("peers_full", counts.lost_peers),
         account("listeners", "listeners", counts.listeners.produced)
             .lost(RING, counts.listeners.lost_ring_full),
         account(
@@ -315,6 +321,9 @@ mod tests {
             },
             walked: 20,
             unchanged: 13,
+            lost_sockets: 2,
+            lost_tasks: 3,
+            lost_peers: 4,
             ..Counts::default()
         };
         let polled = SampleCounts {
@@ -332,6 +341,8 @@ mod tests {
             .expect("calls account");
         assert_eq!(calls.produced, 102);
         assert_eq!(calls.lost_total(), 14);
+        let inventory = losses.iter().find(|loss| loss.probe == "inventory");
+        assert_eq!(inventory.expect("an account").lost_total(), 9);
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");
         }

@@ -16,6 +16,7 @@ use parquet::arrow::arrow_reader::{
 
 use crate::files;
 use crate::manifest::Segment;
+use crate::pages;
 use crate::progress;
 
 /// Rows in a batch: few enough to stay in the cache.
@@ -50,6 +51,7 @@ impl Batches {
         wanted: Option<&SchemaRef>,
     ) -> Result<Self, String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
+        let headers = file.try_clone().map_err(|error| error.to_string())?;
         guarded(|| {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             let mut builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
@@ -61,6 +63,7 @@ impl Batches {
                     segment.rows
                 ));
             }
+            pages::check(&headers, builder.metadata())?;
             if let Some(wanted) = wanted {
                 let names = wanted.fields().iter().map(|field| field.name().as_str());
                 let mask = ProjectionMask::columns(builder.parquet_schema(), names);

@@ -12,6 +12,7 @@ mod fixture;
 mod fold;
 mod journal;
 mod merge;
+mod pages;
 mod recover;
 mod reference;
 mod segment;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
 /// Name, title, and the probes by the begin of their names.
-const GROUPS: [(&str, &str, &[&str]); 9] = [
+const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "stats",
         "statistics and events of connections (--detail stats)",
@@ -31,6 +31,11 @@ const GROUPS: [(&str, &str, &[&str]); 9] = [
         "programs",
         "what programs tell of themselves",
         &["itt", "usdt"],
+    ),
+    (
+        "processes",
+        "connections of chosen processes (run, -p)",
+        &["pids"],
     ),
     (
         "namespaces",

@@ -12,6 +12,7 @@ pub(crate) struct Privileges {
     held: Vec<&'static str>,
     missing: Vec<&'static str>,
     is_in_user_namespace: bool,
+    is_in_pid_namespace: bool,
     is_filtered: bool,
     lockdown: Option<String>,
 }
@@ -27,6 +28,7 @@ impl Privileges {
             held: names(held),
             missing: names(missing),
             is_in_user_namespace: found.is_in_user_namespace,
+            is_in_pid_namespace: found.is_in_pid_namespace,
             is_filtered: found.is_filtered,
             lockdown: found.lockdown,
         }
@@ -46,6 +48,9 @@ impl fmt::Display for Privileges {
         }
         if self.is_in_user_namespace {
             f.write_str(", in a user namespace of its own")?;
+        }
+        if self.is_in_pid_namespace {
+            f.write_str(", in a pid namespace of its own")?;
         }
         if let Some(mode) = self.lockdown.as_deref().filter(|mode| *mode != "none") {
             write!(f, "; the kernel is locked down ({mode})")?;

@@ -4,6 +4,8 @@
 #ifndef WHYLAT_SELECT_H
 #define WHYLAT_SELECT_H
 
+#include <asm-generic/errno-base.h>
+
 #include "kernel.h"
 
 const volatile bool select_all = false;
@@ -25,6 +27,9 @@ struct {
 	__type(key, u32);
 	__type(value, u8);
 } tasks SEC(".maps");
+
+/* Processes that are not recorded because `tasks` is full. */
+u64 lost_tasks = 0;
 
 static __always_inline bool is_selected_netns(const struct sock *sk)
 {
@@ -90,7 +95,10 @@ static __always_inline void current_comm(char comm[16])
 
 static __always_inline void select_task(u32 tgid, u8 why)
 {
-	bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);
+	long error = bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);
+
+	if (error && error != -EEXIST)
+		__sync_fetch_and_add(&lost_tasks, 1);
 }
 
 /* sched_process_fork: children of recorded processes are recorded. */

@@ -80,6 +80,10 @@ pub struct Counts {
     pub events_reentered: u64,
     /// Sockets that could not be recorded for want of kernel memory.
     pub lost_sockets: u64,
+    /// Processes that are not recorded, because the map of those that are is full.
+    pub lost_tasks: u64,
+    /// Connections whose other end on this host is not told, because the map of such ends is full.
+    pub lost_peers: u64,
     /// Sockets seen by walks over the recorded ones.
     pub walked: u64,
     /// Of these, without a new sample.
@@ -187,6 +191,8 @@ pub(super) fn read_all(
     counts.events_reentered = recursion_misses(&of_events)?;
     if let Some(bss) = skel.maps.bss_data.as_deref() {
         counts.lost_sockets = bss.lost_socket_storage;
+        counts.lost_tasks = bss.lost_tasks;
+        counts.lost_peers = bss.lost_peers;
         counts.walked = bss.walked.sockets;
         counts.unchanged = bss.walked.unchanged;
         counts.ledgers = bss.walked.ledgers;

@@ -921,6 +921,44 @@ fn on(probe: &str) -> Coverage {
 mod tests {
     use super::*;
 
+    /// What a full map has no room for is counted, and what is there already is no loss.
+    #[test]
+    fn what_full_maps_have_no_room_for_is_counted() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root; run the tests as root");
+            return;
+        }
+        let mut storage = Storage::uninit();
+        let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
+        hooks.attach().unwrap();
+        hooks.record_process(std::process::id()).unwrap();
+        let use_both = || {
+            let mut child = std::process::Command::new("true").spawn().unwrap();
+            assert!(child.wait().unwrap().success());
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let counts = hooks.counts().unwrap();
+            (counts.lost_tasks, counts.lost_peers)
+        };
+        assert_eq!(use_both(), (0, 0));
+        fill(&hooks.skel.maps.tasks);
+        fill(&hooks.skel.maps.peer_tuples);
+        let (tasks, peers) = use_both();
+        assert!(tasks >= 1 && peers >= 1, "{tasks} tasks, {peers} peers");
+    }
+
+    /// Puts keys into a map that the kernel makes none of, until it is full.
+    fn fill(map: &impl MapCore) {
+        for number in 0..=map.max_entries() {
+            let mut key = vec![0xff; map.key_size() as usize];
+            key[..4].copy_from_slice(&(number | 1 << 31).to_ne_bytes());
+            if map.update(&key, &[0], MapFlags::ANY).is_err() {
+                return;
+            }
+        }
+        panic!("{:?} is never full", map.name());
+    }
+
     /// On kernels that refuse programs at functions this goes through the refusal, too.
     #[test]
     fn without_a_tracepoint_the_rest_works() {

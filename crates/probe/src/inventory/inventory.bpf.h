@@ -30,11 +30,14 @@ struct tuple {
 
 /* What the other end of each chosen connection would see: how a peer on this host is told. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
 	__type(key, struct tuple);
 	__type(value, u8);
 } peer_tuples SEC(".maps");
+
+/* Connections whose other end on this host is not told, because `peer_tuples` is full. */
+u64 lost_peers = 0;
 
 static __always_inline void read_addr(u8 *out, const struct sock *sk, bool local)
 {
@@ -98,7 +101,8 @@ static __always_inline void expect_peer(const struct sock *sk, const struct tcp_
 	u8 chosen = CHOSEN_TARGET;
 
 	others_tuple(&tuple, sk, tp);
-	bpf_map_update_elem(&peer_tuples, &tuple, &chosen, BPF_ANY);
+	if (bpf_map_update_elem(&peer_tuples, &tuple, &chosen, BPF_ANY))
+		__sync_fetch_and_add(&lost_peers, 1);
 }
 
 static __always_inline void forget_peer(const struct sock *sk, const struct tcp_sock *tp)
