@@ -36,8 +36,7 @@ STORE_NS = 2_000_000_000
 WRITE_EVERY_S = 0.025
 LONG_CONNECTIONS = 8
 SHORT_EVERY = 40
-# Where the kernel counts SIGKILL: the wait for a killed agent that is being started again.
-SECONDS = 1_000_000_000
+NS_PER_S = 1_000_000_000
 
 
 def write_until_told():
@@ -257,7 +256,7 @@ def agent_kills(minutes, place, seed):
 def line(minutes, times, found):
     """What is told of it."""
     kills = len(found) - HOSTS
-    longest_s = max(life.lost_ns for life in found) / SECONDS
+    longest_s = max(life.lost_ns for life in found) / NS_PER_S
     intervals, calls = sum(life.intervals for life in found), sum(life.counted for life in found)
     least = sum(life.least for life in found)
     seen = (
