@@ -163,7 +163,8 @@ fn row(span: Span, depth: u16) -> Activity {
     } = what;
     Activity {
         begin_ns,
-        end_ns,
+        // of times that go back, in a file that is damaged or by clocks that differ, the end is not known
+        end_ns: end_ns.max(begin_ns),
         depth,
         kind,
         name: name.map(|name| name.to_string()),
@@ -172,6 +173,6 @@ fn row(span: Span, depth: u16) -> Activity {
         cpu,
         source,
         begin_seen,
-        end_seen,
+        end_seen: end_seen && end_ns >= begin_ns,
     }
 }
