@@ -7,7 +7,7 @@ import pytest
 
 from whylat_fleet.algebra import start
 from whylat_fleet.dataset import HOUR_NS, Window
-from whylat_fleet.engine import Engine
+from whylat_fleet.engine import Engine, connect
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.pipelines import LEAST_ONSETS, Pipeline, pipelines, student_tail
 from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
@@ -68,6 +68,16 @@ def test_the_connection_that_is_held_up_is_named_and_no_other(engine: Engine, la
     assert (pair.conn, pair.held, pair.lag_s, pair.onsets) == (WITHHELD, HELD, 2.0 * lag, 40)
     assert pair.idle_s == pytest.approx(0.9, abs=0.05)
     assert pair.probability < 1e-9
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", ["chdb", "datafusion", "spark"])
+def test_every_engine_finds_the_same(engine: Engine, name: str) -> None:
+    other = connect(name)
+    try:
+        assert found(other, 40, 1) == found(engine, 40, 1)
+    finally:
+        other.close()
 
 
 def test_a_few_times_are_not_enough(engine: Engine) -> None:

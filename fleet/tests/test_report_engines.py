@@ -35,6 +35,16 @@ def same(one: Any, other: Any) -> None:
         assert one == other
 
 
+def reports(arguments: list[str], engine: str, directory: Path, status: int) -> list[Any]:
+    """What DuckDB and another engine say."""
+    found = []
+    for name in ("duckdb", engine):
+        out = directory / f"{name}.json"
+        assert main([*arguments, "--engine", name, "--format", "json", "-o", str(out)]) == status
+        found.append(json.loads(out.read_text(encoding="utf-8")))
+    return found
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("engine", ["chdb", "datafusion", "spark"])
 def test_reports_are_those_of_duckdb(
@@ -43,9 +53,10 @@ def test_reports_are_those_of_duckdb(
     root, rows = few
     conn = next(row["conn_id"] for row in rows["fleet_problems"] if row["timeout_us"])
     arguments = [word.replace("{root}", str(root)).replace("{conn}", str(conn)) for word in COMMANDS[command]]
-    found = []
-    for name in ("duckdb", engine):
-        out = tmp_path / f"{name}.json"
-        assert main([*arguments, "--engine", name, "--format", "json", "-o", str(out)]) == 3
-        found.append(json.loads(out.read_text(encoding="utf-8")))
-    same(*found)
+    same(*reports(arguments, engine, tmp_path, 3))
+
+
+@pytest.mark.parametrize("engine", ["chdb", "datafusion", "spark"])
+def test_culprits_are_those_of_duckdb(racks: Path, tmp_path: Path, engine: str) -> None:
+    """Blame in rounds, background, what is rarer elsewhere, pipelines: whole."""
+    same(*reports(["correlate", str(racks)], engine, tmp_path, 0))

@@ -157,8 +157,10 @@ class _Search:
         return draw(engine, self.prepared.grid, PANEL_LEFT.weights, LEAST_MEMBERS, most, seed, PANEL_LEFT, part)
 
     def _found(self, live: list[Score], null: Chance, number: int) -> list[Score]:
-        """Those that are no chance, with what they have in common descending."""
-        return sorted((s for s in live if self._no_chance(s, null, number)), key=lambda s: -null.shared(s))
+        """Those that are no chance, with what they have in common descending; equal ones, whose sums engines may round
+        otherwise, in order of their numbers."""
+        found = (s for s in live if self._no_chance(s, null, number))
+        return sorted(found, key=lambda s: (-round(null.shared(s), 9), s.resource))
 
     def _no_chance(self, score: Score, null: Chance, number: int) -> bool:
         unlikely = null.probability(score) * self.judged <= _level(number)

@@ -3,16 +3,19 @@
 SELECT
     s.conn AS conn,
     a.conn AS held,
-    n.lag AS lag,
+    s.lag AS lag,
     MIN(s.host_no) AS host_no,
     MIN(s.pid) AS pid,
     COUNT(*) AS onsets,
     CAST(SUM(a.idle_us - b.idle_us) AS BIGINT) AS more_us,
     CAST(SUM((a.idle_us - b.idle_us) * (a.idle_us - b.idle_us)) AS BIGINT) AS squares
-FROM onsets AS s
-CROSS JOIN lags AS n
-JOIN quiet_owned AS b ON s.host_no = b.host_no AND s.pid = b.pid AND s.bin - 1 = b.bin
-JOIN quiet_owned AS a ON b.conn = a.conn AND s.bin + n.lag = a.bin
+FROM (
+    SELECT o.conn AS conn, o.host_no AS host_no, o.pid AS pid, o.bin - 1 AS before, o.bin + l.lag AS bin, l.lag AS lag
+    FROM onsets AS o
+    CROSS JOIN lags AS l
+) AS s
+JOIN quiet_owned AS b ON s.host_no = b.host_no AND s.pid = b.pid AND s.before = b.bin
+JOIN quiet_owned AS a ON b.conn = a.conn AND s.bin = a.bin
 WHERE s.conn <> b.conn
-GROUP BY s.conn, a.conn, n.lag
+GROUP BY s.conn, a.conn, s.lag
 HAVING COUNT(*) >= ${least}
