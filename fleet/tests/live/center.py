@@ -170,16 +170,16 @@ class Center:
         near = next(other for other in others if rack(other) == rack(host))
         # what suffers by chance, now and then, each connection by itself
         neighbours = [(other, 9) for other in others if rack(other) == rack(host) and other != BAD_HOST]
-        far = FAR[host]
+        far, stores = FAR[host], [(6, 4), (BAD_HOST, 4)] if rack(host) == rack(BAD_HOST) else [(3, 4)]
         whom = {
             "chat": neighbours,
             "pause": neighbours,
-            # of each host as many to the other rack as in its own
+            # of each host as many to the other rack as in its own; nothing else crosses the uplink
             "bulk": [(far, 5), (near, 5)],
             "copy": [(far, 5), (near, 5)],
-            "store": [(3, 2), (BAD_HOST, 2)],
-            "queue": [(6, 2), (BAD_HOST, 2)],
-            "logger": [(near, 3), (far, 3)],
+            "store": stores,
+            "queue": stores,
+            "logger": [(near, 6)],
         }[app]
         return [
             # what crosses the uplink the way that is shaped is sent at once

@@ -57,13 +57,10 @@ class Spark:
         frame.createOrReplaceTempView(table)
 
     def create(self, table: str, sql: str) -> None:
-        """See `Engine`. Kept in the executors' memory and on their disks."""
-        from pyspark import StorageLevel
-
-        frame = self._session.sql(sql).persist(StorageLevel.MEMORY_AND_DISK)
-        # computed now, as what it is made of may be replaced later
-        frame.count()
-        frame.createOrReplaceTempView(table)
+        """See `Engine`. Computed now, and kept in the executors' memory and on their disks without how it came about:
+        with it, plans of later rounds would grow until the driver's memory is full. When an executor is lost, the
+        question has to be asked again."""
+        self._session.sql(sql).localCheckpoint(eager=True).createOrReplaceTempView(table)
 
     def rows(self, sql: str) -> list[Row]:
         """See `Engine`."""
