@@ -300,6 +300,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
     parser.add_argument("--seconds", type=int, default=90, help="of traffic in each")
     options = parser.parse_args()
+    # its namespaces end with it, also when it is told to end
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     seeds = range(options.seed, options.seed + options.runs)
     return 0 if several(options.whylat.resolve(), seeds, options.seconds) == len(seeds) else 1
 
