@@ -2,7 +2,8 @@
 //! remedy of its own. In: `/proc/self`, `/sys/kernel/security`. Out: text for coverage.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+
+use crate::processes;
 
 /// A capability that a probe needs. `CAP_SYS_ADMIN` stands for each of the first three, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +78,6 @@ pub struct Privileges {
 /// `uid_map` of the initial user namespace: every id is itself.
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
 
-/// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of `linux/proc_ns.h`).
-const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-
 impl Privileges {
     /// Those of this process now. What cannot be read counts as not held.
     pub fn read() -> Self {
@@ -92,13 +90,12 @@ impl Privileges {
         };
         let hex = field("CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let ids = fs::read_to_string("/proc/self/uid_map");
-        let pids = fs::metadata("/proc/self/ns/pid");
         let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
         Self {
             user_id: nix::unistd::geteuid().as_raw(),
             effective: hex.unwrap_or(0),
             is_in_user_namespace: ids.is_ok_and(|ids| ids.split_whitespace().ne(ALL_IDS)),
-            is_in_pid_namespace: pids.is_ok_and(|of| of.ino() != INITIAL_PID_NAMESPACE),
+            is_in_pid_namespace: processes::is_initial_pid_namespace() == Some(false),
             is_filtered: field("Seccomp:") == Some("2"),
             lockdown: lockdown.ok().and_then(|modes| chosen(&modes)),
         }

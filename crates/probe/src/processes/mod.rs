@@ -21,11 +21,16 @@ pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid}
 /// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Whether this process sees those of the whole host, under the ids by which the kernel knows them: it is in the
-/// initial pid namespace.
-pub fn sees_all() -> bool {
+/// Whether this process is in the initial pid namespace; `None` when that cannot be told.
+pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == INITIAL_PID_NAMESPACE)
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
+    Some(namespace.ino() == INITIAL_PID_NAMESPACE)
+}
+
+/// Whether this process sees those of the whole host, under the ids by which the kernel knows them.
+pub fn sees_all() -> bool {
+    is_initial_pid_namespace() == Some(true)
 }
 
 /// The pids of all processes that `/proc` shows now, in no order.
