@@ -483,6 +483,19 @@ enum tcp_ca_state {
 #define SKBTX_HW_TSTAMP_NETDEV                                                                     \
 	(1 << 5) /* include/linux/skbuff.h: what is in its place is no time */
 
+/*
+ * A socket's storage, made if there is none. bpf_sk_storage_get() gives none where another CPU has just
+ * made the socket's first storage of any kind (EAGAIN), or this one (EEXIST): each once at most.
+ */
+static __always_inline void *sk_storage_made(void *map, void *sk)
+{
+	void *storage = NULL;
+
+	for (int i = 0; i < 3 && !storage; i++)
+		storage = bpf_sk_storage_get(map, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	return storage;
+}
+
 /* a - b on the sequence number circle (include/net/tcp.h: before()) */
 static __always_inline s32 seq_diff(u32 a, u32 b)
 {

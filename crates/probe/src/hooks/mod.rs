@@ -947,6 +947,34 @@ mod tests {
         assert!(tasks >= 1 && peers >= 1, "{tasks} tasks, {peers} peers");
     }
 
+    /// A call and the walk over open files may meet a new socket at the same time, each of which would
+    /// give it its storage.
+    #[test]
+    fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
+        const CONNECTS: u32 = 20_011;
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root; run the tests as root");
+            return;
+        }
+        let mut storage = Storage::uninit();
+        let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
+        hooks.attach().unwrap();
+        hooks.record_process(std::process::id()).unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let caller = std::thread::spawn(move || {
+            for _ in 0..CONNECTS {
+                std::net::TcpStream::connect(address).unwrap_err();
+            }
+        });
+        while !caller.is_finished() {
+            hooks.walk().unwrap();
+        }
+        caller.join().unwrap();
+        assert_eq!(hooks.counts().unwrap().lost_sockets, 0);
+    }
+
     /// Puts keys into a map that the kernel makes none of, until it is full.
     fn fill(map: &impl MapCore) {
         for number in 0..=map.max_entries() {

@@ -201,8 +201,7 @@ static __always_inline void listener_on_change(struct sock *sk, bool closes)
 /* Gives a socket its storage. A socket that has one keeps it. */
 static __always_inline struct socket_state *socket_choose(struct sock *sk, u8 why)
 {
-	struct socket_state *st =
-		bpf_sk_storage_get(&sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct socket_state *st = sk_storage_made(&sockets, sk);
 
 	if (!st) {
 		__sync_fetch_and_add(&lost_socket_storage, 1);

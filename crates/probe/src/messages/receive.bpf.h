@@ -119,7 +119,7 @@ static __always_inline void stamp_note(struct sock *sk, const struct sk_buff *sk
 	void *info = (void *)((u64)skb->head + skb->end);
 	struct segment_stamps *stamps;
 
-	stamps = bpf_sk_storage_get(&segment_stamps, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	stamps = sk_storage_made(&segment_stamps, sk);
 	if (!stamps)
 		return;
 	stamps->phc_ns[at & (SEGMENTS - 1)] =
@@ -140,7 +140,7 @@ static __always_inline void receive_on_segment(struct sock *sk, const struct tcp
 
 	if (seq_diff(end_seq, tp->rcv_nxt) <= 0)
 		return; /* all of it was there before */
-	stream = bpf_sk_storage_get(&receive_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	stream = sk_storage_made(&receive_streams, sk);
 	if (!stream)
 		return;
 	if (!stream->known && !sk->sk_lock.owned) {

@@ -174,7 +174,7 @@ static __always_inline struct send_stream *send_stream_begin(struct sock *sk,
 
 	if (!st || st->chosen != CHOSEN_TARGET)
 		return NULL;
-	stream = bpf_sk_storage_get(&send_streams, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	stream = sk_storage_made(&send_streams, sk);
 	if (!stream)
 		return NULL;
 	stream->cookie = st->cookie;

@@ -151,8 +151,7 @@ static __always_inline void *udp_newest(const struct sock *sk)
 
 static __always_inline struct udp_queue *udp_queue_begin(struct sock *sk)
 {
-	struct udp_queue *queue =
-		bpf_sk_storage_get(&udp_queues, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct udp_queue *queue = sk_storage_made(&udp_queues, sk);
 
 	if (queue)
 		queue->closed = 1;

@@ -235,8 +235,7 @@ static __always_inline struct udp_sender *udp_sender(struct sock *sk)
 static __always_inline struct udp_sender *udp_sender_begin(struct sock *sk,
 							   const struct udp_socket *udp)
 {
-	struct udp_sender *sender =
-		bpf_sk_storage_get(&udp_senders, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct udp_sender *sender = sk_storage_made(&udp_senders, sk);
 
 	if (sender)
 		sender->cookie = udp->seen.cookie;

@@ -73,8 +73,7 @@ static __always_inline void udp_begin(struct udp_socket *udp, u64 cookie, u32 pi
 
 static __always_inline struct udp_socket *udp_choose(struct sock *sk, u32 pid)
 {
-	struct udp_socket *udp =
-		bpf_sk_storage_get(&udp_sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct udp_socket *udp = sk_storage_made(&udp_sockets, sk);
 
 	if (!udp)
 		__sync_fetch_and_add(&lost_socket_storage, 1);
@@ -104,7 +103,7 @@ static __always_inline void udp_on_create(struct bpf_sock *ctx)
 
 	if (!is_target(task->tgid))
 		return;
-	udp = bpf_sk_storage_get(&udp_sockets, ctx, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	udp = sk_storage_made(&udp_sockets, ctx);
 	if (!udp) {
 		__sync_fetch_and_add(&lost_socket_storage, 1);
 		return;
