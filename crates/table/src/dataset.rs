@@ -17,7 +17,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 
-use crate::decode::guarded;
+use crate::decode::{check, guarded};
 use crate::fleet::{
     FLEET_SCHEMA, FLEET_SCHEMA_KEY, FleetConnection, FleetCoverage, FleetDetail, FleetInterval,
     FleetProblem,
@@ -133,7 +133,7 @@ pub fn read<C: Columns>(path: &Path) -> Result<C, Problem> {
 }
 
 fn read_guarded<C: Columns>(path: &Path) -> Result<C, String> {
-    let builder = open(path)?;
+    let builder = open_rows(path)?;
     check_metadata(&builder)?;
     let reader = builder.with_batch_size(BATCH_ROWS).build();
     let mut rows = C::default();
@@ -149,6 +149,14 @@ fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|error| error.to_string())
+}
+
+/// The same of a file whose rows are read: it is asked first how much they become.
+fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
+    let builder = open(path)?;
+    let pages = File::open(path).map_err(|error| error.to_string())?;
+    check(&pages, builder.metadata(), None)?;
+    Ok(builder)
 }
 
 /// What a file says of itself under a key.
@@ -176,7 +184,7 @@ fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(),
 /// Time of a file's earliest row, from its statistics; `None` without rows.
 fn first_ns(path: &Path, column: &str) -> Result<Option<i64>, String> {
     guarded(|| {
-        let builder = open(path)?;
+        let builder = open_rows(path)?;
         let groups = builder.metadata().row_groups().iter();
         let of_groups = groups.map(|group| {
             let columns = group.columns().iter();

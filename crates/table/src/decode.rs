@@ -13,7 +13,9 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::file::metadata::ParquetMetaData;
 
+use crate::expand;
 use crate::files;
 use crate::manifest::Segment;
 use crate::pages;
@@ -35,6 +37,19 @@ pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
         return Err("damaged: its digest is not the one in the manifest".to_owned());
     }
     Ok(())
+}
+
+/// Refuses a file that fills the memory of who reads those of its columns that are `wanted`.
+pub(crate) fn check(
+    file: &File,
+    metadata: &ParquetMetaData,
+    wanted: Option<&SchemaRef>,
+) -> Result<(), String> {
+    expand::check_rows(file, metadata)?;
+    pages::check(file, metadata)?;
+    let is_wanted =
+        |name: &str| wanted.is_none_or(|schema| schema.column_with_name(name).is_some());
+    expand::check_text(file, metadata, is_wanted)
 }
 
 /// The batches of one file.
@@ -63,7 +78,7 @@ impl Batches {
                     segment.rows
                 ));
             }
-            pages::check(&headers, builder.metadata())?;
+            check(&headers, builder.metadata(), wanted)?;
             if let Some(wanted) = wanted {
                 let names = wanted.fields().iter().map(|field| field.name().as_str());
                 let mask = ProjectionMask::columns(builder.parquet_schema(), names);

@@ -171,3 +171,119 @@ fn pack(values: &[u64; MINIBLOCK], width: usize, out: &mut Vec<u8>) {
         62 63 64
     }
 }
+
+/// The sum of encoded 32-bit numbers, of which there are `most` or fewer, as a reader understands them; `None`: they
+/// are cut, more, or one is negative.
+pub(crate) fn sum(bytes: &[u8], most: u64) -> Option<u64> {
+    let mut left = Encoded(bytes);
+    let block = left.varint()?;
+    let miniblocks = left.varint()?;
+    let mut count = left.varint()?;
+    let mut value = left.zigzag()? as i32;
+    let miniblock = block.checked_div(miniblocks)?;
+    if count > most || miniblock == 0 || !miniblock.is_multiple_of(MINIBLOCK as u64) {
+        return None;
+    }
+    if count == 0 {
+        return Some(0);
+    }
+    count -= 1;
+    let mut total = u64::try_from(value).ok()?;
+    while count > 0 {
+        let least = left.zigzag()? as i32;
+        for width in left.take(miniblocks)? {
+            let (values, width) = (count.min(miniblock), u64::from(*width));
+            if values == 0 {
+                break;
+            }
+            let packed = left.take(miniblock.checked_mul(width)? / 8)?;
+            for index in 0..values {
+                let above = unpack(packed, index, width)?;
+                value = value.wrapping_add(least).wrapping_add(above);
+                total = total.saturating_add(u64::try_from(value).ok()?);
+            }
+            count -= values;
+        }
+    }
+    Some(total)
+}
+
+/// One packed value of so many bits; `None`: of more than 32.
+fn unpack(packed: &[u8], index: u64, width: u64) -> Option<i32> {
+    let mask = match width {
+        0 => return Some(0),
+        1..=32 => u64::MAX >> (64 - width),
+        _ => return None,
+    };
+    let bit = index * width;
+    let from = packed.get(usize::try_from(bit / 8).ok()?..)?;
+    // 32 bits lie in five bytes
+    let bytes = from.iter().take(5).zip((0..).step_by(8));
+    let word = bytes.fold(0, |word, (byte, shift)| word | u64::from(*byte) << shift);
+    Some((word >> (bit % 8) & mask) as i32)
+}
+
+/// What is left to read.
+struct Encoded<'a>(&'a [u8]);
+
+impl<'a> Encoded<'a> {
+    fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.take(1)?.first()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn zigzag(&mut self) -> Option<i64> {
+        let value = self.varint()?;
+        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_what_was_encoded() {
+        let long: Vec<i32> = (0..1000).map(|at| at * at % 4099).collect();
+        for values in [&[][..], &[7], &[0; 129], &[i32::MAX; 300], &long] {
+            let mut bytes = Vec::new();
+            encode(values, &mut bytes);
+            let expected = values.iter().map(|value| *value as u64).sum();
+            let number = values.len() as u64;
+            assert_eq!(sum(&bytes, number), Some(expected));
+            assert_eq!(sum(&bytes, number.saturating_sub(1)).is_none(), number > 0);
+            for cut in 0..bytes.len() {
+                assert_eq!(sum(&bytes[..cut], number), None, "{cut} of {number}");
+            }
+        }
+        let mut bytes = Vec::new();
+        encode(&[5, -1, 5], &mut bytes);
+        assert_eq!(sum(&bytes, 3), None);
+    }
+
+    #[test]
+    fn numbers_that_no_writer_writes_are_refused() {
+        // no miniblocks; of no multiple of 32; wider than 32 bits; more than are wanted
+        for bytes in [
+            &[128u8, 1, 0, 2, 0, 0][..],
+            &[128, 1, 5, 2, 0, 0, 0, 0, 0, 0, 0],
+            &[128, 1, 4, 2, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[128, 1, 4, 255, 255, 255, 255, 15, 0, 0, 0, 0, 0, 0],
+        ] {
+            assert_eq!(sum(bytes, 1 << 20), None, "{bytes:?}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod decode;
 mod delta;
 mod encode;
 mod error;
+mod expand;
 mod files;
 mod fixture;
 mod fold;
