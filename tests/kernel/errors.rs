@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab::Netns;
+use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User};
 use serde_json::Value;
 use table::manifest::{FORMAT, Header};
+use table::tables::Process;
 use table::{Recording, WriteOptions, Writer};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Said, Site, Tied, finish, program, role, root, wait, whylat};
-use crate::report::{json_report, number};
+use crate::harness::{
+    Recorder, Said, Site, Tied, finish, program, role, root, signal_process, wait, whylat,
+};
+use crate::report::{Report, json_report, number};
 
 const NOBODY: u32 = 65_534;
 /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304).
@@ -94,6 +98,42 @@ fn a_process_that_exits_while_it_is_recorded() {
     let recorder = Recorder::start(&format!("-p {}", held.pid()));
     drop(held);
     assert_eq!(recorder.stop().json["closed"], "in_order");
+}
+
+/// As in a container: `/proc` has others under the ids that the kernel knows processes by, and none of them is taken
+/// for the one that was recorded.
+#[test]
+fn a_recording_in_a_pid_namespace_says_so_and_names_nobody_wrong() {
+    if !root() {
+        return;
+    }
+    let site = Site::loopback("cubic");
+    let (_server, port) = site.serve("reply-server");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program()]);
+    let recorder = Recorder::start_as(command, &format!("--port {port} --detail waits"));
+    let client = site.connect("request-reply --rounds 101", port);
+    let pid = client.pid();
+    client.finish().expect("the client's truth");
+    // who made the namespace waits for its first process, and hears no Ctrl-C
+    let children = format!("/proc/{0}/task/{0}/children", recorder.pid());
+    let children = fs::read_to_string(children).expect("children");
+    let first = children.split_whitespace().next().expect("the recorder");
+    signal_process(first.parse().expect("a pid"), Signal::SIGINT);
+    let report = Report::of(recorder.stop_by(Signal::SIGINT));
+    let rows = report.rows::<Process>();
+    let found = rows.iter().find(|it| it.pid == pid);
+    let found = found.unwrap_or_else(|| panic!("no process {pid}: {rows:?}"));
+    assert_eq!((found.comm.as_str(), &found.exe), ("whylat", &None));
+    assert!(rows.iter().all(|it| it.exe.is_none()), "{rows:?}");
+    let said = finish(whylat("report").arg(report.path()));
+    let words: Vec<&str> = said.out.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("pids off: process ids here are of a pid namespace of its own"),
+        "{words}"
+    );
+    assert!(words.contains("--pid=host"), "{words}");
 }
 
 #[test]

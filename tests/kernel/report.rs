@@ -32,6 +32,11 @@ impl Report {
         self.path.with_file_name(name)
     }
 
+    /// The recording's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The recording's tables.
     pub fn recording(&self) -> table::Recording {
         table::Recording::open(&self.path).expect("the recording opens")

@@ -29,6 +29,7 @@ type Owners = [(u32, String)];
 /// See the module.
 pub(crate) struct Intake<S = Store> {
     pub(crate) sockets: Sockets,
+    in_proc: bool,
     pub(crate) cpu: CpuUse,
     pub(crate) clocks: Clocks,
     stacks: Stacks,
@@ -37,9 +38,11 @@ pub(crate) struct Intake<S = Store> {
 }
 
 impl<S: Sink> Intake<S> {
-    pub(crate) fn new(store: S) -> Self {
+    /// `in_proc`: the ids of processes that come are those of `/proc` here.
+    pub(crate) fn new(store: S, in_proc: bool) -> Self {
         Self {
-            sockets: Sockets::default(),
+            sockets: Sockets::new(in_proc),
+            in_proc,
             cpu: CpuUse::default(),
             clocks: Clocks::open(),
             stacks: Stacks::default(),
@@ -110,7 +113,7 @@ impl<S: Sink> Intake<S> {
         let met = pids.iter().zip(times_ns);
         let met = met.filter_map(|(pid, time_ns)| Some(((*pid)?, *time_ns)));
         let mut samples = ProcessSamples::default();
-        for (pid, _) in met.clone() {
+        for (pid, _) in met.clone().filter(|_| self.in_proc) {
             self.cpu.watch(pid, &mut samples);
         }
         self.put_processes(met, owners);

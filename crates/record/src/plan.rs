@@ -3,7 +3,7 @@
 
 use probe::clock::Host;
 use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage};
-use probe::processes::{Cgroup, check_pid, pids_by_comm};
+use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
 use crate::{Options, RecordError, Target};
@@ -106,6 +106,17 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
         },
     };
     probes.into_iter().map(off).collect()
+}
+
+/// Whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled without
+/// them is looked for in `/proc`.
+pub(crate) fn is_in_proc(hooks: Option<&Hooks<'_>>) -> bool {
+    hooks.is_none() || processes::sees_all()
+}
+
+/// What is to be said of process ids, where they are not those of the host.
+pub(crate) fn pids() -> Option<Coverage> {
+    Some(processes::coverage()).filter(|it| it.state != ProbeState::On)
 }
 
 /// The recording's first line.

@@ -22,7 +22,7 @@ use crate::intake::Intake;
 use crate::keep::{self, Keeping};
 use crate::listen::Listening;
 use crate::oversee::Overseen;
-use crate::plan::{attach, header, resolve, without_hooks};
+use crate::plan::{attach, header, is_in_proc, pids, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::privileges::{Privileges, Work};
 use crate::snapshot::Asked;
@@ -113,7 +113,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         writer.give_to(user.uid.as_raw(), user.gid.as_raw())?;
     }
     let storing = Privileges::of_storing(user.as_ref())?;
-    let mut intake = Intake::new(Store::start(writer, storing)?);
+    let store = Store::start(writer, storing)?;
+    let mut intake = Intake::new(store, is_in_proc(hooks.as_ref()));
     // before the first stamp
     intake.read_clocks();
     let mut nic_storage = nic::Storage::uninit();
@@ -123,6 +124,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let (stamper, nic_coverage) = stamper.unwrap_or_default();
     coverage.extend(nic_coverage);
     coverage.push(intake.cpu.coverage());
+    coverage.extend(pids());
     coverage.extend_from_slice(intake.clocks.coverage());
     let work = Work {
         detail: hooks.as_ref().map(|_| options.detail),

@@ -24,12 +24,21 @@ struct Known {
 pub(crate) struct Sockets {
     open: CookieMap<Connection>,
     peers: PeerIndex,
-    reader: ProcessReader,
+    /// `None` where `/proc` tells of other processes under the same ids.
+    reader: Option<ProcessReader>,
     known: HashMap<u32, Known>,
     unresolved: usize,
 }
 
 impl Sockets {
+    /// `in_proc`: the ids of processes that it meets are those of `/proc` here.
+    pub(crate) fn new(in_proc: bool) -> Self {
+        Self {
+            reader: in_proc.then(ProcessReader::new),
+            ..Self::default()
+        }
+    }
+
     /// Whether a socket with this cookie is recorded and open.
     pub(crate) fn is_open(&self, conn: u64) -> bool {
         self.open.contains_key(&conn)
@@ -121,7 +130,8 @@ impl Sockets {
     fn describe(&mut self, pid: u32, time_ns: u64, comm: Option<&str>, rows: &mut Processes) {
         // one that started later has the pid of the one that was met
         let is_it = |process: &Process| process.started_ns.is_none_or(|at| at <= time_ns);
-        let found = self.reader.read(pid).filter(is_it);
+        let reader = self.reader.as_ref();
+        let found = reader.and_then(|reader| reader.read(pid)).filter(is_it);
         let started_ns = found.as_ref().and_then(|process| process.started_ns);
         let known = self.known.entry(pid);
         let is_new = matches!(known, Entry::Vacant(_));
@@ -188,7 +198,7 @@ mod tests {
 
     #[test]
     fn threads_with_names_of_their_own_are_one_process() {
-        let mut sockets = Sockets::default();
+        let mut sockets = Sockets::new(true);
         let own = std::process::id();
         let now_ns = probe::clock::monotonic_ns();
         assert_eq!(met(&mut sockets, own, now_ns, "one").len(), 1);
@@ -199,5 +209,13 @@ mod tests {
             met(&mut sockets, own, 1, "old"),
             [("old".to_owned(), 1, false)]
         );
+    }
+
+    #[test]
+    fn where_ids_are_others_there_is_the_kernels_name_and_no_more() {
+        let mut sockets = Sockets::new(false);
+        let now_ns = probe::clock::monotonic_ns();
+        let named = met(&mut sockets, std::process::id(), now_ns, "kernels");
+        assert_eq!(named, [("kernels".to_owned(), now_ns, false)]);
     }
 }

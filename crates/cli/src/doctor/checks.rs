@@ -6,13 +6,13 @@ use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use probe::privileges::{Capability, Privileges};
+use probe::processes;
 use table::manifest::{Coverage, ProbeState};
 
 /// All of them.
 pub(super) fn all() -> Vec<Coverage> {
     [
         ("stacks", stacks()),
-        ("pids", pids()),
         ("netns", netns()),
         ("view", view()),
         ("lab", lab()),
@@ -22,6 +22,7 @@ pub(super) fn all() -> Vec<Coverage> {
         probe: name.to_owned(),
         state,
     })
+    .chain([processes::coverage()])
     .collect()
 }
 
@@ -41,19 +42,6 @@ fn stacks() -> ProbeState {
     ProbeState::Off {
         why: "the memory maps of other users' processes cannot be read".to_owned(),
         remedy: privileges.remedy(&[Capability::SysPtrace]),
-    }
-}
-
-/// Whether process ids are the kernel's own, which its programs tell processes by.
-fn pids() -> ProbeState {
-    if !Privileges::read().is_in_pid_namespace {
-        return ProbeState::On;
-    }
-    ProbeState::Off {
-        why: "process ids here are of a pid namespace of its own: whylat run and -p record nothing"
-            .to_owned(),
-        remedy: "record from the host, or share its process ids: --pid=host for a container"
-            .to_owned(),
     }
 }
 

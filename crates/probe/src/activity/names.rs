@@ -9,6 +9,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use syscalls::Sysno;
 
 use super::skel::types::{activity_function, activity_thread};
+use crate::processes;
 use crate::wire::{Wire, read, text};
 
 // SAFETY: `activity_thread` is `repr(C)` and made of integers.
@@ -122,7 +123,11 @@ impl Names {
     }
 }
 
+/// A thread that is there; none where another one may have this id.
 fn running(tid: u32) -> Option<Runner> {
+    if !processes::sees_all() {
+        return None;
+    }
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     Some(Runner {

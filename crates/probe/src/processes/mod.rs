@@ -18,6 +18,8 @@ pub(crate) use facts::USER_TICK_NS;
 pub use owners::{Owners, SocketOwners};
 pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
 
+use table::manifest::{Coverage, ProbeState};
+
 /// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
@@ -31,6 +33,28 @@ pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
 /// Whether this process sees those of the whole host, under the ids by which the kernel knows them.
 pub fn sees_all() -> bool {
     is_initial_pid_namespace() == Some(true)
+}
+
+/// Name of [`coverage`] among probes.
+pub const PIDS: &str = "pids";
+
+/// Whether process ids are the kernel's own, which its programs tell processes by; and what it means if not.
+pub fn coverage() -> Coverage {
+    let state = match is_initial_pid_namespace() {
+        Some(false) => ProbeState::Off {
+            why: "process ids here are of a pid namespace of its own, and those that are recorded are the host's: whylat \
+                  run and -p record nothing; of others' connections the owner has the name that the kernel knows, and \
+                  nothing else is told of it"
+                .to_owned(),
+            remedy: "record from the host, or share its process ids: --pid=host for a container"
+                .to_owned(),
+        },
+        _ => ProbeState::On,
+    };
+    Coverage {
+        probe: PIDS.to_owned(),
+        state,
+    }
 }
 
 /// The pids of all processes that `/proc` shows now, in no order.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::processes;
+
 /// Executable memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
@@ -14,8 +16,12 @@ pub(super) struct Mapping {
     pub(super) name: String,
 }
 
-/// Executable mappings of a process by their addresses; empty if there is no such process.
+/// Executable mappings of a process by their addresses; empty if there is no such process, or another one has this id
+/// here.
 pub(super) fn read(pid: u32) -> Vec<Mapping> {
+    if !processes::sees_all() {
+        return Vec::new();
+    }
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let maps = String::from_utf8_lossy(&maps);
     maps.lines().filter_map(parse).collect()

@@ -21,7 +21,7 @@ use table::manifest::{Cost, Coverage, Header, Loss};
 use crate::account::losses;
 use crate::cpu::cpu_ns;
 use crate::intake::Intake;
-use crate::plan::{attach, describe, resolve, without_hooks};
+use crate::plan::{attach, describe, is_in_proc, pids, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::{RecordError, Target};
 
@@ -107,8 +107,9 @@ pub fn watch(
         Some(_) => None,
         None => Some(Polls::open(&options.target)?),
     };
-    let intake = Intake::new(Shelf::default());
+    let intake = Intake::new(Shelf::default(), is_in_proc(hooks.as_ref()));
     coverage.push(intake.cpu.coverage());
+    coverage.extend(pids());
     let pace = Pace::new(nanos(options.interval), nanos(options.poll_mean));
     let seed = host.now_ns ^ u64::from(std::process::id());
     let watch = Watch {
