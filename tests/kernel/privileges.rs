@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::harness::{Recorder, Site, Tied, finish, program, root, until, whylat};
 use crate::instrumented::open_directory;
 use crate::report::Report;
+use crate::top::{Terminal, top_in};
 
 const NOBODY: u32 = 65534;
 
@@ -120,6 +121,36 @@ fn a_recorder_keeps_what_its_detail_needs() {
             0,
         );
         recorder.stop();
+    }
+}
+
+/// The threads of `whylat top` share what it keeps: who has the screen has nothing.
+#[test]
+fn top_keeps_what_looking_needs() {
+    if !root() {
+        return;
+    }
+    let kept = documented("`whylat top`");
+    for sudo in [None, Some(NOBODY)] {
+        let sudo_uid = sudo.map_or(String::new(), |uid: u32| format!("env SUDO_UID={uid} "));
+        let terminal = Terminal::run(&format!("{sudo_uid}{} top --port 9; read wait", program()));
+        let pid = top_in(&terminal);
+        let all = until("no more capabilities than are needed", || {
+            let all = threads(pid);
+            let held = all
+                .iter()
+                .map(|status| u64::from_str_radix(&line(status, "CapPrm:"), 16).expect("a number"));
+            let union = held.fold(0, |all, held| all | held);
+            (all.len() >= 4 && format!("{union:016x}") == bits(&kept)).then_some(all)
+        });
+        assert_eq!(line(&all[0], "CapPrm:"), "0".repeat(16));
+        for status in &all {
+            assert_eq!(line(status, "CapEff:"), line(status, "CapPrm:"));
+            assert_eq!(line(status, "CapBnd:"), "0".repeat(16));
+            assert_eq!(line(status, "NoNewPrivs:"), "1");
+            let uid = sudo.unwrap_or(0);
+            assert_eq!(line(status, "Uid:"), format!("{uid}\t{uid}\t{uid}\t{uid}"));
+        }
     }
 }
 
@@ -293,6 +324,7 @@ fn what_reads_is_confined() {
         ("validate", &recording),
         ("diff --format html -o d.html r.whylat", &recording),
         ("import ftrace", &trace),
+        ("bugreport -o report", &recording),
     ] {
         let mut command = whylat(words);
         let command = command.arg(file).current_dir(scratch.path());

@@ -12,14 +12,14 @@ use crate::harness::{Site, Tied, finish, program, role, root, signal_process, un
 use crate::report::number;
 
 /// A terminal of its own: a tmux server that ends with the test.
-struct Terminal {
+pub struct Terminal {
     _server: Tied,
     socket: TempDir,
 }
 
 impl Terminal {
     /// Runs `script` in a terminal of 80 × 24.
-    fn run(script: &str) -> Self {
+    pub fn run(script: &str) -> Self {
         let socket = tempfile::tempdir().expect("a temporary directory");
         let path = socket.path().join("tmux");
         let mut server = Command::new("tmux");
@@ -195,8 +195,43 @@ fn planted_stalls_are_on_the_screen_and_keys_lead_to_their_cures() {
     terminal.given_back(0);
 }
 
+/// Two clients that wait for their replies, and one thread that runs.
+#[test]
+fn a_process_that_is_opened_shows_what_its_threads_wait_for() {
+    if !root() {
+        return;
+    }
+    let planted = Planted::start();
+    let pid = planted.nagle.pid();
+    for (detail, shown) in [
+        (
+            "stats",
+            format!("all of them (costs more): whylat record -p {pid}"),
+        ),
+        ("waits", "all that ended in the last".to_owned()),
+    ] {
+        let options = format!("--detail {detail} --interval 0.5 -p {pid}");
+        let terminal = Terminal::run(&script(&options));
+        terminal.shows(&["HELD BY▾", &format!("[{pid}]")], &[]);
+        terminal.press(&["2", "/"]);
+        terminal.press(&["-l", &format!("[{pid}]")]);
+        terminal.press(&["Enter", "Enter"]);
+        let screen = terminal.shows(&["waits", "TCP connection", "longest", &shown], &[]);
+        let ours = |line: &&str| line.contains("TCP connection");
+        let line = screen.lines().find(ours).expect("the line");
+        let threads: f64 = line
+            .split_whitespace()
+            .nth(2)
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("no number of threads in {line}"));
+        // it waits for its reply nearly all the time: for a delayed ACK, 40 ms
+        assert!((0.5..=1.05).contains(&threads), "{screen}");
+        terminal.press(&["q", "1", "q"]);
+    }
+}
+
 /// The `whylat top` that runs in a terminal, by the file that its shell writes.
-fn top_in(terminal: &Terminal) -> u32 {
+pub fn top_in(terminal: &Terminal) -> u32 {
     let shell = terminal.ask(&["display-message", "-p", "#{pane_pid}"]);
     let children = format!("/proc/{0}/task/{0}/children", shell.trim());
     until("whylat runs", || {

@@ -26,6 +26,6 @@ mod tcp_stages;
 pub mod tcp_stats;
 mod udp;
 pub mod usdt;
-mod waits;
+pub mod waits;
 pub mod watch;
 mod wire;

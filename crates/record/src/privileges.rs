@@ -1,5 +1,5 @@
-//! What a recorder may still do once everything is attached and its command has started: what its work from then
-//! on needs, and nothing else. Under sudo it goes on as the user who called sudo, whose the recording then is.
+//! What a recorder may still do once everything is attached and its command has started, and a watch once it is
+//! attached: what its work from then on needs, and nothing else. Under sudo it goes on as the user who called sudo, whose the recording then is.
 //!
 //! Identity and capabilities are each thread's own; a thread that is made later has those of its maker. So every
 //! thread that was made before calls [`Privileges::assume`] itself, the last one before anything is recorded.
@@ -12,6 +12,9 @@ use caps::{CapSet, Capability, CapsHashSet};
 use nix::libc;
 use nix::unistd::{User, getgrouplist};
 use probe::hooks::Detail;
+
+/// What polls of other network namespaces need: setns(2), and /proc/PID/fd.
+const OF_POLLS: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_DAC_READ_SEARCH];
 
 /// A capability could not be dropped, or the user could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -62,9 +65,7 @@ impl Privileges {
             ]);
         }
         if work.polls {
-            // setns(2), and /proc/PID/fd
-            kept.capabilities
-                .extend([Capability::CAP_SYS_ADMIN, Capability::CAP_DAC_READ_SEARCH]);
+            kept.capabilities.extend(OF_POLLS);
         }
         if work.stamps {
             kept.capabilities.insert(Capability::CAP_SYS_ADMIN);
@@ -73,6 +74,41 @@ impl Privileges {
             kept.capabilities.insert(Capability::CAP_KILL);
         }
         Ok(kept)
+    }
+
+    /// Of a thread that looks and stores nothing: at whose sockets they are, and, where there are no hooks, at those
+    /// of other network namespaces.
+    pub fn of_looking(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
+        let mut kept = Self::none(user)?;
+        kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
+        if polls {
+            kept.capabilities.extend(OF_POLLS);
+        }
+        Ok(kept)
+    }
+
+    /// Of a thread that looks at what threads of any process wait for.
+    pub fn of_looking_at_threads(user: Option<&User>) -> Result<Self, PrivilegeError> {
+        let mut kept = Self::of_looking(false, user)?;
+        // what a descriptor stands for: /proc/PID/fd is its owner's
+        kept.capabilities.insert(Capability::CAP_DAC_READ_SEARCH);
+        Ok(kept)
+    }
+
+    /// Of a thread that writes a file wherever it is told to, and does nothing else.
+    pub fn of_writing() -> Self {
+        Self {
+            capabilities: CapsHashSet::from([Capability::CAP_DAC_OVERRIDE]),
+            user: None,
+        }
+    }
+
+    /// Of a thread that does what any program of this user may.
+    pub fn none(user: Option<&User>) -> Result<Self, PrivilegeError> {
+        Ok(Self {
+            capabilities: CapsHashSet::new(),
+            user: user.map(Identity::of).transpose()?,
+        })
     }
 
     /// Of an agent: some kernels ask for this whenever a program is run, or a map read.

@@ -11,13 +11,13 @@ mod schema;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diagnose::live::{Histories, Live, Now, REACH_NS, Window};
+use diagnose::live::{Histories, Live, Measured, Now, ObjectWaits, ProcessWaits, REACH_NS, Window};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use table::Columns;
 use table::manifest::{Coverage, Loss};
 use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
+use table::{Columns, WaitObject};
 use view::TextOptions;
 use view::top::{Act, Order, Page, Sort, Top, draw};
 use whylat_view as view;
@@ -266,6 +266,72 @@ fn keys_lead_from_lists_to_findings_and_back() -> Outcome {
     assert!(matches!(screen.top.page(), Page::Connection(_)));
     screen.press("⟨esc⟩⟨esc⟩1")?;
     assert_eq!(screen.press("q")?, Act::Quit);
+    Ok(())
+}
+
+/// What the threads of a process waited for: four kinds of objects and one more.
+fn waits(measured: Measured) -> ProcessWaits {
+    let is_recorded = measured == Measured::Recorded;
+    let object = |object, threads, longest_ms: Option<u64>| ObjectWaits {
+        object,
+        threads,
+        waits: is_recorded.then_some(1_009),
+        longest_ns: longest_ms.map(|ms| ms * 1_000_000),
+    };
+    ProcessWaits {
+        measured,
+        time_ns: 8_000_000_000,
+        objects: vec![
+            object(WaitObject::Epoll, 3.0, Some(7_900)),
+            object(WaitObject::Futex, 1.25, Some(211)),
+            object(WaitObject::Connection, 0.5, Some(30)),
+            object(WaitObject::Sleep, 0.2, None),
+            object(WaitObject::Pipe, 0.1, None),
+        ],
+    }
+}
+
+#[test]
+fn a_process_shows_what_its_threads_wait_for() -> Outcome {
+    let mut screen = Screen::new(SMALL)?;
+    assert_eq!(screen.top.wants_waits(), None);
+    screen.press("2⟨enter⟩")?;
+    let pid = screen.top.wants_waits().ok_or("no process is open")?;
+    assert!(screen.text()?.contains("looking at its threads"));
+    let sampled = Measured::Sampled {
+        looks: 157,
+        threads: 7,
+        running: 1.95,
+    };
+    // of another process: it was open before
+    screen.top.set_waits(pid + 1, Ok(waits(sampled)));
+    assert!(screen.text()?.contains("looking at its threads"));
+    screen.top.set_waits(pid, Ok(waits(sampled)));
+    let golden = |name| root().join(format!("tests/golden_top/{name}.txt"));
+    let mut wrong = Vec::new();
+    wrong.extend(expect(&golden("process_waits"), &screen.text()?)?);
+    screen
+        .top
+        .set_waits(pid, Err("not shown: \u{1b}[31m".to_owned()));
+    let text = screen.text()?;
+    assert!(
+        text.contains("not shown:") && !text.contains('\u{1b}'),
+        "{text}"
+    );
+    // where every wait is recorded, nobody looks at threads
+    let (mut live, _) = look()?;
+    live.about.detail = "waits".to_owned();
+    for process in &mut live.processes {
+        process.waits = Some(waits(Measured::Recorded));
+    }
+    screen.top.update(Arc::new(live.clone()));
+    assert_eq!(screen.top.wants_waits(), None);
+    wrong.extend(expect(&golden("process_recorded_waits"), &screen.text()?)?);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let json = serde_json::from_str(&view::top::json(live, &Order::default(), 1))?;
+    let schema = document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json")?;
+    let faults = schema::validate(&schema, &json);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }
 

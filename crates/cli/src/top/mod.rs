@@ -2,6 +2,7 @@
 
 mod collect;
 mod screen;
+mod threads;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -17,10 +17,12 @@ use ratatui::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, read};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
 use ratatui::{DefaultTerminal, Terminal};
-use record::WatchOptions;
+use record::privileges::Privileges;
+use record::{WatchOptions, invoking_user};
 use view::top::{Act, Order, Top};
 
 use super::collect;
+use super::threads::{Told, Watcher};
 
 /// What the screen waits for.
 enum Event {
@@ -28,6 +30,8 @@ enum Event {
     Resized,
     Signal(Signal),
     Look(Box<Live>, Histories),
+    /// Of the process that is open.
+    Waits(Told),
     /// The watch has ended, by itself only if it failed.
     Ended(anyhow::Result<()>),
     /// The terminal is gone.
@@ -40,6 +44,16 @@ pub(super) fn run(options: &WatchOptions, order: Order, colour: bool) -> anyhow:
     let (events, waiting) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     let collector = start_collector(options.clone(), Arc::clone(&stop), events.clone());
+    // one who has no name any more changes nothing
+    let user = invoking_user().ok().flatten();
+    let tell = events.clone();
+    let threads = Watcher::start(
+        options.interval,
+        Privileges::of_looking_at_threads(user.as_ref())?,
+        move |told| tell.send(Event::Waits(told)).is_ok(),
+    );
+    // this thread and those that it starts from here on: they have keys, signals and the screen
+    Privileges::none(user.as_ref())?.assume()?;
     start_signals(signals, events.clone());
     let terminal = ratatui::try_init().context("cannot draw on this terminal")?;
     start_input(events);
@@ -47,6 +61,7 @@ pub(super) fn run(options: &WatchOptions, order: Order, colour: bool) -> anyhow:
         terminal,
         top: Top::new(order),
         histories: None,
+        threads,
         colour,
     };
     let ended = screen.run(&waiting);
@@ -128,6 +143,7 @@ struct Screen {
     terminal: DefaultTerminal,
     top: Top,
     histories: Option<Histories>,
+    threads: Watcher,
     colour: bool,
 }
 
@@ -142,6 +158,7 @@ impl Screen {
                     return Ok(());
                 }
             }
+            self.threads.want(self.top.wants_waits());
             self.draw()?;
         }
     }
@@ -161,6 +178,7 @@ impl Screen {
                 self.top.update(Arc::from(live));
                 self.histories = Some(histories);
             }
+            Event::Waits((pid, waits)) => self.top.set_waits(pid, waits),
             Event::Ended(result) => {
                 result?;
                 return Ok(ControlFlow::Break(()));

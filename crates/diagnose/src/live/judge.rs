@@ -6,6 +6,7 @@ use table::tables::{Connection as Identity, TcpSample, Waits};
 use table::{Columns, Stage};
 
 use super::report::{By, Held, LiveConnection, LiveProcess, Sums};
+use super::waits::ProcessWaits;
 use crate::report::connection::Process;
 use crate::report::{Connection, Receive, StageShare, Stages};
 use crate::severity::{WARNING_SHARE, severity};
@@ -130,6 +131,14 @@ pub fn add_waits(connection: &mut LiveConnection, waited: &HashMap<u64, u64>) {
             .blocked_share
             .map_or(share, |calls| calls.max(share)),
     );
+}
+
+/// What the threads of each process waited for, where waits are recorded; a process with none that ended has no row.
+pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, ProcessWaits>) {
+    for process in processes {
+        let pid = process.process.as_ref().and_then(|process| process.pid);
+        process.waits = pid.and_then(|pid| waits.remove(&pid));
+    }
 }
 
 /// The brake with the largest share, where one has a share that matters; else what there is most of.
@@ -267,6 +276,7 @@ impl<'a> Group<'a> {
             blocked_share: self.blocked_share,
             severity: self.severity,
             findings: self.findings.len() as u64,
+            waits: None,
         }
     }
 }

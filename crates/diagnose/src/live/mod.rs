@@ -8,6 +8,7 @@ mod history;
 mod judge;
 mod kept;
 mod report;
+mod waits;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -21,6 +22,7 @@ use table::{Columns, Stage};
 pub use history::{Bin, Histories, REACH_NS};
 use kept::{Kept, Span};
 pub use report::{AboutLive, By, Held, Live, LiveConnection, LiveProcess, SCHEMA, Sums};
+pub use waits::{Looks, Measured, ObjectWaits, ProcessWaits, ThreadSeen};
 
 use crate::gather::Evidence;
 use crate::gather::polls::PollClass;
@@ -362,6 +364,12 @@ impl Window {
             let comm = owner.map(|process| process.comm.as_str());
             connections.push(judge::idle(identity, kept.sample(), comm));
         }
+        let mut processes = judge::processes(&connections);
+        if about.detail == "waits" {
+            let rows = self.waits.iter().map(|(_, rows)| rows);
+            let waits = waits::recorded(rows, span.from_ns, about.window_ns);
+            judge::add_process_waits(&mut processes, waits);
+        }
         let mut totals = Sums::default();
         connections
             .iter()
@@ -370,7 +378,7 @@ impl Window {
             schema: SCHEMA,
             about,
             totals,
-            processes: judge::processes(&connections),
+            processes,
             connections,
             findings: report.findings,
             undecided: report.undecided,

@@ -7,6 +7,7 @@ use serde::Serialize;
 use table::manifest::{Cost, Coverage};
 use table::{Role, Stage};
 
+use super::waits::ProcessWaits;
 use crate::report::{Finding, Process, Receive, Severity, Stages, Undecided};
 
 /// Name and version of the contract.
@@ -211,4 +212,6 @@ pub struct LiveProcess {
     pub severity: Option<Severity>,
     /// Findings on its connections.
     pub findings: u64,
+    /// What its threads waited for; `None` below detail `waits`, or when none of its waits ended.
+    pub waits: Option<ProcessWaits>,
 }

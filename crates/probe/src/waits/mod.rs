@@ -2,6 +2,8 @@
 //! again; here batches of them become rows of table `waits`, and the kernel side is told what each
 //! system call waits for.
 
+mod look;
+
 use std::hash::{BuildHasher, RandomState};
 
 use table::tables::Waits;
@@ -9,6 +11,8 @@ use table::{Columns, WaitObject, Waker};
 
 use crate::wire::types::{program_seen, syscall_object, wait_object, wait_record, wait_waker};
 use crate::wire::{Wire, text};
+
+pub use look::{Doing, Looker, MOST_THREADS, ProcessLook, ThreadLook};
 
 // SAFETY: `wait_record` is `repr(C)` and made of integers.
 unsafe impl Wire for wait_record {}
@@ -118,6 +122,14 @@ pub(crate) fn name_syscalls(waits_for: &mut [u8]) {
             }
         }
     }
+}
+
+/// What a system call waits for.
+fn waits_for(number: libc::c_long) -> syscall_object {
+    let found = SYSCALLS
+        .iter()
+        .find(|(_, numbers)| numbers.contains(&number));
+    found.map_or(syscall_object::SYSCALL_OTHER, |(what, _)| *what)
 }
 
 /// A process and the name of the program that it became.

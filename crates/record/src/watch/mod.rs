@@ -1,6 +1,9 @@
 //! A watch: the same probes as a recording, and nothing is written. In: whose connections, in how much detail, how
 //! often. Out: at every look the rows that came since the last one, with what was lost and what it cost.
 //!
+//! Once everything is attached, its thread keeps no privilege but what it needs to go on, and the threads that were
+//! started before keep what they do themselves.
+//!
 //! It polls and looks more seldom than asked where that would take more than its share of a CPU ([`pace`]).
 
 mod pace;
@@ -14,7 +17,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Detail, Drainer, Hooks, Storage};
-use probe::self_cost::{BpfTimeSampler, Usage};
+use probe::self_cost::{BpfTimeSampler, Statistics, Usage};
 use probe::tcp_stats::PollTimes;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
@@ -23,7 +26,8 @@ use crate::cpu::cpu_ns;
 use crate::intake::Intake;
 use crate::plan::{attach, describe, is_in_proc, pids, resolve, without_hooks};
 use crate::poll::Polls;
-use crate::{RecordError, Target};
+use crate::privileges::Privileges;
+use crate::{RecordError, Target, launch};
 
 use pace::Pace;
 pub use shelf::Rows;
@@ -93,6 +97,8 @@ pub fn watch(
     each: impl FnMut(Look<'_>) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
     let plan = resolve(&options.target)?;
+    // without it the cost of BPF programs is not known, which is no reason not to watch
+    let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
     let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
@@ -112,12 +118,16 @@ pub fn watch(
     coverage.extend(pids());
     let pace = Pace::new(nanos(options.interval), nanos(options.poll_mean));
     let seed = host.now_ns ^ u64::from(std::process::id());
+    let only_own = hooks.is_none() && !nix::unistd::geteuid().is_root();
+    let bpf_time = hooks
+        .as_ref()
+        .and_then(|hooks| hooks.run_time(host.now_ns, []).ok());
+    let user = launch::invoking_user().ok().flatten();
+    Privileges::of_looking(polls.is_some(), user.as_ref())?.assume()?;
     let watch = Watch {
         header: describe(&host, options.detail, &options.arguments),
-        only_own: hooks.is_none() && !nix::unistd::geteuid().is_root(),
-        bpf_time: hooks
-            .as_ref()
-            .and_then(|hooks| hooks.run_time(host.now_ns, []).ok()),
+        only_own,
+        bpf_time: bpf_time.map(|it| it.with_statistics(statistics)),
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
         polls,

@@ -7,6 +7,7 @@
 //! cells    columns, and what stands in them
 //! lists    connections, processes, findings
 //! detail   one connection
+//! waits    what the threads of one process wait for
 //! paint    pieces of text to a frame, with and without colour
 //! ```
 
@@ -17,6 +18,7 @@ mod lists;
 mod order;
 mod paint;
 mod state;
+mod waits;
 
 use diagnose::live::Live;
 use diagnose::report::Severity;
@@ -175,6 +177,8 @@ fn body(top: &mut Top, width: usize, height: usize, paint: Paint) -> Vec<Line<'s
         Page::Process(process) => {
             let mut lines = vec![lists::process_title(&live, process.as_ref(), paint)];
             let room = (width, height.saturating_sub(1));
+            lines.extend(waits::lines(top, &live, process.as_ref(), room, paint));
+            let room = (width, height.saturating_sub(lines.len()));
             lines.extend(lists::connections(top, &live, room, paint));
             lines
         }

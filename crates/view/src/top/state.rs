@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use diagnose::live::{Bin, Live, LiveConnection};
+use diagnose::live::{Bin, Live, LiveConnection, ProcessWaits};
 use diagnose::report::Process;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -47,6 +47,9 @@ pub enum Act {
     Suspend,
 }
 
+/// What looks at the threads of a process told; or why they told nothing.
+type Waits = (u32, Result<ProcessWaits, String>);
+
 /// Where in a list the user is.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
@@ -60,6 +63,7 @@ struct Cursor {
 pub struct Top {
     pub(super) live: Option<Arc<Live>>,
     pub(super) history: Vec<Bin>,
+    waits: Option<Waits>,
     pub(super) order: Order,
     /// The filter is being typed.
     pub(super) typing: bool,
@@ -79,6 +83,7 @@ impl Top {
         Self {
             live: None,
             history: Vec::new(),
+            waits: None,
             order,
             typing: false,
             paused: false,
@@ -106,6 +111,28 @@ impl Top {
             Page::Connection(id) => Some(*id),
             _ => None,
         }
+    }
+
+    /// The process at whose threads is to be looked, where their waits are not recorded.
+    pub fn wants_waits(&self) -> Option<u32> {
+        let live = self.live.as_ref()?;
+        match self.page() {
+            Page::Process(process) if live.about.detail != "waits" => process.as_ref()?.pid,
+            _ => None,
+        }
+    }
+
+    /// Gives what its threads wait for, or why that cannot be told.
+    pub fn set_waits(&mut self, pid: u32, waits: Result<ProcessWaits, String>) {
+        if !self.paused || self.waits_of(pid).is_none() {
+            self.waits = Some((pid, waits));
+        }
+    }
+
+    /// What the threads of a process wait for, once they were looked at.
+    pub(super) fn waits_of(&self, pid: u32) -> Option<&Result<ProcessWaits, String>> {
+        let (of, waits) = self.waits.as_ref()?;
+        (*of == pid).then_some(waits)
     }
 
     /// Until when the history is drawn, `CLOCK_MONOTONIC` ns.

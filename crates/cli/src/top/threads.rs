@@ -1,0 +1,210 @@
+//! Looks at the threads of the process that is open on the screen, while it is: at random times, by a thread of its
+//! own, and so seldom that it costs no more than its share of a CPU. Where waits are recorded, there is nothing to do.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use diagnose::live::{Looks, ProcessWaits, ThreadSeen};
+use probe::clock::monotonic_ns;
+use probe::processes::sees_all;
+use probe::waits::{Doing, Looker, ThreadLook};
+use record::privileges::Privileges;
+
+/// Mean time between looks: half as long to one and a half as long, so that nothing periodic is met at its own pace.
+const MEAN_NS: u64 = 50_000_000;
+/// They are at least this many times what one takes apart: half a percent of a CPU.
+const PAUSE_FACTOR: u64 = 200;
+/// What is told first rests on so many.
+const FIRST: usize = 10;
+/// Looks of how long count: as long as the screen's, and long enough for a hundred where that is short.
+const INTERVALS: u64 = 5;
+const LEAST_NS: u64 = 5_000_000_000;
+
+/// What is told of a process: what its threads wait for, or why that cannot be told.
+pub(super) type Told = (u32, Result<ProcessWaits, String>);
+
+/// The thread that looks; it ends when this is dropped.
+pub(super) struct Watcher {
+    wanted: Sender<Option<u32>>,
+    /// The last one that was asked for.
+    pid: Option<u32>,
+}
+
+impl Watcher {
+    /// Starts it. `tell` gets what it sees, every `interval`; false: nobody listens any more. It has these privileges,
+    /// and without them it does nothing.
+    pub(super) fn start(
+        interval: Duration,
+        privileges: Privileges,
+        tell: impl Fn(Told) -> bool + Send + 'static,
+    ) -> Self {
+        let (wanted, asked) = channel();
+        std::thread::spawn(move || {
+            if privileges.assume().is_ok() {
+                watch(&asked, interval, tell);
+            }
+        });
+        Self { wanted, pid: None }
+    }
+
+    /// Looks at this process from now on, or at none.
+    pub(super) fn want(&mut self, pid: Option<u32>) {
+        if self.pid != pid {
+            self.pid = pid;
+            // that it is there no more shows on the screen
+            let _ = self.wanted.send(pid);
+        }
+    }
+}
+
+fn watch(asked: &Receiver<Option<u32>>, interval: Duration, tell: impl Fn(Told) -> bool) {
+    let mut next = None;
+    loop {
+        let wanted = match next.take() {
+            Some(pid) => Some(pid),
+            None => match asked.recv() {
+                Ok(wanted) => wanted,
+                Err(_) => return,
+            },
+        };
+        let Some(pid) = wanted else { continue };
+        match follow(pid, asked, interval, &tell) {
+            Some(after) => next = after,
+            None => return,
+        }
+    }
+}
+
+/// Looks at one process until another is asked for, which it returns; `None`: this is the end.
+fn follow(
+    pid: u32,
+    asked: &Receiver<Option<u32>>,
+    interval: Duration,
+    tell: impl Fn(Told) -> bool,
+) -> Option<Option<u32>> {
+    let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let mut looker = Looker::new(pid);
+    let mut looks = Looks::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
+    let mut random = monotonic_ns() | 1;
+    let mut told_ns = None;
+    loop {
+        let began_ns = monotonic_ns();
+        let seen = match sees_all() {
+            true => looker.look(),
+            // another process may have this id here
+            false => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let took_ns = monotonic_ns() - began_ns;
+        let news = match seen {
+            Ok(look) => {
+                let threads: Vec<_> = look.threads.iter().map(seen_of).collect();
+                looks.add(began_ns, &threads, look.number);
+                let is_due = told_ns.is_none_or(|told_ns| began_ns - told_ns >= interval_ns);
+                let waits = (looks.number() >= FIRST && is_due).then(|| looks.waits());
+                waits.flatten().map(Ok)
+            }
+            Err(error) => Some(Err(refused(&error))),
+        };
+        let is_over = matches!(news, Some(Err(_)));
+        if let Some(news) = news {
+            told_ns = Some(began_ns);
+            if !tell((pid, news)) {
+                return None;
+            }
+        }
+        if is_over {
+            return asked.recv().ok();
+        }
+        let pause_ns = pause_ns(&mut random).max(took_ns * PAUSE_FACTOR);
+        match asked.recv_timeout(Duration::from_nanos(pause_ns)) {
+            Ok(next) => return Some(next),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// Half to one and a half of the mean (xorshift: it only has to keep no step with anything).
+fn pause_ns(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    MEAN_NS / 2 + *random % MEAN_NS
+}
+
+fn seen_of(look: &ThreadLook) -> ThreadSeen {
+    ThreadSeen {
+        tid: look.tid,
+        waits_for: match look.doing {
+            Doing::Runs => None,
+            Doing::Waits(object) => Some(object),
+        },
+        ran_ns: look.ran_ns,
+    }
+}
+
+fn refused(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "not shown: it is another user's; sudo whylat top shows them".to_owned()
+        }
+        std::io::ErrorKind::NotFound => "it has ended".to_owned(),
+        std::io::ErrorKind::Unsupported => {
+            "not shown: whylat is in a pid namespace of its own".to_owned()
+        }
+        _ => format!("not shown: its threads cannot be looked at: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use diagnose::live::Measured;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_looked_at_while_it_is_wanted_and_one_that_ended_is_said_to_have() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .expect("sleep");
+        let pid = child.id();
+        let (to, told) = channel();
+        let interval = Duration::from_millis(1);
+        let mut watcher = Watcher::start(
+            interval,
+            Privileges::of_looking_at_threads(None).expect("privileges"),
+            move |news| to.send(news).is_ok(),
+        );
+        watcher.want(Some(pid));
+        let long = Duration::from_secs(20);
+        let (of, waits) = told.recv_timeout(long).expect("told");
+        let waits = waits.expect("its threads");
+        assert_eq!(of, pid);
+        assert!(matches!(
+            waits.measured,
+            Measured::Sampled { threads: 1, .. }
+        ));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let ended =
+            std::iter::from_fn(|| told.recv_timeout(long).ok()).find_map(|(_, waits)| waits.err());
+        assert_eq!(ended.as_deref(), Some("it has ended"));
+        watcher.want(None);
+        drop(watcher);
+        // the thread has ended, and with it its end of the channel
+        assert!(told.recv_timeout(long).is_err());
+    }
+
+    #[test]
+    fn pauses_are_random_and_as_long_as_they_should_be() {
+        let mut random = 1;
+        let pauses: Vec<u64> = (0..1000).map(|_| pause_ns(&mut random)).collect();
+        let within = MEAN_NS / 2..MEAN_NS * 3 / 2;
+        assert!(pauses.iter().all(|ns| within.contains(ns)));
+        let mean_ns = pauses.iter().sum::<u64>() / 1000;
+        assert!(mean_ns.abs_diff(MEAN_NS) < MEAN_NS / 20, "{mean_ns}");
+    }
+}

@@ -1,0 +1,137 @@
+//! What the threads of one process wait for: a few lines above its connections. In: waits that were recorded, or
+//! looks at the threads. Out: lines.
+
+use diagnose::live::{Live, LiveProcess, Measured, ObjectWaits, ProcessWaits};
+use diagnose::report::Process;
+use diagnose::units::{count, counted, duration};
+use ratatui::text::Line;
+use table::WaitObject;
+
+use super::cells;
+use super::paint::Paint;
+use super::state::Top;
+use crate::clean::clean;
+use crate::page::Style;
+
+/// Objects that are shown: the others are few threads' or short.
+const MOST: usize = 4;
+/// Columns of the label, and of an object's name.
+const LABEL: usize = 11;
+const NAME: usize = 22;
+/// Lines above and below the objects.
+const FRAME: usize = 2;
+/// Lines that the list below keeps: its heading, three rows, the finding.
+const LIST: usize = 5;
+
+/// The lines of a process, of which `height` are left for them and the list.
+pub fn lines(
+    top: &Top,
+    live: &Live,
+    process: Option<&Process>,
+    (width, height): (usize, usize),
+    paint: Paint,
+) -> Vec<Line<'static>> {
+    let Some(pid) = process.and_then(|process| process.pid) else {
+        return Vec::new();
+    };
+    let room = height.saturating_sub(LIST + FRAME).min(MOST);
+    if room == 0 {
+        return Vec::new();
+    }
+    let line = |label: &str, text: &str| {
+        let text = cells::fit(&clean(text), width.saturating_sub(LABEL), false);
+        let label = (Style::Dim, format!("{label:LABEL$}"));
+        paint.line(vec![label, (Style::Plain, text.trim_end().to_owned())])
+    };
+    if live.about.detail == "waits" {
+        let recorded = of_process(live, process).and_then(|it| it.waits.as_ref());
+        return match recorded {
+            Some(waits) => shown(waits, room, line),
+            None => vec![line("waits", "none that ended")],
+        };
+    }
+    let mut lines = match top.waits_of(pid) {
+        Some(Ok(waits)) => shown(waits, room, line),
+        Some(Err(why)) => vec![line("waits", why)],
+        None => vec![line("waits", "looking at its threads …")],
+    };
+    let next = format!("all of them (costs more): whylat record -p {pid} --detail waits");
+    let label = (Style::Plain, " ".repeat(LABEL));
+    let next = cells::fit(&next, width.saturating_sub(LABEL), false);
+    lines.push(paint.line(vec![label, (Style::Dim, next.trim_end().to_owned())]));
+    lines
+}
+
+fn of_process<'a>(live: &'a Live, process: Option<&Process>) -> Option<&'a LiveProcess> {
+    live.processes
+        .iter()
+        .find(|it| it.process.as_ref() == process)
+}
+
+fn shown(
+    waits: &ProcessWaits,
+    most: usize,
+    line: impl Fn(&str, &str) -> Line<'static>,
+) -> Vec<Line<'static>> {
+    let time = duration(super::round(waits.time_ns));
+    let title = match waits.measured {
+        Measured::Recorded => format!("all that ended in the last {time}; threads on average"),
+        Measured::Sampled {
+            looks,
+            threads,
+            running,
+        } => format!(
+            "{} in {time}: {}, {running:.1} of them running",
+            counted(looks, "sample"),
+            counted(threads, "thread")
+        ),
+    };
+    let objects = waits.objects.iter().take(most);
+    let mut lines = vec![line("waits", &title)];
+    lines.extend(objects.map(|it| line("", &object(it, waits.measured))));
+    lines
+}
+
+fn object(object: &ObjectWaits, measured: Measured) -> String {
+    let at_least = match measured {
+        Measured::Recorded => "",
+        Measured::Sampled { .. } => "≥",
+    };
+    let longest = object.longest_ns.map(super::round);
+    let longest = longest.map_or("longest -".to_owned(), |ns| {
+        format!("longest {at_least}{}", duration(ns))
+    });
+    let waits = object
+        .waits
+        .map(|number| format!("  {} waits", count(number)));
+    format!(
+        "{:NAME$} {:>6.2} threads  {longest}{}",
+        name(object.object),
+        object.threads,
+        waits.unwrap_or_default()
+    )
+}
+
+/// A kind of object in words.
+fn name(object: WaitObject) -> &'static str {
+    match object {
+        WaitObject::Connection => "TCP connection",
+        WaitObject::Listener => "listening socket",
+        WaitObject::Datagram => "UDP or raw socket",
+        WaitObject::Unix => "UNIX socket",
+        WaitObject::Socket => "other socket",
+        WaitObject::Epoll => "epoll set",
+        WaitObject::Poll => "poll",
+        WaitObject::Select => "select",
+        WaitObject::Futex => "futex: lock, condition",
+        WaitObject::Pipe => "pipe",
+        WaitObject::File => "file",
+        WaitObject::Event => "event file",
+        WaitObject::Sleep => "sleep",
+        WaitObject::Child => "end of a child",
+        WaitObject::Signal => "signal",
+        WaitObject::IoUring => "io_uring",
+        WaitObject::PageFault => "page fault",
+        WaitObject::Other => "something else",
+    }
+}
