@@ -15,8 +15,10 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use record::privileges::Privileges;
 use serde_json::Value;
 
+use crate::confine::confine;
 use crate::{args, doctor, load, out};
 use redact::Redactor;
 
@@ -65,14 +67,15 @@ impl Bugreport {
             json("host.json", host::describe())?,
             json("environment.json", host::environment(self.redact))?,
         ];
+        let log = host::agent_log().filter(|_| !self.redact);
+        // which asks for the user's name
+        let redactor = self.redact.then(|| Redactor::new(program));
+        // what is left to do is to read what recordings say, and to write
+        Privileges::of_writing().assume()?;
+        confine();
         parts.extend(self.manifests()?);
-        match host::agent_log() {
-            Some(_) if self.redact => {}
-            Some(log) => parts.push(json("agent-log.json", log)?),
-            None => {}
-        }
-        if self.redact {
-            let mut redactor = Redactor::new(program);
+        parts.extend(log.map(|log| json("agent-log.json", log)).transpose()?);
+        if let Some(mut redactor) = redactor {
             let values = || parts.iter().filter_map(Part::values).flatten();
             redactor.learn(values());
             for part in &mut parts {
