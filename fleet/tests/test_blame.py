@@ -6,28 +6,39 @@ from test_null import BINS, mixed
 
 from whylat_fleet.blame import Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
+from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import Coverage, Prepared
-from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
-from whylat_fleet.schema import TABLES
+from whylat_fleet.resources import KIND_SIZE, KINDS, Resources, members
 from whylat_fleet.topology import Topology
 
 SETS = {"link": ("port", 0, 100), "switch": ("switch", 0, 2000), "application": ("other", 1500, 1600)}
 """Of each kind, a resource and the numbers of its connections."""
 
 
+def place(engine: Engine) -> None:
+    """Makes what `resources.build` makes. Ways are numbered by what lies on them: 1 the link, 2 the switch, 3 both."""
+    on = {
+        kind: f"CASE WHEN w.conn >= {first} AND w.conn < {end} THEN 1 ELSE 0 END"
+        for kind, (_, first, end) in SETS.items()
+    }
+    engine.create(
+        "places",
+        "SELECT w.conn AS conn, w.w AS w, -1 AS host, -1 AS peer, "
+        f"{on['application']} - 1 AS application, {on['link']} + 2 * {on['switch']} AS way FROM weights AS w",
+    )
+    for kind, ways in (("link", (1, 3)), ("switch", (2, 3))):
+        number = KIND_SIZE * KINDS.index(kind)
+        engine.put(f"ways_{kind}", {"way": "INTEGER", "resource": "BIGINT"}, [(way, number) for way in ways])
+    members(engine)
+
+
 def judged(x: np.ndarray) -> Verdict:
     engine = DuckDb()
     try:
         grid = fill(engine, x)
-        for index, kind in enumerate(KINDS):
-            _, first, end = SETS.get(kind, ("", 0, 0))
-            engine.create(
-                f"members_{kind}",
-                f"SELECT w.conn AS conn, w.w AS w, CAST({index * KIND_SIZE} AS BIGINT) AS resource FROM weights AS w "
-                f"WHERE w.conn >= {first} AND w.conn < {end}",
-            )
-        engine.put("fleet_problems", TABLES["fleet_problems"], [])
+        place(engine)
+        engine.put("quiet", {"conn": "BIGINT"}, [])
         prepared = Prepared(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
         return blame(prepared, Resources({kind: [entry[0]] for kind, entry in SETS.items()}))
     finally:

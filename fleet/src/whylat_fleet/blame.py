@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from whylat_fleet.algebra import Score, Vectors, coefficients, scores, sizes, take, weigh_left
 from whylat_fleet.engine import Engine
+from whylat_fleet.fleetwide import all_scores
 from whylat_fleet.null import Chance, draw, enriched, sample
 from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import Prepared
@@ -116,9 +117,7 @@ class _Search:
         self.judged = 0
 
     def run(self) -> Verdict:
-        first: dict[int, Score] = {}
-        for kind in KINDS:
-            first |= {score.resource: score for score in scores(self.engine, self.prepared.grid, f"members_{kind}")}
+        first = {score.resource: score for score in all_scores(self.engine, self.prepared.grid)}
         judged = [score for score in first.values() if score.members >= LEAST_MEMBERS]
         self.judged = len(judged)
         most = max((score.members for score in judged), default=0)
