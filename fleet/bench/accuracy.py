@@ -91,7 +91,8 @@ def trial(hosts: int, connections: int, seed: int, plant: list[str]) -> tuple[li
 
 def judge(truths: list[plants.Truth], verdict: Verdict) -> tuple[dict[str, bool], list[str]]:
     """Of each plant, whether it was found; and the false names."""
-    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in verdict.culprits}
+    first = [culprit.first for culprit in verdict.culprits]
+    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in first}
     found = {}
     left = dict(named)
     for truth in truths:
