@@ -1,6 +1,6 @@
-"""What `whylat-fleet correlate` costs, from 53,000 to 4 million connections: one table.
+"""What `whylat-fleet correlate` costs, from 48,000 to 4 million connections: one table.
 
-    python fleet/bench/scale.py --scratch DIRECTORY [--sizes 80,1250,6250] [--memory 2GB] [--pairwise]
+    python fleet/bench/scale.py --scratch DIRECTORY [--sizes 100,1250,6250] [--memory 2GB] [--pairwise]
 
 Three of four connections of these data centres have a problem, in 17 bins (`SPARSE`): all of those count. The files are
 those of `simulate`, one for each host, table and hour. Seconds are those of the clock: what a person waits on a
@@ -94,7 +94,7 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--sizes", default="80,1250,6250", help="hosts: 50,000, 800,000 and 4 million connections")
+    parser.add_argument("--sizes", default="100,1250,6250", help="hosts: 50,000, 800,000 and 4 million connections")
     parser.add_argument("--conns", type=int, default=325, help="connections of a host, median")
     parser.add_argument("--memory")
     parser.add_argument("--pairwise", action="store_true", help="the peer too, at the least size")
