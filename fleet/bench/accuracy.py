@@ -21,7 +21,6 @@ from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
 from whylat_fleet.resources import build
-from whylat_fleet.schema import TABLES
 from whylat_fleet.simulate import layout, plants, problems, write
 from whylat_fleet.simulate.layout import Center, address, host_name
 
@@ -36,7 +35,7 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
     number = {tor: index for index, tor in enumerate(tors)}
     engine.put("hosts", HOSTS, [(name, no, number[known.hosts[name].tor], 1) for no, name in enumerate(names)])
     engine.put("fleet_connections", {"host": "VARCHAR", "local_address": "VARCHAR"}, [])
-    engine.put("fleet_problems", TABLES["fleet_problems"], [])
+    engine.put("quiet", {"conn": "BIGINT"}, [])
     start(engine)
     real = cells["problem"] < 5
     fill(
@@ -92,7 +91,8 @@ def trial(hosts: int, connections: int, seed: int, plant: list[str]) -> tuple[li
 
 def judge(truths: list[plants.Truth], verdict: Verdict) -> tuple[dict[str, bool], list[str]]:
     """Of each plant, whether it was found; and the false names."""
-    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in verdict.culprits}
+    first = [culprit.first for culprit in verdict.culprits]
+    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in first}
     found = {}
     left = dict(named)
     for truth in truths:

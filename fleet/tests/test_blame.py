@@ -1,51 +1,67 @@
 """Explaining away: a switch is not blamed for the few victims of one of its ports."""
 
 import numpy as np
+import pytest
 from test_algebra import fill
 from test_null import BINS, mixed
 
-from whylat_fleet.blame import Verdict, blame
+from whylat_fleet.blame import Evidence, Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
+from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import Coverage, Prepared
-from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
-from whylat_fleet.schema import TABLES
+from whylat_fleet.resources import KIND_SIZE, KINDS, OWN, Resources, members
 from whylat_fleet.topology import Topology
 
 SETS = {"link": ("port", 0, 100), "switch": ("switch", 0, 2000), "application": ("other", 1500, 1600)}
 """Of each kind, a resource and the numbers of its connections."""
 
 
+def place(engine: Engine) -> None:
+    """Makes what `resources.build` makes. Ways are numbered by what lies on them: 1 the link, 2 the switch, 3 both."""
+    on = {
+        kind: f"CASE WHEN w.conn >= {first} AND w.conn < {end} THEN 1 ELSE 0 END"
+        for kind, (_, first, end) in (dict.fromkeys(KINDS, ("", 0, 0)) | SETS).items()
+    }
+    own = ", ".join(f"{on[kind]} - 1 AS {kind}" for kind in OWN)
+    engine.create(
+        "places",
+        f"SELECT w.conn AS conn, w.w AS w, {own}, {on['link']} + 2 * {on['switch']} AS way FROM weights AS w",
+    )
+    for kind, ways in (("link", (1, 3)), ("switch", (2, 3))):
+        number = KIND_SIZE * KINDS.index(kind)
+        engine.put(f"ways_{kind}", {"way": "INTEGER", "resource": "BIGINT"}, [(way, number) for way in ways])
+    members(engine)
+
+
 def judged(x: np.ndarray) -> Verdict:
     engine = DuckDb()
     try:
         grid = fill(engine, x)
-        for index, kind in enumerate(KINDS):
-            _, first, end = SETS.get(kind, ("", 0, 0))
-            engine.create(
-                f"members_{kind}",
-                f"SELECT w.conn AS conn, w.w AS w, CAST({index * KIND_SIZE} AS BIGINT) AS resource FROM weights AS w "
-                f"WHERE w.conn >= {first} AND w.conn < {end}",
-            )
-        engine.put("fleet_problems", TABLES["fleet_problems"], [])
+        place(engine)
+        engine.put("quiet", {"conn": "BIGINT"}, [])
         prepared = Prepared(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
         return blame(prepared, Resources({kind: [entry[0]] for kind, entry in SETS.items()}))
     finally:
         engine.close()
 
 
-def suffering(x: np.ndarray, first: int, end: int, seed: int) -> None:
+def blamed(verdict: Verdict) -> list[Evidence]:
+    return [one for culprit in verdict.culprits for one in culprit.evidence]
+
+
+def suffering(x: np.ndarray, first: int, end: int, seed: int, problem: int = 1) -> None:
     random = np.random.default_rng(seed)
     times = random.choice(BINS, 20, replace=False)
     for conn in range(first, end):
-        x[conn, times[random.random(20) < 0.6], 1] = 900_000
+        x[conn, times[random.random(20) < 0.6], problem] = 900_000
 
 
 def test_the_port_is_blamed_and_not_its_switch() -> None:
     x = mixed(4000)
     suffering(x, 0, 100, 5)
     verdict = judged(x)
-    assert [(c.kind, c.name, c.problem, c.when) for c in verdict.culprits] == [
+    assert [(c.kind, c.name, c.problem, c.when) for c in blamed(verdict)] == [
         ("link", "port", "fast_retransmit", "same time")
     ]
 
@@ -54,7 +70,32 @@ def test_a_second_culprit_apart_is_blamed_too() -> None:
     x = mixed(4000)
     suffering(x, 0, 100, 5)
     suffering(x, 1500, 1600, 6)
-    assert {c.name for c in judged(x).culprits} == {"port", "other"}
+    assert {c.name for c in blamed(judged(x))} == {"port", "other"}
+
+
+def test_a_resource_with_several_problems_is_one_culprit() -> None:
+    x = mixed(4000)
+    suffering(x, 0, 100, 5)
+    suffering(x, 0, 80, 6, 4)
+    suffering(x, 1500, 1600, 7)
+    # the loss, of more of its connections, was blamed first
+    assert sorted((c.said, [one.problem for one in c.evidence]) for c in judged(x).culprits) == [
+        ("application other", ["fast_retransmit"]),
+        ("link port", ["fast_retransmit", "receiver_window"]),
+    ]
+
+
+def test_both_ends_of_a_host_are_one_culprit(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = mixed(4000)
+    suffering(x, 0, 100, 5)
+    suffering(x, 1500, 1600, 6, 4)
+    monkeypatch.setattr("test_blame.SETS", {"host": ("h1", 0, 100), "peer": ("h1", 1500, 1600)})
+    (culprit,) = judged(x).culprits
+    assert culprit.said == "host h1"
+    assert {(one.kind, one.problem) for one in culprit.evidence} == {
+        ("host", "fast_retransmit"),
+        ("peer", "receiver_window"),
+    }
 
 
 def test_nobody_is_blamed_for_what_comes_by_chance() -> None:
@@ -87,7 +128,7 @@ def test_a_culprit_within_another_is_named_for_its_own_problem() -> None:
     before = SETS["switch"], SETS["link"]
     SETS["switch"], SETS["link"] = ("switch", 0, 400), ("port", 0, 60)
     try:
-        found = {(c.name, c.problem) for c in judged(x).culprits}
+        found = {(c.name, c.problem) for c in blamed(judged(x))}
     finally:
         SETS["switch"], SETS["link"] = before
     assert found == {("switch", "delayed_ack"), ("port", "fast_retransmit")}

@@ -56,7 +56,9 @@ def found(engine: Engine, onsets: int, lag: int, long_us: int = 900_000) -> list
     window = Window(0, HOUR_NS)
     grid = grid_of(window, 2)
     start(engine)
-    engine.create("cells", text("cells", bins=grid.bins, bin_ns=BIN_NS, begin_ns=0, end_ns=window.end_ns))
+    engine.create("bins", text("bins", bin_ns=BIN_NS, begin_ns=0, end_ns=window.end_ns))
+    engine.create("cells", text("cells", bins=grid.bins))
+    engine.create("quiet", text("quiet", merge=1))
     return pipelines(Prepared(engine, grid, Coverage(window), Topology(), ["a"], []))
 
 

@@ -95,10 +95,16 @@ def take(engine: Engine, grid: Grid, of: Vectors, conns: str, cells: str = "cell
 def scores(engine: Engine, grid: Grid, members: str, of: Vectors = ALL) -> list[Score]:
     """The score of each resource of `members` with at least two connections that count. Makes their `sizes`."""
     sizes(engine, grid, members, of)
+    entries = text("entries_members", members=members, cells=of.cells)
+    return scored(engine, grid, text("squares", bins=grid.bins, entries=entries))
+
+
+def scored(engine: Engine, grid: Grid, squares: str) -> list[Score]:
+    """Scores from the text of their sums' `squares`, which may be in parts; `sizes` are there."""
     width = len(PROBLEMS)
     return [
         Score(row[0], row[1], tuple(row[2 : 2 + width]), row[2 + width])
-        for row in engine.rows(text("correlation", bins=grid.bins, members=members, cells=of.cells))
+        for row in engine.rows(text("correlation", bins=grid.bins, squares=squares))
     ]
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from whylat_fleet.algebra import Score, Vectors, coefficients, scores, sizes, take, weigh_left
 from whylat_fleet.engine import Engine
+from whylat_fleet.fleetwide import all_scores
 from whylat_fleet.null import Chance, draw, enriched, sample
 from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import Prepared
@@ -61,8 +62,8 @@ _AT = {
 
 
 @dataclass(slots=True)
-class Culprit:
-    """A resource that is blamed."""
+class Evidence:
+    """A resource that is blamed for a problem."""
 
     resource: int
     kind: str
@@ -84,6 +85,41 @@ class Culprit:
     def when(self) -> str:
         """`same time` where that makes up most of the coefficient, else `same problem`."""
         return "same time" if sum(self.score.same_time) >= self.score.same_problem else "same problem"
+
+
+@dataclass(slots=True)
+class Culprit:
+    """Who is to blame, with one or several problems: a machine is one, whichever end of connections it is."""
+
+    evidence: list[Evidence]
+    """A problem each, in the order in which they were blamed: what connections have in common is not compared between
+    rounds, as later ones have other vectors."""
+
+    @property
+    def first(self) -> Evidence:
+        """What it is ranked by."""
+        return self.evidence[0]
+
+    @property
+    def said(self) -> str:
+        """As people say it. A host that is blamed as both ends is no longer called the peer."""
+        kinds = {one.kind for one in self.evidence}
+        return said(self.first.kind if len(kinds) == 1 else "host", self.first.name)
+
+    @property
+    def same(self) -> list[str]:
+        """See `Evidence`."""
+        return list(dict.fromkeys(name for one in self.evidence for name in one.same))
+
+    @property
+    def ruled_out(self) -> list[str]:
+        """See `Evidence`."""
+        return list(dict.fromkeys(name for one in self.evidence for name in one.ruled_out))
+
+    @property
+    def ruled_out_more(self) -> int:
+        """Of how many it is not told that they are ruled out."""
+        return sum(one.ruled_out_more for one in self.evidence)
 
 
 @dataclass(slots=True)
@@ -112,13 +148,11 @@ class _Search:
         self.resources = resources
         self.alpha = alpha
         self.seed = seed
-        self.culprits: list[Culprit] = []
+        self.blamed: list[Evidence] = []
         self.judged = 0
 
     def run(self) -> Verdict:
-        first: dict[int, Score] = {}
-        for kind in KINDS:
-            first |= {score.resource: score for score in scores(self.engine, self.prepared.grid, f"members_{kind}")}
+        first = {score.resource: score for score in all_scores(self.engine, self.prepared.grid)}
         judged = [score for score in first.values() if score.members >= LEAST_MEMBERS]
         self.judged = len(judged)
         most = max((score.members for score in judged), default=0)
@@ -136,7 +170,7 @@ class _Search:
                 break
             live = self._again(live)
             chance = self._chance(most, rounds)
-        return Verdict(self.culprits, first, null, self.judged, rounds)
+        return Verdict(_culprits(self.blamed), first, null, self.judged, rounds)
 
     def _panel(self) -> None:
         """Makes `panel`, with its `cells_of_panel`. Nothing is removed yet."""
@@ -270,7 +304,7 @@ class _Search:
             known.explained += explained
             return
         kind, name = self.resources.name(score.resource)
-        culprit = Culprit(
+        culprit = Evidence(
             score.resource,
             kind,
             name,
@@ -281,11 +315,11 @@ class _Search:
             explained,
             resources=[score.resource],
         )
-        self.culprits.append(culprit)
+        self.blamed.append(culprit)
 
-    def _known(self, score: Score, problem: str, explained: int) -> Culprit | None:
+    def _known(self, score: Score, problem: str, explained: int) -> Evidence | None:
         """The culprit of an earlier round that most of these connections share, with the same problem."""
-        for culprit in self.culprits:
+        for culprit in self.blamed:
             if _location(culprit.problem) != _location(problem):
                 continue
             if score.resource in culprit.resources:
@@ -300,7 +334,7 @@ class _Search:
         return None
 
     def _tie(self, score: Score, rival: Score) -> None:
-        culprit = next((c for c in reversed(self.culprits) if rival.resource in c.resources), None)
+        culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
         if culprit is None:
             return
         kind, name = self.resources.name(score.resource)
@@ -313,13 +347,22 @@ class _Search:
             culprit.same.append(said(kind, name))
 
     def _rule_out(self, score: Score, rival: Score) -> None:
-        culprit = next((c for c in reversed(self.culprits) if rival.resource in c.resources), None)
+        culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
         if culprit is None:
             return
         if len(culprit.ruled_out) < 5:
             culprit.ruled_out.append(said(*self.resources.name(score.resource)))
         else:
             culprit.ruled_out_more += 1
+
+
+def _culprits(blamed: list[Evidence]) -> list[Culprit]:
+    """Puts together what is of one machine or resource, at the place of what was blamed first."""
+    culprits: dict[tuple[str, str], Culprit] = {}
+    for one in blamed:
+        key = ("host" if one.kind == "peer" else one.kind, one.name)
+        culprits.setdefault(key, Culprit([])).evidence.append(one)
+    return list(culprits.values())
 
 
 def _level(number: int) -> float:

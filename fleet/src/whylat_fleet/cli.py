@@ -158,7 +158,7 @@ def _correlate(arguments: argparse.Namespace) -> int:
     def question(prepared: Prepared) -> _Report:
         resources = build(prepared)
         verdict = blame(prepared, resources, arguments.alpha)
-        numbers = [culprit.resource for culprit in verdict.culprits]
+        numbers = [culprit.first.resource for culprit in verdict.culprits]
         looked = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
         return _Report(
             lambda: culprits.as_text(prepared, verdict, looked),

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from whylat_fleet.blame import Culprit, Verdict, blame
+from whylat_fleet.blame import Evidence, Verdict, blame
 from whylat_fleet.prepare import Coverage, Prepared
 from whylat_fleet.questions import text
 from whylat_fleet.resources import build
@@ -89,9 +89,9 @@ class Comparison:
     only_before: list[str] = field(default_factory=list)
     """Hosts that only the window before has."""
     only_after: list[str] = field(default_factory=list)
-    gone: list[Culprit] = field(default_factory=list)
-    new: list[Culprit] = field(default_factory=list)
-    still: list[Culprit] = field(default_factory=list)
+    gone: list[Evidence] = field(default_factory=list)
+    new: list[Evidence] = field(default_factory=list)
+    still: list[Evidence] = field(default_factory=list)
 
 
 def side(prepared: Prepared) -> Side:
@@ -118,16 +118,18 @@ def compare(before: Side, after: Side) -> Comparison:
     _correct(changes)
     changes.sort(key=lambda one: (one.application is not None, one.probability, -abs(one.after - one.before)))
     found = Comparison(changes, sorted(set(whole[0]) - set(whole[1])), sorted(set(whole[1]) - set(whole[0])))
-    was = {_identity(culprit) for culprit in before.verdict.culprits}
-    now = {_identity(culprit) for culprit in after.verdict.culprits}
-    found.gone = [culprit for culprit in before.verdict.culprits if _identity(culprit) not in now]
-    found.new = [culprit for culprit in after.verdict.culprits if _identity(culprit) not in was]
-    found.still = [culprit for culprit in after.verdict.culprits if _identity(culprit) in was]
+    was, now = (
+        {_identity(one): one for culprit in side.verdict.culprits for one in culprit.evidence}
+        for side in (before, after)
+    )
+    found.gone = [one for identity, one in was.items() if identity not in now]
+    found.new = [one for identity, one in now.items() if identity not in was]
+    found.still = [one for identity, one in now.items() if identity in was]
     return found
 
 
-def _identity(culprit: Culprit) -> tuple[str, str, str]:
-    return culprit.kind, culprit.name, culprit.problem
+def _identity(one: Evidence) -> tuple[str, str, str]:
+    return one.kind, one.name, one.problem
 
 
 def _added(parts: Iterable[dict[str, Sums]]) -> dict[str, Sums]:

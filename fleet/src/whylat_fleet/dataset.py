@@ -268,7 +268,7 @@ def _footers(
             """SELECT file_name, SUM(num_values) / COUNT(DISTINCT path_in_schema),
                       MIN(TRY_CAST(stats_min_value AS BIGINT)) FILTER (path_in_schema = $2),
                       MAX(TRY_CAST(stats_max_value AS BIGINT)) FILTER (path_in_schema = $2),
-                      list(DISTINCT path_in_schema || ' ' || type)
+                      list(path_in_schema || ' ' || type) FILTER (row_group_id = 0)
                FROM parquet_metadata($1) GROUP BY file_name""",
             [paths, time_column],
         ).fetchall()

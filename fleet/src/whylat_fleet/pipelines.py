@@ -1,7 +1,7 @@
 """Pipelines: a process that waits for a withheld ACK on one connection before it gives another something to send.
 
 SNAP (section 6.2) found a proxy by two connections of one host whose problems kept coming together: delayed ACKs on the
-one, nothing to send on the other. In: `cells`, `fleet_problems`, `fleet_connections`. Out: processes, with the pairs of
+one, nothing to send on the other. In: `cells`, `quiet`, `fleet_connections`. Out: processes, with the pairs of
 connections.
 
 For each bin in which ACKs to a connection begin to be withheld, the idle time of each other connection of the same
@@ -63,9 +63,7 @@ _Found = dict[tuple[int, int], tuple[float, int, int, int, int, float]]
 def pipelines(prepared: Prepared) -> list[Pipeline]:
     """All pipelines of the window, the surest first."""
     engine, window = prepared.engine, prepared.coverage.window
-    span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
-    bins, bin_ns = prepared.grid.bins, prepared.grid.bin_us * 1000
-    engine.create("quiet", text("quiet", bin_ns=bin_ns, **span))
+    bins = prepared.grid.bins
     if not int(engine.rows("SELECT COUNT(*) FROM quiet AS q")[0][0]):
         return []
     engine.create("owners", text("owners", end_ns=window.end_ns))
@@ -73,7 +71,7 @@ def pipelines(prepared: Prepared) -> list[Pipeline]:
     engine.create("onsets", text("onsets", bins=bins, first=PROBLEMS.index("delayed_ack") * bins))
     engine.put("lags", {"lag": "INTEGER"}, [(lag,) for lag in LAGS])
     rows = engine.rows(text("pipelines", least=LEAST_ONSETS))
-    for table in ("quiet", "owners", "quiet_owned", "onsets"):
+    for table in ("owners", "quiet_owned", "onsets"):
         engine.drop(table)
     found: _Found = {}
     for conn, held, lag, host_no, pid, count, more_us, squares in rows:

@@ -55,7 +55,7 @@ class Coverage:
 
 @dataclass(slots=True)
 class Prepared:
-    """Tables `hosts`, `cells`, `spread`, `weights` and `conns` are made in `engine`."""
+    """Tables `hosts`, `cells`, `quiet`, `spread`, `weights` and `conns` are made in `engine`."""
 
     engine: Engine
     grid: Grid
@@ -181,7 +181,8 @@ def _prepare(
 def _watched(engine: Engine, window: Window, bin_s: int) -> Window:
     """The part of a window in which any host was watched, in whole bins. Of the rest nothing is known: taken for bins
     without a problem, it would make all connections alike."""
-    rows = engine.rows(text("watched_span", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    engine.create("coverage", text("coverage", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    rows = engine.rows(text("watched_span"))
     if not rows:
         return window
     bin_ns = bin_s * SECOND_NS
@@ -234,7 +235,10 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
     fine = "cells" if merge == 1 else "cells_fine"
     span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
     start(engine)
-    engine.create(fine, text("cells", bins=grid.bins * merge, bin_ns=BIN_NS, **span))
+    engine.create("bins", text("bins", bin_ns=BIN_NS, **span))
+    engine.create(fine, text("cells", bins=grid.bins * merge))
+    engine.create("quiet", text("quiet", merge=merge))
+    engine.drop("bins")
     if merge > 1:
         engine.create("cells", text("cells_coarse", merge=merge))
         engine.drop("cells_fine")

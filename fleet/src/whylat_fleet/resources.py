@@ -1,15 +1,19 @@
 """What connections share: hosts, hosts at the other end, applications, switches and links, as numbered sets.
 
-Makes the tables `members_KIND` (conn, w, resource) in the engine. A number is `KIND_SIZE * kind + number within the
-kind`.
+Makes the tables `places` (conn, w, and the number of each resource of which a connection has one), `ways_KIND` (way,
+resource) and `members_KIND` (conn, w, resource) in the engine. A number is `KIND_SIZE * kind + number within the kind`,
+in `places` that within the kind.
 """
 
 from dataclasses import dataclass, field
 
+from whylat_fleet.engine import Engine
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
 
 KINDS = ("host", "peer", "application", "switch", "link")
+OWN = ("host", "peer", "application")
+"""Kinds of which a connection has one resource at most; of the others, those on its way."""
 KIND_SIZE = 10**9
 
 
@@ -31,16 +35,22 @@ class Resources:
 def build(prepared: Prepared) -> Resources:
     """Makes the members' tables of all kinds. Without a topology file there are no switches and links."""
     engine = prepared.engine
-    resources = Resources({"host": prepared.host_names, "peer": prepared.host_names})
-    engine.create("members_host", text("members_host", first=0))
-    _ends(prepared)
-    engine.create("members_peer", text("members_peer", first=KIND_SIZE))
     apps = sorted(row[0] for row in engine.rows("SELECT DISTINCT c.app FROM conns AS c WHERE c.app <> ''"))
-    engine.put("apps", {"app": "VARCHAR", "app_no": "BIGINT"}, [(app, number) for number, app in enumerate(apps)])
-    engine.create("members_application", text("members_application", first=2 * KIND_SIZE))
-    resources.names["application"] = apps
-    _paths(prepared, resources)
+    resources = Resources({"host": prepared.host_names, "peer": prepared.host_names, "application": apps})
+    numbers = [("", -1), *((app, number) for number, app in enumerate(apps))]
+    engine.put("app_numbers", {"app": "VARCHAR", "app_no": "BIGINT"}, numbers)
+    _ends(prepared)
+    _ways(prepared, resources)
+    engine.create("places", text("places"))
+    members(engine)
     return resources
+
+
+def members(engine: Engine) -> None:
+    """Makes the members' tables from `places` and `ways_KIND`."""
+    for number, kind in enumerate(KINDS):
+        name = "members_own" if kind in OWN else "members_way"
+        engine.create(f"members_{kind}", text(name, kind=kind, first=number * KIND_SIZE))
 
 
 def _ends(prepared: Prepared) -> None:
@@ -54,22 +64,21 @@ def _ends(prepared: Prepared) -> None:
         owner |= dict.fromkeys(place.addresses, number.get(name))
     rows = [(address, host) for address, host in owner.items() if host is not None]
     engine.put("addresses", {"address": "VARCHAR", "host_no": "BIGINT"}, rows)
-    engine.create("ends", text("ends"))
+    # a rack at least, as numbers of ways are made with their count
+    engine.create("ends", text("ends", tors=max(1, len(prepared.tor_names))))
 
 
-def _paths(prepared: Prepared, resources: Resources) -> None:
+def _ways(prepared: Prepared, resources: Resources) -> None:
     engine, tors = prepared.engine, prepared.tor_names
-    sql = "SELECT DISTINCT e.from_tor, e.to_tor FROM ends AS e WHERE e.from_tor >= 0 AND e.to_tor >= 0"
-    pairs = engine.rows(sql)
-    found: dict[str, list[tuple[int, int, str]]] = {"switch": [], "link": []}
-    for source, target in pairs:
-        switches, links = prepared.topology.passed(tors[source], tors[target])
-        found["switch"] += [(source, target, name) for name in switches]
-        found["link"] += [(source, target, name) for name in links]
-    columns = dict.fromkeys(("from_tor", "to_tor", "resource"), "BIGINT")
+    ways = [int(row[0]) for row in engine.rows("SELECT DISTINCT e.way FROM ends AS e WHERE e.way >= 0")]
+    found: dict[str, list[tuple[int, str]]] = {"switch": [], "link": []}
+    for way in ways:
+        switches, links = prepared.topology.passed(tors[way // len(tors)], tors[way % len(tors)])
+        found["switch"] += [(way, name) for name in switches]
+        found["link"] += [(way, name) for name in links]
     for kind, passed in found.items():
-        names = sorted({name for _, _, name in passed})
+        names = sorted({name for _, name in passed})
         number = {name: index + KIND_SIZE * KINDS.index(kind) for index, name in enumerate(names)}
-        engine.put(f"paths_{kind}", columns, [(source, target, number[name]) for source, target, name in passed])
-        engine.create(f"members_{kind}", text("members_path", paths=f"paths_{kind}"))
+        columns = {"way": "INTEGER", "resource": "BIGINT"}
+        engine.put(f"ways_{kind}", columns, [(way, number[name]) for way, name in passed])
         resources.names[kind] = names

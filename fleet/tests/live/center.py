@@ -257,7 +257,7 @@ def missing(found: dict[str, Any]) -> list[str]:
     named = {
         name
         for culprit in found["culprits"]
-        for name in (f"{culprit['kind']} {culprit['name']}", *culprit["same_connections"])
+        for name in (*(f"{it['kind']} {it['name']}" for it in culprit["problems"]), *culprit["same_connections"])
     }
     wanted = {
         "link": {"link tor-1>agg", "link agg>tor-2"},

@@ -16,6 +16,8 @@ class Engine(Protocol):
     """What the questions need of an engine."""
 
     name: str
+    part_cells: int | None
+    """Cells of connections that it sums fastest at once; None: as many as there are."""
 
     def open(self, table: str, paths: Sequence[str], columns: Mapping[str, str]) -> None:
         """Makes the rows of these Parquet files the table `table`. Of no files, a table without rows."""

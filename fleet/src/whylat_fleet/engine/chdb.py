@@ -23,6 +23,7 @@ class ChDb:
     """One chDB session in a temporary directory."""
 
     name = "chdb"
+    part_cells: int | None = 3_000_000
 
     def __init__(self) -> None:
         try:

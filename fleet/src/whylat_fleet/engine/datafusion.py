@@ -13,6 +13,7 @@ class DataFusion:
     """One DataFusion session."""
 
     name = "datafusion"
+    part_cells: int | None = 3_000_000
 
     def __init__(self) -> None:
         try:

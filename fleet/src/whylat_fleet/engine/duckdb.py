@@ -14,6 +14,7 @@ class DuckDb:
     """One DuckDB connection. With a memory cap it keeps its tables on disk and spills."""
 
     name = "duckdb"
+    part_cells: int | None = 3_000_000
 
     def __init__(self, memory: str | None = None) -> None:
         self._directory = tempfile.mkdtemp(prefix="whylat-fleet-")

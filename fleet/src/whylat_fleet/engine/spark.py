@@ -22,6 +22,7 @@ class Spark:
     """One Spark session. The files must have the same paths on all workers."""
 
     name = "spark"
+    part_cells: int | None = None
 
     def __init__(self, master: str | None) -> None:
         try:

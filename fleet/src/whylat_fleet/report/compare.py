@@ -3,7 +3,7 @@
 from typing import Any
 
 from whylat_fleet import __version__
-from whylat_fleet.blame import Culprit, said
+from whylat_fleet.blame import Evidence, said
 from whylat_fleet.compare import Change, Comparison, Side
 from whylat_fleet.report import coverage
 from whylat_fleet.report.html import page, panel, rows, tag
@@ -26,9 +26,9 @@ def as_json(before: Side, after: Side, found: Comparison) -> dict[str, Any]:
         "only_after": found.only_after,
         "changes": [_change_json(change) for change in found.changes],
         "culprits": {
-            "gone": [_culprit_json(culprit) for culprit in found.gone],
-            "new": [_culprit_json(culprit) for culprit in found.new],
-            "still": [_culprit_json(culprit) for culprit in found.still],
+            "gone": [_culprit_json(one) for one in found.gone],
+            "new": [_culprit_json(one) for one in found.new],
+            "still": [_culprit_json(one) for one in found.still],
         },
     }
 
@@ -55,13 +55,13 @@ def _change_json(change: Change) -> dict[str, Any]:
     }
 
 
-def _culprit_json(culprit: Culprit) -> dict[str, Any]:
+def _culprit_json(one: Evidence) -> dict[str, Any]:
     return {
-        "kind": culprit.kind,
-        "name": culprit.name,
-        "problem": culprit.problem,
-        "explained": culprit.explained,
-        "expected_by_chance": culprit.probability,
+        "kind": one.kind,
+        "name": one.name,
+        "problem": one.problem,
+        "explained": one.explained,
+        "expected_by_chance": one.probability,
     }
 
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Verdict, said
+from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Evidence, Verdict
 from whylat_fleet.drill import Drill
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.report import chains, coverage
@@ -29,20 +29,26 @@ def as_json(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> dict[s
 
 
 def _culprit(culprit: Culprit, drill: Drill) -> dict[str, Any]:
-    score = culprit.score
     return {
-        "kind": culprit.kind,
-        "name": culprit.name,
-        "problem": culprit.problem,
-        "when": culprit.when,
-        **score_json(score),
-        "members": score.members,
-        "explained": culprit.explained,
-        "expected_by_chance": culprit.probability,
+        **_evidence(culprit.first),
+        "problems": [_evidence(one) for one in culprit.evidence],
         "same_connections": culprit.same,
         "ruled_out": culprit.ruled_out,
         "ruled_out_more": culprit.ruled_out_more,
         "connections": [member_json(member) for member in drill.members],
+    }
+
+
+def _evidence(one: Evidence) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "name": one.name,
+        "problem": one.problem,
+        "when": one.when,
+        **score_json(one.score),
+        "members": one.score.members,
+        "explained": one.explained,
+        "expected_by_chance": one.probability,
     }
 
 
@@ -73,22 +79,36 @@ def _nobody(verdict: Verdict) -> str | None:
 
 
 def _title(culprit: Culprit) -> str:
-    return f"{said(culprit.kind, culprit.name)}: {TITLES[culprit.problem]}, {culprit.when}"
+    if len(culprit.evidence) == 1:
+        return f"{culprit.said}: {TITLES[culprit.first.problem]}, {culprit.first.when}"
+    return f"{culprit.said}: {', '.join(dict.fromkeys(TITLES[one.problem] for one in culprit.evidence))}"
 
 
 def _sentences(culprit: Culprit) -> list[str]:
-    score = culprit.score
-    lines = [
-        f"explains {culprit.explained} connections; coefficient {score.acc:z.3f} over {score.members} that count "
-        f"(same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
-        f"expected by chance in the whole fleet: {culprit.probability:.1e}",
-    ]
+    lines = []
+    for one in culprit.evidence:
+        lines += _facts_of(one, _heading(culprit, one) if len(culprit.evidence) > 1 else "")
     if culprit.same:
         lines.append(f"not to be told from: {', '.join(culprit.same)}")
     if culprit.ruled_out:
         more = f" and {culprit.ruled_out_more} more" if culprit.ruled_out_more else ""
         lines.append(f"ruled out, explained by it: {', '.join(culprit.ruled_out)}{more}")
     return lines
+
+
+def _heading(culprit: Culprit, one: Evidence) -> str:
+    """What one of several problems is called, and at which end, where the culprit is blamed as both."""
+    end = " (as the peer)" if one.kind == "peer" and not culprit.said.endswith(" (as the peer)") else ""
+    return f"{TITLES[one.problem]}{end}, {one.when}: "
+
+
+def _facts_of(one: Evidence, heading: str) -> list[str]:
+    score = one.score
+    return [
+        f"{heading}explains {one.explained} connections; coefficient {score.acc:z.3f} over {score.members} that count "
+        f"(same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
+        f"expected by chance in the whole fleet: {one.probability:.1e}",
+    ]
 
 
 def as_html(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> str:

@@ -31,6 +31,9 @@ POLL_US = 500_000
 """SNAP section 3.2."""
 INTERVAL_US = 10_000_000
 HOSTS_AT_ONCE = 100
+"""Of a query."""
+HOSTS_IN_MEMORY = 500
+"""Of a writer: 1.5 GB at 150 connections a host."""
 HOST_NAME = "format('h{{:05}}', host)"
 """As `host_name`, in SQL."""
 BUSY_US = 50_000
@@ -94,10 +97,10 @@ def dataset(out: Path, center: Center, background: Cells, planted: list[Planted]
     bounds = np.linspace(0, center.hosts, workers + 1).astype(int)
     parts = [(plan, center, background, planted, int(a), int(b)) for a, b in pairwise(bounds)]
     if workers == 1:
-        _write_part(*parts[0])
+        _write_parts(*parts[0])
     else:
         # the arrays are inherited, not copied
-        children = [multiprocessing.get_context("fork").Process(target=_write_part, args=part) for part in parts]
+        children = [multiprocessing.get_context("fork").Process(target=_write_parts, args=part) for part in parts]
         for child in children:
             child.start()
         for child in children:
@@ -119,6 +122,12 @@ def _folders(plan: Plan) -> None:
 def _folder(plan: Plan, table: str, hour: int) -> Path:
     time = datetime.fromtimestamp(plan.begin_ns // SECOND_NS, UTC) + timedelta(hours=hour)
     return plan.out / table / f"date={time:%Y-%m-%d}" / f"hour={time:%H}"
+
+
+def _write_parts(plan: Plan, center: Center, background: Cells, planted: list[Planted], first: int, last: int) -> None:
+    # what lies in memory at once does not grow with the data centre
+    for begin in range(first, last, HOSTS_IN_MEMORY):
+        _write_part(plan, center, background, planted, begin, min(begin + HOSTS_IN_MEMORY, last))
 
 
 def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Planted], first: int, last: int) -> None:

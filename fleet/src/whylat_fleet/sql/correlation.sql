@@ -1,7 +1,6 @@
 -- SNAP's average correlation coefficient of each resource in linear form, apart into what the connections do at the same
--- time (t_p, of each problem) and what they only have in common over the whole window (b: the same problems).
--- G, the sum of the vectors, is summed in whole 1/scale, which real numbers hold exactly up to 2^53, and its mean is taken
--- away before it is squared.
+-- time (t_p, of each problem) and what they only have in common over the whole window (b: the same problems). `squares`
+-- are those of all cells, in parts; a cell in which G has nothing has the square of its mean.
 SELECT
     z.resource AS resource,
     z.members AS members,
@@ -23,20 +22,11 @@ FROM (
         SELECT
             y.resource AS resource,
             y.problem AS problem,
-            (
-                SUM((g.g - y.c) * (g.g - y.c)) + (${bins} - COUNT(*)) * MIN(y.c) * MIN(y.c)
-            ) / ${scale} / ${scale} AS energy
+            (SUM(q.squares) + (${bins} - SUM(q.cells)) * MIN(y.c) * MIN(y.c)) / ${scale} / ${scale} AS energy
         FROM (
-            SELECT
-                m.resource AS resource,
-                c.cell AS cell,
-                CAST(FLOOR(CAST(c.cell AS DOUBLE) / ${bins}) AS INTEGER) AS problem,
-                SUM(ROUND(m.w * c.x * ${scale})) AS g
-            FROM ${cells} AS c
-            JOIN ${members} AS m ON c.conn = m.conn
-            GROUP BY m.resource, c.cell
-        ) AS g
-        JOIN means AS y ON g.resource = y.resource AND g.problem = y.problem
+${squares}
+        ) AS q
+        JOIN means AS y ON q.resource = y.resource AND q.problem = y.problem
         GROUP BY y.resource, y.problem
     ) AS d
     GROUP BY d.resource

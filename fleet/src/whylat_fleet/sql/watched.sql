@@ -9,6 +9,6 @@ SELECT
     CAST(SUM(c.lost) AS BIGINT) AS lost,
     CAST(MAX(c.connections) AS BIGINT) AS connections,
     CAST(MAX(c.dropped_files) AS BIGINT) AS dropped_files
-FROM fleet_coverage AS c
+FROM coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}
 GROUP BY c.host
