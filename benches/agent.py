@@ -34,12 +34,12 @@ TABLES = ("intervals", "problems", "details", "connections", "coverage")
 
 
 def cells():
-    """One row for each number of sockets and interval, as `watch_speed` prints them."""
+    """One row for each number of sockets and interval, as `watch_speed` prints them: µs of each poll, and of the table."""
     watch_speed = programs.example("whylat-probe", "watch_speed")
     said = subprocess.run([watch_speed], check=True, text=True, stdout=subprocess.PIPE).stdout
     for line in said.splitlines()[1:]:
-        sockets, interval_ms, poll_us, table_us = line.split()
-        yield int(sockets), int(interval_ms), float(poll_us), float(table_us)
+        sockets, interval_ms, *times_us = line.split()
+        yield int(sockets), int(interval_ms), *map(float, times_us)
 
 
 def children_cpu_s():
@@ -224,20 +224,29 @@ def measure():
     options = machine.arguments(__doc__)
     before = machine.facts()
     rows, figures = [], []
-    for sockets, interval_ms, poll_us, table_us in cells():
+    for sockets, interval_ms, poll_us, table_us, talking_us, recent_us in cells():
         percents = [us / 1_000 / interval_ms * 100 for us in (poll_us, table_us)]
-        figures.append((sockets, interval_ms, poll_us, table_us))
+        figures.append((sockets, interval_ms, poll_us, table_us, talking_us, recent_us))
         rows.append(
             [
                 sockets,
                 interval_ms,
                 *(f"{percent:.3f}" for percent in percents),
-                f"{poll_us / sockets:.3f}",
+                *(f"{us / sockets:.3f}" for us in (poll_us, talking_us, recent_us)),
             ]
         )
     machine.head("agent: share of one CPU, %, by sockets and interval (SNAP, figure 8)", before)
     machine.table(
-        ["sockets", "interval, ms", "polling", "socket table", "µs a socket and poll"], rows
+        [
+            "sockets",
+            "interval, ms",
+            "polling",
+            "socket table",
+            "µs a socket and poll",
+            "that talked",
+            "that had just talked",
+        ],
+        rows,
     )
     with Held(AGENT_SOCKETS, 0) as held:
         begin_s = children_cpu_s()

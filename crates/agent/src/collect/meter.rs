@@ -22,7 +22,7 @@ pub(super) struct IntervalCost {
     pub(super) rss_bytes: i64,
     pub(super) lost: i64,
     pub(super) polls: i64,
-    /// Sockets that the last walk read or found unchanged.
+    /// Sockets that the last walk read or found unchanged, and those that rested.
     pub(super) polled: i64,
     pub(super) poll_interval_us: i64,
     pub(super) poll_gap_us: i64,

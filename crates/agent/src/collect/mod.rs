@@ -282,7 +282,8 @@ impl<'a> Collector<'a> {
             more &= self.hooks.walked().postponed > postponed;
         }
         let after = self.hooks.walked();
-        let read = after.sockets - before.sockets;
+        // of those that rest it is known, as of those that were found so, that they are unchanged
+        let read = after.sockets - before.sockets + after.resting - before.resting;
         let left_out = after.left_out - before.left_out;
         self.meter.walked(begin_ns, read + left_out, read);
         self.schedule_walk(begin_ns);

@@ -127,6 +127,8 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	st = socket_recorded(sk);
 	if (!st)
 		return;
+	if (new_state != TCP_CLOSE)
+		socket_has_news(st, sk);
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
 		send_on_ack(sk, tp, tp->snd_una, SENT_BY_STATE, now_ns);
@@ -177,6 +179,7 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 
 	if (!st || !tp)
 		return 0;
+	socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
 	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
 		   now_ns);
@@ -198,6 +201,7 @@ int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 
 	if (!st || !tp)
 		return 0;
+	socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
 	if (detail_sent)
 		send_on_retransmit(sk, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
@@ -257,11 +261,12 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 		messages_on_segment(sk, tp, skb, bare, now_ns);
 	}
 	late = bare && ack_may_be_by_timer(tp);
-	if (!late && !segment_may_matter(sk, tp))
+	if (!late && !segment_may_matter(sk, tp) && !segment_may_wake(tp))
 		return 0;
 	st = socket_recorded(sk);
 	if (!st)
 		return 0;
+	socket_has_news(st, sk);
 	note_ready(&st->ledger, tp);
 	if (late || segment_matters(st, sk, tp))
 		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare, now_ns);
@@ -310,6 +315,8 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	st = socket_at_call(sk);
 	if (!st)
 		return 0;
+	if (result > 0)
+		socket_has_news(st, sk);
 	socket_owner(st, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
 	now_ns = bpf_ktime_get_ns();
@@ -355,6 +362,8 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	st = socket_at_call(sk);
 	if (!st)
 		return 0;
+	if (result > 0)
+		socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
 	socket_owner(st, sk, tp);
 	if (only_summaries)
@@ -831,6 +840,17 @@ SEC("iter/bpf_sk_storage_map")
 int read_watched(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	return watch_visit(ctx->sk, ctx->value);
+}
+
+/* The same of those that are active, over `active_sockets`. */
+SEC("iter/bpf_sk_storage_map")
+int read_active(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		watch_visit_active(sk);
+	return 0;
 }
 
 /* When nothing is attached any more: what was sent and is not acknowledged. */

@@ -116,7 +116,7 @@ struct sample_memory {
 	u32 write_seq;
 	u16 round; /* the poll that last read all that there was */
 	u8 busy;   /* bytes were queued in either direction, or there was no sample yet */
-	u8 pad;
+	u8 active; /* polls look at it: watch/active.bpf.h */
 };
 
 #define OWNERS_MOST 4

@@ -13,6 +13,7 @@ struct walk_counts {
 	u64 left_out;  /* had one, and it was not their turn */
 	u64 postponed; /* did not fit into the ring */
 	u64 draining;  /* met by `read_draining` */
+	u64 rested;    /* are not active any more */
 	u16 round;     /* number of the poll, never 0; one poll may need several walks */
 };
 
@@ -34,6 +35,10 @@ u8 walk_has_levels = 0; /* some have one of their own */
 
 u64 walk_began_ns[WALKS_KEPT] = {};
 
+/* The same of the last walk that was not WALK_DUE, and of the one before it. */
+u64 full_walk_ns = 0;
+u64 full_walk_before_ns = 0;
+
 /* When the walk before `round` began; 0: the present one. */
 static __always_inline u64 walk_began_before(u16 round)
 {
@@ -43,8 +48,14 @@ static __always_inline u64 walk_began_before(u16 round)
 /* A number is used again after so many walks that nobody remembers it; 0 never, and in step. */
 static __always_inline void walk_begin(u8 which, u8 default_level, u8 has_levels)
 {
+	u64 now_ns = bpf_ktime_get_ns();
+
 	walked.round = walked.round == (u16)-1 ? WALKS_KEPT : walked.round + 1;
-	walk_began_ns[walked.round & (WALKS_KEPT - 1)] = bpf_ktime_get_ns();
+	walk_began_ns[walked.round & (WALKS_KEPT - 1)] = now_ns;
+	if (which != WALK_DUE) {
+		full_walk_before_ns = full_walk_ns;
+		full_walk_ns = now_ns;
+	}
 	walk_which = which;
 	walk_default_level = default_level;
 	walk_has_levels = has_levels;

@@ -115,6 +115,9 @@ const FOR_TAKES: [Tracepoint; 1] = [tracepoint("tcp_rcv_space_adjust", "4.15")];
 /// What counts the datagrams that a socket drops.
 const FOR_UDP: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
 
+/// Walks over active sockets; those over all of them do for it.
+const READ_ACTIVE: &str = "read_active";
+
 /// What the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [
     "sock_from_file",
@@ -133,6 +136,8 @@ pub(super) struct Levels {
     pub(super) sent: bool,
     /// Calls and events are counted, not told.
     pub(super) summaries: bool,
+    /// Walks may be over active sockets: hooks see all that happens on one.
+    pub(super) active: bool,
 }
 
 impl Levels {
@@ -173,6 +178,10 @@ impl Features {
 
     /// Does without a program from now on. False if that cannot be, or it was not there anyway.
     pub(super) fn refuse(&mut self, program: &str) -> bool {
+        if program == READ_ACTIVE && !self.refused.contains(&READ_ACTIVE) {
+            self.refused.push(READ_ACTIVE);
+            return true;
+        }
         let Some(name) = program.strip_prefix("handle_") else {
             return false;
         };
@@ -221,7 +230,7 @@ impl Features {
     }
 
     /// What of `detail` this kernel can do.
-    pub(super) fn levels(&self, detail: Detail) -> Levels {
+    pub(super) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
         let calls = detail >= Detail::Calls && self.has_all(&FOR_CALLS);
         let messages = calls && detail >= Detail::Messages && self.has_all(&FOR_MESSAGES);
         Levels {
@@ -229,8 +238,16 @@ impl Features {
             waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
             messages,
             sent: messages && self.has_all(&FOR_SENT),
-            summaries: false,
+            summaries,
+            active: summaries && calls && self.sees_all_calls(),
         }
+    }
+
+    /// A function that stands in does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
+    fn sees_all_calls(&self) -> bool {
+        let mut calls = FOR_CALLS.iter();
+        calls.all(|hook| self.tracepoints.contains(&hook.name))
+            && !self.refused.contains(&READ_ACTIVE)
     }
 
     /// Leaves out the programs of optional hooks that are not there, or not asked for.
@@ -295,7 +312,7 @@ impl Features {
             } else {
                 self.covered("messages", &FOR_CALLS)
             });
-            if self.levels(detail).messages {
+            if self.levels(detail, false).messages {
                 all.extend(self.unless_on("messages.sent", &FOR_SENT));
                 all.extend(self.unless_on("messages.spliced", &FOR_TAKES));
             }
@@ -426,7 +443,7 @@ mod tests {
     fn where_all_is_there_nothing_stands_in() {
         let features = without(&[]);
         assert_eq!(features.stand_ins().count(), 0);
-        let levels = features.levels(Detail::Messages);
+        let levels = features.levels(Detail::Messages, false);
         assert!(levels.calls && levels.waits && levels.messages && levels.sent);
         let coverage = features.coverage(Detail::Messages, true);
         assert!(coverage.iter().all(|probe| probe.state == ProbeState::On));
@@ -440,7 +457,7 @@ mod tests {
             stand_ins,
             ["tcp_sendmsg", "tcp_recvmsg", "tcp_sendmsg_locked_entry"]
         );
-        assert!(features.levels(Detail::Messages).sent);
+        assert!(features.levels(Detail::Messages, false).sent);
         for probe in ["calls", "tcp_stages", "messages.sent"] {
             let state = state(&features, probe);
             assert!(matches!(state, ProbeState::Fallback { .. }), "{probe}");
@@ -453,8 +470,8 @@ mod tests {
         let mut features = without(&["sock_send_length"]);
         assert!(features.refuse("handle_tcp_sendmsg"));
         assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
-        assert!(!features.levels(Detail::Messages).calls);
-        assert!(features.levels(Detail::Messages).waits);
+        assert!(!features.levels(Detail::Messages, false).calls);
+        assert!(features.levels(Detail::Messages, false).waits);
         for probe in ["calls", "tcp_stages", "messages"] {
             let ProbeState::Off { why, .. } = state(&features, probe) else {
                 panic!("{probe} is not off");
@@ -468,6 +485,21 @@ mod tests {
             panic!("not polled");
         };
         assert!(why.contains("refuses"), "{why}");
+    }
+
+    #[test]
+    fn walks_are_over_active_sockets_only_where_hooks_see_every_call() {
+        let mut features = without(&[]);
+        assert!(features.levels(Detail::Calls, true).active);
+        assert!(!features.levels(Detail::Calls, false).active);
+        assert!(!features.levels(Detail::Stats, true).active);
+        let stood_in = without(&["sock_send_length"]).levels(Detail::Calls, true);
+        assert!(stood_in.calls && !stood_in.active);
+
+        assert!(features.refuse("read_active"));
+        assert!(!features.refuse("read_active"), "not twice");
+        let levels = features.levels(Detail::Calls, true);
+        assert!(levels.calls && !levels.active);
     }
 
     #[test]

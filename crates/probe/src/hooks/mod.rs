@@ -7,10 +7,12 @@ mod drain;
 mod features;
 mod log;
 mod mib;
+mod walk;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
@@ -25,6 +27,7 @@ pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
 use features::{Features, Levels};
 use mib::MibPlaces;
+pub use walk::{WALK_LEVEL_MOST, WalkOf, Walked};
 
 /// How many programs that the kernel refuses are left out before it is given up.
 const REFUSED_MOST: usize = 8;
@@ -79,33 +82,6 @@ enum Leaves {
     /// Counts of them, with the socket's statistics: for watching without an end.
     Summaries,
 }
-
-/// Which sockets a walk reads ([`Hooks::walk_watched`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WalkOf {
-    /// Those on which something has happened and whose turn it is: a socket at level `l` has it
-    /// at every 2^`l`-th walk.
-    Due = 0,
-    /// All on which something has happened.
-    Changed = 1,
-    /// All.
-    Every = 2,
-}
-
-/// What walks over watched sockets did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Walked {
-    /// Sockets that were read, or found unchanged.
-    pub sockets: u64,
-    /// Sockets with news whose turn it was not.
-    pub left_out: u64,
-    /// Sockets that had no room in the ring.
-    pub postponed: u64,
-}
-
-/// The most seldom level of a walk.
-pub const WALK_LEVEL_MOST: u8 = 7;
 
 /// Which connections are recorded. Processes come on top, by [`Hooks::record_process`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -215,6 +191,14 @@ pub struct Hooks<'obj> {
     cpus: usize,
     leaves: Leaves,
     has_calls: bool,
+    /// Walks may be over active sockets only.
+    has_active: bool,
+    /// The present walk is.
+    over_active: Cell<bool>,
+    /// So many walks are not to be, though they might.
+    over_all: Cell<u8>,
+    /// What walks over active sockets had no need to look at, so far.
+    resting: Cell<u64>,
     counts_timeouts: bool,
     has_waits: bool,
     has_messages: bool,
@@ -231,6 +215,7 @@ struct Attached {
     hooks: Vec<Link>,
     walk: Option<Link>,
     sockets: Option<Link>,
+    active: Option<Link>,
     draining: Option<Link>,
     sending: Option<Link>,
     udp: Option<Link>,
@@ -264,6 +249,7 @@ impl<'obj> Hooks<'obj> {
             detail,
             leaves: Leaves::Records,
             nics,
+            active_for: walk::ACTIVE_FOR,
         };
         Self::load_with(storage, &what, Features::probe()?)
     }
@@ -287,6 +273,7 @@ impl<'obj> Hooks<'obj> {
             detail: detail.min(Detail::Calls),
             leaves: Leaves::Summaries,
             nics: &Nics::default(),
+            active_for: walk::ACTIVE_FOR,
         };
         Self::load_with(storage, &what, Features::probe()?)
     }
@@ -316,17 +303,16 @@ impl<'obj> Hooks<'obj> {
             detail,
             leaves,
             nics,
+            active_for,
         } = *what;
         let summaries = leaves == Leaves::Summaries;
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
-        let levels = Levels {
-            summaries,
-            ..features.levels(detail)
-        };
+        let levels = features.levels(detail, summaries);
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, levels, nics);
+        walk::configure(&mut open, levels, active_for);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.choose_programs(open.open_object_mut(), levels);
         open.progs.read_draining.set_autoload(levels.calls);
@@ -347,6 +333,7 @@ impl<'obj> Hooks<'obj> {
             program.set_autoload(!summaries);
         }
         open.progs.read_watched.set_autoload(summaries);
+        open.progs.read_active.set_autoload(levels.active);
         open.progs
             .flush_batches
             .set_autoload(levels.logs_calls() || levels.waits);
@@ -378,6 +365,10 @@ impl<'obj> Hooks<'obj> {
             cpus,
             leaves,
             has_calls: levels.calls,
+            has_active: levels.active,
+            over_active: Cell::new(false),
+            over_all: Cell::new(0),
+            resting: Cell::new(0),
             counts_timeouts: features.counts_timeouts,
             has_waits: levels.waits,
             has_messages: levels.messages,
@@ -453,6 +444,10 @@ impl<'obj> Hooks<'obj> {
             Leaves::Records => over(&maps.sockets, &p.read_sockets, "read_sockets")?,
             Leaves::Summaries => over(&maps.sockets, &p.read_watched, "read_watched")?,
         });
+        if self.has_active {
+            let active = over(&maps.active_sockets, &p.read_active, "read_active")?;
+            attached.active = Some(active);
+        }
         if self.has_calls {
             let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
             attached.draining = Some(draining);
@@ -568,29 +563,6 @@ impl<'obj> Hooks<'obj> {
         self.read_more_sockets()
     }
 
-    /// Reads watched sockets, the same way. Those of which [`set_level`](Self::set_level) says nothing
-    /// are at `default_level`.
-    pub fn walk_watched(
-        &self,
-        which: WalkOf,
-        default_level: u8,
-        has_levels: bool,
-    ) -> Result<bool, HooksError> {
-        let which = which as u64;
-        self.begin_poll([which, default_level.into(), has_levels.into()])?;
-        self.read_more_sockets()
-    }
-
-    /// What all walks over watched sockets did so far.
-    pub fn walked(&self) -> Walked {
-        let bss = self.skel.maps.bss_data.as_deref();
-        bss.map_or(Walked::default(), |bss| Walked {
-            sockets: bss.walked.sockets,
-            left_out: bss.walked.left_out,
-            postponed: bss.walked.postponed,
-        })
-    }
-
     fn begin_poll(&self, arguments: [u64; 3]) -> Result<(), HooksError> {
         let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();
         let input = ProgramInput {
@@ -604,28 +576,14 @@ impl<'obj> Hooks<'obj> {
         })
     }
 
-    /// Has the watched socket with this cookie read at a level of its own, at most
-    /// [`WALK_LEVEL_MOST`]; `None`: at the default one again. It is forgotten by none but the caller.
-    pub fn set_level(&self, cookie: u64, level: Option<u8>) -> Result<(), HooksError> {
-        let levels = &self.skel.maps.walk_levels;
-        let key = cookie.to_ne_bytes();
-        let done = match level {
-            Some(level) => levels.update(&key, &[level.min(WALK_LEVEL_MOST)], MapFlags::ANY),
-            None => levels.delete(&key),
-        };
-        match done {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
-                action: "set how often a socket is read",
-                error,
-            }),
-            _ => Ok(()),
-        }
-    }
-
     /// Reads the sockets that [`read_sockets`](Self::read_sockets) had no room for.
     pub fn read_more_sockets(&self) -> Result<bool, HooksError> {
         let attached = self.attached.borrow();
-        let walk = || read_iterator(attached.sockets.as_ref(), "recorded sockets");
+        let link = match self.over_active.get() {
+            true => &attached.active,
+            false => &attached.sockets,
+        };
+        let walk = || read_iterator(link.as_ref(), "recorded sockets");
         Ok(self.counted(walk, |walked| walked.postponed)? > 0)
     }
 
@@ -759,6 +717,7 @@ impl<'obj> Hooks<'obj> {
             &p.walk_task_files,
             &p.read_sockets,
             &p.read_watched,
+            &p.read_active,
             &p.read_draining,
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
@@ -773,6 +732,8 @@ struct What<'a> {
     detail: Detail,
     leaves: Leaves,
     nics: &'a Nics,
+    /// How long a socket stays active after its last data.
+    active_for: Duration,
 }
 
 /// Why a load failed.
@@ -1003,6 +964,7 @@ mod tests {
             detail: Detail::Waits,
             leaves: Leaves::Records,
             nics: &Nics::default(),
+            active_for: walk::ACTIVE_FOR,
         };
         let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
         hooks.attach().unwrap();

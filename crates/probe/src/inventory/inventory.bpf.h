@@ -13,6 +13,7 @@
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
+#include "../watch/active.bpf.h"
 #include "mib.bpf.h"
 
 struct socket_seen_record {
@@ -272,6 +273,11 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 		if (!select_all)
 			expect_peer(sk, tp);
 	}
+	if (watch_active) {
+		__sync_fetch_and_add(&watched_sockets, 1);
+		/* not by its mark, which may be that of a connection before, or copied */
+		socket_activate(st, sk);
+	}
 }
 
 /* It has closed: calls may still meet it, but it does not begin again, unless it connects again. */
@@ -283,6 +289,8 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 		if (!select_all)
 			forget_peer(sk, tp);
 	}
+	if (watch_active)
+		__sync_fetch_and_add(&watched_sockets, -1);
 	st->cookie = 0;
 	set_watched(st, 0);
 }

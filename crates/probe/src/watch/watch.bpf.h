@@ -5,7 +5,8 @@
  * and once more when it closes.
  *
  * A walk reads the sockets on which something has happened, each at its own rate: at level l every 2^l-th
- * walk. One that is left out has news since the first walk that left it out.
+ * walk. One that is left out has news since the first walk that left it out. Where hooks see all that
+ * happens, WALK_DUE looks at active sockets only (active.bpf.h).
  */
 #ifndef WHYLAT_WATCH_BPF_H
 #define WHYLAT_WATCH_BPF_H
@@ -14,6 +15,7 @@
 #include "../bpf/socket.h"
 #include "../bpf/walk.h"
 #include "../tcp_events/tcp_events.bpf.h"
+#include "active.bpf.h"
 #include "watch.h"
 
 struct socket_reading_record {
@@ -75,12 +77,20 @@ static __always_inline bool reading_ledger(struct stage_reading *out, struct soc
 	return true;
 }
 
+/* Before this the socket had no news since its last reading: of one that rests no hook has seen them. */
+static __always_inline u64 reading_since(const struct socket_state *st, bool closed)
+{
+	if (watch_active && !st->sampled.active && !closed)
+		return full_walk_before_ns;
+	return walk_began_before(st->left_out);
+}
+
 /* False if the ledger is not in it that belongs there. */
 static __always_inline bool reading_fill(struct socket_reading *out, struct socket_state *st,
 					 struct sock *sk, const struct tcp_sock *tp, bool closed,
 					 u64 now_ns)
 {
-	out->since_ns = walk_began_before(st->left_out);
+	out->since_ns = reading_since(st, closed);
 	sample_fill(&out->sample, st, sk, tp, closed, now_ns);
 	__builtin_memcpy(&out->calls, &st->calls, sizeof(out->calls));
 	__builtin_memset(&out->stages, 0, sizeof(out->stages));
@@ -131,51 +141,113 @@ static __always_inline bool is_walk_due(const struct socket_state *st)
 	return !((walked.round + (u32)cookie) & ((1U << (level & WALK_LEVEL_MASK)) - 1));
 }
 
-/*
- * Whether the socket has no news. Most have none, and what this costs is what it reads from memory: the
- * first line of the storage and two of the socket, and not those that tell of what type it is.
- */
+/* Where it can be, without a look at what type the socket is: that is in other lines of its memory. */
+static __always_inline const struct tcp_sock *tcp_sock_of(struct sock *sk)
+{
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+	return bpf_skc_to_tcp_sock(sk);
+}
+
+/* Whether the socket has no news: a look costs the first line of the storage and two of the socket. */
 static __always_inline bool is_unchanged(const struct socket_state *shown, struct sock *sk)
 {
-	const struct tcp_sock *tp;
+	const struct tcp_sock *tp = tcp_sock_of(sk);
 
-	if (bpf_ksym_exists(bpf_rdonly_cast))
-		tp = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
-	else
-		tp = bpf_skc_to_tcp_sock(sk);
 	return tp && !sample_is_new(&shown->sampled, tp);
 }
 
-static __always_inline int watch_visit(struct sock *sk, const struct socket_state *shown)
+static __always_inline void watch_unchanged(void)
 {
-	const struct tcp_sock *tp;
-	struct socket_state *st;
+	walked.sockets++;
+	walked.unchanged++;
+}
 
-	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
-		return 0;
-	if (walk_which != WALK_EVERY && is_unchanged(shown, sk)) {
-		walked.sockets++;
-		walked.unchanged++;
-		return 0;
-	}
-	tp = bpf_skc_to_tcp_sock(sk);
-	st = socket_recorded(sk);
-	if (!tp || !st)
-		return 0;
+/* Reads a socket that has news, or of which all is asked, if it is its turn. */
+static __always_inline void watch_visit_changed(struct socket_state *st, struct sock *sk)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!tp)
+		return;
 	if (walk_which == WALK_DUE && !is_walk_due(st)) {
 		walked.left_out++;
 		if (!st->left_out)
 			st->left_out = walked.round;
-		return 0;
+		return;
 	}
 	if (!watch_read(st, sk, tp)) {
 		walked.postponed++;
-		return 0;
+		return;
 	}
 	walked.sockets++;
 	st->sampled.round = walked.round;
 	st->left_out = 0;
+}
+
+static __always_inline int watch_visit(struct sock *sk, const struct socket_state *shown)
+{
+	struct socket_state *st;
+	bool unchanged;
+
+	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
+		return 0;
+	unchanged = is_unchanged(shown, sk);
+	if (walk_which != WALK_EVERY && unchanged) {
+		watch_unchanged();
+		return 0;
+	}
+	st = socket_recorded(sk);
+	if (!st)
+		return 0;
+	watch_visit_changed(st, sk);
+	/* after its reading, which tells by it since when there is news */
+	if (!unchanged && st->sampled.round == walked.round)
+		socket_has_news(st, sk);
 	return 0;
+}
+
+/* A hook will see the next news of this socket, and those that there may be are too old to matter to hooks. */
+static __always_inline bool may_rest(const struct socket_state *st, struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sock_of(sk);
+
+	if (!st->cookie)
+		return true;
+	return tp && sk->__sk_common.skc_state == TCP_ESTABLISHED && is_silent(tp, active_jiffies);
+}
+
+/*
+ * Without the mark a hook makes the socket active again. One that looked at the mark just before it was
+ * taken away had counted its news before (tcp_v4_rcv() counts a segment before tcp_probe, a call ends
+ * after it wrote), so that they are seen here. Of a change of state that is not so, but the FIN that follows
+ * it is answered or sent again, which is one more.
+ */
+static __always_inline void socket_rests(struct socket_state *st, struct sock *sk)
+{
+	bpf_sk_storage_delete(&active_sockets, sk);
+	st->sampled.active = 0;
+	active_barrier();
+	if (may_rest(st, sk) && (!st->cookie || is_unchanged(st, sk)))
+		walked.rested++;
+	else
+		socket_activate(st, sk);
+}
+
+static __always_inline void watch_visit_active(struct sock *sk)
+{
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	if (!st || st->sampled.round == walked.round)
+		return;
+	if (st->cookie && !is_unchanged(st, sk)) {
+		watch_visit_changed(st, sk);
+		return;
+	}
+	if (st->cookie)
+		watch_unchanged();
+	if (may_rest(st, sk))
+		socket_rests(st, sk);
 }
 
 #endif

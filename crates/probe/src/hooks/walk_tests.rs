@@ -1,0 +1,239 @@
+//! Walks over active sockets, in a network namespace of the test's own.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+
+use super::*;
+use crate::clock::monotonic_ns;
+use crate::hooks::{Detail, Drainer, Features, Leaves, Nics, Selection, Storage, What};
+use crate::netns::Netns;
+use crate::watch::SocketReading;
+
+/// Connected sockets of this process: client and server.
+struct Pair(TcpStream, TcpStream);
+
+impl Pair {
+    /// A byte there and one back.
+    fn exchange(&mut self) {
+        let Self(client, server) = self;
+        let mut byte = [0];
+        client.write_all(b"?").unwrap();
+        server.read_exact(&mut byte).unwrap();
+        server.write_all(b"!").unwrap();
+        client.read_exact(&mut byte).unwrap();
+    }
+}
+
+fn pairs(number: usize) -> Vec<Pair> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = |_| {
+        let client = TcpStream::connect(address).unwrap();
+        client.set_nodelay(true).unwrap();
+        Pair(client, listener.accept().unwrap().0)
+    };
+    (0..number).map(connect).collect()
+}
+
+/// Runs `test` with sockets of a new namespace being watched; not without root.
+fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: BPF needs root; run the tests as root");
+        return;
+    }
+    let features = Features::probe().unwrap();
+    if !features.levels(Detail::Calls, true).active {
+        eprintln!("skipped: this kernel has no hooks that see every call");
+        return;
+    }
+    let run = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        let selection = Selection {
+            all: true,
+            netns: Some(Netns::current().unwrap().inode()),
+            ..Selection::default()
+        };
+        let what = What {
+            selection: &selection,
+            detail: Detail::Calls,
+            leaves: Leaves::Summaries,
+            nics: &Nics::default(),
+            active_for,
+        };
+        let mut storage = Storage::uninit();
+        let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
+        hooks.attach().unwrap();
+        let drainer = hooks.drainer().unwrap();
+        assert!(hooks.has_active, "the kernel refuses read_active");
+        test(&Watching {
+            hooks: &hooks,
+            drainer,
+        });
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+}
+
+struct Watching<'a> {
+    hooks: &'a Hooks<'a>,
+    drainer: Drainer<'a>,
+}
+
+impl Watching<'_> {
+    /// One poll; what it did, and read.
+    fn walk(&self, which: WalkOf) -> (Walked, Vec<SocketReading>) {
+        let before = self.hooks.walked();
+        let mut more = self.hooks.walk_watched(which, 0, false).unwrap();
+        loop {
+            while self.drainer.drain(usize::MAX, || ()) > 0 {}
+            if !more {
+                break;
+            }
+            more = self.hooks.read_more_sockets().unwrap();
+        }
+        let drained = self.drainer.take();
+        assert_eq!(drained.undecoded, 0);
+        let after = self.hooks.walked();
+        let walked = Walked {
+            sockets: after.sockets - before.sockets,
+            left_out: after.left_out - before.left_out,
+            postponed: after.postponed - before.postponed,
+            resting: after.resting - before.resting,
+            rested: after.rested - before.rested,
+        };
+        (walked, drained.readings)
+    }
+
+    /// Polls until a walk looks at none of so many sockets.
+    fn until_all_rest(&self, sockets: u64) {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (walked, _) = self.walk(WalkOf::Due);
+            if (walked.sockets, walked.resting) == (0, sockets) {
+                return;
+            }
+            assert!(Instant::now() < give_up, "{walked:?}");
+        }
+    }
+}
+
+/// More than the delayed-ACK timer takes.
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn what_happens_on_a_socket_that_rests_is_read_by_the_next_walk() {
+    watching(SHORT, |watching| {
+        let mut pairs = pairs(7);
+        pairs.iter_mut().for_each(Pair::exchange);
+        watching.until_all_rest(14);
+
+        let before_ns = monotonic_ns();
+        let before = watching.walk(WalkOf::Every).1;
+        let of = |cookie: u64| before.iter().find(|reading| reading.sample.conn == cookie);
+        pairs[3].exchange();
+        let (walked, readings) = watching.walk(WalkOf::Due);
+        assert_eq!((walked.sockets, walked.resting), (2, 12));
+        assert_eq!(readings.len(), 2);
+        for reading in &readings {
+            let earlier = of(reading.sample.conn).unwrap();
+            let calls = &reading.calls;
+            assert_eq!(calls.writes_since(&earlier.calls).calls(), 1);
+            assert_eq!(calls.reads_since(&earlier.calls).calls(), 1);
+            assert!((before_ns..reading.sample.time_ns).contains(&reading.since_ns));
+        }
+        watching.until_all_rest(14);
+        assert_eq!(watching.walk(WalkOf::Changed).1.len(), 0);
+    });
+}
+
+/// No call tells of it, and its segment meets a socket on which nothing waits.
+#[test]
+fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
+    watching(SHORT, |watching| {
+        let mut pairs = pairs(5);
+        watching.until_all_rest(10);
+        pairs[2].0.write_all(b"unread").unwrap();
+        let readings = watching.walk(WalkOf::Due).1;
+        let unread: Vec<u32> = readings
+            .iter()
+            .map(|reading| reading.sample.receive_queue_bytes)
+            .collect();
+        assert_eq!(readings.len(), 2, "{readings:?}");
+        assert!(unread.contains(&6), "{unread:?}");
+        // for as long as they wait it has news
+        let (walked, readings) = watching.walk(WalkOf::Due);
+        assert_eq!((walked.rested, readings.len()), (0, 1));
+        pairs[2].1.read_exact(&mut [0; 6]).unwrap();
+        watching.until_all_rest(10);
+    });
+}
+
+/// Walks let sockets rest at the very moment at which calls are made on them.
+#[test]
+fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
+    const PAIRS: usize = 61;
+    const BURSTS: u64 = 251;
+    const ACTIVE_FOR: Duration = Duration::from_millis(20);
+    watching(ACTIVE_FOR, |watching| {
+        let mut pairs = pairs(PAIRS);
+        let (done, checked) = (AtomicU64::new(0), AtomicU64::new(0));
+        let mut last: HashMap<u64, SocketReading> = HashMap::new();
+        let mut rested = 0;
+        let caller = || {
+            for burst in 1..=BURSTS {
+                // around the moment at which the sockets of the last one come to rest
+                let late = Duration::from_micros(burst * 97 % 8_000);
+                let begin = Instant::now() + ACTIVE_FOR + late;
+                while Instant::now() < begin {
+                    std::hint::spin_loop();
+                }
+                pairs.iter_mut().for_each(Pair::exchange);
+                done.store(burst, Ordering::Release);
+                while checked.load(Ordering::Acquire) < burst {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(caller);
+            for burst in 1..=BURSTS {
+                let mut is_done = false;
+                while !is_done {
+                    is_done = done.load(Ordering::Acquire) == burst;
+                    let (walked, readings) = watching.walk(WalkOf::Due);
+                    rested += walked.rested;
+                    last.extend(readings.into_iter().map(|it| (it.sample.conn, it)));
+                }
+                for reading in watching.walk(WalkOf::Changed).1 {
+                    let (calls, bytes) = (reading.calls, reading.sample.bytes_received);
+                    let seen = &last[&reading.sample.conn];
+                    assert_eq!((seen.calls, seen.sample.bytes_received), (calls, bytes));
+                }
+                checked.store(burst, Ordering::Release);
+            }
+        });
+        assert!(rested > BURSTS, "{rested} came to rest");
+        let all = watching.walk(WalkOf::Every).1;
+        let counted: HashSet<(u64, u64)> = all
+            .iter()
+            .map(|reading| {
+                let (calls, none) = (&reading.calls, Default::default());
+                (
+                    calls.writes_since(&none).calls(),
+                    calls.reads_since(&none).calls(),
+                )
+            })
+            .collect();
+        assert_eq!(all.len(), 2 * PAIRS);
+        assert_eq!(counted, HashSet::from([(BURSTS, BURSTS)]));
+    });
+}
