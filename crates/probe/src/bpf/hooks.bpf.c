@@ -273,14 +273,16 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* With --all, a socket that was open before is met at its first call. */
+/* With --all, a socket that was open before is met at its first call. One that fails for want of a stream does not
+ * begin it. */
 static __always_inline struct socket_state *socket_met(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 	u64 now_ns;
 
-	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk))
+	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk) ||
+	    !has_stream(sk->__sk_common.skc_state))
 		return NULL;
 	tp = bpf_skc_to_tcp_sock(sk);
 	st = tp ? socket_choose(sk, CHOSEN_TARGET) : NULL;
@@ -753,9 +755,9 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 
 /* A poll begins: sockets that it has read already are left out by its further walks. */
 SEC("raw_tp")
-int BPF_PROG(begin_poll, u64 which, u64 default_level, u64 has_levels)
+int BPF_PROG(begin_poll, u64 which, u64 over_active, u64 default_level, u64 has_levels)
 {
-	walk_begin(which, default_level, has_levels);
+	walk_begin(which, over_active, default_level, has_levels);
 	return 0;
 }
 
@@ -814,15 +816,18 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct socket_state *st;
 	bool sampled;
 
-	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
+	if (!sk || !shown) {
+		walk_end();
+		return 0;
+	}
+	if (!shown->cookie || shown->sampled.round == walked.round)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
 	sampled = sample_is_new(&shown->sampled, tp);
 	if (!sampled && !(detail_calls && shown->ledger.changed)) {
-		walked.sockets++;
-		walked.unchanged++;
+		walk_count_unchanged();
 		return 0;
 	}
 	st = socket_recorded(sk);
@@ -839,7 +844,13 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 SEC("iter/bpf_sk_storage_map")
 int read_watched(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	return watch_visit(ctx->sk, ctx->value);
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (sk && shown)
+		return watch_visit(sk, shown);
+	walk_end();
+	return 0;
 }
 
 /* The same of those that are active, over `active_sockets`. */
@@ -850,6 +861,8 @@ int read_active(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (sk && ctx->value)
 		watch_visit_active(sk);
+	else
+		walk_end();
 	return 0;
 }
 

@@ -25,6 +25,8 @@ struct walk_counts walked = {};
 #define WALK_EVERY 2
 
 u8 walk_which = WALK_DUE;
+u8 walk_over_active = 0; /* it meets active sockets only */
+u8 walk_is_further = 0;	 /* it goes over sockets that the poll has met before */
 /* A socket at level l is read at every 2^l-th walk. */
 u8 walk_default_level = 0;
 u8 walk_has_levels = 0; /* some have one of their own */
@@ -35,7 +37,7 @@ u8 walk_has_levels = 0; /* some have one of their own */
 
 u64 walk_began_ns[WALKS_KEPT] = {};
 
-/* The same of the last walk that was not WALK_DUE, and of the one before it. */
+/* The same of the last walk over all sockets, and of the one before it. */
 u64 full_walk_ns = 0;
 u64 full_walk_before_ns = 0;
 
@@ -45,18 +47,35 @@ static __always_inline u64 walk_began_before(u16 round)
 	return walk_began_ns[((round ? round : walked.round) - 1) & (WALKS_KEPT - 1)];
 }
 
+/* Of a socket that has no new sample. */
+static __always_inline void walk_count_unchanged(void)
+{
+	if (walk_is_further)
+		return;
+	walked.sockets++;
+	walked.unchanged++;
+}
+
+/* What had no room in the ring is read by a further walk of the same poll. */
+static __always_inline void walk_end(void)
+{
+	walk_is_further = 1;
+}
+
 /* A number is used again after so many walks that nobody remembers it; 0 never, and in step. */
-static __always_inline void walk_begin(u8 which, u8 default_level, u8 has_levels)
+static __always_inline void walk_begin(u8 which, u8 over_active, u8 default_level, u8 has_levels)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 
 	walked.round = walked.round == (u16)-1 ? WALKS_KEPT : walked.round + 1;
 	walk_began_ns[walked.round & (WALKS_KEPT - 1)] = now_ns;
-	if (which != WALK_DUE) {
+	if (!over_active) {
 		full_walk_before_ns = full_walk_ns;
 		full_walk_ns = now_ns;
 	}
 	walk_which = which;
+	walk_over_active = over_active;
+	walk_is_further = 0;
 	walk_default_level = default_level;
 	walk_has_levels = has_levels;
 }

@@ -559,11 +559,11 @@ impl<'obj> Hooks<'obj> {
     /// than the ring holds: after it was drained, [`read_more_sockets`](Self::read_more_sockets)
     /// reads on.
     pub fn read_sockets(&self) -> Result<bool, HooksError> {
-        self.begin_poll([0; 3])?;
+        self.begin_poll([0; 4])?;
         self.read_more_sockets()
     }
 
-    fn begin_poll(&self, arguments: [u64; 3]) -> Result<(), HooksError> {
+    fn begin_poll(&self, arguments: [u64; 4]) -> Result<(), HooksError> {
         let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();
         let input = ProgramInput {
             context_in: Some(&mut context),
@@ -791,9 +791,19 @@ fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksErr
         action: "iterate",
         error,
     })?;
-    std::io::copy(&mut iter, &mut std::io::sink())
-        .map_err(|error| HooksError::Read { what, error })?;
-    Ok(())
+    read_to_end(&mut iter).map_err(|error| HooksError::Read { what, error })
+}
+
+/// To the end of what says nothing: after a million objects without a word the kernel has its reader call again
+/// (`EAGAIN`, `MAX_ITER_OBJECTS` in `bpf_seq_read`), and goes on where it was.
+fn read_to_end(iter: &mut impl std::io::Read) -> std::io::Result<()> {
+    loop {
+        match std::io::copy(iter, &mut std::io::sink()) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels, nics: &Nics) {
@@ -881,6 +891,28 @@ fn on(probe: &str) -> Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An iterator that says nothing, and has its reader call again now and then.
+    struct Again(u32);
+
+    impl std::io::Read for Again {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.checked_sub(1) {
+                Some(left) => {
+                    self.0 = left;
+                    Err(std::io::ErrorKind::WouldBlock.into())
+                }
+                None => Ok(0),
+            }
+        }
+    }
+
+    #[test]
+    fn an_iterator_over_millions_of_objects_is_read_to_its_end() {
+        let mut iter = Again(3);
+        read_to_end(&mut iter).unwrap();
+        assert_eq!(iter.0, 0);
+    }
 
     /// What a full map has no room for is counted, and what is there already is no loss.
     #[test]

@@ -75,8 +75,8 @@ impl Hooks<'_> {
     ) -> Result<bool, HooksError> {
         let over_active = self.has_active && which == WalkOf::Due && !self.are_most_active();
         self.over_active.set(over_active);
-        let which = which as u64;
-        self.begin_poll([which, default_level.into(), has_levels.into()])?;
+        let (which, over) = (which as u64, over_active.into());
+        self.begin_poll([which, over, default_level.into(), has_levels.into()])?;
         let before = self.walk_counts();
         let more = self.read_more_sockets()?;
         if over_active {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +32,10 @@ impl Pair {
 }
 
 fn pairs(number: usize) -> Vec<Pair> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    pairs_of(&TcpListener::bind("127.0.0.1:0").unwrap(), number)
+}
+
+fn pairs_of(listener: &TcpListener, number: usize) -> Vec<Pair> {
     let address = listener.local_addr().unwrap();
     let connect = |_| {
         let client = TcpStream::connect(address).unwrap();
@@ -235,5 +239,58 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
             .collect();
         assert_eq!(all.len(), 2 * PAIRS);
         assert_eq!(counted, HashSet::from([(BURSTS, BURSTS)]));
+    });
+}
+
+/// They fail: on a socket that is not connected, and on one that listens, whose storage the accepted ones copy.
+#[test]
+fn a_call_that_finds_no_stream_begins_no_socket() {
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};
+    const PAIRS: usize = 3;
+    watching(SHORT, |watching| {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let lonely = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+        let sent = send(lonely.as_raw_fd(), b"?", MsgFlags::MSG_NOSIGNAL);
+        assert_eq!(sent, Err(nix::errno::Errno::EPIPE));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let received = recv(listener.as_raw_fd(), &mut [0], MsgFlags::empty());
+        assert_eq!(received, Err(nix::errno::Errno::ENOTCONN));
+        assert_eq!(watching.hooks.watched_sockets(), 0);
+
+        let mut pairs = pairs_of(&listener, PAIRS);
+        pairs.iter_mut().for_each(Pair::exchange);
+        assert_eq!(watching.hooks.watched_sockets(), 2 * PAIRS as u64);
+        let readings = watching.walk(WalkOf::Every).1;
+        let conns: HashSet<u64> = readings.iter().map(|it| it.sample.conn).collect();
+        assert_eq!(conns.len(), 2 * PAIRS);
+        drop(pairs);
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while watching.hooks.watched_sockets() > 0 {
+            assert!(Instant::now() < give_up);
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// The ring is full, so that a socket with news is left to further walks of the poll: those meet all others again.
+#[test]
+fn a_further_walk_counts_no_socket_again() {
+    watching(SHORT, |watching| {
+        let mut pairs = pairs(53);
+        watching.until_all_rest(106);
+        let walk = |which| watching.hooks.walk_watched(which, 0, false).unwrap();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !walk(WalkOf::Every) {
+            assert!(Instant::now() < give_up, "the ring is never full");
+        }
+        pairs[0].exchange();
+        for (which, unchanged) in [(WalkOf::Due, 0), (WalkOf::Changed, 104)] {
+            let before = watching.hooks.walked();
+            assert!(walk(which));
+            assert!(watching.hooks.read_more_sockets().unwrap());
+            let after = watching.hooks.walked();
+            assert_eq!(after.sockets - before.sockets, unchanged, "{which:?}");
+            assert_eq!(after.postponed - before.postponed, 2 * 2, "{which:?}");
+        }
     });
 }

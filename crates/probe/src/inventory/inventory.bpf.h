@@ -254,6 +254,13 @@ static __always_inline void streams_begin(struct socket_state *st, const struct 
 	st->first_received = received.seq - (u32)received.bytes;
 }
 
+/* It is, or was, established: it comes to TCP_CLOSE by a change of state, and can begin. */
+static __always_inline bool has_stream(u8 state)
+{
+	return state != TCP_CLOSE && state != TCP_LISTEN && state != TCP_SYN_SENT &&
+	       state != TCP_SYN_RECV;
+}
+
 /* A socket with a stream begins its ledger; opened_ns 0 if it was open before. */
 static __always_inline void socket_begin(struct socket_state *st, struct sock *sk,
 					 const struct tcp_sock *tp, u64 opened_ns, u64 now_ns)
@@ -398,7 +405,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 		return;
 	}
 	/* not yet connected, or closed while its descriptor is still open */
-	if (state == TCP_SYN_SENT || state == TCP_CLOSE)
+	if (!has_stream(state))
 		return;
 	now_ns = bpf_ktime_get_ns();
 	if (!st->cookie) {

@@ -6,7 +6,8 @@
  *
  * A walk reads the sockets on which something has happened, each at its own rate: at level l every 2^l-th
  * walk. One that is left out has news since the first walk that left it out. Where hooks see all that
- * happens, WALK_DUE looks at active sockets only (active.bpf.h).
+ * happens, WALK_DUE looks at active sockets only (active.bpf.h); if it is over all, a socket that rests and yet
+ * has news is read at once, since nobody would know later which walk saw it first.
  */
 #ifndef WHYLAT_WATCH_BPF_H
 #define WHYLAT_WATCH_BPF_H
@@ -77,11 +78,16 @@ static __always_inline bool reading_ledger(struct stage_reading *out, struct soc
 	return true;
 }
 
+static __always_inline bool is_at_rest(const struct socket_state *st)
+{
+	return watch_active && !st->sampled.active;
+}
+
 /* Before this the socket had no news since its last reading: of one that rests no hook has seen them. */
 static __always_inline u64 reading_since(const struct socket_state *st, bool closed)
 {
-	if (watch_active && !st->sampled.active && !closed)
-		return full_walk_before_ns;
+	if (is_at_rest(st) && !closed)
+		return walk_over_active ? full_walk_ns : full_walk_before_ns;
 	return walk_began_before(st->left_out);
 }
 
@@ -157,12 +163,6 @@ static __always_inline bool is_unchanged(const struct socket_state *shown, struc
 	return tp && !sample_is_new(&shown->sampled, tp);
 }
 
-static __always_inline void watch_unchanged(void)
-{
-	walked.sockets++;
-	walked.unchanged++;
-}
-
 /* Reads a socket that has news, or of which all is asked, if it is its turn. */
 static __always_inline void watch_visit_changed(struct socket_state *st, struct sock *sk)
 {
@@ -170,8 +170,9 @@ static __always_inline void watch_visit_changed(struct socket_state *st, struct 
 
 	if (!tp)
 		return;
-	if (walk_which == WALK_DUE && !is_walk_due(st)) {
-		walked.left_out++;
+	if (walk_which == WALK_DUE && !is_at_rest(st) && !is_walk_due(st)) {
+		if (!walk_is_further)
+			walked.left_out++;
 		if (!st->left_out)
 			st->left_out = walked.round;
 		return;
@@ -190,11 +191,11 @@ static __always_inline int watch_visit(struct sock *sk, const struct socket_stat
 	struct socket_state *st;
 	bool unchanged;
 
-	if (!sk || !shown || !shown->cookie || shown->sampled.round == walked.round)
+	if (!shown->cookie || shown->sampled.round == walked.round)
 		return 0;
 	unchanged = is_unchanged(shown, sk);
 	if (walk_which != WALK_EVERY && unchanged) {
-		watch_unchanged();
+		walk_count_unchanged();
 		return 0;
 	}
 	st = socket_recorded(sk);
@@ -245,7 +246,7 @@ static __always_inline void watch_visit_active(struct sock *sk)
 		return;
 	}
 	if (st->cookie)
-		watch_unchanged();
+		walk_count_unchanged();
 	if (may_rest(st, sk))
 		socket_rests(st, sk);
 }
