@@ -294,3 +294,34 @@ fn a_further_walk_counts_no_socket_again() {
         }
     });
 }
+
+/// The other end has not closed, and takes its time with the ACK.
+#[test]
+fn a_fin_that_is_acknowledged_late_is_no_sample_of_the_round_trip() {
+    const FIN_WAIT2: u8 = 5;
+    watching(SHORT, |watching| {
+        let mut pairs = pairs(1);
+        (0..20).for_each(|_| pairs[0].exchange());
+        watching.until_all_rest(2);
+        let before = watching.walk(WalkOf::Every).1;
+        pairs[0].0.shutdown(std::net::Shutdown::Write).unwrap();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        let after = loop {
+            let mut readings = watching.walk(WalkOf::Every).1;
+            readings.retain(|reading| reading.sample.state == FIN_WAIT2);
+            if let Some(client) = readings.pop() {
+                break client;
+            }
+            assert!(Instant::now() < give_up, "{before:?}");
+        };
+        let is_client = |reading: &&SocketReading| reading.sample.conn == after.sample.conn;
+        let before = before.iter().find(is_client).unwrap();
+        let late_us = after.sample.srtt_us - before.sample.srtt_us;
+        assert!(late_us > 3_000, "its ACK was not late: {late_us} µs");
+        let samples = |reading: &SocketReading| {
+            let stages = reading.stages.as_ref().unwrap();
+            (stages.rtt_sum_us, stages.rtt_samples)
+        };
+        assert_eq!(samples(&after), samples(before));
+    });
+}

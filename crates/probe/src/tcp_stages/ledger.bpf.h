@@ -192,7 +192,8 @@ static __always_inline void track_hold(struct stage_ledger *led, u32 stage, u64 
  * tcp_rtt_estimator() runs at most once a segment: srtt += sample - srtt / 8, so the sample follows
  * from srtt before and after. An unchanged srtt with new deliveries was a sample equal to it. Of
  * segments that passed unseen the number is known only if but one of ours was delivered; otherwise
- * srtt stands for all of them, as one sample.
+ * srtt stands for all of them, as one sample. That of a FIN alone is none: an end that has had all and
+ * not closed takes its time with the ACK (tcp_fin()), and nobody waits for it.
  */
 static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp,
 					    bool all_seen)
@@ -200,8 +201,9 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	u32 srtt_us = tp->srtt_us, before_us = led->srtt_us;
 	u32 deliveries = tp->delivered - led->delivered;
 	s32 sample_us = srtt_us - before_us + (before_us >> 3);
+	bool of_fin = led->fin_sent && deliveries <= 1;
 
-	if (srtt_us && (srtt_us != before_us || deliveries)) {
+	if (srtt_us && (srtt_us != before_us || deliveries) && !of_fin) {
 		if (srtt_us == before_us || !before_us || !(all_seen || deliveries == 1) ||
 		    sample_us <= 0)
 			sample_us = srtt_us >> 3;
