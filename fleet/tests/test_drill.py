@@ -2,13 +2,17 @@
 
 import json
 import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import conftest
 import pytest
 from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
 
 from whylat_fleet.cli import main
+from whylat_fleet.drill import parse, quoted
 from whylat_fleet.schema import BIN_NS, PROBLEMS
 
 Few = tuple[Path, dict[str, list[Row]]]
@@ -78,3 +82,52 @@ def test_what_a_report_says_can_be_drilled_and_nothing_else(few: Few, capsys: py
     assert "topology.json" in capsys.readouterr().err
     assert main(["drill", root, "conn", "7", "--from", BEGIN]) == 1
     assert main(["drill", root, "planet", "earth", "--from", BEGIN]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("host", "h1"),
+        ("peer", "h1"),
+        ("link", "tor-000>agg-01"),
+        ("link", "a>b|a>c"),
+        ("application", "it's $HOME; `x`"),
+        ("application", "--force"),
+        ("conn", "-42"),
+    ],
+)
+def test_what_a_shell_makes_of_a_quoted_culprit_is_the_culprit(kind: str, name: str) -> None:
+    shell = subprocess.run(
+        ["sh", "-c", f"printf '%s\\0' {quoted(kind, name)}"], capture_output=True, text=True, check=True
+    )
+    words = shell.stdout.split("\0")[:-1]
+    assert parse(words) == (kind, name)
+    assert [word for word in words if word.startswith("--")] == []
+
+
+def test_the_command_of_every_culprit_drills_into_it(racks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    window = ["--from", conftest.BEGIN, "--hours", "1"]
+    assert main(["correlate", str(racks), *window]) == 0
+    told = re.findall(r"^\d+\. (.*?): |^   drill: (.*)$", capsys.readouterr().out, re.MULTILINE)
+    titles, commands = [title for title, _ in told if title], [command for _, command in told if command]
+    assert len(titles) == len(commands) >= 3
+    assert [title for title in titles if ">" in title]
+    for title, command in zip(titles, commands, strict=True):
+        program, *words = shlex.split(command)
+        assert program == "whylat-fleet"
+        assert f"--from {conftest.BEGIN}" in command
+        assert main(words) == 0
+        assert f"\n{title}\n" in capsys.readouterr().out
+
+
+def test_hints_for_names_can_be_copied(racks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*culprit: str) -> str:
+        assert main(["drill", str(racks), *culprit]) == 1
+        return capsys.readouterr().err
+
+    assert "hint: that link is judged as host 'h00065 (as the peer)'\n" in told("link", "tor-001>h00065")
+    assert "hint: that link is judged as host h00065\n" in told("link", "h00065>tor-001")
+    # what is left of it where the shell took the rest for a file
+    assert re.search(r"hint: perhaps link 'tor-000>agg-01'; quoted, as", told("link", "tor-000"))
+    assert "there is no host h99999 (as the peer) in this window\n" in told("host", "h99999 (as the peer)")
+    assert "hint: perhaps host 'h00065 (as the peer)'" in told("host", "h0065 (as the peer)")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset
 from whylat_fleet.engine import connect
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import Coverage, Prepared, ask
-from whylat_fleet.report.text import coloured, written
+from whylat_fleet.report.text import clean, coloured, written
 from whylat_fleet.schema import CORRELATED, TABLES
 
 
@@ -37,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     drill = commands.add_parser("drill", help="a culprit's connections, and what happened around their problems")
     drill.add_argument("dataset", type=Path)
     drill.add_argument(
-        "culprit", nargs="+", help="as `correlate` says it: host h1, application a, link a>b, …; conn ID"
+        "culprit",
+        nargs="+",
+        help="as `correlate` says it, quoted: host h1, host 'h1 (as the peer)', application a, link 'a>b', …; conn ID",
     )
     drill.add_argument("--connections", type=int, default=10, metavar="N", help="connections listed (default 10)")
     drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems looked at (default 3)")
@@ -148,12 +151,16 @@ def _write(arguments: argparse.Namespace, shown: str) -> None:
 
 def _correlate(arguments: argparse.Namespace) -> int:
     from whylat_fleet.blame import blame  # noqa: PLC0415
-    from whylat_fleet.drill import look  # noqa: PLC0415
+    from whylat_fleet.drill import look, quoted  # noqa: PLC0415
     from whylat_fleet.report import culprits  # noqa: PLC0415
     from whylat_fleet.resources import build  # noqa: PLC0415
 
     # the page shows what happened around problems too
     html = arguments.format == "html"
+    dataset, options = shlex.quote(str(arguments.dataset)), _same_question(arguments)
+
+    def command(kind: str, name: str) -> str:
+        return f"whylat-fleet drill {dataset} {quoted(kind, name)}{options}"
 
     def question(prepared: Prepared) -> _Report:
         resources = build(prepared)
@@ -161,13 +168,27 @@ def _correlate(arguments: argparse.Namespace) -> int:
         numbers = [culprit.first.resource for culprit in verdict.culprits]
         looked = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
         return _Report(
-            lambda: culprits.as_text(prepared, verdict, looked),
+            lambda: culprits.as_text(prepared, verdict, looked, command),
             lambda: culprits.as_json(prepared, verdict, looked),
             lambda: culprits.as_html(prepared, verdict, looked),
             prepared.coverage,
         )
 
     return _asked(arguments, question, tuple(TABLES) if html else CORRELATED)
+
+
+def _same_question(arguments: argparse.Namespace) -> str:
+    """Options with which another command speaks of the same window, hosts and resources."""
+    given: list[str] = []
+    for option, value, default in (
+        ("--from", arguments.begin, None),
+        ("--hours", arguments.hours, 1),
+        ("--bin", arguments.bin, 2),
+        ("--topology", arguments.topology, None),
+    ):
+        given += [option, str(value)] if value != default else []
+    given += ["--trust-clocks"] if arguments.trust_clocks else []
+    return "".join(f" {shlex.quote(word)}" for word in given)
 
 
 def _summary(arguments: argparse.Namespace) -> int:
@@ -302,9 +323,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _COMMANDS[arguments.command](arguments)
     except FleetError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {clean(str(error))}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+            print(f"hint: {clean(error.hint)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 

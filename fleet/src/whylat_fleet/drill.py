@@ -6,11 +6,13 @@ store them.
 """
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from whylat_fleet.algebra import Score, coefficients, problem_scores, scores, sizes
+from whylat_fleet.blame import said
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import Prepared
 from whylat_fleet.questions import text
@@ -112,13 +114,20 @@ def parse(words: list[str]) -> tuple[str, str]:
     return kind, name
 
 
+def quoted(kind: str, name: str) -> str:
+    """A culprit as it is given to a shell: `parse` of what the shell makes of it is the same again."""
+    kind, _, name = said(kind, name).partition(" ")
+    # what begins with a dash would be taken for an option
+    return shlex.quote(f"{kind} {name}") if name.startswith("-") and kind != "conn" else f"{kind} {shlex.quote(name)}"
+
+
 def drill(prepared: Prepared, resources: Resources, kind: str, name: str, shown: int, moments: int) -> Drill:
     """Looks at a resource, or at one connection: `shown` connections, and of as many as `moments` a moment (of a single
     connection, so many). Raises `FleetError` when there is no such thing in this window."""
     if kind == "conn":
         return _connection(prepared, resources, name, moments)
     if name not in resources.names.get(kind, []):
-        raise _unknown(resources, kind, name)
+        raise _unknown(prepared, resources, kind, name)
     number = KINDS.index(kind) * KIND_SIZE + resources.names[kind].index(name)
     return look(prepared, resources, [number], shown, moments)[0]
 
@@ -183,14 +192,34 @@ def _measured(prepared: Prepared, connection: Connection, us: Sequence[Any]) -> 
     )
 
 
-def _unknown(resources: Resources, kind: str, name: str) -> FleetError:
+def _unknown(prepared: Prepared, resources: Resources, kind: str, name: str) -> FleetError:
     names = resources.names.get(kind, [])
+    message = f"there is no {said(kind, name)} in this window"
+    if kind == "link" and (end := _end(prepared, name)):
+        unwatched = "" if end[1] in prepared.host_names else ", which was not watched"
+        return FleetError(message, f"that link is judged as {quoted(*end)}{unwatched}")
+    cut = ""
     near = difflib.get_close_matches(name, names, 3)
+    if kind == "link" and (begun := [link for link in names if link.startswith(f"{name}>")]):
+        near, cut = begun[:3], "; quoted, as a shell writes to a file after a bare >"
     if near:
-        return FleetError(f"there is no {kind} {name} in this window", f"perhaps {' or '.join(near)}")
+        return FleetError(message, f"perhaps {' or '.join(quoted(kind, one) for one in near)}{cut}")
     if not names:
-        return FleetError(f"no {kind} is known in this window", "switches and links need a topology.json")
-    return FleetError(f"there is no {kind} {name} in this window", f"as {names[0]}; `correlate` names the culprits")
+        needs = "agents take them from their mapping (docs/fleet/agent.md)"
+        return FleetError(
+            f"no {kind} is known in this window",
+            needs if kind == "application" else "switches and links need a topology.json",
+        )
+    return FleetError(message, f"as {quoted(kind, names[0])}; `correlate` names the culprits")
+
+
+def _end(prepared: Prepared, link: str) -> tuple[str, str] | None:
+    """The end of connections that a host's own link stands for; None where it is no host's."""
+    source, _, target = link.partition(">")
+    hosts = prepared.topology.hosts
+    if target in hosts and hosts[target].tor == source:
+        return "peer", target
+    return ("host", source) if source in hosts and hosts[source].tor == target else None
 
 
 def _known(prepared: Prepared, conns: list[int]) -> dict[int, Connection]:

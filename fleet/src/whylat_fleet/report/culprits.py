@@ -1,5 +1,6 @@
 """The report of `correlate`: coverage first, then the culprits with their evidence."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -52,8 +53,8 @@ def _evidence(one: Evidence) -> dict[str, Any]:
     }
 
 
-def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> list[str]:
-    """The report for people."""
+def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill], command: Callable[[str, str], str]) -> list[str]:
+    """The report for people. `command` is what drills into a culprit, given its kind and name."""
     lines = [*coverage.lines(prepared.coverage), ""]
     if said_instead := _nobody(verdict):
         lines.append(said_instead)
@@ -63,6 +64,8 @@ def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> list[s
         for member in drill.members[:LOOK_AT]:
             one = member.connection
             lines += folded(f"   look at: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
+        # not folded, however long: it is copied
+        lines.append(f"   drill: {command(culprit.first.kind, culprit.first.name)}")
     for pipeline in verdict.pipelines:
         title, *sentences = chains.as_lines(pipeline)
         lines.append(Heading(title))
