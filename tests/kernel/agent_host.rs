@@ -208,6 +208,26 @@ fn a_sound_configuration_is_taken_up_and_another_refused() {
     agent.stop();
 }
 
+#[test]
+fn a_target_that_takes_nothing_is_said_once_and_that_it_does_again() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let agent = Agent::start(&netns);
+    let (there, away) = (agent.path().join("dataset"), agent.path().join("away"));
+    std::fs::rename(&there, &away).expect("a target that is away");
+    agent.says("hint: the directory must exist");
+    until("a second failure", || {
+        let failures = metric(&netns, "whylat_ship_failures_total ")?;
+        (failures >= 2.0).then_some(())
+    });
+    std::fs::rename(&away, &there).expect("a target that is there again");
+    let said = agent.says("takes files again");
+    assert_eq!(said.matches("cannot deliver to ").count(), 1, "{said}");
+    agent.stop();
+}
+
 /// Puts a descriptor where no process has it: into a message that nobody takes.
 fn park(socket: TcpStream) -> (UnixStream, UnixStream) {
     let parked = UnixStream::pair().expect("sockets");

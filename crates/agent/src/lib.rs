@@ -6,11 +6,13 @@
 pub mod apps;
 pub mod collect;
 pub mod config;
+mod delivery;
 mod interval;
 pub mod metrics;
 pub mod notify;
 mod run;
 pub mod ship;
 
+pub use delivery::reservation;
 pub use interval::Interval;
 pub use run::{AgentError, Start, run};

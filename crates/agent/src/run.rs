@@ -18,9 +18,10 @@ use record::privileges::{PrivilegeError, Privileges as Kept};
 use crate::Interval;
 use crate::collect::{Collector, Pace, Watch};
 use crate::config::{Config, ConfigError, Detail, Netns, WatchConfig};
+use crate::delivery::Delivery;
 use crate::metrics::{Endpoint, EndpointError, Metrics};
 use crate::notify::{Notify, Priority, say};
-use crate::ship::{ShipError, Shipper, Writer};
+use crate::ship::{ShipError, ShipWatch, Shipper, Writer};
 
 /// How long an agent that is to end goes on trying to deliver; systemd kills it after 90 s.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -106,18 +107,20 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
     Kept::of_watching().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
     let metrics = Metrics::new();
-    let shipping = Some(shipper.watch());
+    let shipping = shipper.watch();
     // answers as long as it lives
     let _endpoint = Endpoint::start(
         &config.metrics,
         &config.host,
         Arc::clone(&metrics),
-        shipping,
+        Some(shipping.clone()),
     )?;
     let mut agent = Agent {
         start,
         signals,
+        delivery: Delivery::new(&config.ship),
         config,
+        shipping,
         shipper,
         metrics,
         notify: Notify::from_environment(),
@@ -138,6 +141,8 @@ struct Agent<'a> {
     start: &'a Start,
     signals: Signals,
     config: Config,
+    shipping: ShipWatch,
+    delivery: Delivery,
     shipper: Shipper,
     metrics: Arc<Metrics>,
     notify: Notify,
@@ -158,6 +163,9 @@ impl Agent<'_> {
             if let Some(interval) = collector.tick()? {
                 self.put(interval);
                 self.lacks(collector.lacks());
+            }
+            if let Some((priority, news)) = self.delivery.news(&self.shipping.state()) {
+                say(priority, &news);
             }
             self.notify.alive();
         }

@@ -26,8 +26,11 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         if self.check {
-            agent::config::Config::read(&self.config)?;
+            let config = agent::config::Config::read(&self.config)?;
             eprintln!("{}: sound", self.config.display());
+            if let Some(reservation) = agent::reservation(&config.ship) {
+                eprintln!("note: {reservation}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         let start = agent::Start {
