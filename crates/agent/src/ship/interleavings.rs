@@ -1,17 +1,19 @@
 //! Any order of storing, sending, failing and dying leaves each row at the target once: the spool against a target that is
 //! a map in memory, with operations that are chosen at random.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use table::fleet::{
-    FleetConnections, FleetCoverage, FleetDetails, FleetIntervals, FleetProblem, FleetProblems,
+    FleetConnections, FleetCoverage, FleetDetail, FleetDetails, FleetIntervals, FleetProblem,
+    FleetProblems,
 };
 use table::{Columns, dataset, row_of};
 
 use super::name::{HOUR_NS, Key};
 use super::spool::{Spool, Work};
+use super::stage::Stage;
 use crate::Interval;
 
 const BEGIN_NS: i64 = 490_000 * HOUR_NS;
@@ -26,15 +28,21 @@ enum Step {
     DieAfter,
     /// The target does not do it.
     Fail,
-    /// An interval is stored while a file is sent that it changes.
-    StoreWhileSending,
+    /// The target does it, and its answer is lost.
+    Unsure,
+    /// An interval is stored, so many seconds after the one before, while a file is sent that it may change.
+    StoreWhileSending(i64),
     /// The agent dies and another one begins.
     Die,
     /// The host boots.
     Boot,
 }
 
+/// Within the minute, and to the next hour.
+const SOON_OR_LATE_S: [i64; 2] = [10, 3600];
+
 fn step() -> impl Strategy<Value = Step> {
+    let soon_or_late = || proptest::sample::select(SOON_OR_LATE_S.as_slice());
     prop_oneof![
         6 => (1_i64..5).prop_map(|length| Step::Store(length * 10)),
         // to the next hour
@@ -42,7 +50,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Deliver),
         2 => Just(Step::DieAfter),
         2 => Just(Step::Fail),
-        2 => Just(Step::StoreWhileSending),
+        1 => Just(Step::Unsure),
+        2 => soon_or_late().prop_map(Step::StoreWhileSending),
         1 => Just(Step::Die),
         1 => Just(Step::Boot),
     ]
@@ -54,6 +63,8 @@ struct World {
     boot: u32,
     now_ns: i64,
     target: BTreeMap<Key, Vec<u8>>,
+    /// What the target was asked to take, as far as the agent can know.
+    asked: BTreeSet<Key>,
     stored: Vec<i64>,
 }
 
@@ -66,6 +77,7 @@ impl World {
             boot: 0,
             now_ns: BEGIN_NS,
             target: BTreeMap::new(),
+            asked: BTreeSet::new(),
             stored: Vec::new(),
         };
         world.open();
@@ -76,7 +88,11 @@ impl World {
         self.spool = None;
         let boot = format!("{:08x}", self.boot);
         let spool = Spool::open(self.dir.path(), "h", &boot, 1 << 30);
-        self.spool = Some(spool.expect("spool"));
+        let spool = spool.expect("spool");
+        // no agent knows what the one before it has tried
+        let left = spool.pending.keys().chain(spool.sent.keys()).cloned();
+        self.asked.extend(left);
+        self.spool = Some(spool);
     }
 
     fn spool(&mut self) -> &mut Spool {
@@ -97,6 +113,7 @@ impl World {
             Work::Send { key, path, .. } => {
                 self.spool().trying(key);
                 let bytes = std::fs::read(path).expect("a file that waits");
+                self.asked.insert(key.clone());
                 self.target.insert(key.clone(), bytes);
             }
             Work::Remove(key) => drop(self.target.remove(key)),
@@ -128,11 +145,13 @@ impl World {
             Step::Fail => {
                 if let Some(Work::Send { key, .. }) = self.spool().next() {
                     self.spool().trying(&key);
+                    self.asked.insert(key);
                 }
             }
-            Step::StoreWhileSending => {
+            Step::Unsure => drop(self.perform()),
+            Step::StoreWhileSending(length_s) => {
                 let work = self.perform();
-                self.store(10);
+                self.store(length_s);
                 if let Some(work) = work {
                     self.report(&work);
                 }
@@ -143,6 +162,16 @@ impl World {
                 self.open();
             }
         }
+    }
+
+    /// What of the spool must be so after each step.
+    fn check(&self) {
+        let spool = self.spool.as_ref().expect("open");
+        let unasked = spool.sent.keys().find(|key| !self.asked.contains(key));
+        assert_eq!(unasked, None, "kept for a target that was never asked");
+        let given = spool.given;
+        let lost = (given.full_files, given.failed_files, given.late_rows);
+        assert_eq!(lost, (0, 0, 0));
     }
 
     fn drain(&mut self) {
@@ -176,6 +205,7 @@ fn times_of<C: Columns>(path: &Path, bytes: &[u8]) -> Vec<u64> {
     (0..rows.len()).map(time).collect()
 }
 
+/// An interval with a problem, and nothing else.
 fn interval(begin_ns: i64) -> Interval {
     let coverage = serde_json::json!({
         "host": "h", "begin_ns": begin_ns, "length_us": 1, "boot_id": "b", "agent": "a", "kernel": "k", "detail": "d",
@@ -198,6 +228,54 @@ fn interval(begin_ns: i64) -> Interval {
     }
 }
 
+/// An interval with a detail, and nothing else.
+fn interval_of_detail(begin_ns: i64) -> Interval {
+    let detail = serde_json::json!({
+        "host": "h", "conn_id": 1, "time_ns": begin_ns, "length_us": 1, "acked_bytes": 0, "received_bytes": 0,
+        "retrans": 0, "send_queue_bytes": 0, "unacked_segs": 0, "cwnd_segs": 1,
+    });
+    let mut interval = interval(begin_ns);
+    interval.problems = FleetProblems::default();
+    interval
+        .details
+        .push(row_of::<FleetDetail>(detail).expect("a row"));
+    interval
+}
+
+#[test]
+fn an_hour_in_which_the_target_is_away_is_held_once() {
+    let mut world = World::new();
+    // to the begin of an hour, through it, and past its end
+    for length_s in [3600].into_iter().chain([60; 57]).chain([300]) {
+        world.store(length_s);
+        world.step(Step::Fail);
+    }
+    let spool = world.spool();
+    assert_eq!(spool.sent.len(), 1, "the one that was tried all the time");
+    assert_eq!(spool.pending.len(), 2 + 2, "two tables' hour and minute");
+    world.drain();
+    assert_eq!(world.target.len(), 4);
+}
+
+#[test]
+fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
+    let mut world = World::new();
+    let begin_ns = BEGIN_NS;
+    world.spool().store(interval_of_detail(begin_ns));
+    let sent = world.perform();
+    assert!(world.spool().relieve(&mut Stage::default(), begin_ns));
+    assert_eq!(world.spool().given.full_files, 1);
+    // its minute goes on, and is not sent again until its hour is merged
+    let (soon_ns, late_ns) = (begin_ns + HOUR_NS / 120, begin_ns + 2 * HOUR_NS);
+    world.spool().store(interval_of_detail(soon_ns));
+    world.spool().store(interval_of_detail(late_ns));
+    world.report(&sent.expect("a file of details"));
+    world.drain();
+    let minutes = world.target.keys().filter(|key| !key.is_hour());
+    let minutes: Vec<i64> = minutes.map(Key::begin_ns).collect();
+    assert_eq!(minutes, [late_ns, late_ns], "those of the hour that runs");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -206,13 +284,13 @@ proptest! {
         let mut world = World::new();
         for step in steps {
             world.step(step);
+            world.check();
         }
         world.drain();
         let stored: Vec<u64> = world.stored.iter().map(|time| time.cast_unsigned()).collect();
         prop_assert_eq!(world.times::<FleetProblems>(), stored.clone());
         prop_assert_eq!(world.times::<table::fleet::FleetCoverages>(), stored);
-        let given = world.spool().given;
-        prop_assert_eq!((given.full_files, given.failed_files, given.late_rows), (0, 0, 0));
+        world.check();
         // no minute's file is left beside its hour's
         let covered = world.target.keys().filter(|key| !key.is_hour() && world.target.contains_key(&key.of_hour()));
         prop_assert_eq!(covered.count(), 0);

@@ -66,7 +66,7 @@ impl Spool {
         let Some(key) = self.pending.keys().rev().find(is_detail).cloned() else {
             return false;
         };
-        self.pending.remove(&key);
+        self.let_go(&key);
         self.given.full_files += 1;
         self.forget_file(&self.pending_path(&key));
         true

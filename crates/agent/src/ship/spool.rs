@@ -7,13 +7,13 @@
 //! SPOOL/staging/     the files of an interval that is not whole: removed at the next start
 //! SPOOL/staged/      those of one that is: moved to `pending` at the next start
 //! SPOOL/pending/     what the target does not have, or may not have
-//! SPOOL/sent/        what the target has, until its hour is merged
+//! SPOOL/sent/        what the target has, until its hour is merged; then what it may have, until it is removed there
 //! ```
 //!
 //! A kill between any two steps leaves one of these states, and each is gone on from without a row lost or doubled: an
 //! interval becomes whole by one rename, and a file is what its name says, so that sending it twice is sending it once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,8 @@ pub(super) struct Spool {
     pub(super) root: PathBuf,
     pub(super) pending: BTreeMap<Key, Waiting>,
     pub(super) sent: BTreeMap<Key, u64>,
+    /// Files that are no longer here and that the target may have.
+    maybe_there: BTreeSet<Key>,
     pub(super) memory: Option<Memory>,
     pub(super) given: Given,
     /// The newest failure of the spool's disk.
@@ -111,6 +113,7 @@ impl Spool {
             root: root.to_owned(),
             pending: BTreeMap::new(),
             sent: BTreeMap::new(),
+            maybe_there: BTreeSet::new(),
             memory: Memory::read(root),
             given: Given::default(),
             failure: None,
@@ -139,7 +142,8 @@ impl Spool {
                 // what waits holds all that was sent, and more
                 disk::remove(&self.sent_path(&key))?;
             }
-            self.wait(key, bytes, since);
+            // an earlier agent may have tried it
+            self.wait(key, bytes, since, true);
         }
         self.retire_covered()?;
         self.close_interrupted()?;
@@ -255,11 +259,12 @@ impl Spool {
         }
         self.move_staged()?;
         for file in &stage.files {
+            let may_have = self.may_have(&file.key);
             if self.sent.remove(&file.key).is_some() {
                 disk::remove(&self.sent_path(&file.key))?;
             }
             let bytes = file.bytes.len() as u64;
-            self.wait(file.key.clone(), bytes, SystemTime::now());
+            self.wait(file.key.clone(), bytes, SystemTime::now(), may_have);
         }
         Ok(())
     }
@@ -282,13 +287,19 @@ impl Spool {
         fs::remove_dir(&staged)
     }
 
-    fn wait(&mut self, key: Key, bytes: u64, since: SystemTime) {
+    /// Whether the target may have a file in one of its states.
+    fn may_have(&self, key: &Key) -> bool {
+        let is_tried = self.pending.get(key).is_some_and(|waiting| waiting.tried);
+        is_tried || self.sent.contains_key(key) || self.maybe_there.contains(key)
+    }
+
+    fn wait(&mut self, key: Key, bytes: u64, since: SystemTime, tried: bool) {
         self.generation += 1;
         let before = self.pending.get(&key);
         let waiting = Waiting {
             bytes,
             generation: self.generation,
-            tried: before.is_none_or(|before| before.tried),
+            tried,
             delivered: false,
             since: before.map_or(since, |before| before.since),
         };
@@ -356,8 +367,19 @@ impl Spool {
 
     /// A file that was to be sent is not there: somebody has removed it.
     pub(super) fn vanished(&mut self, key: &Key) {
-        self.pending.remove(key);
+        self.let_go(key);
         self.given.failed_files += 1;
+    }
+
+    /// A file no longer waits, and is lost unless the target has it.
+    pub(super) fn let_go(&mut self, key: &Key) {
+        if self
+            .pending
+            .remove(key)
+            .is_some_and(|waiting| waiting.tried)
+        {
+            self.maybe_there.insert(key.clone());
+        }
     }
 
     pub(super) fn forget_file(&mut self, path: &Path) {
@@ -402,9 +424,9 @@ impl Spool {
         self.memory.as_ref().map_or(Ok(()), |m| m.write(&self.root))
     }
 
-    /// Adds a file that was written beside the others.
+    /// Adds a file that was written beside the others, and is new.
     pub(super) fn adopt(&mut self, key: Key, bytes: u64) {
-        self.wait(key, bytes, SystemTime::now());
+        self.wait(key, bytes, SystemTime::now(), false);
     }
 
     pub(super) fn failed(&mut self, error: &io::Error) {
