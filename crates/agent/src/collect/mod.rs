@@ -147,7 +147,7 @@ impl<'a> Collector<'a> {
         let mut collector = Self {
             hooks,
             drainer: hooks.drainer()?,
-            rates: Rates::new(watch.pace.into()),
+            rates: Rates::new(watch.pace.into(), hooks.most_levels()),
             random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
             meter: Meter::begin(hooks, statistics, now.monotonic_ns)?,
             span: Span::beginning(now, watch.interval_ns),

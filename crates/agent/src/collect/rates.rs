@@ -41,6 +41,8 @@ pub(super) type Change = (u64, Option<u8>);
 #[derive(Debug)]
 pub(super) struct Rates {
     budget: Budget,
+    /// Of so many connections the kernel can be told a level.
+    most_levels: usize,
     /// Exponent of connections without problems.
     healthy: i8,
     /// Exponents of those that had one.
@@ -58,9 +60,10 @@ struct Trouble {
 }
 
 impl Rates {
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(super) fn new(budget: Budget, most_levels: usize) -> Self {
         Self {
             budget,
+            most_levels,
             healthy: 0,
             troubled: HashMap::new(),
             trouble: HashMap::new(),
@@ -169,7 +172,7 @@ impl Rates {
             .iter()
             .filter(|(_, exponent)| which(**exponent));
         let mut cookies: Vec<u64> = chosen.map(|(cookie, _)| *cookie).collect();
-        cookies.sort_by_key(|cookie| (std::cmp::Reverse(of(cookie)), *cookie));
+        cookies.sort_by_cached_key(|cookie| (std::cmp::Reverse(of(cookie)), *cookie));
         cookies
     }
 
@@ -196,9 +199,19 @@ impl Rates {
             .cast_unsigned()
     }
 
+    /// Levels of connections that are not read as those without problems: of the worst, where the kernel has no room for
+    /// all.
+    fn levels(&self) -> HashMap<u64, u8> {
+        let others = self.worst_first(|exponent| exponent != self.healthy);
+        let others = others.into_iter().take(self.most_levels);
+        others
+            .filter_map(|cookie| Some((cookie, self.level(*self.troubled.get(&cookie)?))))
+            .collect()
+    }
+
+    /// What the kernel must be told: first what it is to forget, which makes room.
     fn changes(&mut self) -> Vec<Change> {
-        let others = self.troubled.iter().filter(|(_, e)| **e != self.healthy);
-        let wanted: HashMap<u64, u8> = others.map(|(c, e)| (*c, self.level(*e))).collect();
+        let wanted = self.levels();
         let gone: HashSet<u64> = self.told.keys().copied().collect();
         let gone = gone.into_iter().filter(|c| !wanted.contains_key(c));
         let new = wanted.iter().filter(|(c, l)| self.told.get(c) != Some(l));
@@ -235,15 +248,20 @@ impl<I: ExactSizeIterator> Half for I {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MEAN_NS: u64 = 500_000_000;
 
-    fn rates() -> Rates {
-        Rates::new(Budget {
-            mean_ns: MEAN_NS,
+    fn budget(mean_ns: u64) -> Budget {
+        Budget {
+            mean_ns,
             cpu_low: 0.005,
             cpu_high: 0.015,
-        })
+        }
+    }
+
+    fn rates() -> Rates {
+        Rates::new(budget(MEAN_NS), usize::MAX)
     }
 
     #[test]
@@ -307,16 +325,77 @@ mod tests {
 
     #[test]
     fn a_mean_above_the_bin_length_stays_what_it_is() {
-        let mut rates = Rates::new(Budget {
-            mean_ns: 5_000_000_000,
-            cpu_low: 0.0,
-            cpu_high: 0.01,
-        });
+        let mut rates = Rates::new(budget(5_000_000_000), usize::MAX);
         rates.note(1, 1, 1);
         for step in 0..9 {
             rates.decide(0.5, step);
         }
         assert_eq!(rates.walk_mean_ns(), 5_000_000_000);
         assert_eq!(rates.healthy_mean_ns(), 10_000_000_000);
+    }
+
+    #[test]
+    fn the_worst_have_levels_when_not_all_can() {
+        let mut rates = Rates::new(budget(MEAN_NS), 5);
+        for cookie in 0..8 {
+            rates.note(cookie, cookie * 1_000, 1);
+        }
+        // the others are read more seldom: all of these differ from them
+        let changes = rates.decide(0.5, 2);
+        let mut told: Vec<u64> = changes.iter().map(|(cookie, _)| *cookie).collect();
+        told.sort_unstable();
+        assert_eq!(told, [3, 4, 5, 6, 7]);
+        assert_eq!(rates.default_level(), 1);
+        // what a connection is told is taken back before a worse one is told
+        rates.note(0, 1_000_000, 3);
+        assert_eq!(rates.decide(0.01, 4), [(3, None), (0, Some(0))]);
+        rates.forget(7);
+        assert_eq!(rates.decide(0.01, 5), [(7, None), (3, Some(0))]);
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Note(u64, u64),
+        Forget(u64),
+        Decide(f64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0_u64..20, 1_u64..1_000).prop_map(|(cookie, ns)| Step::Note(cookie, ns)),
+            2 => (0_u64..20).prop_map(Step::Forget),
+            6 => proptest::sample::select([0.001, 0.01, 0.5].as_slice()).prop_map(Step::Decide),
+        ]
+    }
+
+    /// Follows a change as the kernel's map does: a full one takes no other connection.
+    fn follow(levels: &mut HashMap<u64, u8>, most: usize, (cookie, level): Change) {
+        match level {
+            Some(level) => drop(levels.insert(cookie, level)),
+            None => drop(levels.remove(&cookie)),
+        }
+        assert!(levels.len() <= most);
+    }
+
+    proptest! {
+        #[test]
+        fn the_kernel_has_room(
+            steps in proptest::collection::vec(step(), 1..200),
+            most in 0_usize..8,
+        ) {
+            let mut rates = Rates::new(budget(MEAN_NS), most);
+            let mut levels = HashMap::new();
+            for (now_ns, step) in (1..).zip(steps) {
+                match step {
+                    Step::Note(cookie, problem_ns) => rates.note(cookie, problem_ns, now_ns),
+                    Step::Forget(cookie) => rates.forget(cookie),
+                    Step::Decide(cpu_share) => {
+                        let changes = rates.decide(cpu_share, now_ns);
+                        changes.into_iter().for_each(|change| follow(&mut levels, most, change));
+                        prop_assert_eq!(&levels, &rates.told);
+                    }
+                }
+            }
+        }
     }
 }

@@ -128,6 +128,11 @@ impl Hooks<'_> {
         bss.map_or(0, |bss| bss.watched_sockets)
     }
 
+    /// So many watched sockets can have a level of their own.
+    pub fn most_levels(&self) -> usize {
+        self.skel.maps.walk_levels.max_entries() as usize
+    }
+
     /// Has the watched socket with this cookie read at a level of its own, at most
     /// [`WALK_LEVEL_MOST`]; `None`: at the default one again. It is forgotten by none but the caller.
     pub fn set_level(&self, cookie: u64, level: Option<u8>) -> Result<(), HooksError> {
