@@ -94,6 +94,39 @@ def test_three_damaged_hosts_of_a_hundred_change_nothing_else(
     same(report(damaged, tmp_path / "reversed.json")[1], expected)
 
 
+@pytest.mark.parametrize("damage", ["truncated", "rows"])
+def test_problems_of_connections_that_no_whole_file_tells_of_are_left_out(
+    small: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if the host had had no problem: whose connections they are is not known, and that is no host's fault."""
+    damaged, without = tmp_path / "damaged", tmp_path / "without"
+    shutil.copytree(small, damaged)
+    shutil.copytree(small, without)
+    path = next((damaged / "fleet_connections" / FOLDER).glob("h00033.*"))
+    data = path.read_bytes()
+    # a footer that is whole tells of rows that are not
+    path.write_bytes(data[: len(data) * 2 // 3] if damage == "truncated" else b"PAR1" + bytes(3996) + data[4000:])
+    problems = next((without / "fleet_problems" / FOLDER).glob("h00033.*"))
+    (count,) = duckdb.execute(
+        f"SELECT COUNT(DISTINCT conn_id) FROM read_parquet('{problems}') WHERE send_buffer_us + fast_retransmit_us + "
+        "timeout_us + COALESCE(delayed_ack_us, 0) + receiver_window_us > 0"
+    ).fetchall()[0]
+    problems.unlink()
+    code, found = report(damaged, tmp_path / "damaged.json")
+    _, expected = report(without, tmp_path / "without.json")
+    assert code == 3
+    assert [Path(file["path"]).name for file in found["coverage"]["left_out_files"]] == [path.name]
+    assert found["coverage"]["undescribed_connections"] == {"h00033": count}
+    assert expected["coverage"]["undescribed_connections"] == {}
+    assert [c["name"] for c in found["culprits"] if c["name"] == "h00033"] == []
+    same(found, expected)
+    sentence = f"left out: problems of {count} connections of host h00033: the file that tells whose"
+    assert main(["correlate", str(damaged)]) == 3
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert main(["correlate", str(damaged), "--format", "html"]) == 3
+    assert sentence in capsys.readouterr().out
+
+
 def test_rows_that_cannot_be_read_are_found(small: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(small, broken)

@@ -112,3 +112,27 @@ def test_only_bins_in_which_a_host_was_watched_count(tmp_path: Path) -> None:
     assert prepared.grid.bins == 300
     assert when(prepared.coverage) == "2026-11-23 05:10:00 UTC, 10 min 0 s watched"
     assert prepared.coverage.partly_watched == {}
+
+
+def test_connections_that_another_file_tells_of_stay(tmp_path: Path) -> None:
+    """A minute's file is cut: what other minutes tell is still known, and of the rest no problem counts."""
+    begin = fleet_files.BEGIN_NS
+    watched = {"host": "a:b", "begin_ns": begin, "length_us": 3_600_000_000, "detail": "calls", "connections": 1}
+    watched |= {"poll_gap_us": 1, "clock_error_us": 1, "lost": 0, "dropped_files": 0}
+    fleet_files.write(tmp_path, "fleet_coverage", "a:b", [watched])
+    problem = {"host": "a:b", "send_buffer_us": 5, "fast_retransmit_us": 0, "timeout_us": 0, "receiver_window_us": 0}
+    rows = [{**problem, "conn_id": conn, "begin_ns": begin} for conn in (1, 2, 3)]
+    fleet_files.write(tmp_path, "fleet_problems", "a:b", rows)
+    for minute, conns in ((0, (1,)), (1, (2, 3)), (2, (2,))):
+        known = [{"host": "a:b", "conn_id": conn, "time_ns": begin + minute * 60 * SECOND_NS} for conn in conns]
+        path = fleet_files.write(tmp_path, "fleet_connections", "a:b", known, minute=minute)
+        if minute == 1:
+            path.write_bytes(path.read_bytes()[:-9])
+    engine, dataset = DuckDb(), Dataset(tmp_path)
+    try:
+        prepared = prepare(engine, dataset, dataset.window(fleet_files.BEGIN, 1))
+        left = sorted(row[0] for row in engine.rows("SELECT DISTINCT c.conn FROM cells AS c"))
+    finally:
+        engine.close()
+    assert left == [1, 2]
+    assert prepared.coverage.undescribed == {"a:b": 1}

@@ -167,6 +167,22 @@ class Dataset:
         return found
 
 
+def written_as(host: str) -> str:
+    """A host's name in the names of its files."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", host)
+
+
+def hosts_without(table: str, left_out: Iterable[LeftOut], window: Window) -> set[str]:
+    """Hosts, as names of files write them, that lack a file of this table and window as it is left out."""
+    folders = {f"{table}/date={hour:%Y-%m-%d}/hour={hour:%H}" for hour in window.hours}
+    found = set()
+    for path in (Path(one.path) for one in left_out):
+        match = _NAME.fullmatch(path.name)
+        if match and any(path.parent.as_posix().endswith(f"/{folder}") for folder in folders):
+            found.add(match["host"])
+    return found
+
+
 def _paths(folder: Path) -> list[Path]:
     """Files of a folder, but for those that are being written.
 
@@ -306,7 +322,7 @@ def _wrong_metadata(said: dict[str, str], footer: _Footer, host: str) -> str | N
         return f"its schema is {schema or 'not said'}, this reads {SCHEMA}"
     if said.get("whylat.rows") not in (None, str(footer.rows)):
         return f"it says that it holds {said['whylat.rows']} rows and holds {footer.rows}"
-    if writer is not None and re.sub(r"[^A-Za-z0-9_-]", "-", writer) != host:
+    if writer is not None and written_as(writer) != host:
         return f"it was written by {writer}"
     return None
 

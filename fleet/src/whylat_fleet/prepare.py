@@ -12,7 +12,18 @@ from typing import TypeVar
 
 from whylat_fleet import topology
 from whylat_fleet.algebra import Grid, start, weigh
-from whylat_fleet.dataset import ATTEMPTS, HOUR_NS, SECOND_NS, Dataset, LeftOut, Selection, Window, unreadable
+from whylat_fleet.dataset import (
+    ATTEMPTS,
+    HOUR_NS,
+    SECOND_NS,
+    Dataset,
+    LeftOut,
+    Selection,
+    Window,
+    hosts_without,
+    unreadable,
+    written_as,
+)
 from whylat_fleet.engine import Engine
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.questions import text
@@ -45,6 +56,8 @@ class Coverage:
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
+    undescribed: dict[str, int] = field(default_factory=dict)
+    """By host: connections with a problem that are left out, as what tells of them is."""
     connections: int = 0
     """Connections open at a host's end of an interval, at most, summed over the hosts."""
     troubled: int = 0
@@ -152,6 +165,7 @@ def _prepare(
     place: Path | None,
 ) -> Prepared:
     grid_of(window, bin_s)
+    lacking = hosts_without("fleet_connections", selection.left_out, window)
     window = _watched(engine, window, bin_s)
     grid = grid_of(window, bin_s)
     coverage = Coverage(window, left_out_files=selection.left_out, superseded_files=selection.superseded)
@@ -171,6 +185,7 @@ def _prepare(
     ]
     engine.put("hosts", HOSTS, rows)
     _cells(engine, grid, window, slow, coverage)
+    _without_undescribed(engine, window, hosts, lacking, coverage)
     weigh(engine, grid)
     coverage.troubled = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
     coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
@@ -246,8 +261,27 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
         engine.put("slow_hosts", {"host": "VARCHAR"}, [(host,) for host in slow])
         engine.create("slow_polled", text("slow_polled", bin_us=grid.bin_us, **span))
         coverage.slow_polled = int(engine.rows("SELECT COUNT(*) FROM slow_polled AS s")[0][0])
-        engine.create(
-            "cells_polled", "SELECT c.* FROM cells AS c WHERE c.conn NOT IN (SELECT s.conn FROM slow_polled AS s)"
-        )
-        engine.create("cells", "SELECT c.* FROM cells_polled AS c")
-        engine.drop("cells_polled")
+        _leave_out(engine, "slow_polled")
+
+
+def _without_undescribed(
+    engine: Engine, window: Window, hosts: list[str], lacking: set[str], coverage: Coverage
+) -> None:
+    """Leaves out the problems of connections of which only files tell that are left out. Their host would be blamed for
+    all of them, as whose they are besides is not known: with the others of its application, its rack, its peers."""
+    numbers = [(no,) for no, name in enumerate(hosts) if written_as(name) in lacking]
+    if not numbers:
+        return
+    engine.put("lacking_hosts", {"host_no": "BIGINT"}, numbers)
+    engine.create("undescribed", text("undescribed", end_ns=window.end_ns))
+    counts = engine.rows("SELECT u.host_no, COUNT(*) FROM undescribed AS u GROUP BY u.host_no")
+    coverage.undescribed = {hosts[no]: int(count) for no, count in sorted(counts)}
+    if counts:
+        _leave_out(engine, "undescribed")
+
+
+def _leave_out(engine: Engine, table: str) -> None:
+    """Takes the connections of a table out of `cells`."""
+    engine.create("cells_left_in", f"SELECT c.* FROM cells AS c WHERE c.conn NOT IN (SELECT s.conn FROM {table} AS s)")
+    engine.create("cells", "SELECT c.* FROM cells_left_in AS c")
+    engine.drop("cells_left_in")

@@ -36,6 +36,7 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
         "without_delayed_ack": len(coverage.without_delayed_ack),
         "lost_records": coverage.lost_records,
         "slow_polled_connections": coverage.slow_polled,
+        "undescribed_connections": coverage.undescribed,
         "connections": coverage.connections,
         "troubled_connections": coverage.troubled,
         "counted_connections": coverage.counted,
@@ -71,6 +72,13 @@ def gaps(coverage: Coverage) -> list[str]:
         said.append(f"left out: host {host}: {reason}")
     if len(coverage.left_out_hosts) > SHOWN:
         said.append(f"left out: {len(coverage.left_out_hosts) - SHOWN} more hosts for their clocks")
+    undescribed = list(coverage.undescribed.items())
+    said += [
+        f"left out: problems of {count} connections of host {host}: the file that tells whose they are is left out"
+        for host, count in undescribed[:SHOWN]
+    ]
+    if len(undescribed) > SHOWN:
+        said.append(f"left out: problems of connections of {len(undescribed) - SHOWN} more hosts, for the same reason")
     partly = sorted(coverage.partly_watched.items(), key=lambda item: item[1])
     said += [f"watched for {share:.0%} of the time only: host {host}" for host, share in partly[:SHOWN]]
     if len(partly) > SHOWN:
