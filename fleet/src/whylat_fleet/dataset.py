@@ -101,23 +101,16 @@ class Dataset:
                     found.add(datetime.fromisoformat(f"{match[1]}T{match[2]}:00:00+00:00"))
         return sorted(found)
 
-    def window(self, begin: str | None, hours: int) -> Window:
+    def window(self, begin: str | None, hours: int, option: str = "--from") -> Window:
         """`hours` hours from `begin` (ISO 8601, a whole UTC hour); without it, the latest that have ended.
 
-        When no hour has ended yet, the running one is taken.
+        When no hour has ended yet, the running one is taken. `option` is what `begin` was given as.
         """
         if hours < 1:
             raise UsageError(f"a window of {hours} hours holds nothing", "--hours 1 or more")
         if begin is None:
             return self._latest(hours)
-        try:
-            first = datetime.fromisoformat(begin)
-        except ValueError:
-            raise UsageError(f"--from {begin}: not a time", "write it as 2026-11-24T05:00") from None
-        first = first.replace(tzinfo=first.tzinfo or UTC).astimezone(UTC)
-        if first.minute or first.second or first.microsecond:
-            raise UsageError(f"--from {begin}: windows begin at a whole hour", "--from 2026-11-24T05:00")
-        return _window(first, hours)
+        return _window(whole_hour(begin, option), hours)
 
     def _latest(self, hours: int) -> Window:
         present = self.hours()
@@ -165,6 +158,18 @@ class Dataset:
                 else:
                     found.append(_File(path, hour, match["host"], match["boot"], match["minute"]))
         return found
+
+
+def whole_hour(time: str, option: str) -> datetime:
+    """A whole hour (UTC), as `option` gives it in ISO 8601. Raises `UsageError`."""
+    try:
+        first = datetime.fromisoformat(time)
+        first = first.replace(tzinfo=first.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{option} {time}: not a time", "write it as 2026-11-24T05:00") from None
+    if first.minute or first.second or first.microsecond:
+        raise UsageError(f"{option} {time}: windows begin at a whole hour", f"{option} {first:%Y-%m-%dT%H}:00")
+    return first
 
 
 def written_as(host: str) -> str:

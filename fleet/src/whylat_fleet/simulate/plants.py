@@ -13,6 +13,10 @@ from whylat_fleet.simulate.problems import Cells, episodes
 SEND_BUFFER, FAST_RETRANSMIT, TIMEOUT, DELAYED_ACK, RECEIVER_WINDOW = range(len(PROBLEMS))
 
 
+class TooSmallError(Exception):
+    """A data centre that is too small for a culprit; says what it lacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """What was planted: the resource to be named, and those that hold the same connections and cannot be told from
@@ -81,7 +85,9 @@ def bad_port(center: Center, bins: int) -> Planted:
     source, target = center.host // HOSTS_PER_TOR, center.peer // HOSTS_PER_TOR
     spine = center.aggregation(source, target)
     through = np.bincount((source * center.aggregations + spine)[source != target])
-    busy = np.flatnonzero(through >= max(40, np.median(through[through > 0])))
+    busy = np.flatnonzero(through >= max(40, np.median(through[through > 0]))) if through.any() else np.zeros(0)
+    if not len(busy):
+        raise TooSmallError("no link between switches carries the 40 connections that bad-port needs")
     port = int(center.random.choice(busy))
     rack, above = port // center.aggregations, port % center.aggregations
     sockets = np.flatnonzero((source == rack) & (target != rack) & (spine == above))
@@ -114,7 +120,10 @@ def backups(center: Center, bins: int) -> Planted:
 def delayed_acks(center: Center, bins: int) -> Planted:
     """SNAP 6.2: an application writes so that its ACKs are withheld, on all of its hosts, whenever it writes."""
     count = np.bincount(center.app, minlength=center.apps)
-    app = int(center.random.choice(np.flatnonzero((count >= 60) & (count <= center.sockets // 20))))
+    fit = np.flatnonzero((count >= 60) & (count <= center.sockets // 20))
+    if not len(fit):
+        raise TooSmallError("no application has 60 connections, and at most 5 % of all, as delayed-acks needs")
+    app = int(center.random.choice(fit))
     sockets = np.flatnonzero(center.app == app)
     owner, bin_ = episodes(center.random, center.random.uniform(0.3, 0.8, len(sockets)), 5, bins)
     cells = _cells(sockets[owner], bin_, DELAYED_ACK, center.random.integers(200_000, 1_600_000, len(bin_)))
