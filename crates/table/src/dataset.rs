@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -133,7 +133,7 @@ pub fn read<C: Columns>(path: &Path) -> Result<C, Problem> {
 }
 
 fn read_guarded<C: Columns>(path: &Path) -> Result<C, String> {
-    let builder = open_rows(path)?;
+    let builder = open_rows::<C>(path)?;
     check_metadata(&builder)?;
     let reader = builder.with_batch_size(BATCH_ROWS).build();
     let mut rows = C::default();
@@ -151,12 +151,13 @@ fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The same of a file whose rows are read: it is asked first how much they become.
-fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
+/// The same of a file whose rows are read, of its columns those of the table: it is asked first how much they become.
+fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let builder = open(path)?;
     let pages = File::open(path).map_err(|error| error.to_string())?;
-    check(&pages, builder.metadata(), None)?;
-    Ok(builder)
+    let columns = check(&pages, builder.metadata(), Some(&C::schema()))?;
+    let mask = ProjectionMask::leaves(builder.parquet_schema(), columns);
+    Ok(builder.with_projection(mask))
 }
 
 /// What a file says of itself under a key.
@@ -182,9 +183,10 @@ fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(),
 }
 
 /// Time of a file's earliest row, from its statistics; `None` without rows.
-fn first_ns(path: &Path, column: &str) -> Result<Option<i64>, String> {
+fn first_ns<C: Columns>(path: &Path) -> Result<Option<i64>, String> {
+    let column = C::Row::TIME;
     guarded(|| {
-        let builder = open_rows(path)?;
+        let builder = open_rows::<C>(path)?;
         let groups = builder.metadata().row_groups().iter();
         let of_groups = groups.map(|group| {
             let columns = group.columns().iter();
@@ -252,8 +254,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
 fn begins_of_rest<C: Columns>(files: &[PathBuf]) -> Result<Vec<i64>, MergeError> {
     let mut begins = vec![i64::MAX; files.len()];
     for (index, path) in files.iter().enumerate().skip(1).rev() {
-        let first = first_ns(path, C::Row::TIME);
-        let first = first
+        let first = first_ns::<C>(path)
             .map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))?
             .unwrap_or(i64::MAX);
         begins[index - 1] = begins[index].min(first);

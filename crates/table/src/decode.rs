@@ -20,6 +20,7 @@ use crate::files;
 use crate::manifest::Segment;
 use crate::pages;
 use crate::progress;
+use crate::shape;
 
 /// Rows in a batch: few enough to stay in the cache.
 const BATCH_ROWS: usize = 16 << 10;
@@ -39,17 +40,17 @@ pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a file that fills the memory of who reads those of its columns that are `wanted`.
+/// Where in a file the columns are that are `wanted`, without it all; refuses one that fills the memory of who reads them.
 pub(crate) fn check(
     file: &File,
     metadata: &ParquetMetaData,
     wanted: Option<&SchemaRef>,
-) -> Result<(), String> {
+) -> Result<Vec<usize>, String> {
+    let columns = shape::columns(metadata.file_metadata().schema_descr(), wanted)?;
     expand::check_rows(file, metadata)?;
     pages::check(file, metadata)?;
-    let is_wanted =
-        |name: &str| wanted.is_none_or(|schema| schema.column_with_name(name).is_some());
-    expand::check_text(file, metadata, is_wanted)
+    expand::check_text(file, metadata, &columns)?;
+    Ok(columns)
 }
 
 /// The batches of one file.
@@ -69,7 +70,7 @@ impl Batches {
         let headers = file.try_clone().map_err(|error| error.to_string())?;
         guarded(|| {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let mut builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
                 .map_err(|error| error.to_string())?;
             let rows = builder.metadata().file_metadata().num_rows();
             if u64::try_from(rows) != Ok(segment.rows) {
@@ -78,14 +79,11 @@ impl Batches {
                     segment.rows
                 ));
             }
-            check(&headers, builder.metadata(), wanted)?;
-            if let Some(wanted) = wanted {
-                let names = wanted.fields().iter().map(|field| field.name().as_str());
-                let mask = ProjectionMask::columns(builder.parquet_schema(), names);
-                builder = builder.with_projection(mask);
-            }
+            let columns = check(&headers, builder.metadata(), wanted)?;
+            let mask = ProjectionMask::leaves(builder.parquet_schema(), columns);
             let schema = builder.schema().clone();
-            let reader = builder.with_batch_size(BATCH_ROWS).build();
+            let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
+            let reader = reader.build();
             Ok(Self {
                 reader: reader.map_err(|error| error.to_string())?,
                 schema,

@@ -17,6 +17,7 @@ mod pages;
 mod recover;
 mod reference;
 mod segment;
+mod shape;
 
 pub mod clock;
 pub mod dataset;
