@@ -5,13 +5,15 @@ mod host;
 mod names;
 mod redact;
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -118,18 +120,16 @@ impl Bugreport {
 
     fn write(&self, output: &Path, parts: &[Part]) -> anyhow::Result<()> {
         let shown = output.display();
-        if output.exists() && !(self.force && output.is_file()) {
-            bail!(
-                "cannot create {shown}: it exists already\nhint: name another with -o, or replace an archive with --force"
-            );
-        }
-        let written = if is_archive(output) {
-            archive(output, parts)
-        } else {
-            directory(output, parts)
+        let written = match (is_archive(output), self.force) {
+            (true, true) => replace(output, parts),
+            (true, false) => archive(output, parts),
+            (false, _) => directory(output, parts),
         };
-        written.map_err(|error| {
-            anyhow!("cannot write {shown}: {error:#}\nhint: -o PATH writes it elsewhere")
+        written.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => anyhow!(
+                "cannot create {shown}: it exists already\nhint: name another with -o, or replace an archive with --force"
+            ),
+            _ => anyhow!("cannot write {shown}: {error}\nhint: -o PATH writes it elsewhere"),
         })
     }
 }
@@ -142,7 +142,7 @@ impl Part {
         }
     }
 
-    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+    fn bytes(&self) -> io::Result<Vec<u8>> {
         Ok(match &self.content {
             Content::Text(text) => text.clone().into_bytes(),
             Content::Json(values) if self.name.ends_with(".jsonl") => {
@@ -210,15 +210,48 @@ fn is_archive(path: &Path) -> bool {
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
 }
 
-/// Only its owner may read what is written.
-fn create(path: &Path) -> std::io::Result<File> {
+/// Only its owner may read what is written. Nothing that has the name already is written to, nor what a link of that
+/// name leads to.
+fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create_new(true).mode(0o600);
     options.open(path)
 }
 
-fn archive(path: &Path, parts: &[Part]) -> anyhow::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(create(path)?, Compression::default()));
+/// A new archive; half of one is removed.
+fn archive(path: &Path, parts: &[Part]) -> io::Result<()> {
+    let file = create(path)?;
+    pack(file, parts).inspect_err(|_| {
+        // Best effort: the error that is told is that of writing.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// The same in place of a file or a link, if one is there: of neither stays who may read it, nor who owns it.
+fn replace(path: &Path, parts: &[Part]) -> io::Result<()> {
+    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
+    if path.symlink_metadata().is_ok_and(is_other) {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    let beside = beside(path);
+    archive(&beside, parts)?;
+    fs::rename(&beside, path).inspect_err(|_| {
+        // Best effort, as above.
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// A name in the same directory that nobody can have taken in advance.
+fn beside(path: &Path) -> PathBuf {
+    let random = RandomState::new().build_hasher().finish();
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{random:016x}"));
+    path.with_file_name(name)
+}
+
+fn pack(file: File, parts: &[Part]) -> io::Result<()> {
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     for part in parts {
         let bytes = part.bytes()?;
         let mut header = tar::Header::new_gnu();
@@ -232,10 +265,124 @@ fn archive(path: &Path, parts: &[Part]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn directory(path: &Path, parts: &[Part]) -> anyhow::Result<()> {
+fn directory(path: &Path, parts: &[Part]) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     for part in parts {
         create(&path.join(&part.name))?.write_all(&part.bytes()?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn write(output: &Path, force: bool) -> anyhow::Result<()> {
+        let report = Bugreport {
+            recordings: Vec::new(),
+            redact: false,
+            output: None,
+            force,
+        };
+        report.write(output, &[readme(&[], true)])
+    }
+
+    /// A directory with somebody's file that all may read.
+    fn taken() -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("report.tar.gz");
+        fs::write(&path, "before").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode");
+        (dir, path)
+    }
+
+    /// A whole archive that only its owner may read, and nothing beside it but `others`.
+    #[track_caller]
+    fn assert_report(path: &Path, others: usize) {
+        let found = path.symlink_metadata().expect("it is there");
+        assert!(found.is_file());
+        assert_eq!(found.mode() & 0o7777, 0o600);
+        assert_eq!(found.uid(), nix::unistd::geteuid().as_raw());
+        let unpacked = flate2::read::GzDecoder::new(File::open(path).expect("opened"));
+        let mut archive = tar::Archive::new(unpacked);
+        assert_eq!(archive.entries().expect("entries").count(), 1);
+        let dir = path.parent().expect("a directory");
+        assert_eq!(fs::read_dir(dir).expect("files").count(), 1 + others);
+    }
+
+    #[track_caller]
+    fn assert_refused(output: &Path, force: bool) {
+        let why = write(output, force).expect_err("taken").to_string();
+        let is_clear = why.contains("it exists already\nhint: ");
+        assert!(
+            is_clear && why.contains(&*output.to_string_lossy()),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_when_told_and_then_by_its_owners() {
+        let (_dir, path) = taken();
+        // who opened it before does not see the report
+        let opened = File::open(&path).expect("opened");
+        assert_refused(&path, false);
+        assert_eq!(fs::read(&path).expect("a file"), b"before");
+        write(&path, true).expect("replaced");
+        assert_report(&path, 0);
+        assert_eq!(io::read_to_string(opened).expect("a file"), "before");
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (dir, elsewhere) = taken();
+        let missing = dir.path().join("missing");
+        for (name, to) in [("a.tar.gz", &missing), ("b.tar.gz", &elsewhere)] {
+            let link = dir.path().join(name);
+            symlink(to, &link).expect("a link");
+            assert_refused(&link, false);
+            write(&link, true).expect("replaced");
+            assert!(!missing.exists());
+            assert_eq!(fs::read(&elsewhere).expect("a file"), b"before");
+            assert_report(&link, 1);
+            fs::remove_file(&link).expect("removed");
+        }
+        let link = dir.path().join("report");
+        symlink(&missing, &link).expect("a link");
+        assert_refused(&link, false);
+        assert!(!missing.exists());
+    }
+
+    #[test]
+    fn what_is_no_archive_is_never_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().join("folder.tar.gz");
+        fs::create_dir(&folder).expect("a directory");
+        let pipe = dir.path().join("pipe.tar.gz");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        for path in [&folder, &pipe] {
+            assert_refused(path, false);
+            assert_refused(path, true);
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("files").count(), 2);
+    }
+
+    #[test]
+    fn new_reports_are_their_owners() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("new.tgz");
+        write(&path, false).expect("an archive");
+        assert_report(&path, 0);
+        let folder = dir.path().join("new");
+        write(&folder, false).expect("a directory");
+        let mode = |path: &Path| path.metadata().expect("it is there").mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&folder.join("README")), 0o600);
+        let nowhere = dir.path().join("missing/new.tgz");
+        let why = write(&nowhere, true).expect_err("no such directory");
+        assert!(why.to_string().contains("cannot write") && why.to_string().contains("\nhint: "));
+    }
 }
