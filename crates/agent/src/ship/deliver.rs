@@ -219,7 +219,9 @@ fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::
             shared.change(|inner| inner.spool.trying(key));
             let bytes = path.metadata().map_or(0, |file| file.len());
             match target.put(key, path) {
-                Err(_) if is_gone(path) => shared.change(|inner| inner.spool.vanished(key)),
+                Err(_) if is_gone(path) => {
+                    shared.change(|inner| inner.spool.vanished(key, *generation))
+                }
                 Err(error) => return Err(error),
                 Ok(()) => shared.change(|inner| inner.taken(key, *generation, bytes)),
             }
@@ -254,5 +256,105 @@ impl Inner {
         let (Work::Send { key, .. } | Work::Remove(key)) = work;
         self.failures += 1;
         self.error = Some(format!("{}: {error}", key.path()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interleavings::{interval, interval_of_detail};
+    use super::super::name::HOUR_NS;
+    use super::super::stage::Stage;
+    use super::*;
+    use crate::Interval;
+
+    const BEGIN_NS: i64 = 490_000 * HOUR_NS;
+
+    /// A spool in which an interval waits for a directory.
+    struct World {
+        dir: tempfile::TempDir,
+        shared: Arc<Shared>,
+        target: Sink,
+    }
+
+    impl World {
+        fn new(first: Interval) -> Self {
+            let dir = tempfile::tempdir().expect("directory");
+            let spool = Spool::open(&dir.path().join("spool"), "h", "b", 1 << 30).expect("spool");
+            let shared = Shared::new(spool);
+            let target = dir.path().join("target");
+            std::fs::create_dir(&target).expect("target");
+            let target = Sink::open(target.to_str().expect("a path"), "h").expect("target");
+            shared.change(|inner| inner.spool.store(first));
+            Self {
+                dir,
+                shared,
+                target,
+            }
+        }
+
+        /// The next file is chosen, something happens, and then it is sent.
+        fn send_after(&mut self, between: impl FnOnce(&mut Inner, &Path)) {
+            let work = self.shared.next_work().expect("a file");
+            let Work::Send { path, .. } = &work else {
+                panic!("{work:?}");
+            };
+            self.shared.change(|inner| between(inner, path));
+            perform(&self.shared, &mut self.target, &work, 0).expect("nothing to try again");
+        }
+
+        fn given(&self) -> Given {
+            self.shared.lock().spool.given
+        }
+    }
+
+    #[test]
+    fn a_file_whose_hour_was_merged_before_it_was_sent_is_not_lost() {
+        let mut world = World::new(interval(BEGIN_NS));
+        let late = interval(BEGIN_NS + 2 * HOUR_NS);
+        world.send_after(|inner, path| {
+            inner.spool.store(late);
+            assert!(!path.exists());
+        });
+        assert_eq!(world.given(), Given::default());
+    }
+
+    #[test]
+    fn details_dropped_before_they_were_sent_are_counted_once() {
+        let mut world = World::new(interval_of_detail(BEGIN_NS));
+        world.send_after(|inner, path| {
+            assert!(inner.spool.relieve(&mut Stage::default(), BEGIN_NS));
+            assert!(!path.exists());
+        });
+        let given = world.given();
+        assert_eq!((given.full_files, given.failed_files), (1, 0));
+    }
+
+    #[test]
+    fn a_file_that_somebody_removes_is_counted() {
+        let mut world = World::new(interval(BEGIN_NS));
+        world.send_after(|_, path| std::fs::remove_file(path).expect("a file"));
+        assert_eq!(world.given().failed_files, 1);
+        let pending = world.dir.path().join("spool/pending");
+        assert_eq!(std::fs::read_dir(pending).expect("spool").count(), 1);
+        world.send_after(|_, _| ());
+        assert_eq!(world.given().failed_files, 1);
+        assert_eq!(world.shared.state().spooled_files, 0);
+    }
+
+    #[test]
+    fn a_file_that_has_changed_is_still_to_be_sent() {
+        let world = World::new(interval(BEGIN_NS));
+        let Some(Work::Send {
+            key, generation, ..
+        }) = world.shared.next_work()
+        else {
+            panic!("no file");
+        };
+        world.shared.change(|inner| {
+            inner.spool.store(interval(BEGIN_NS + 1));
+            inner.spool.vanished(&key, generation);
+            assert!(inner.spool.pending.contains_key(&key));
+        });
+        assert_eq!(world.given(), Given::default());
     }
 }

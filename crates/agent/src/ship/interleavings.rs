@@ -30,6 +30,8 @@ enum Step {
     Fail,
     /// The target does it, and its answer is lost.
     Unsure,
+    /// An interval is stored, so many seconds after the one before, between the choice of a file and its sending.
+    StoreBeforeSending(i64),
     /// An interval is stored, so many seconds after the one before, while a file is sent that it may change.
     StoreWhileSending(i64),
     /// The agent dies and another one begins.
@@ -51,6 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::DieAfter),
         2 => Just(Step::Fail),
         1 => Just(Step::Unsure),
+        2 => soon_or_late().prop_map(Step::StoreBeforeSending),
         2 => soon_or_late().prop_map(Step::StoreWhileSending),
         1 => Just(Step::Die),
         1 => Just(Step::Boot),
@@ -109,16 +112,37 @@ impl World {
     /// Does the next thing at the target.
     fn perform(&mut self) -> Option<Work> {
         let work = self.spool().next()?;
-        match &work {
+        self.perform_chosen(&work);
+        Some(work)
+    }
+
+    /// Whether what was chosen could be done.
+    fn perform_chosen(&mut self, work: &Work) -> bool {
+        match work {
             Work::Send { key, path, .. } => {
                 self.spool().trying(key);
-                let bytes = std::fs::read(path).expect("a file that waits");
+                let Ok(bytes) = std::fs::read(path) else {
+                    return false;
+                };
                 self.asked.insert(key.clone());
                 self.target.insert(key.clone(), bytes);
             }
             Work::Remove(key) => drop(self.target.remove(key)),
         }
-        Some(work)
+        true
+    }
+
+    fn store_before_sending(&mut self, length_s: i64) {
+        let work = self.spool().next();
+        self.store(length_s);
+        let Some(work) = work else { return };
+        let is_done = self.perform_chosen(&work);
+        match &work {
+            Work::Send {
+                key, generation, ..
+            } if !is_done => self.spool().vanished(key, *generation),
+            _ => self.report(&work),
+        }
     }
 
     fn report(&mut self, work: &Work) {
@@ -149,6 +173,7 @@ impl World {
                 }
             }
             Step::Unsure => drop(self.perform()),
+            Step::StoreBeforeSending(length_s) => self.store_before_sending(length_s),
             Step::StoreWhileSending(length_s) => {
                 let work = self.perform();
                 self.store(length_s);
@@ -206,7 +231,7 @@ fn times_of<C: Columns>(path: &Path, bytes: &[u8]) -> Vec<u64> {
 }
 
 /// An interval with a problem, and nothing else.
-fn interval(begin_ns: i64) -> Interval {
+pub(super) fn interval(begin_ns: i64) -> Interval {
     let coverage = serde_json::json!({
         "host": "h", "begin_ns": begin_ns, "length_us": 1, "boot_id": "b", "agent": "a", "kernel": "k", "detail": "d",
         "connections": 0, "polled": 0, "polls": 0, "poll_interval_us": 0, "poll_gap_us": 0, "cpu_us": 0, "rss_bytes": 0,
@@ -229,7 +254,7 @@ fn interval(begin_ns: i64) -> Interval {
 }
 
 /// An interval with a detail, and nothing else.
-fn interval_of_detail(begin_ns: i64) -> Interval {
+pub(super) fn interval_of_detail(begin_ns: i64) -> Interval {
     let detail = serde_json::json!({
         "host": "h", "conn_id": 1, "time_ns": begin_ns, "length_us": 1, "acked_bytes": 0, "received_bytes": 0,
         "retrans": 0, "send_queue_bytes": 0, "unacked_segs": 0, "cwnd_segs": 1,

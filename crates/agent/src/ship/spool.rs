@@ -365,10 +365,14 @@ impl Spool {
         self.forget_file(&self.sent_path(key));
     }
 
-    /// A file that was to be sent is not there: somebody has removed it.
-    pub(super) fn vanished(&mut self, key: &Key) {
-        self.let_go(key);
-        self.given.failed_files += 1;
+    /// A file that was to be sent in one of its states is not there: somebody has removed it, unless it no longer waits.
+    /// Then its hour was merged, or it was dropped and counted, since it was chosen.
+    pub(super) fn vanished(&mut self, key: &Key, generation: u64) {
+        let waiting = self.pending.get(key);
+        if waiting.is_some_and(|waiting| waiting.generation == generation) {
+            self.let_go(key);
+            self.given.failed_files += 1;
+        }
     }
 
     /// A file no longer waits, and is lost unless the target has it.
