@@ -71,9 +71,14 @@ impl Rates {
         }
     }
 
-    /// Other bounds from now on.
+    /// Other bounds from now on: who would be read too seldom by them is not.
     pub(super) fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
+        let slowest = self.slowest_troubled();
+        let exponents = self.troubled.values_mut();
+        exponents.for_each(|exponent| *exponent = slowest.min(*exponent));
+        // after those, which say how often walks come
+        self.healthy = self.healthy.min(self.slowest_healthy());
     }
 
     /// A connection had problems for so long, up to `now_ns`.
@@ -353,11 +358,28 @@ mod tests {
         assert_eq!(rates.decide(0.01, 5), [(7, None), (3, Some(0))]);
     }
 
+    #[test]
+    fn another_mean_keeps_the_bounds_at_once() {
+        let mut rates = Rates::new(budget(10_000_000), usize::MAX);
+        for step in 0..40 {
+            rates.note(7, 1_000, step);
+            rates.decide(0.5, step);
+        }
+        assert!(rates.walk_mean_ns() > 1_000_000_000);
+        rates.set_budget(budget(MEAN_NS));
+        assert_eq!(rates.walk_mean_ns(), BIN_NS.cast_unsigned());
+        assert_eq!(rates.healthy_mean_ns(), 16 * MEAN_NS);
+        rates.set_budget(budget(SLOWEST_NS));
+        assert_eq!(rates.walk_mean_ns(), SLOWEST_NS);
+        assert_eq!(rates.healthy_mean_ns(), SLOWEST_NS);
+    }
+
     #[derive(Debug, Clone, Copy)]
     enum Step {
         Note(u64, u64),
         Forget(u64),
         Decide(f64),
+        Mean(u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -365,6 +387,7 @@ mod tests {
             8 => (0_u64..20, 1_u64..1_000).prop_map(|(cookie, ns)| Step::Note(cookie, ns)),
             2 => (0_u64..20).prop_map(Step::Forget),
             6 => proptest::sample::select([0.001, 0.01, 0.5].as_slice()).prop_map(Step::Decide),
+            1 => (10_000_000..=SLOWEST_NS).prop_map(Step::Mean),
         ]
     }
 
@@ -379,7 +402,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_kernel_has_room(
+        fn the_kernel_has_room_and_nobody_waits_too_long(
             steps in proptest::collection::vec(step(), 1..200),
             most in 0_usize..8,
         ) {
@@ -394,7 +417,13 @@ mod tests {
                         changes.into_iter().for_each(|change| follow(&mut levels, most, change));
                         prop_assert_eq!(&levels, &rates.told);
                     }
+                    Step::Mean(mean_ns) => rates.set_budget(budget(mean_ns)),
                 }
+                let mean_ns = rates.budget.mean_ns;
+                let longest_ns = |exponents: Option<i8>| exponents.map_or(0, |e| scaled_ns(mean_ns, e));
+                let troubled_ns = longest_ns(rates.troubled.values().copied().max());
+                prop_assert!(troubled_ns <= mean_ns.max(BIN_NS.cast_unsigned()));
+                prop_assert!(rates.healthy_mean_ns() <= mean_ns.max(SLOWEST_NS));
             }
         }
     }
