@@ -189,6 +189,12 @@ impl World {
         }
     }
 
+    /// What there is of an hour that is not merged as a whole.
+    fn merging(&self) -> Option<PathBuf> {
+        let path = self.dir.path().join("merging.tmp");
+        path.exists().then_some(path)
+    }
+
     /// What of the spool must be so after each step.
     fn check(&self) {
         let spool = self.spool.as_ref().expect("open");
@@ -299,6 +305,28 @@ fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
     let minutes = world.target.keys().filter(|key| !key.is_hour());
     let minutes: Vec<i64> = minutes.map(Key::begin_ns).collect();
     assert_eq!(minutes, [late_ns, late_ns], "those of the hour that runs");
+}
+
+#[test]
+fn a_merge_that_fails_leaves_nothing() {
+    let mut world = World::new();
+    world.store(3600);
+    let files = std::fs::read_dir(world.dir.path().join("pending")).expect("files");
+    for file in files {
+        std::fs::write(file.expect("file").path(), "damaged").expect("write");
+    }
+    world.store(2 * 3600);
+    assert_eq!(world.spool().given.unmerged_hours, 2);
+    assert_eq!(world.merging(), None);
+}
+
+#[test]
+fn what_a_kill_left_of_a_merge_is_removed() {
+    let mut world = World::new();
+    let begun = world.dir.path().join("merging.tmp");
+    std::fs::write(&begun, "half an hour").expect("write");
+    world.open();
+    assert_eq!(world.merging(), None);
 }
 
 proptest! {

@@ -97,13 +97,19 @@ impl Spool {
                 false => self.sent_path(key),
             })
             .collect();
-        let temporary = self.root.join("merging.tmp");
-        let bytes = write_merged(hour.table(), &paths, &temporary)?;
-        let place = || {
-            fs::rename(&temporary, self.pending_path(hour))?;
-            disk::sync_dir(&self.root.join("pending"))
-        };
-        place().map_err(MergeError::from)?;
+        let merged = self.place_merged(hour, &paths);
+        if merged.is_err() {
+            // a full disk must not stay full for a file that nobody reads
+            let _ = disk::remove(&self.merging_path());
+        }
+        merged
+    }
+
+    fn place_merged(&self, hour: &Key, minutes: &[PathBuf]) -> Result<u64, MergeError> {
+        let temporary = self.merging_path();
+        let bytes = write_merged(hour.table(), minutes, &temporary)?;
+        fs::rename(&temporary, self.pending_path(hour))?;
+        disk::sync_dir(&self.root.join("pending"))?;
         Ok(bytes)
     }
 }

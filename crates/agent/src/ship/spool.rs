@@ -8,6 +8,7 @@
 //! SPOOL/staged/      those of one that is: moved to `pending` at the next start
 //! SPOOL/pending/     what the target does not have, or may not have
 //! SPOOL/sent/        what the target has, until its hour is merged; then what it may have, until it is removed there
+//! SPOOL/merging.tmp  an hour that is being merged
 //! ```
 //!
 //! A kill between any two steps leaves one of these states, and each is gone on from without a row lost or doubled: an
@@ -132,6 +133,7 @@ impl Spool {
         if staging.exists() {
             fs::remove_dir_all(&staging)?;
         }
+        disk::remove(&self.merging_path())?;
         self.move_staged()?;
         self.sent = list(&self.root.join("sent"))?
             .into_iter()
@@ -422,6 +424,11 @@ impl Spool {
 
     pub(super) fn sent_path(&self, key: &Key) -> PathBuf {
         self.root.join("sent").join(key.spool_name())
+    }
+
+    /// Where an hour's file is written.
+    pub(super) fn merging_path(&self) -> PathBuf {
+        self.root.join("merging.tmp")
     }
 
     pub(super) fn save(&self) -> io::Result<()> {
