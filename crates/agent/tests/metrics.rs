@@ -4,8 +4,9 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::*;
 use table::Columns;
@@ -282,6 +283,36 @@ fn slow_readers_hold_nobody_up() {
     );
     assert_eq!(status, 200);
     drop(slow);
+}
+
+/// Connections to an address that this host's programs have taken, as the kernel tells.
+fn accepted(address: SocketAddr) -> usize {
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("sockets");
+    let local = format!("0100007F:{:04X}", address.port());
+    let is_accepted = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // established, and of an inode: one that waits to be accepted has none
+        fields[1] == local && fields[3] == "01" && fields[9] != "0"
+    };
+    sockets.lines().skip(1).filter(is_accepted).count()
+}
+
+#[test]
+fn silent_readers_do_not_hold_up_the_end() {
+    let endpoint = start_endpoint(&Metrics::new());
+    let address = endpoint.address();
+    let silent: Vec<TcpStream> = (0..16)
+        .map(|_| TcpStream::connect(address).expect("connect"))
+        .collect();
+    let begin = Instant::now();
+    while accepted(address) < silent.len() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+    let begin = Instant::now();
+    drop(endpoint);
+    // a silent one is waited for ten seconds
+    assert!(begin.elapsed() < Duration::from_secs(5), "{begin:?}");
 }
 
 #[test]

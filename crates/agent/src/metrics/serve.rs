@@ -16,7 +16,8 @@ use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{Format, Metrics};
 use crate::config::{HostConfig, MetricsConfig};
@@ -110,23 +111,33 @@ impl Drop for Endpoint {
     }
 }
 
+/// The next connection, once there is a place for it; `None` when there will be none.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            return Some((stream, place));
+        }
+        // out of descriptors: others must give some back first
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 async fn serve(listener: TcpListener, page: Arc<Page>, mut ended: oneshot::Receiver<()>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         let accepted = tokio::select! {
             _ = &mut ended => return,
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &places) => accepted,
         };
-        let Ok((stream, _)) = accepted else {
-            // out of descriptors: others must give some back first
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
+        let Some((stream, place)) = accepted else {
+            return;
         };
         let page = Arc::clone(&page);
         tokio::spawn(async move {
