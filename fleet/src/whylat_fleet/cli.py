@@ -1,7 +1,9 @@
 """The `whylat-fleet` command. Data to stdout, talk to stderr; exit 0 done, 1 failed, 2 usage, 3 done with gaps."""
 
 import argparse
+import errno
 import json
+import os
 import shlex
 import sys
 import time
@@ -134,8 +136,35 @@ def _code(coverage: Coverage) -> int:
 
 
 def _writable(arguments: argparse.Namespace) -> None:
-    if arguments.output and arguments.output.exists() and not arguments.force:
-        raise FleetError(f"{arguments.output} exists", "--force replaces it")
+    """Refuses, before anything is computed, an output that could not be written afterwards."""
+    path: Path | None = arguments.output
+    if path is None:
+        return
+    try:
+        # what a path leads through may be no directory, or not be ours to look into
+        os.stat(path.parent)
+        exists = path.exists()
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    if not path.parent.is_dir():
+        raise _unwritable(path, OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+    if path.is_dir():
+        raise _unwritable(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    if not os.access(path if exists else path.parent, os.W_OK):
+        raise _unwritable(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+    if exists and not arguments.force:
+        raise FleetError(f"{path} exists", "--force replaces it")
+
+
+def _unwritable(path: Path, error: OSError) -> FleetError:
+    where = "name a file in a directory that exists"
+    hints = {
+        errno.EACCES: "name a file in a directory that you may write to",
+        errno.EROFS: "name a file in a directory that you may write to",
+        errno.ENOSPC: "name a file where there is room",
+        errno.EDQUOT: "name a file where there is room",
+    }
+    return FleetError(f"cannot write {path}: {error.strerror or error}", hints.get(error.errno or 0, where))
 
 
 def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
@@ -148,7 +177,10 @@ def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
 
 def _write(arguments: argparse.Namespace, shown: str) -> None:
     if arguments.output:
-        arguments.output.write_text(shown, encoding="utf-8")
+        try:
+            arguments.output.write_text(shown, encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(arguments.output, error) from None
     else:
         sys.stdout.write(shown)
 
@@ -297,16 +329,22 @@ def _simulate(arguments: argparse.Namespace) -> int:
     now = time.time_ns() // HOUR_NS * HOUR_NS - arguments.hours * HOUR_NS
     if arguments.begin:
         now = int(whole_hour(arguments.begin, "--begin").timestamp()) * SECOND_NS
-    planted = simulate(
-        arguments.out,
-        arguments.hosts,
-        arguments.conns,
-        arguments.hours,
-        now,
-        arguments.seed,
-        arguments.plant or ["all"],
-        arguments.background,
-    )
+    try:
+        planted = simulate(
+            arguments.out,
+            arguments.hosts,
+            arguments.conns,
+            arguments.hours,
+            now,
+            arguments.seed,
+            arguments.plant or ["all"],
+            arguments.background,
+        )
+    except OSError as error:
+        raise FleetError(
+            f"cannot write {arguments.out}: {error.strerror or error}",
+            "give a new directory, where you may write and there is room",
+        ) from None
     for plant in planted:
         print(f"planted {plant.truth.plant}: {plant.truth.kind} {plant.truth.name}", file=sys.stderr)
     print(arguments.out)

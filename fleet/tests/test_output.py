@@ -1,0 +1,69 @@
+"""Where a report cannot be written is said before it is made."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from fleet_files import BEGIN, Row
+
+from whylat_fleet.cli import main
+from whylat_fleet.dataset import Dataset
+
+Few = tuple[Path, dict[str, list[Row]]]
+COMMANDS = {
+    "correlate": ["--from", BEGIN],
+    "summary": ["--from", BEGIN],
+    "drill": ["host", "host-04", "--from", BEGIN],
+    "compare": ["--before", BEGIN, "--after", BEGIN],
+    "background": ["--from", BEGIN],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("nope/x", "No such file or directory"),
+        ("file/x", "Not a directory"),
+        ("file/x/y", "Not a directory"),
+        ("folder", "Is a directory"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_before_anything_is_read(
+    few: Few,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    place: str,
+    reason: str,
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(Dataset, "select", lambda *_: pytest.fail("it was read"))
+    for force in ([], ["--force"]):
+        assert main([command, str(few[0]), *COMMANDS[command], "-o", str(tmp_path / place), *force]) == 1
+        assert capsys.readouterr().err == (
+            f"error: cannot write {tmp_path / place}: {reason}\nhint: name a file in a directory that exists\n"
+        )
+
+
+@pytest.mark.parametrize("command", ["summary", "background"])
+def test_what_fails_at_last_is_told_too(
+    few: Few, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([command, str(few[0]), *COMMANDS[command], "-o", str(tmp_path / "x")]) == 1
+    told = capsys.readouterr().err
+    assert f"error: cannot write {tmp_path / 'x'}: No space left on device\nhint: name a file where" in told
+
+
+def test_a_data_centre_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "file" / "center"
+    options = ["--hosts", "80", "--conns", "1", "--plant", "none", "--begin", "2026-01-05T10:00"]
+    assert main(["simulate", str(out), *options]) == 1
+    assert f"error: cannot write {out}: Not a directory\nhint: give a new directory" in capsys.readouterr().err
