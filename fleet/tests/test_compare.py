@@ -9,6 +9,7 @@ import pytest
 from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
 
 from whylat_fleet.blame import Verdict
+from whylat_fleet.cli import main
 from whylat_fleet.compare import EXACT, Side, Sums, compare, side, sign_flip
 from whylat_fleet.dataset import HOUR_NS, Dataset, Window
 from whylat_fleet.engine.duckdb import DuckDb
@@ -99,3 +100,25 @@ def test_hosts_that_did_not_measure_a_problem_are_not_healthy() -> None:
     change = compare(before, after).changes[0]
     assert change.hosts == 40
     assert change.before == pytest.approx(0.01)
+
+
+def test_culprits_that_stay_are_told_and_that_none_came_or_went(
+    racks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", str(racks), str(racks)]) == 0
+    said = capsys.readouterr().out.split("\nCulprits\n")[1].splitlines()
+    assert said[0] == "  none new, none gone"
+    assert len(said) > 3
+    assert [line for line in said[1:] if not line.startswith("  still: ")] == []
+
+
+def test_a_side_without_data_is_named(racks: Path, few: Few, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = "2020-01-01T00:00"
+    for option in ("--before", "--after"):
+        assert main(["compare", str(racks), str(racks), option, empty]) == 1
+        expected = f"error: {option[2:]}: no host was watched in this window\nhint: give another {option}\n"
+        assert capsys.readouterr().err == expected
+        assert main(["compare", str(racks), str(racks), option, "2020-01-01T00:30"]) == 2
+        assert f"error: {option} 2020-01-01T00:30: " in capsys.readouterr().err
+    assert main(["correlate", str(few[0]), "--from", empty]) == 1
+    assert "hint: give another --from\n" in capsys.readouterr().err

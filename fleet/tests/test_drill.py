@@ -131,3 +131,22 @@ def test_hints_for_names_can_be_copied(racks: Path, capsys: pytest.CaptureFixtur
     assert re.search(r"hint: perhaps link 'tor-000>agg-01'; quoted, as", told("link", "tor-000"))
     assert "there is no host h99999 (as the peer) in this window\n" in told("host", "h99999 (as the peer)")
     assert "hint: perhaps host 'h00065 (as the peer)'" in told("host", "h0065 (as the peer)")
+
+
+@pytest.mark.parametrize("option", ["--connections", "--moments"])
+def test_fewer_than_none_is_refused(few: Few, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert main(["drill", str(few[0]), "host", "host-04", "--from", BEGIN, option, "-3"]) == 2
+    assert f"error: {option} -3: fewer than none\nhint: {option} 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format_", ["text", "html"])
+def test_no_connections_asked_for_are_not_none_that_count(
+    few: Few, capsys: pytest.CaptureFixture[str], format_: str
+) -> None:
+    words = ["drill", str(few[0]), "host", "host-04", "--from", BEGIN, "--format", format_]
+    assert main([*words, "--connections", "0"]) == 3
+    said = capsys.readouterr().out
+    assert "connections that count" in said
+    assert "none counts" not in said
+    assert "Connections of host" not in said
+    assert "\nConnections\n" not in said

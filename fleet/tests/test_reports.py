@@ -132,3 +132,19 @@ def test_words_and_numbers() -> None:
     assert max(len(line) for line in table(("name", "n"), [["x" * 200, "7"]])) == 80
     assert ticks(0) == [0.0, 1.0]
     assert ticks(7) == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("format_", ["text", "json", "html"])
+def test_every_report_of_simulated_data_says_so(
+    racks: Path, few: Few, capsys: pytest.CaptureFixture[str], command: str, format_: str
+) -> None:
+    words = {
+        "drill": ["drill", str(racks), "host", "h00001"],
+        "compare": ["compare", str(racks), str(racks)],
+    }.get(command, [command, str(racks)])
+    assert main([*words, "--format", format_]) == 0
+    assert ('"simulated_hosts": 80' if format_ == "json" else "simulated data: 80 hosts") in capsys.readouterr().out
+    assert main([*(word.replace("{root}", str(few[0])) for word in COMMANDS[command]), "--format", format_]) == 3
+    said = capsys.readouterr().out
+    assert '"simulated_hosts": 0' in said if format_ == "json" else "simulated" not in said

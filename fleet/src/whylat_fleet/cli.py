@@ -15,7 +15,7 @@ from typing import Any
 from whylat_fleet import __version__
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset, whole_hour
 from whylat_fleet.engine import connect
-from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.errors import FleetError, UnwatchedError, UsageError
 from whylat_fleet.prepare import Coverage, Prepared, ask
 from whylat_fleet.report.text import clean, coloured, written
 from whylat_fleet.schema import CORRELATED, TABLES
@@ -249,6 +249,9 @@ def _drill(arguments: argparse.Namespace) -> int:
     from whylat_fleet.resources import build  # noqa: PLC0415
 
     kind, name = parse(arguments.culprit)
+    for option, value in (("--connections", arguments.connections), ("--moments", arguments.moments)):
+        if value < 0:
+            raise UsageError(f"{option} {value}: fewer than none", f"{option} 0 for none")
 
     def question(prepared: Prepared) -> _Report:
         found = drill(prepared, build(prepared), kind, name, arguments.connections, arguments.moments)
@@ -270,13 +273,18 @@ def _compare(arguments: argparse.Namespace) -> int:
         raise UsageError("one dataset has two windows only if they are named", "--before TIME --after TIME, or AFTER")
     _writable(arguments)
     sides = []
-    for root, begin in ((arguments.dataset, arguments.before), (arguments.other, arguments.after)):
+    for root, begin, option in (
+        (arguments.dataset, arguments.before, "--before"),
+        (arguments.other, arguments.after, "--after"),
+    ):
         dataset = Dataset(root or arguments.dataset)
         engine = connect(arguments.engine, arguments.memory)
         try:
-            window = dataset.window(begin, arguments.hours)
+            window = dataset.window(begin, arguments.hours, option)
             clocks, place = arguments.trust_clocks, arguments.topology
             sides.append(ask(side, engine, dataset, window, arguments.bin, clocks, place))
+        except UnwatchedError as error:
+            raise FleetError(f"{option.removeprefix('--')}: {error}", f"give another {option}") from None
         finally:
             engine.close()
     before, after = sides

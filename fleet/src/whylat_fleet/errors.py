@@ -9,5 +9,9 @@ class FleetError(Exception):
         self.hint = hint
 
 
+class UnwatchedError(FleetError):
+    """A window in which nothing was seen: another may do."""
+
+
 class UsageError(FleetError):
     """Arguments that make no sense: exit code 2."""

@@ -25,7 +25,7 @@ from whylat_fleet.dataset import (
     written_as,
 )
 from whylat_fleet.engine import Engine
-from whylat_fleet.errors import FleetError, UsageError
+from whylat_fleet.errors import FleetError, UnwatchedError, UsageError
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
 
@@ -56,6 +56,8 @@ class Coverage:
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
+    simulated: int = 0
+    """Hosts whose rows `simulate` wrote."""
     undescribed: dict[str, int] = field(default_factory=dict)
     """By host: connections with a problem that are left out, as what tells of them is."""
     connections: int = 0
@@ -214,7 +216,8 @@ def _hosts(
     rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
     slow: list[str] = []
     chosen: list[str] = []
-    for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _ in sorted(rows):
+    for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _, simulated in sorted(rows):
+        coverage.simulated += bool(simulated)
         if unsynchronised and not trust_clocks:
             coverage.left_out_hosts[host] = "its clock is not synchronised"
             continue
@@ -240,8 +243,9 @@ def _hosts(
     coverage.absent = sorted(set(known.hosts) - seen)
     coverage.unplaced = sorted(set(chosen) - set(known.hosts)) if known.hosts else []
     if not chosen:
-        why = "no host was watched in this window" if not rows else "no host's clock can be trusted"
-        raise FleetError(why, "--trust-clocks, when all hosts share a clock" if rows else "give another --from")
+        if not rows:
+            raise UnwatchedError("no host was watched in this window", "give another --from")
+        raise FleetError("no host's clock can be trusted", "--trust-clocks, when all hosts share a clock")
     return slow, chosen
 
 

@@ -126,7 +126,9 @@ def _culprits(found: Comparison) -> list[str]:
         for which, culprits in (("gone", found.gone), ("new", found.new), ("still", found.still))
         for one in culprits
     ]
-    return lines or ["none in either window"]
+    if not lines:
+        return ["none in either window"]
+    return lines if found.gone or found.new else ["none new, none gone", *lines]
 
 
 def as_html(before: Side, after: Side, found: Comparison) -> str:

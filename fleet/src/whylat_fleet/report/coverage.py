@@ -37,6 +37,7 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
         "lost_records": coverage.lost_records,
         "slow_polled_connections": coverage.slow_polled,
         "undescribed_connections": coverage.undescribed,
+        "simulated_hosts": coverage.simulated,
         "connections": coverage.connections,
         "troubled_connections": coverage.troubled,
         "counted_connections": coverage.counted,
@@ -66,7 +67,7 @@ def lines(coverage: Coverage) -> list[str]:
 
 
 def gaps(coverage: Coverage) -> list[str]:
-    """What is missing."""
+    """What is missing, and what is not real."""
     said = [f"left out: {file.path}: {file.reason}" for file in coverage.left_out_files]
     for host, reason in list(coverage.left_out_hosts.items())[:SHOWN]:
         said.append(f"left out: host {host}: {reason}")
@@ -91,4 +92,5 @@ def gaps(coverage: Coverage) -> list[str]:
     ):
         if count:
             said.append(f"{count} {what}")
-    return [*said, f"{coverage.lost_records} records lost by the agents"]
+    said.append(f"{coverage.lost_records} records lost by the agents")
+    return [*said, f"simulated data: {coverage.simulated} hosts"] if coverage.simulated else said

@@ -81,7 +81,8 @@ def as_text(prepared: Prepared, found: Drill) -> list[str]:
     window_us = prepared.coverage.window.seconds * 1_000_000
     lines = [*coverage.lines(prepared.coverage), "", Heading(title(found)), *folded(f"  {_sentence(found)}", "  ")]
     lines += [line for sentence in _evidence(found) for line in folded(f"  {sentence}", "  ")]
-    lines += ["", Heading("Connections"), *_connections(found.members, window_us)]
+    if found.members or not found.total:
+        lines += ["", Heading("Connections"), *_connections(found.members, window_us)]
     for moment in found.moments:
         lines += ["", *(Heading(line) for line in folded(_moment_title(moment), "  ")), *_readings(moment)]
     if any(moment.readings for moment in found.moments):
@@ -195,7 +196,11 @@ def section(prepared: Prepared, found: Drill, anchor: str | None) -> list[Html]:
     facts = [tag("p", sentence) for sentence in (_sentence(found), *_evidence(found))]
     return [
         panel(title(found), *facts, _figure(prepared, found), id_=anchor),
-        panel(f"Connections of {title(found)}", _connections_html(found, window_us), _legend()),
+        *(
+            [panel(f"Connections of {title(found)}", _connections_html(found, window_us), _legend())]
+            if found.members or not found.total
+            else []
+        ),
         *(panel(_moment_title(moment), _readings_html(moment)) for moment in found.moments),
     ]
 

@@ -77,7 +77,7 @@ def key(series: str, words: str) -> Html:
     return tag("span", tag("i", class_=f"key f-{series}"), words, class_="keyed")
 
 
-def lead(coverage: Coverage, more: Sequence[str] = ()) -> Html:
+def lead(coverage: Coverage) -> Html:
     """What the report speaks of and what it cannot, in front of everything."""
     return tag(
         "section",
@@ -86,7 +86,7 @@ def lead(coverage: Coverage, more: Sequence[str] = ()) -> Html:
             f"{coverage.hosts:,} hosts, {coverage.connections:,} connections; {coverage.troubled:,} had a problem, "
             f"{coverage.counted:,} count.",
         ),
-        *(tag("p", line, class_="soft") for line in (*more, *gaps(coverage))),
+        *(tag("p", line, class_="soft") for line in gaps(coverage)),
         class_="lead",
     )
 

@@ -58,7 +58,6 @@ def _limited_json(line: Limited) -> dict[str, Any]:
 def as_text(prepared: Prepared, found: Summary) -> list[str]:
     """The report for people."""
     lines = coverage.lines(prepared.coverage)
-    lines += _simulated(found)
     for title, headings, body, note, left in _tables(found):
         lines += [
             "",
@@ -67,11 +66,6 @@ def as_text(prepared: Prepared, found: Summary) -> list[str]:
             *(folded(f"  {note}", "  ") if note else []),
         ]
     return lines
-
-
-def _simulated(found: Summary) -> list[str]:
-    hosts = sum(version[3] for version in found.versions if version[0] == "simulated")
-    return [f"simulated data: {hosts} hosts"] if hosts else []
 
 
 Table = tuple[str, tuple[str, ...], list[list[str]], str, int]
@@ -220,7 +214,7 @@ def as_html(prepared: Prepared, found: Summary) -> str:
         "Correlation of the connections of a host": _coefficients_figure(found),
         "Connections of a host": _host_sizes_figure(found),
     }
-    parts = [lead(prepared.coverage, _simulated(found))]
+    parts = [lead(prepared.coverage)]
     for title, (headings, body, note, left) in tables.items():
         content = [figures[title]] if title in figures else []
         content += [rows(headings, body, left)] if body else []

@@ -8,6 +8,7 @@ SELECT
     c.detail AS detail,
     c.lost AS lost,
     c.connections AS connections,
-    c.dropped_files AS dropped_files
+    c.dropped_files AS dropped_files,
+    c.agent AS agent
 FROM fleet_coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}

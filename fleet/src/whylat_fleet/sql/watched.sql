@@ -8,7 +8,8 @@ SELECT
     CAST(SUM(CASE WHEN c.detail = 'stats' THEN 1 ELSE 0 END) AS BIGINT) AS without_calls,
     CAST(SUM(c.lost) AS BIGINT) AS lost,
     CAST(MAX(c.connections) AS BIGINT) AS connections,
-    CAST(MAX(c.dropped_files) AS BIGINT) AS dropped_files
+    CAST(MAX(c.dropped_files) AS BIGINT) AS dropped_files,
+    CAST(SUM(CASE WHEN c.agent = 'simulated' THEN 1 ELSE 0 END) AS BIGINT) AS simulated
 FROM coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}
 GROUP BY c.host
