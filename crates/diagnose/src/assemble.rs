@@ -146,7 +146,13 @@ fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
         if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
             continue;
         }
-        let verdict = rule.check(case);
+        let mut verdict = rule.check(case);
+        if let Verdict::Fires(found) = &mut verdict
+            && !rule.is_beyond_life()
+        {
+            // Clocks of one counter and of the life differ by a hook.
+            found.harm_ns = found.harm_ns.min(case.life_ns());
+        }
         match &verdict {
             Verdict::Quiet => continue,
             Verdict::Fires(found) => {

@@ -2,7 +2,7 @@
 //! recording could see at all. Rules read; they keep nothing.
 
 use table::tables::TcpStage;
-use table::{Method, Stage};
+use table::{Method, Stage, TcpEventKind};
 
 use crate::context::Context;
 use crate::gather::calls::CallDigest;
@@ -228,6 +228,29 @@ impl Case<'_> {
     /// Retransmitted segments.
     pub fn retransmits(&self) -> Option<u64> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))
+    }
+
+    /// Segments sent again in this way while [`retransmits`](Self::retransmits) were counted, by events.
+    pub fn sent_again(&self, kind: TcpEventKind) -> u64 {
+        let events = &self.own.gathered.events;
+        match self.own.counted() {
+            Some(span) => events.sent_again_within(kind, span),
+            None => events.count(kind),
+        }
+    }
+
+    /// Those of the retransmissions that duplicate ACKs started, if events were recorded.
+    pub fn fast_retransmits(&self) -> Option<u64> {
+        let seen = self.sent_again(TcpEventKind::FastRetransmit);
+        // A retransmission is seen a moment before or after it is counted.
+        let most = self.retransmits().unwrap_or(u64::MAX);
+        self.context.events.then_some(seen.min(most))
+    }
+
+    /// Retransmissions that the receiver already had. It may also tell of some from before they were counted.
+    pub fn spurious(&self) -> Option<u64> {
+        let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from))?;
+        Some(duplicates.min(self.retransmits().unwrap_or(u64::MAX)))
     }
 
     /// Time in which the application was what the connection waited for: it gave nothing to send,

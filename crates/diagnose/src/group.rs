@@ -10,6 +10,7 @@ use crate::report::{Direction, Fact, Finding, Merge, Subject, Undecided, Value, 
 use crate::rules::{Doubt, Found, RULES, Rule, WinBasis};
 use crate::severity::severity;
 use crate::subject::Subject as Judgment;
+use crate::units::part;
 use table::Role;
 
 /// Most ids listed in a finding.
@@ -118,6 +119,7 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
     let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
     let subject = subject(group.iter().map(|member| member.case))?;
     let concerned_ns: u64 = group.iter().map(|member| member.said.concerned_ns).sum();
+    let share = share(harm_ns, concerned_ns, subject.lifetime_ns);
     let times = group.iter().map(|member| rule.when(member.case));
     let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let mut finding = Finding {
@@ -127,8 +129,7 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
         severity: severity(&harms),
         headline: String::new(),
         direction: worst.said.direction,
-        // connecting is not part of the life
-        share: part(concerned_ns, subject.lifetime_ns).min(1.0),
+        share,
         harm_ns,
         evidence: Evidence(merge(
             group.iter().map(|member| member.said.facts.as_slice()),
@@ -147,6 +148,13 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
     };
     finding.headline = rule.headline(&finding);
     Some(finding)
+}
+
+/// What the harm takes of the life; where nothing is lost, what the stages concerned take. Harm outside of
+/// the life can be more than all of it.
+fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
+    let ns = if harm_ns == 0 { concerned_ns } else { harm_ns };
+    part(ns, life_ns).min(1.0)
 }
 
 /// What could not be decided, worst first.
@@ -219,14 +227,6 @@ fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Subj
             .collect(),
         lifetime_ns: cases.map(Case::life_ns).sum(),
     })
-}
-
-fn part(ns: u64, whole_ns: u64) -> f64 {
-    if whole_ns == 0 {
-        0.0
-    } else {
-        ns as f64 / whole_ns as f64
-    }
 }
 
 /// Adds up the facts of a group whose first member is the worst.

@@ -62,6 +62,13 @@ impl Subject<'_> {
         self.gathered.samples.growth(self.opened_ns(), counter)
     }
 
+    /// From when to when counters of `tcp_info` grew, ns; `None` without a sample.
+    pub fn counted(&self) -> Option<(u64, u64)> {
+        let samples = &self.gathered.samples;
+        let (_, start_ns) = samples.start(self.opened_ns())?;
+        Some((start_ns, samples.last.as_ref()?.time_ns))
+    }
+
     /// Mean of all round-trip samples, where there is a ledger.
     pub fn mean_rtt_us(&self) -> Option<u64> {
         let ledger = self.judged.ledger.as_ref()?;

@@ -54,6 +54,15 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A part of a whole; nothing is none of nothing.
+pub fn part(ns: u64, whole_ns: u64) -> f64 {
+    if whole_ns == 0 {
+        0.0
+    } else {
+        ns as f64 / whole_ns as f64
+    }
+}
+
 /// A count with its thousands separated: `1,000,003`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

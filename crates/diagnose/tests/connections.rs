@@ -398,3 +398,87 @@ fn losses_of_one_path_are_one_finding_while_timeouts_are_the_lesser_part() {
         "{greater:?}"
     );
 }
+
+/// A receiver whose bytes had waited for some time before it was looked at.
+fn late_reader() -> Report {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[json!({"conn": 1})]));
+    let reading = |time_ms: u64, unread_ms: u64, closed_ms: u64| {
+        json!({"conn": 1, "time_ns": (1_000 + time_ms) * MS, "since_ns": 1_000 * MS,
+               "sender_app_ns": time_ms * MS, "reader_slow_ns": unread_ms * MS,
+               "reader_slow_waits": 1, "window_closed_ns": closed_ms * MS})
+    };
+    evidence.add_stages(&columns::<TcpStage>(&[
+        reading(100, 500, 50),
+        reading(784, 1_060, 390),
+    ]));
+    evidence.add_calls(&columns::<Call>(&[
+        json!({"conn": 1, "end_ns": 1_050 * MS, "result": 4096, "blocked_ns": 0}),
+    ]));
+    diagnose(evidence)
+}
+
+#[test]
+fn a_share_is_that_of_the_harm_and_of_the_life_that_are_printed() {
+    let report = late_reader();
+    let finding = report.findings.first().expect("a finding");
+    assert_eq!(finding.rule, "slow_reader");
+    assert!(
+        finding.headline.ends_with(": 390 ms of 784 ms (49.7 %)."),
+        "{}",
+        finding.headline
+    );
+    assert!(
+        (finding.share - 390.0 / 784.0).abs() < 1e-9,
+        "{}",
+        finding.share
+    );
+}
+
+#[test]
+fn what_waited_before_it_was_looked_at_is_not_counted() {
+    let report = late_reader();
+    let facts = &report.findings[0].evidence.0;
+    let waited = facts.iter().find(|fact| fact.name == "reader_slow_ns");
+    // 400 ms of the first reading's 500 were before the ledger.
+    assert_eq!(
+        waited.map(|fact| fact.value),
+        Some(report::Value::Whole(660 * MS))
+    );
+}
+
+/// 36 segments sent again since the first sample, and 53 by duplicate ACKs since hooks were attached.
+#[test]
+fn a_part_of_the_retransmissions_is_no_more_than_all() {
+    let mut evidence = evidence("calls");
+    evidence.add_connections(&columns::<Connection>(&[json!({"conn": 1})]));
+    let sample = |time_ms: u64, retransmits: u64| {
+        json!({"conn": 1, "time_ns": time_ms * MS, "total_retrans": retransmits,
+               "bytes_sent": retransmits * 1_448, "mss_bytes": 1448, "rto_us": 224_000,
+               "dsack_dups": 2 * retransmits})
+    };
+    evidence.add_samples(&columns::<TcpSample>(&[sample(450, 20), sample(4_000, 56)]));
+    evidence.add_stages(&columns::<TcpStage>(&[json!({
+        "conn": 1, "time_ns": 4_000 * MS, "retransmit_timeout_ns": 3_000 * MS,
+        "sender_app_ns": 1_000 * MS, "timeout_stalls": 5,
+    })]));
+    let again = |time_ms: u64, segments: u64| json!({"conn": 1, "time_ns": time_ms * MS, "kind": "fast_retransmit", "segments": segments});
+    evidence.add_events(&columns::<TcpEvent>(&[
+        again(100, 20),
+        again(449, 2),
+        again(1_000, 30),
+        again(4_001, 1),
+    ]));
+    let report = diagnose(evidence);
+    let finding = report.findings.first().expect("a finding");
+    assert_eq!(finding.rule, "retransmit_timeouts");
+    let fact = |name: &str| {
+        let found = finding.evidence.0.iter().find(|fact| fact.name == name);
+        match found.map(|fact| fact.value) {
+            Some(report::Value::Whole(value)) => value,
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    assert_eq!((fact("retransmits"), fact("fast_retransmits")), (36, 30));
+    assert!(fact("spurious") <= fact("retransmits"));
+}

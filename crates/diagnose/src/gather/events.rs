@@ -13,6 +13,14 @@ const CA_RECOVERY: u8 = 3;
 /// are more.
 const MOST_LOSSES: usize = 4096;
 
+/// Segments that were sent again at once.
+#[derive(Debug, Clone, Copy)]
+struct SentAgain {
+    time_ns: u64,
+    kind: TcpEventKind,
+    segments: u64,
+}
+
 /// Events of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct EventDigest {
@@ -20,6 +28,8 @@ pub struct EventDigest {
     /// When segments were sent again that the receiver did not report to have had already, ns; at most
     /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
+    /// What was sent again, and when; at most [`MOST_LOSSES`].
+    sent_again: Vec<SentAgain>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
     /// Times that fast recovery began.
@@ -52,6 +62,13 @@ impl EventDigest {
             _ => 1,
         };
         self.counts[kind as usize] += weight;
+        if kind.is_retransmission() && self.sent_again.len() < MOST_LOSSES {
+            self.sent_again.push(SentAgain {
+                time_ns,
+                kind,
+                segments: weight,
+            });
+        }
         if kind.is_retransmission() && self.losses_ns.len() < MOST_LOSSES {
             self.losses_ns.push(time_ns);
         }
@@ -100,6 +117,17 @@ impl EventDigest {
     /// How often `kind` happened (segments, for retransmissions).
     pub fn count(&self, kind: TcpEventKind) -> u64 {
         self.counts[kind as usize]
+    }
+
+    /// How many segments were sent again, in this way, within `span` (ns, both ends included). Those of which
+    /// the time is not kept came last, and count.
+    pub fn sent_again_within(&self, kind: TcpEventKind, span: (u64, u64)) -> u64 {
+        let outside = self
+            .sent_again
+            .iter()
+            .filter(|again| again.kind == kind && !(span.0..=span.1).contains(&again.time_ns));
+        let outside: u64 = outside.map(|again| again.segments).sum();
+        self.count(kind).saturating_sub(outside)
     }
 
     /// Time with a zero window until `end_ns`, ns.

@@ -53,6 +53,8 @@ pub struct LedgerDigest {
     pub growth: Growth,
     /// Round-trip samples between readings.
     pub rtt: Vec<RttInterval>,
+    /// What bytes had waited for the reader before the ledger began, ns.
+    unread_before_ns: u64,
 }
 
 impl LedgerDigest {
@@ -60,6 +62,11 @@ impl LedgerDigest {
     pub fn add(&mut self, reading: TcpStage, span: (u64, u64)) {
         if reading.time_ns > span.1 {
             return;
+        }
+        if self.base.is_none() && self.last.is_none() {
+            // Bytes wait one after another: what they waited for longer than the ledger is old, they did before it.
+            let age_ns = reading.time_ns.saturating_sub(reading.since_ns);
+            self.unread_before_ns = reading.reader_slow_ns.saturating_sub(age_ns);
         }
         if reading.time_ns < span.0 {
             self.base = Some(reading);
@@ -91,6 +98,7 @@ impl LedgerDigest {
             .as_ref()
             .filter(|base| base.since_ns == last.since_ns)
         else {
+            last.reader_slow_ns = last.reader_slow_ns.saturating_sub(self.unread_before_ns);
             return Some(last);
         };
         last.since_ns = base.time_ns;

@@ -75,7 +75,7 @@ pub struct Finding {
     pub from_ns: u64,
     /// Until when.
     pub until_ns: u64,
-    /// Share of the subject's life in the stages concerned.
+    /// `harm_ns` as a share of the subject's life, at most 1; without harm, that of the stages concerned.
     pub share: f64,
     /// Time that threads were blocked or data was late because of it, ns.
     pub harm_ns: u64,

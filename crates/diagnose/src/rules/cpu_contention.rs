@@ -67,10 +67,8 @@ impl Rule for CpuContention {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "The application had work to do and waited for a CPU: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "The application had work to do and waited for a CPU: {}.",
+            super::of_life(finding)
         )
     }
 

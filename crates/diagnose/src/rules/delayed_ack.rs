@@ -13,7 +13,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::report::{Direction, Fact, Finding, RuledOut, Undecided, Unit, Value};
-use crate::units::{count, duration, percent};
+use crate::units::{count, percent};
 
 /// See the module.
 pub struct DelayedAck;
@@ -80,11 +80,9 @@ impl Rule for DelayedAck {
     fn headline(&self, finding: &Finding) -> String {
         let waits = whole(&finding.evidence.0, "delayed_acks").unwrap_or(0);
         format!(
-            "The writer waited {} times for an ACK that the receiver withheld: {} of {} ({}).",
+            "The writer waited {} times for an ACK that the receiver withheld: {}.",
             count(waits),
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            super::of_life(finding)
         )
     }
 

@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::rates::Fall;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
-use crate::units::{duration, percent};
+use crate::units::duration;
 
 /// See the module.
 pub struct FastRetransmits;
@@ -70,6 +70,7 @@ impl Rule for FastRetransmits {
         }
         let stalled_ns = lesser_stalls_ns(case);
         let mut facts = facts(case, retransmits, fall);
+        facts.push(total_ns("limited_ns", limited_ns, "limited by loss"));
         if stalled_ns > 0 {
             let label = "of it until a timer noticed the loss";
             facts.push(total_ns("stalled_ns", stalled_ns, label));
@@ -115,11 +116,8 @@ impl Rule for FastRetransmits {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Packet loss kept the flow below its own best rate: worth {} of {} ({} limited by \
-             loss).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "Packet loss kept the flow below its own best rate: worth {}.",
+            super::of_life(finding)
         )
     }
 
@@ -210,9 +208,8 @@ fn limited_ns(case: &Case, fall: Fall) -> u64 {
 
 /// Part of the retransmissions that duplicate ACKs started; all when events cannot tell.
 fn by_duplicate_acks(case: &Case) -> f64 {
-    let events = &case.own.gathered.events;
-    let fast = events.count(TcpEventKind::FastRetransmit);
-    let timeout = events.count(TcpEventKind::TimeoutRetransmit);
+    let fast = case.sent_again(TcpEventKind::FastRetransmit);
+    let timeout = case.sent_again(TcpEventKind::TimeoutRetransmit);
     if fast + timeout == 0 {
         1.0
     } else {
@@ -222,7 +219,7 @@ fn by_duplicate_acks(case: &Case) -> f64 {
 
 /// Segments sent again, by counters or by events.
 fn retransmits(case: &Case) -> u64 {
-    let seen = case.own.gathered.events.count(TcpEventKind::FastRetransmit);
+    let seen = case.sent_again(TcpEventKind::FastRetransmit);
     case.retransmits().unwrap_or(0).max(seen)
 }
 
@@ -254,8 +251,10 @@ fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
     if !by_model(case) {
         facts.extend(windows(case, fall).into_iter().flatten());
     }
-    let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
-    facts.extend(spurious.map(|n| sum("spurious", n, "of them the receiver already had")));
+    facts.extend(
+        case.spurious()
+            .map(|n| sum("spurious", n, "of them the receiver already had")),
+    );
     facts.extend(min_rtt(case));
     facts
 }

@@ -13,7 +13,7 @@ use crate::coincidence::Coincidence;
 use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
 use crate::severity::WARNING_SHARE;
-use crate::units::{count, duration, percent};
+use crate::units::{count, duration};
 
 /// See the module.
 pub struct Incast;
@@ -134,11 +134,9 @@ impl Rule for Incast {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "{} connections sent to one host at once and overflowed a queue: {} of {} ({}) lost.",
+            "{} connections sent to one host at once and overflowed a queue: {} lost.",
             count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            super::of_life(finding)
         )
     }
 

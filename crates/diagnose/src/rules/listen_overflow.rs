@@ -33,6 +33,10 @@ impl Rule for ListenOverflow {
         true
     }
 
+    fn is_beyond_life(&self) -> bool {
+        true
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some(listener) = case.own.gathered.listener.as_ref() else {
             return Verdict::Quiet;

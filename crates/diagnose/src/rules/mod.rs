@@ -54,7 +54,8 @@ pub struct Found {
     pub direction: Direction,
     /// Time in the stages concerned, ns.
     pub concerned_ns: u64,
-    /// Time that threads were blocked or data was late, ns.
+    /// Time that threads were blocked or data was late, ns: within the life, but for rules that
+    /// count [beyond it](Rule::is_beyond_life).
     pub harm_ns: u64,
     /// The numbers that show it.
     pub facts: Vec<Fact>,
@@ -110,6 +111,10 @@ pub trait Rule: Sync {
     fn summary(&self) -> &'static str;
     /// Whether it looks at listening sockets, instead of connections.
     fn is_of_listeners(&self) -> bool {
+        false
+    }
+    /// Whether its harm lies outside of the life of what it looks at: before it, or with clients.
+    fn is_beyond_life(&self) -> bool {
         false
     }
     /// Whether it names what caused losses, so that rules that speak of loss in general are quiet.
@@ -171,6 +176,25 @@ pub const ANSWERS: [&str; 3] = [
     "send_buffer_exceeds_window",
     "sender_app_limited",
 ];
+
+/// What the harm takes of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
+fn of_life(finding: &Finding) -> String {
+    let subject = &finding.subject;
+    let life_ns = subject.lifetime_ns;
+    let life = crate::units::duration(life_ns);
+    let whose = match subject.connections {
+        0 | 1 => life,
+        number => format!(
+            "the {life} of {} connections together",
+            crate::units::count(number)
+        ),
+    };
+    format!(
+        "{} of {whose} ({})",
+        crate::units::duration(finding.harm_ns),
+        crate::units::percent(crate::units::part(finding.harm_ns, life_ns))
+    )
+}
 
 /// One sentence for time that no stage explains.
 fn outstanding(undecided: &Undecided) -> String {
@@ -306,5 +330,71 @@ fn measured(case: &Case, because: &str) -> Confidence {
             level: Level::Medium,
             because,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::finding::Evidence;
+    use crate::report::{Severity, Subject};
+    use crate::units::{part, percent};
+
+    fn finding(rule: &dyn Rule, harm_ns: u64, connections: u64) -> Finding {
+        Finding {
+            rule: rule.name(),
+            severity: Severity::Warning,
+            headline: String::new(),
+            subject: Subject {
+                process: None,
+                local: "10.0.0.1:1".into(),
+                remote: "10.0.0.2:2".into(),
+                connections,
+                ids: vec![1],
+                lifetime_ns: 784_000_000,
+            },
+            direction: Direction::Sending,
+            from_ns: 0,
+            until_ns: 0,
+            share: 0.993,
+            harm_ns,
+            evidence: Evidence(Vec::new()),
+            ruled_out: Vec::new(),
+            could_not_see: Vec::new(),
+            advice: Vec::new(),
+            estimated_win: None,
+            confidence: Confidence {
+                level: Level::High,
+                because: String::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn the_share_that_a_headline_prints_is_that_of_its_numbers() {
+        let mut with_share = 0;
+        for rule in RULES {
+            for harm_ns in [1_000, 78_400_000, 390_000_000, 784_000_000] {
+                let headline = rule.headline(&finding(*rule, harm_ns, 1));
+                let Some((before, inside)) = headline.split_once('(') else {
+                    continue;
+                };
+                with_share += 1;
+                let printed = percent(part(harm_ns, 784_000_000));
+                assert!(inside.starts_with(&printed), "{headline}");
+                assert!(before.contains(" of 784 ms "), "{headline}");
+            }
+        }
+        assert!(with_share >= 4 * 13, "{with_share}");
+    }
+
+    #[test]
+    fn a_headline_that_adds_up_connections_says_how_many() {
+        let headline =
+            slow_reader::SlowReader.headline(&finding(&slow_reader::SlowReader, 390_000_000, 12));
+        assert!(
+            headline.ends_with(": 390 ms of the 784 ms of 12 connections together (49.7 %)."),
+            "{headline}"
+        );
     }
 }

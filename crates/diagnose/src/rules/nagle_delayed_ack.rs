@@ -14,7 +14,7 @@ use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::report::{Direction, Fact, Finding, Undecided, Unit, Value};
-use crate::units::{count, duration, percent};
+use crate::units::{count, percent};
 
 /// See the module.
 pub struct NagleDelayedAck;
@@ -153,11 +153,9 @@ impl Rule for NagleDelayedAck {
             String::new()
         };
         format!(
-            "Short writes waited {} times{which} for an ACK that the receiver withheld: {} of {} ({}).",
+            "Short writes waited {} times{which} for an ACK that the receiver withheld: {}.",
             count(holds),
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            super::of_life(finding)
         )
     }
 

@@ -32,7 +32,9 @@ impl Rule for ProxyStall {
             return Verdict::Quiet;
         };
         let blockers = blockers(case, behind);
-        let harm_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
+        let waited_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
+        // The first bytes may have been ready since before it was looked at.
+        let harm_ns = waited_ns.min(case.life_ns());
         let Some((worst, _)) = blockers.first() else {
             return self.check_unknown(case, behind.unknown_ns);
         };
@@ -94,10 +96,8 @@ impl Rule for ProxyStall {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Data waited because its thread was blocked on another connection: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "Data waited because its thread was blocked on another connection: {}.",
+            super::of_life(finding)
         )
     }
 

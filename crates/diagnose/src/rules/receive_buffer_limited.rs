@@ -85,12 +85,7 @@ impl Rule for ReceiveBufferLimited {
             ),
             None => "The receiver's window was full although its reader kept up".to_owned(),
         };
-        format!(
-            "{cause}: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
-        )
+        format!("{cause}: {}.", super::of_life(finding))
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {

@@ -2,7 +2,7 @@
 //! or the tail-loss probe. Until then nothing was acknowledged. Where the same losses cost more by a
 //! small window, that is the finding (`fast_retransmits`), and the stalls are its evidence.
 
-use table::{Stage, TcpEventKind};
+use table::Stage;
 
 use super::{
     Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, fast_retransmits, known, measured,
@@ -11,7 +11,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
-use crate::units::{count, duration, percent};
+use crate::units::count;
 
 /// See the module.
 pub struct RetransmitTimeouts;
@@ -79,10 +79,8 @@ impl Rule for RetransmitTimeouts {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Lost data waited for a retransmission timer: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "Lost data waited for a retransmission timer: {}.",
+            super::of_life(finding)
         )
     }
 
@@ -98,9 +96,6 @@ impl Rule for RetransmitTimeouts {
 fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let mut facts = stalls(case, stalled_ns);
     let samples = &case.own.gathered.samples;
-    let fast = case.own.gathered.events.count(TcpEventKind::FastRetransmit);
-    let fast = case.context.events.then_some(fast);
-    let spurious = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
     let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));
     facts.extend(counted(
@@ -109,10 +104,10 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
         "segments sent again",
     ));
     let label = "of them by duplicate ACKs, without a timer";
-    facts.extend(counted("fast_retransmits", fast, label));
+    facts.extend(counted("fast_retransmits", case.fast_retransmits(), label));
     facts.extend(counted(
         "spurious",
-        spurious,
+        case.spurious(),
         "of them the receiver already had",
     ));
     let label = "first retransmission timeout";

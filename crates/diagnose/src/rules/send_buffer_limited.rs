@@ -16,7 +16,7 @@ use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::gather::polls::PollClass;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
-use crate::units::{bytes, count, duration, percent};
+use crate::units::{bytes, count, percent};
 
 /// See the module.
 pub struct SendBufferLimited;
@@ -74,11 +74,8 @@ impl Rule for SendBufferLimited {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "The send buffer was full while path and receiver would have taken more: {} of {} \
-             ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "The send buffer was full while path and receiver would have taken more: {}.",
+            super::of_life(finding)
         )
     }
 }

@@ -13,7 +13,6 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, Unit, Value};
-use crate::units::{duration, percent};
 
 /// See the module.
 pub struct SlowReader;
@@ -62,12 +61,7 @@ impl Rule for SlowReader {
                 "It did not read in time, and its closed window stopped the sender"
             }
         };
-        format!(
-            "{whose}: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
-        )
+        format!("{whose}: {}.", super::of_life(finding))
     }
 }
 

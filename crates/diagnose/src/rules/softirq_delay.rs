@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::report::{Confidence, Fact, Finding, Level, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
-use crate::units::{duration, percent};
+use crate::units::duration;
 
 /// See the module.
 pub struct SoftirqDelay;
@@ -66,10 +66,8 @@ impl Rule for SoftirqDelay {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Softirqs took the application's CPU: ksoftirqd ran there for {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "Softirqs took the application's CPU: ksoftirqd ran there for {}.",
+            super::of_life(finding)
         )
     }
 

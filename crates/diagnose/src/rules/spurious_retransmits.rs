@@ -67,9 +67,8 @@ impl Rule for SpuriousRetransmits {
         let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
         if timeouts == 0 {
             return format!(
-                "What came out of order was taken for lost, and slowed the flow down: worth {} of {}.",
-                duration(finding.harm_ns),
-                duration(finding.subject.lifetime_ns)
+                "What came out of order was taken for lost, and slowed the flow down: worth {}.",
+                super::of_life(finding)
             );
         }
         format!(

@@ -51,6 +51,10 @@ impl Rule for SynRetries {
         })
     }
 
+    fn is_beyond_life(&self) -> bool {
+        true
+    }
+
     fn when(&self, case: &Case) -> (u64, u64) {
         let times = case
             .own

@@ -10,7 +10,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::report::{Direction, Finding, Undecided, Unit};
-use crate::units::{duration, percent};
+use crate::units::duration;
 
 /// See the module.
 pub struct ThinStreamTimeouts;
@@ -101,10 +101,8 @@ impl Rule for ThinStreamTimeouts {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Lost data waited for a timer, as too little else was out to tell of it: {} of {} ({}).",
-            duration(finding.harm_ns),
-            duration(finding.subject.lifetime_ns),
-            percent(finding.share)
+            "Lost data waited for a timer, as too little else was out to tell of it: {}.",
+            super::of_life(finding)
         )
     }
 

@@ -43,7 +43,7 @@ pub struct Judged {
 
 /// Judges one connection.
 pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> Judged {
-    let ledger = gathered.ledger.within_span();
+    let mut ledger = gathered.ledger.within_span();
     let bytes = bytes(gathered, calls);
     let (life_ns, stages, not_judged) = match &ledger {
         Some(ledger) => {
@@ -60,6 +60,10 @@ pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> J
             Err(why) => (known_life_ns(gathered), Stages::default(), Some(why)),
         },
     };
+    if let Some(ledger) = &mut ledger {
+        ledger.reader_slow_ns = ledger.reader_slow_ns.min(life_ns);
+        ledger.window_closed_ns = ledger.window_closed_ns.min(life_ns);
+    }
     let sent_nothing = bytes.0 == Some(0);
     Judged {
         life_ns,
