@@ -1,5 +1,6 @@
 //! A recording directory → a diagnosis.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -9,7 +10,7 @@ use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::messages::story::MessageId;
-use diagnose::report::{Recorded, SlowMessages};
+use diagnose::report::{LeftOut, Recorded, SlowMessages};
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Question, TailTable};
 use diagnose::waits::join::{Join, Source};
@@ -21,7 +22,7 @@ use table::tables::{
     Process, ProcessSample, ReceivedMessage, SentMessage, Spin, StackFrame, Symbol, TcpEvent,
     TcpSample, TcpStage, UdpSocket, Wait,
 };
-use table::{Columns, Recording, Table};
+use table::{Columns, Problem, Recording, Table};
 use view::html::Answers;
 
 use crate::page::Asked;
@@ -86,6 +87,9 @@ pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report 
     }
     for problem in recording.problems() {
         evidence.add_problem(problem.to_string());
+    }
+    for part in left_out(&recording.problems()) {
+        evidence.add_left_out(part);
     }
     diagnose::diagnose(evidence)
 }
@@ -299,17 +303,30 @@ fn message_rows(
 
 /// What the recording says of itself.
 pub(crate) fn recorded(recording: &Recording) -> Recorded {
+    let problems = recording.problems();
     Recorded {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),
         cost: recording.cost().cloned(),
         closed: recording.closed().cloned(),
-        problems: recording
-            .problems()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        left_out: left_out(&problems),
+        problems: problems.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Rows that are left out for these problems, by table: its files lie in a directory of its name.
+fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
+    let mut rows = BTreeMap::<String, u64>::new();
+    for problem in problems {
+        let table = problem.file.parent().and_then(Path::file_name);
+        if let (Some(number), Some(table)) = (problem.rows, table) {
+            *rows
+                .entry(table.to_string_lossy().into_owned())
+                .or_default() += number;
+        }
+    }
+    let rows = rows.into_iter();
+    rows.map(|(table, rows)| LeftOut { table, rows }).collect()
 }
 
 /// Reads once more, and beside the waits, what went before them.
@@ -341,5 +358,69 @@ fn require<T: Table>(recording: &Recording, probe: &str) -> anyhow::Result<()> {
             "{path} holds no {probe}: it was recorded at detail {detail}\n\
              hint: record with --detail {probe}"
         ),
+    }
+}
+
+/// A recording made of the golden one of this name; `tables`: with its rows.
+#[cfg(test)]
+pub(crate) fn golden(case: &str, tables: bool, scratch: &Path) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let fixture = tempfile::tempdir_in(scratch).expect("a directory");
+    let files = std::fs::read_dir(from.join(case))
+        .expect("listed")
+        .flatten();
+    for file in files {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let is_manifest = name.ends_with(".json") && name != "expected.json";
+        if is_manifest || tables && name.ends_with(".jsonl") {
+            std::fs::copy(file.path(), fixture.path().join(name)).expect("copied");
+        }
+    }
+    let path = scratch.join(format!("{tables}.whylat"));
+    table::write_fixture(fixture.path(), &path).expect("written");
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_recording_says_so_before_its_answer() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = golden("slow_reader/fires", true, scratch.path());
+        let sound = diagnose(&path, SnapSettings::default()).expect("read");
+        assert_eq!(sound.about.damage("problem"), None);
+        let rows = Recording::open(&path).expect("open").rows::<TcpStage>();
+        let stages = std::fs::read_dir(path.join("tcp_stages")).expect("there");
+        for file in stages.flatten() {
+            std::fs::remove_file(file.path()).expect("removed");
+        }
+        let report = diagnose(&path, SnapSettings::default()).expect("read");
+        let damage = format!(
+            "This recording is damaged: {rows} rows of tcp_stages are left out, so that the \
+             diagnosis may be wrong (see \"problem\")."
+        );
+        assert_eq!(report.about.damage("problem"), Some(damage));
+        let text = view::text(&report, &view::TextOptions::default());
+        let at = |words: &str| {
+            text.find(words)
+                .unwrap_or_else(|| panic!("{words}: {text}"))
+        };
+        assert!(at("This recording is damaged") < at("coverage "), "{text}");
+        let on = text
+            .lines()
+            .find(|line| line.contains("on: "))
+            .expect("coverage");
+        assert!(!on.contains("tcp_stages"), "{text}");
+        assert!(
+            text.contains(&format!("tcp_stages in part: {rows} rows")),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&view::json(&report)).expect("JSON");
+        assert_eq!(
+            json["left_out"],
+            serde_json::json!([{"table": "tcp_stages", "rows": rows}])
+        );
     }
 }

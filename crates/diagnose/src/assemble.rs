@@ -342,6 +342,7 @@ fn report(
         cost: evidence.cost.clone(),
         closed: evidence.closed.clone(),
         problems: evidence.problems.clone(),
+        left_out: evidence.left_out.clone(),
     };
     Report {
         schema: SCHEMA,

@@ -80,6 +80,30 @@ fn whole(bytes: &[u8]) -> Vec<i64> {
 }
 
 #[test]
+fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome<()> {
+    let scratch = tempfile::tempdir()?;
+    let recording = recording(scratch.path())?;
+    let mut report = report(&recording);
+    report.about.problems = vec!["r.whylat/calls/000002.parquet: missing".to_owned()];
+    let answers = Answers {
+        report,
+        waits: None,
+        messages: None,
+        tail: None,
+    };
+    let side = Side {
+        name: "r".to_owned(),
+        recording: &recording,
+        answers,
+    };
+    let (header, _) = unpacked(&html(&[side], None)?)?;
+    let answer = header["sides"][0]["answer"].as_str().unwrap_or_default();
+    let said = "This recording is damaged, so that the diagnosis may be wrong (see \"Damaged\"). ";
+    assert!(answer.starts_with(said), "{answer}");
+    Ok(())
+}
+
+#[test]
 fn a_page_holds_reports_and_rows() -> Outcome<()> {
     let scratch = tempfile::tempdir()?;
     let recording = recording(scratch.path())?;

@@ -51,7 +51,7 @@ fn recorded() -> Outcome<Recorded> {
         loss: document(&file("loss.json"))?.unwrap_or_default(),
         cost: document(&file("cost.json"))?,
         closed: document(&file("close.json"))?,
-        problems: Vec::new(),
+        ..Recorded::default()
     })
 }
 

@@ -104,7 +104,7 @@ fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
         loss: document(&file("loss.json"))?.unwrap_or_default(),
         cost: document(&file("cost.json"))?,
         closed: document(&file("close.json"))?,
-        problems: Vec::new(),
+        ..Recorded::default()
     };
     Ok(waits.report(recorded, limit))
 }

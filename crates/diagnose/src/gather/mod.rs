@@ -34,6 +34,7 @@ use listeners::ListenerDigest;
 use samples::SampleDigest;
 use threads::ThreadTable;
 
+use crate::report::LeftOut;
 use crate::snap::delayed_acks::SnapSettings;
 
 /// All that is kept of one connection, calls apart.
@@ -60,6 +61,7 @@ pub struct Evidence {
     pub(crate) cost: Option<Cost>,
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
+    pub(crate) left_out: Vec<LeftOut>,
     pub(crate) span: (u64, u64),
     pub(crate) snap: SnapSettings,
     pub(crate) latest_ns: u64,
@@ -93,6 +95,7 @@ impl Evidence {
             cost,
             closed,
             problems,
+            left_out: Vec::new(),
             span: (0, u64::MAX),
             snap: SnapSettings::default(),
             any_events: false,
@@ -123,6 +126,11 @@ impl Evidence {
     /// Adds what the reader found damaged or missing, in its words.
     pub fn add_problem(&mut self, problem: String) {
         self.problems.push(problem);
+    }
+
+    /// Adds rows that the reader left out for what it found.
+    pub fn add_left_out(&mut self, left_out: LeftOut) {
+        self.left_out.push(left_out);
     }
 
     pub(crate) fn gathered(&mut self, conn: u64) -> &mut Gathered {

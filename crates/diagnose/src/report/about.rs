@@ -4,6 +4,7 @@ use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
 
 use super::{Closed, Host, Loss};
+use crate::units::counted;
 
 /// What the manifest says at the end of the recording, and the reader of its state.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +19,27 @@ pub struct Recorded {
     pub closed: Option<Close>,
     /// What is damaged or missing, in the reader's words.
     pub problems: Vec<String>,
+    /// Rows that are left out for it.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Rows of a table that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The table.
+    pub table: String,
+    /// How many rows, as far as that is known.
+    pub rows: u64,
+}
+
+impl LeftOut {
+    /// How many rows of what.
+    pub fn words(&self) -> String {
+        match self.rows {
+            0 => format!("rows of {}", self.table),
+            rows => format!("{} of {}", counted(rows, "row"), self.table),
+        }
+    }
 }
 
 /// Of what an answer is.
@@ -31,6 +53,9 @@ pub struct About {
     pub closed: Closed,
     /// What the reader found damaged or missing, in its words.
     pub problems: Vec<String>,
+    /// Rows that are left out for it, by table; empty of a sound recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
@@ -51,10 +76,29 @@ impl About {
             span_ns: until_ns.saturating_sub(header.started_ns.max(span.0)),
             closed: Closed::of(closed),
             problems: recorded.problems,
+            left_out: recorded.left_out,
             coverage: recorded.coverage,
             loss: recorded.loss.into_iter().map(Into::into).collect(),
             cost: recorded.cost,
         }
+    }
+
+    /// What to know before anything that is said of a damaged recording, which is told under `title`; `None`:
+    /// it is sound.
+    pub fn damage(&self, title: &str) -> Option<String> {
+        if self.problems.is_empty() {
+            return None;
+        }
+        let rows = self.left_out.iter().map(LeftOut::words);
+        let rows: Vec<_> = rows.collect();
+        let what = match self.left_out.iter().map(|it| it.rows).sum::<u64>() {
+            _ if rows.is_empty() => String::new(),
+            1 => format!(": {} is left out", rows.join(", ")),
+            _ => format!(": {} are left out", rows.join(", ")),
+        };
+        Some(format!(
+            "This recording is damaged{what}, so that the diagnosis may be wrong (see \"{title}\")."
+        ))
     }
 
     /// Whether the recording was closed in order, undamaged, and lost nothing.

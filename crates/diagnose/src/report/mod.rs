@@ -11,7 +11,7 @@ pub mod snap;
 use serde::Serialize;
 use table::manifest::{Close, Header};
 
-pub use about::{About, Recorded};
+pub use about::{About, LeftOut, Recorded};
 pub use connection::{Connection, Process, Receive, StageShare, Stages};
 pub use finding::{
     Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,

@@ -120,6 +120,15 @@ fn filled(data: &[u8]) -> String {
     page
 }
 
+/// The answer, after what there is to know before it.
+fn answer(report: &Report) -> String {
+    let answer = sentence(report);
+    match report.about.damage("Damaged") {
+        Some(damage) => format!("{damage} {answer}"),
+        None => answer,
+    }
+}
+
 fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {
     let packed: Vec<_> = sides
         .iter()
@@ -133,7 +142,7 @@ fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io:
     let heads = sides.iter().zip(&packed).map(|(side, packed)| {
         let head = SideHead {
             name: &side.name,
-            answer: sentence(&side.answers.report),
+            answer: answer(&side.answers.report),
             answers: &side.answers,
             tables: &packed.heads,
             at,

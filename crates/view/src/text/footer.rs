@@ -1,6 +1,6 @@
 //! What the recording covers, what it lost, what it cost: always, also when all is well.
 
-use diagnose::report::{About, Closed, Loss};
+use diagnose::report::{About, Closed, LeftOut, Loss};
 use diagnose::units::{bytes, count, duration, percent};
 use table::manifest::{Cost, Coverage, ProbeState};
 
@@ -10,7 +10,7 @@ use crate::page::{Page, Style};
 /// Draws the section.
 pub fn draw(page: &mut Page, about: &About) {
     page.title(&[(Style::Bold, "recording")]);
-    draw_coverage(page, &about.coverage);
+    draw_coverage(page, about);
     draw_loss(page, &about.loss);
     draw_cost(page, about.cost.as_ref());
     let closed = match about.closed {
@@ -27,18 +27,33 @@ pub fn draw(page: &mut Page, about: &About) {
 /// What coverage of clocks begins with: they are told apart from probes.
 const CLOCK: &str = "clock.";
 
-fn draw_coverage(page: &mut Page, all: &[Coverage]) {
-    let (clocks, probes): (Vec<&Coverage>, Vec<&Coverage>) = all
-        .iter()
-        .partition(|coverage| coverage.probe.starts_with(CLOCK));
-    draw_probes(page, &probes);
+fn draw_coverage(page: &mut Page, about: &About) {
+    let all = about.coverage.iter();
+    let (clocks, probes): (Vec<&Coverage>, Vec<&Coverage>) =
+        all.partition(|coverage| coverage.probe.starts_with(CLOCK));
+    draw_probes(page, &probes, &about.left_out);
     draw_clocks(page, &clocks);
 }
 
-fn draw_probes(page: &mut Page, all: &[&Coverage]) {
+/// The probe that fills a table.
+fn probe_of(table: &str) -> &str {
+    match table {
+        "connections" => "inventory",
+        "tcp_samples" => "tcp_stats",
+        "received_messages" | "sent_messages" => "messages",
+        table => table,
+    }
+}
+
+fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
+    let of = |coverage: &Coverage| {
+        left_out
+            .iter()
+            .find(|it| probe_of(&it.table) == coverage.probe)
+    };
     let on: Vec<&str> = all
         .iter()
-        .filter(|coverage| coverage.state == ProbeState::On)
+        .filter(|coverage| coverage.state == ProbeState::On && of(coverage).is_none())
         .map(|coverage| coverage.probe.as_str())
         .collect();
     let on = if on.is_empty() {
@@ -49,7 +64,10 @@ fn draw_probes(page: &mut Page, all: &[&Coverage]) {
     page.labelled(2, "coverage", LABEL, &format!("on: {on}"));
     for coverage in all {
         let text = match &coverage.state {
-            ProbeState::On => continue,
+            ProbeState::On => match of(coverage) {
+                Some(part) => format!("{} in part: {} are left out", coverage.probe, part.words()),
+                None => continue,
+            },
             ProbeState::Fallback { which, why } => {
                 format!("{} by other means: {which} ({why})", coverage.probe)
             }

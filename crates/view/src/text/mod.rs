@@ -54,6 +54,10 @@ fn head(page: &mut Page, about: &About) {
     );
     page.paragraph(0, Style::Dim, &text);
     page.blank();
+    if let Some(damage) = about.damage("problem") {
+        page.paragraph(0, Style::Bold, &damage);
+        page.blank();
+    }
 }
 
 /// Whom something is about, with the direction of the data.
