@@ -168,6 +168,28 @@ fn utc(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// The option that chooses a target; `None`: none does.
+pub(crate) fn option_of(target: &::record::Target) -> Option<String> {
+    match target {
+        ::record::Target::Command(_) | ::record::Target::All => None,
+        ::record::Target::Pids(pids) => {
+            let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+            Some(format!("--pid {}", pids.join(",")))
+        }
+        ::record::Target::Comm(name) => Some(format!("--comm {name}")),
+        ::record::Target::Port(port) => Some(format!("--port {port}")),
+        ::record::Target::Cgroup(path) => Some(format!("--cgroup {path}")),
+    }
+}
+
+/// A number of seconds such as `1.5`.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.trim().parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "not a number of seconds".to_owned())
+}
+
 /// A time such as `1.5s` or `200ms`, in ns.
 pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 7] = [
@@ -213,7 +235,19 @@ pub(crate) fn text_options() -> view::TextOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::{time_ns, utc};
+    use std::time::Duration;
+
+    use super::{seconds, time_ns, utc};
+
+    #[test]
+    fn seconds_are_a_number() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        for text in ["abc", "", "-1", "NaN", "inf", "1s"] {
+            let refused = Err("not a number of seconds".to_owned());
+            assert_eq!(seconds(text), refused, "{text}");
+        }
+    }
 
     #[test]
     fn times_have_units() {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use record::{Command, Outcome, Target};
+use table::Recording;
+use table::tables::{Connection, Listener, UdpSocket, Wait};
 
 use crate::confine::confine;
 use crate::page::Opener;
@@ -87,8 +89,8 @@ pub(crate) struct Record {
     #[command(flatten)]
     recording: args::Recording,
     /// End after this many seconds [default: when interrupted]
-    #[arg(short, long, value_name = "SECONDS")]
-    duration: Option<f64>,
+    #[arg(short, long, value_name = "SECONDS", value_parser = args::seconds)]
+    duration: Option<Duration>,
 }
 
 /// Whose connections; exactly one.
@@ -132,13 +134,17 @@ impl TargetArgs {
 
 impl Record {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let duration = self.duration.map(Duration::try_from_secs_f64).transpose()?;
-        let options = self.recording.options(self.target.target(), duration)?;
-        if duration.is_none() {
+        let options = self
+            .recording
+            .options(self.target.target(), self.duration)?;
+        if self.duration.is_none() {
             eprintln!("recording to {}; Ctrl-C ends", options.output.display());
         }
         let outcome = record::record(&options)?;
         tell(&outcome);
+        if let Some(warning) = unseen(&outcome.path, &options.target) {
+            eprintln!("warning: {warning}");
+        }
         if outcome.write_error.is_some() {
             return Ok(ExitCode::from(exit::FAILED));
         }
@@ -169,6 +175,35 @@ fn tell(outcome: &Outcome) {
     }
 }
 
+/// What to say of a recording in which nothing was seen of what it was made for.
+fn unseen(path: &Path, target: &Target) -> Option<String> {
+    let recording = Recording::open(path).ok()?;
+    let rows = [
+        recording.rows::<Connection>(),
+        recording.rows::<Listener>(),
+        recording.rows::<UdpSocket>(),
+        recording.rows::<Wait>(),
+    ];
+    if rows.iter().sum::<u64>() > 0 {
+        return None;
+    }
+    let who = match target {
+        Target::Comm(name) => format!("process named {name}"),
+        Target::Port(port) => format!("connection with port {port}"),
+        Target::Cgroup(path) => format!("process of control group {path}"),
+        Target::Pids(pids) => {
+            let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+            return Some(format!(
+                "no connection of process {} was seen; nothing was recorded",
+                pids.join(", ")
+            ));
+        }
+        Target::All => "connection".to_owned(),
+        Target::Command(_) => return None,
+    };
+    Some(format!("no {who} was seen; nothing was recorded"))
+}
+
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let report = load::diagnose(&outcome.path, diagnose::SnapSettings::default())?;
     if json {
@@ -194,5 +229,25 @@ impl Snapshot {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         out::line(&record::snapshot(self.pid)?)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_of_nobody_says_so() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let recorded = |tables| load::golden("slow_reader/fires", tables, scratch.path());
+        let (full, empty) = (recorded(true), recorded(false));
+        let said = |target: Target| unseen(&empty, &target).expect("nothing was seen");
+        assert_eq!(
+            said(Target::Comm("nosuchprog".to_owned())),
+            "no process named nosuchprog was seen; nothing was recorded"
+        );
+        assert!(said(Target::Port(7)).starts_with("no connection with port 7 was seen"));
+        assert!(said(Target::Pids(vec![1, 2])).contains("process 1, 2 was seen"));
+        assert_eq!(unseen(&full, &Target::Comm("nosuchprog".to_owned())), None);
     }
 }

@@ -466,6 +466,36 @@ fn loss_and_want_of_privilege_are_on_the_screen() -> Outcome {
 }
 
 #[test]
+fn where_there_is_nothing_to_look_at_nothing_is_found_right() -> Outcome {
+    let header = document(
+        &root()
+            .join("tests/golden")
+            .join(CASES[0])
+            .join("header.json"),
+    )?;
+    let mut window = Window::new(header.ok_or("header.json")?, 10_000_000_000);
+    let cases = [
+        (
+            Some("--comm nosuch"),
+            true,
+            "no socket matches --comm nosuch ·",
+        ),
+        (None, true, "you own no TCP socket here; root sees all ·"),
+        (None, false, "no TCP socket here ·"),
+    ];
+    for (filter, only_own, said) in cases {
+        let mut live = window.judge(Now { only_own, ..now() });
+        live.about.filter = filter.map(str::to_owned);
+        let text = view::top::text(&live, &Order::default(), 9, &TextOptions::default());
+        assert!(text.starts_with(said), "{text}");
+        let mut screen = Screen::new(LARGE)?;
+        screen.top.update(Arc::new(live));
+        assert!(!screen.text()?.contains("nothing wrong"));
+    }
+    Ok(())
+}
+
+#[test]
 fn json_keeps_the_published_schema() -> Outcome {
     let schema: serde_json::Value =
         document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json is missing")?;

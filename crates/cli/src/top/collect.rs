@@ -7,6 +7,8 @@ use anyhow::Context;
 use diagnose::live::{Histories, Live, Now, Window};
 use record::{Look, RecordError, Rows, WatchOptions, watch};
 
+use crate::args;
+
 /// Looks that a window holds: enough that a share of time does not jump from one to the next.
 const LOOKS: u32 = 5;
 
@@ -21,7 +23,8 @@ pub(crate) fn run(
     let mut window = None;
     watch(options, stop, |look| {
         let window = window.get_or_insert_with(|| Window::new(look.header.clone(), length_ns));
-        let live = judge(window, look);
+        let mut live = judge(window, look);
+        live.about.filter = args::option_of(&options.target);
         each(live, &window.histories())
     })
 }

@@ -339,6 +339,7 @@ impl Window {
             interval_ns: now.interval_ns,
             poll_mean_ns: now.poll_mean_ns,
             only_own: now.only_own,
+            filter: None,
             coverage: now.coverage,
             lost_total: lost.values().flat_map(BTreeMap::values).sum(),
             lost,

@@ -55,6 +55,9 @@ pub struct AboutLive {
     pub poll_mean_ns: u64,
     /// Only the user's own connections, for want of privilege.
     pub only_own: bool,
+    /// Only those that this option chooses; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Records lost, by probe and cause; probes that lost none are not listed.

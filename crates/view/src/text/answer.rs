@@ -32,7 +32,7 @@ fn answer(report: &Report) -> (Style, String) {
         _ if let Some(slow) = slow::worth_telling(report).next() => {
             (Style::Bold, slow::headline(slow))
         }
-        _ if connections == 0 => (Style::Bold, "No TCP connection was seen.".to_owned()),
+        _ if connections == 0 => (Style::Bold, nothing(report)),
         _ if doubt_ns > 0 => {
             let text = format!(
                 "No problem is certain, but up to {} may be lost for a reason that this recording cannot \
@@ -43,6 +43,34 @@ fn answer(report: &Report) -> (Style, String) {
         }
         _ => (Style::Bold, calm(report, connections)),
     }
+}
+
+/// Nothing was seen: that may be for what was asked.
+fn nothing(report: &Report) -> String {
+    match filter(&report.about.host.arguments) {
+        Some(filter) => format!("No TCP connection was seen that matches {filter}."),
+        None => "No TCP connection was seen.".to_owned(),
+    }
+}
+
+/// The option of `whylat record` that chose whose connections to look at.
+fn filter(arguments: &[String]) -> Option<String> {
+    const OPTIONS: [&str; 5] = ["--comm", "--port", "--cgroup", "--pid", "-p"];
+    let mut words = arguments.iter().skip(1);
+    if words.next()? != "record" {
+        return None;
+    }
+    while let Some(word) = words.next() {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (word.as_str(), None),
+        };
+        if OPTIONS.contains(&option) {
+            let value = value.or_else(|| words.next().map(String::as_str))?;
+            return Some(format!("{option} {value}"));
+        }
+    }
+    None
 }
 
 /// Whether no stage is known for most of the judged time.
@@ -91,5 +119,24 @@ fn calm(report: &Report, connections: usize) -> String {
             let number = count(connections as u64);
             format!("No problem found: TCP held up none of the {number} connections.")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_is_the_option_that_chose() {
+        let of = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            filter(&words)
+        };
+        let comm = Some("--comm nosuch".to_owned());
+        assert_eq!(of("whylat record -d 1 --comm nosuch"), comm);
+        assert_eq!(of("whylat record --comm=nosuch -d 1"), comm);
+        assert_eq!(of("whylat record -p 1,2"), Some("-p 1,2".to_owned()));
+        assert_eq!(of("whylat record --all -d 1"), None);
+        assert_eq!(of("whylat run -- x --comm nosuch"), None);
     }
 }

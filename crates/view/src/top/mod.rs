@@ -126,6 +126,7 @@ fn found(live: &Live) -> Piece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {
+        (0, 0) if live.totals.connections == 0 => (Style::Plain, nobody(live)),
         (0, 0) => (Style::Green, "nothing wrong found".to_owned()),
         (0, _) => (Style::Yellow, counted(warnings, "warning")),
         (_, 0) => (Style::Red, format!("{critical} critical")),
@@ -133,6 +134,15 @@ fn found(live: &Live) -> Piece {
             Style::Red,
             format!("{critical} critical, {}", counted(warnings, "warning")),
         ),
+    }
+}
+
+/// Why nothing was found: there was nothing to look at.
+fn nobody(live: &Live) -> String {
+    match &live.about.filter {
+        Some(filter) => format!("no socket matches {}", clean(filter)),
+        None if live.about.only_own => "you own no TCP socket here; root sees all".to_owned(),
+        None => "no TCP socket here".to_owned(),
     }
 }
 
