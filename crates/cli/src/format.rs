@@ -22,7 +22,7 @@ pub(crate) enum Format {
 /// A file to write instead of standard output.
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// With formats other than text and json: the file to write
+    /// The file to write a page or an export to
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing FILE

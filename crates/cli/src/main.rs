@@ -166,3 +166,38 @@ fn describe(error: &anyhow::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    /// What help says of options that a command does not have.
+    fn strangers(command: &clap::Command, found: &mut Vec<String>) {
+        let has = |option: &str| {
+            command
+                .get_arguments()
+                .any(|it| it.get_long() == Some(option))
+        };
+        for argument in command.get_arguments() {
+            let help = argument
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let named = help
+                .strip_prefix("With --")
+                .and_then(|rest| rest.split([' ', ':']).next());
+            if named.is_some_and(|named| !has(named)) || help.contains("formats") && !has("format")
+            {
+                found.push(format!("{}: {help}", command.get_name()));
+            }
+        }
+        for command in command.get_subcommands() {
+            strangers(command, found);
+        }
+    }
+
+    #[test]
+    fn help_speaks_of_options_that_are_there() {
+        let mut found = Vec::new();
+        strangers(&super::program(), &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

@@ -49,11 +49,11 @@ pub(crate) struct TailArgs {
 /// How slow messages are explained.
 #[derive(Debug, Args)]
 pub(crate) struct Explaining {
-    /// With --tail: something is no cause if what it is made of explains this share of what it took longer
+    /// Something is no cause of slow messages if what it is made of explains this share of what it took longer
     #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share)]
     explained: f64,
 
-    /// With --tail: rules of your own for what functions are, before those of whylat: lines of
+    /// Rules of your own for what functions are, before those of whylat: lines of
     /// PATTERN,CAUSE,KIND (docs/causes.md)
     #[arg(long, value_name = "FILE")]
     categories: Option<PathBuf>,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::import::Imported;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use table::{Closed, Columns, WriteOptions, Writer};
@@ -84,7 +84,12 @@ impl Import {
             From::Ftrace(file) => (file, ::import::ftrace),
         };
         let path = file.file.display();
-        let bytes = std::fs::read(&file.file).with_context(|| format!("cannot read {path}"))?;
+        let bytes = std::fs::read(&file.file).map_err(|error| {
+            anyhow!(
+                "cannot read {path}: {error}\n\
+                 hint: name a trace that you may read, such as perf.data of `perf record`"
+            )
+        })?;
         let imported = read(&bytes).map_err(|error| anyhow!("cannot import {path}: {error}"))?;
         for note in &imported.notes {
             eprintln!("note: {note}");
