@@ -253,6 +253,44 @@ fn nothing_reaches_the_terminal_but_text() -> Outcome {
 }
 
 #[test]
+fn a_damaged_recording_says_so_first_everywhere() -> Outcome {
+    let mut report = judge(&root().join("slow_reader/fires"))?;
+    let part = |table: &str, rows| diagnose::report::LeftOut {
+        table: table.to_owned(),
+        rows,
+    };
+    report.about.problems = vec!["r.whylat/tcp_stages/000002.parquet: missing".to_owned()];
+    report.about.left_out = vec![part("calls", 1), part("tcp_stages", 1_598)];
+    let text = view::text(&report, &TextOptions::default());
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let damage = "This recording is damaged: 1 row of calls, 1,598 rows of tcp_stages are left out, \
+                  so that the diagnosis may be wrong (see \"problem\").";
+    let answer = &report.findings[0].headline;
+    let places = (text.find(damage), text.find(answer.as_str()));
+    assert!(places.0.is_some() && places.0 < places.1, "{text}");
+    let part = "tcp_stages in part: 1,598 rows of tcp_stages are left out";
+    assert!(text.contains(part), "{text}");
+    let schema: serde_json::Value =
+        document(&root().join("../../docs/report.schema.json"))?.ok_or("no schema")?;
+    let json = serde_json::from_str(&view::json(&report))?;
+    assert_eq!(schema::validate(&schema, &json), Vec::<String>::new());
+    assert_eq!(json["left_out"][1]["rows"], 1_598);
+    Ok(())
+}
+
+#[test]
+fn what_was_open_before_was_watched_and_did_not_live_so_long() -> Outcome {
+    let mut report = judge(&root().join("slow_reader/fires"))?;
+    let text = |report: &Report| view::text(report, &TextOptions::default());
+    assert!(text(&report).contains("lived ") && !text(&report).contains("watched "));
+    for connection in &mut report.connections {
+        connection.opened_ns = None;
+    }
+    assert!(text(&report).contains("watched ") && !text(&report).contains("lived "));
+    Ok(())
+}
+
+#[test]
 fn json_keeps_the_published_schema() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/report.schema.json");
     let schema = document(&path)?.ok_or("docs/report.schema.json is missing")?;

@@ -56,7 +56,12 @@ fn draw_connection(page: &mut Page, connection: &Connection) {
 }
 
 fn facts(connection: &Connection) -> String {
-    let mut facts = vec![format!("lived {}", duration(connection.lifetime_ns))];
+    // What was open before has lived for longer than anybody looked.
+    let verb = match connection.opened_ns {
+        Some(_) => "lived",
+        None => "watched",
+    };
+    let mut facts = vec![format!("{verb} {}", duration(connection.lifetime_ns))];
     let totals = &connection.totals;
     facts.extend(
         totals
