@@ -29,7 +29,7 @@ DAY_LIMIT_MB = 50
 AGENT_SOCKETS = 10_000
 AGENT_S = 20
 DAY_SOCKETS = 150
-DAY_MINUTES = 3
+DAY_MINUTES = 10
 TABLES = ("intervals", "problems", "details", "connections", "coverage")
 
 
