@@ -125,7 +125,7 @@ packages: setup
 package-check: packages
 	packaging/check target/packages
 
-# Breaks what whylat depends on, one thing after the other, as root: twenty minutes, and an hour more with HOUR=1.
+# Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.
 faults: build
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
