@@ -1,5 +1,5 @@
-//! What people are told of deliveries: that they begin to fail, and that they succeed again. In: how shipping is getting
-//! on. Out: a line for the journal, when there is news.
+//! What people are told of deliveries: that they begin to fail, that they succeed again, and that the spool's disk fails.
+//! In: how shipping is getting on. Out: lines for the journal, when there is news.
 
 use std::path::Path;
 
@@ -7,11 +7,12 @@ use crate::config::ShipConfig;
 use crate::notify::Priority;
 use crate::ship::ShipState;
 
-/// Whether the target takes files, as last said.
+/// What was last said.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     target: String,
     fails: bool,
+    spool_failure: Option<String>,
 }
 
 impl Delivery {
@@ -19,11 +20,29 @@ impl Delivery {
         Self {
             target: ship.target.clone(),
             fails: false,
+            spool_failure: None,
         }
     }
 
-    /// What is to be said now; a failure is said once, until the target takes a file.
-    pub(crate) fn news(&mut self, state: &ShipState) -> Option<(Priority, String)> {
+    /// What is to be said now.
+    pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(Priority, String)> {
+        let news = [self.of_target(state), self.of_spool(state)];
+        news.into_iter().flatten().collect()
+    }
+
+    /// A disk that fails in the same way again is no news.
+    fn of_spool(&mut self, state: &ShipState) -> Option<(Priority, String)> {
+        if state.spool_failure == self.spool_failure {
+            return None;
+        }
+        self.spool_failure.clone_from(&state.spool_failure);
+        let why = state.spool_failure.as_ref()?;
+        let hint = "give its disk room, or see why it fails; fleet_coverage counts what was lost";
+        Some((Priority::Warning, format!("{why}\nhint: {hint}")))
+    }
+
+    /// A failure is said once, until the target takes a file.
+    fn of_target(&mut self, state: &ShipState) -> Option<(Priority, String)> {
         let fails = state.error.is_some();
         if fails == self.fails {
             return None;
@@ -66,7 +85,6 @@ pub fn reservation(ship: &ShipConfig) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ship::Shipper;
 
     fn delivery(target: &str) -> Delivery {
         Delivery::new(&ShipConfig {
@@ -75,33 +93,19 @@ mod tests {
         })
     }
 
-    /// Of a shipper over directories that has shipped nothing.
     fn state(error: Option<&str>) -> ShipState {
-        let dir = tempfile::tempdir().unwrap();
-        let writer = crate::ship::Writer {
-            host: "a".to_owned(),
-            boot_id: "b".to_owned(),
-        };
-        let config = ShipConfig {
-            target: dir.path().display().to_string(),
-            spool: dir.path().join("spool"),
-            ..ShipConfig::default()
-        };
-        let idle = Shipper::start(&writer, &config)
-            .unwrap()
-            .stop(std::time::Duration::ZERO);
         ShipState {
             error: error.map(str::to_owned),
-            ..idle
+            ..ShipState::default()
         }
     }
 
     #[test]
     fn a_failure_is_said_once_and_its_end() {
         let mut delivery = delivery("/srv/whylat");
-        assert_eq!(delivery.news(&state(None)), None);
+        assert_eq!(delivery.of_target(&state(None)), None);
         let (priority, said) = delivery
-            .news(&state(Some("x.parquet: Permission denied")))
+            .of_target(&state(Some("x.parquet: Permission denied")))
             .unwrap();
         assert_eq!(priority, Priority::Warning);
         assert!(
@@ -110,18 +114,32 @@ mod tests {
         );
         assert!(said.contains("\nhint: the directory must exist"), "{said}");
         assert_eq!(
-            delivery.news(&state(Some("y.parquet: Permission denied"))),
+            delivery.of_target(&state(Some("y.parquet: Permission denied"))),
             None
         );
         let again = (Priority::Info, "/srv/whylat takes files again".to_owned());
-        assert_eq!(delivery.news(&state(None)), Some(again));
-        assert_eq!(delivery.news(&state(None)), None);
+        assert_eq!(delivery.of_target(&state(None)), Some(again));
+        assert_eq!(delivery.of_target(&state(None)), None);
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_no_target_that_does() {
+        let mut delivery = delivery("/srv/whylat");
+        let spool = |why: &str| ShipState {
+            spool_failure: Some(why.to_owned()),
+            ..ShipState::default()
+        };
+        let said = delivery.news(&spool("spool /x: full"));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].1.starts_with("spool /x: full\nhint: "), "{said:?}");
+        assert_eq!(delivery.news(&spool("spool /x: full")).len(), 0);
+        assert_eq!(delivery.news(&spool("spool /x: gone")).len(), 1);
     }
 
     #[test]
     fn the_hint_is_that_of_the_target() {
         let said = delivery("s3://bucket/x")
-            .news(&state(Some("denied")))
+            .of_target(&state(Some("denied")))
             .unwrap()
             .1;
         assert!(said.contains("credentials"), "{said}");

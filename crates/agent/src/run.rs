@@ -164,8 +164,8 @@ impl Agent<'_> {
                 self.put(interval);
                 self.lacks(collector.lacks());
             }
-            if let Some((priority, news)) = self.delivery.news(&self.shipping.state()) {
-                say(priority, &news);
+            for (priority, text) in self.delivery.news(&self.shipping.state()) {
+                say(priority, &text);
             }
             self.notify.alive();
         }

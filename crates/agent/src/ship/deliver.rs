@@ -51,7 +51,7 @@ pub(super) struct Inner {
 }
 
 /// How shipping is getting on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShipState {
     /// Files that wait for the target.
     pub spooled_files: u64,
@@ -69,8 +69,10 @@ pub struct ShipState {
     pub left_files: u64,
     /// Tries that failed since the agent began.
     pub failures: u64,
-    /// Why the last try failed, if it did; else why the spool's disk last failed.
+    /// Why the last try failed, if it did.
     pub error: Option<String>,
+    /// Why the spool's disk last failed, if it ever did.
+    pub spool_failure: Option<String>,
     /// What was given up since the agent began.
     pub given: Given,
     /// Intervals that the spool has taken since the agent began, as far as there was room.
@@ -182,7 +184,8 @@ impl Inner {
                 delivered_at: self.delivered_at,
                 left_files: self.left_files,
                 failures: self.failures,
-                error: self.error.clone().or_else(|| self.spool.failure.clone()),
+                error: self.error.clone(),
+                spool_failure: self.spool.failure.clone(),
                 given: self.spool.given,
                 stored_intervals: self.stored_intervals,
                 refused_intervals: 0,
