@@ -5,6 +5,7 @@
 mod count;
 mod drain;
 mod features;
+mod iterate;
 mod log;
 mod mib;
 mod walk;
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenMapMut, OpenObject, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
 use crate::nic::Nics;
@@ -26,6 +27,7 @@ use crate::wire::types as wire;
 pub use count::{Counts, ProbeCount};
 pub use drain::{Drained, Drainer};
 use features::{Features, Levels};
+use iterate::read_iterator;
 use mib::MibPlaces;
 pub use walk::{WALK_LEVEL_MOST, WalkOf, Walked};
 
@@ -782,30 +784,6 @@ fn spins_coverage(refused: Option<&std::io::Error>) -> Coverage {
     }
 }
 
-/// Runs an iterator to its end. Its programs write to rings, not to their reader.
-fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksError> {
-    let Some(link) = link else {
-        return Ok(());
-    };
-    let mut iter = Iter::new(link).map_err(|error| HooksError::Use {
-        action: "iterate",
-        error,
-    })?;
-    read_to_end(&mut iter).map_err(|error| HooksError::Read { what, error })
-}
-
-/// To the end of what says nothing: after a million objects without a word the kernel has its reader call again
-/// (`EAGAIN`, `MAX_ITER_OBJECTS` in `bpf_seq_read`), and goes on where it was.
-fn read_to_end(iter: &mut impl std::io::Read) -> std::io::Result<()> {
-    loop {
-        match std::io::copy(iter, &mut std::io::sink()) {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels, nics: &Nics) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
@@ -891,28 +869,6 @@ fn on(probe: &str) -> Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// An iterator that says nothing, and has its reader call again now and then.
-    struct Again(u32);
-
-    impl std::io::Read for Again {
-        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            match self.0.checked_sub(1) {
-                Some(left) => {
-                    self.0 = left;
-                    Err(std::io::ErrorKind::WouldBlock.into())
-                }
-                None => Ok(0),
-            }
-        }
-    }
-
-    #[test]
-    fn an_iterator_over_millions_of_objects_is_read_to_its_end() {
-        let mut iter = Again(3);
-        read_to_end(&mut iter).unwrap();
-        assert_eq!(iter.0, 0);
-    }
 
     /// What a full map has no room for is counted, and what is there already is no loss.
     #[test]

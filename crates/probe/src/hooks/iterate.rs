@@ -1,0 +1,56 @@
+//! BPF iterators, run to their end: what they meet goes to rings, not to who reads them.
+
+use libbpf_rs::{Iter, Link};
+
+use super::HooksError;
+
+/// Runs an iterator to its end. Its programs write to rings, not to their reader.
+pub(super) fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksError> {
+    let Some(link) = link else {
+        return Ok(());
+    };
+    let mut iter = Iter::new(link).map_err(|error| HooksError::Use {
+        action: "iterate",
+        error,
+    })?;
+    read_to_end(&mut iter).map_err(|error| HooksError::Read { what, error })
+}
+
+/// To the end of what says nothing: after a million objects without a word the kernel has its reader call again
+/// (`EAGAIN`, `MAX_ITER_OBJECTS` in `bpf_seq_read`), and goes on where it was.
+fn read_to_end(iter: &mut impl std::io::Read) -> std::io::Result<()> {
+    loop {
+        match std::io::copy(iter, &mut std::io::sink()) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An iterator that says nothing, and has its reader call again now and then.
+    struct Again(u32);
+
+    impl std::io::Read for Again {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.checked_sub(1) {
+                Some(left) => {
+                    self.0 = left;
+                    Err(std::io::ErrorKind::WouldBlock.into())
+                }
+                None => Ok(0),
+            }
+        }
+    }
+
+    #[test]
+    fn an_iterator_over_millions_of_objects_is_read_to_its_end() {
+        let mut iter = Again(3);
+        read_to_end(&mut iter).unwrap();
+        assert_eq!(iter.0, 0);
+    }
+}
