@@ -5,7 +5,9 @@ Each says `ready`, waits for a line, and then does what its first word asks. Loo
 """
 
 import ctypes
+import multiprocessing
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -15,6 +17,7 @@ import time
 
 SO_COOKIE = 57
 CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 # Linger with no time: closing resets, so that no port waits in TIME_WAIT.
 AT_ONCE = struct.pack("ii", 1, 0)
@@ -186,26 +189,44 @@ def namespaces(count):
             end.close()
 
 
-def hold(pairs):
-    """So many connections at once."""
+def hold(pairs, holders):
+    """So many connections at once, in several processes: none may have as many open files."""
     import resource
 
-    most = 2 * pairs + 100
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     sock, port = listener()
     ready(port)
+    made = multiprocessing.Barrier(holders)
+    each = [pairs // holders + (number < pairs % holders) for number in range(holders)]
+    started = [
+        multiprocessing.Process(target=hold_some, args=(number, some, sock, port, made))
+        for number, some in enumerate(each)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    sock.close()
+    sys.exit(sum(process.exitcode for process in started))
+
+
+def hold_some(number, pairs, sock, port, made):
+    """So many of them, until all have theirs."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     ends = []
-    for number in range(pairs):
+    for _ in range(pairs):
         client = socket.socket()
         # more connections than one address has ports
-        client.bind((f"127.0.{1 + number // 20_000}.1", 0))
+        client.bind((f"127.0.{1 + number}.1", 0))
         client.connect(("127.0.0.1", port))
+        # perhaps another's: as many are taken as are made
         ends += [client, sock.accept()[0]]
+    made.wait(timeout=600)
     time.sleep(4)  # two polls see them all
     for end in ends:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         end.close()
-    sock.close()
 
 
 def churn(seconds):

@@ -18,6 +18,7 @@ from harness import (
     demand,
     demand_identity,
     report,
+    report_but_connections,
     scratch,
     thousands,
 )
@@ -116,16 +117,24 @@ def flows(options):
                 crowd.go()
             said = [crowd.said() for crowd in crowds]
             recorder.stop()
-        answer = report(recorder.path)
+        answer = report_but_connections(recorder.path)
         demand_identity(answer)
         lost = account(answer, "inventory")["lost_total"]
-        merged = _merged(recorder.path, place, netnses, said)
-    seen = f"{thousands(3 * each)} connections: {thousands(merged)} ends recorded, {lost} lost and counted, 0 merged"
+        ends, missing = _merged(recorder.path, place, netnses, said)
+    # a socket is missing when every record of it was lost
+    demand(missing <= lost, f"{missing} sockets are missing, and only {lost} records counted as lost")
+    seen = (
+        f"{thousands(3 * each)} connections: {thousands(ends)} ends recorded, 0 merged; "
+        f"{thousands(lost)} records lost and counted"
+    )
     return Seen("short flows", "64 client ports, 3 namespaces, 127.0.0.1 in each", "0 merged", seen)
 
 
 def _merged(path, place, netnses, said):
-    """Every socket is one row group with one namespace and one pair of addresses, as its program knows it."""
+    """Every socket is one row group with one namespace and one pair of addresses, as its program knows it.
+
+    Gives how many there are, and how many of the programs' own are missing.
+    """
     truth = {}
     for netns, lines in zip(netnses, said, strict=True):
         for cookie, port in lines:
@@ -141,9 +150,7 @@ def _merged(path, place, netnses, said):
             demand(
                 (netns, int(local.rsplit(":", 1)[1])) == truth[conn], f"socket {conn}: {seen}, made as {truth[conn]}"
             )
-    have = len(truth.keys() & ends.keys())
-    demand(have > 0.99 * len(truth), f"only {have} of {len(truth)} sockets recorded")
-    return len(ends)
+    return len(ends), len(truth.keys() - ends.keys())
 
 
 def namespaces(options):
@@ -174,13 +181,15 @@ def namespaces(options):
 
 # The largest map of the kernel side that holds one entry a connection (`peer_tuples` in inventory.bpf.h).
 MAP_ENTRIES = 131_072
+# Processes that share them: the limit of open files of one is often 20,000.
+HOLDERS = 16
 
 
 def full_maps(options):
     """Twice as many connections as the largest map has entries; after they have gone, all is right again."""
-    pairs = 2 * MAP_ENTRIES // 2 if options.whole else 6_000
+    pairs = MAP_ENTRIES if options.whole else 6_000
     with scratch() as place, Netns() as netns:
-        with Crowd("hold", pairs, netns=netns) as crowd:
+        with Crowd("hold", pairs, HOLDERS, netns=netns) as crowd:
             ports = crowd.ready()
             with Recorder("--port", ports[0], "--detail", "stats", "--poll-ms", 2000, scratch=place) as recorder:
                 crowd.go()
@@ -194,7 +203,7 @@ def full_maps(options):
                         cookie = client.truth()["connections"][0]["cookie"]
                 took = time.monotonic() - gone
                 recorder.stop()
-        answer = report(recorder.path)
+        answer = report_but_connections(recorder.path)
         _, lost = demand_identity(answer)
         conns = {int(conn) for (conn,) in columns(recorder.path, "connections", ["conn"], place)}
     demand(cookie in conns, "the exchange after the crowd is not recorded")
