@@ -255,10 +255,7 @@ fn nothing_reaches_the_terminal_but_text() -> Outcome {
 #[test]
 fn a_damaged_recording_says_so_first_everywhere() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
-    let part = |table: &str, rows| diagnose::report::LeftOut {
-        table: table.to_owned(),
-        rows,
-    };
+    let part = |table: &str, rows| diagnose::report::LeftOut::new(table.to_owned(), rows);
     report.about.problems = vec!["r.whylat/tcp_stages/000002.parquet: missing".to_owned()];
     report.about.left_out = vec![part("calls", 1), part("tcp_stages", 1_598)];
     let text = view::text(&report, &TextOptions::default());

@@ -45,6 +45,7 @@ export interface About {
   span_ns: number;
   closed: "in_order" | "recovered" | "not_closed";
   problems: string[];
+  left_out?: { table: string; probe: string; rows: number }[];
   coverage: Coverage[];
   loss: Loss[];
   cost: Cost | null;

@@ -171,7 +171,9 @@ function elsewhere(site: Site, connection: Connection): Node[] {
 
 function settings(connection: Connection): string {
   const { tcp } = connection;
-  const parts = [`${connection.role} side`, `lived ${duration(connection.lifetime_ns)}`];
+  // What was open before has lived for longer than anybody looked.
+  const verb = connection.opened_ns === null ? "watched" : "lived";
+  const parts = [`${connection.role} side`, `${verb} ${duration(connection.lifetime_ns)}`];
   if (tcp["congestion"]) parts.push(String(tcp["congestion"]));
   if (typeof tcp["nodelay"] === "boolean") parts.push(`TCP_NODELAY ${tcp["nodelay"] ? "on" : "off"}`);
   if (typeof tcp["min_rtt_us"] === "number") parts.push(`least RTT ${duration(tcp["min_rtt_us"] * 1e3)}`);

@@ -21,7 +21,7 @@ export function recordingPanel(side: Side): HTMLElement {
       el("div.long.code", { tabindex: "0", role: "region", "aria-label": "command line" }, host.arguments.join(" ")),
     ],
     ["Host", `${host.name}, ${host.cpus} CPUs, Linux ${host.kernel}`],
-    ["Coverage", coverage(report.coverage)],
+    ["Coverage", coverage(report)],
     ["Loss", loss(report)],
     ["Own cost", cost(report)],
     ["Closed", el("span", {}, ...prose(CLOSED[report.closed]))],
@@ -37,11 +37,18 @@ function lines(texts: string[]): HTMLElement {
   return el("div", {}, ...texts.map((text) => el("div", {}, text)));
 }
 
-function coverage(all: Coverage[]): HTMLElement {
+function coverage(about: About): HTMLElement {
+  const all = about.coverage;
+  const part = (it: Coverage) => about.left_out?.find((left) => left.probe === it.probe);
   const named = (probes: Coverage[]) => probes.map((it) => it.probe).join(", ") || "nothing";
-  const on = all.filter((it) => it.state === "on");
-  const others = all.filter((it) => it.state !== "on");
+  const on = all.filter((it) => it.state === "on" && !part(it));
+  const others = all.filter((it) => !on.includes(it));
   const told = others.map((it) => {
+    const left = part(it);
+    if (it.state === "on" && left) {
+      const rows = left.rows > 0 ? `${count(left.rows)} rows` : "rows";
+      return el("div.worse", {}, `${it.probe} in part: ${rows} of ${left.table} are left out`);
+    }
     const remedy = it.remedy ? ` To have it: ${it.remedy}.` : "";
     const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
     return el("div.soft", {}, ...prose(`${it.probe} ${state}: ${it.why ?? ""}.${remedy}`));

@@ -28,11 +28,28 @@ pub struct Recorded {
 pub struct LeftOut {
     /// The table.
     pub table: String,
+    /// The probe that fills it, as coverage names it.
+    pub probe: String,
     /// How many rows, as far as that is known.
     pub rows: u64,
 }
 
 impl LeftOut {
+    /// So many rows of a table.
+    pub fn new(table: String, rows: u64) -> Self {
+        let probe = match table.as_str() {
+            "connections" => "inventory",
+            "tcp_samples" => "tcp_stats",
+            "received_messages" | "sent_messages" => "messages",
+            table => table,
+        };
+        Self {
+            probe: probe.to_owned(),
+            table,
+            rows,
+        }
+    }
+
     /// How many rows of what.
     pub fn words(&self) -> String {
         match self.rows {

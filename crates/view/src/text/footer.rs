@@ -35,22 +35,8 @@ fn draw_coverage(page: &mut Page, about: &About) {
     draw_clocks(page, &clocks);
 }
 
-/// The probe that fills a table.
-fn probe_of(table: &str) -> &str {
-    match table {
-        "connections" => "inventory",
-        "tcp_samples" => "tcp_stats",
-        "received_messages" | "sent_messages" => "messages",
-        table => table,
-    }
-}
-
 fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
-    let of = |coverage: &Coverage| {
-        left_out
-            .iter()
-            .find(|it| probe_of(&it.table) == coverage.probe)
-    };
+    let of = |coverage: &Coverage| left_out.iter().find(|it| it.probe == coverage.probe);
     let on: Vec<&str> = all
         .iter()
         .filter(|coverage| coverage.state == ProbeState::On && of(coverage).is_none())
