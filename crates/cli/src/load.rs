@@ -326,7 +326,8 @@ fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
         }
     }
     let rows = rows.into_iter();
-    rows.map(|(table, rows)| LeftOut { table, rows }).collect()
+    rows.map(|(table, rows)| LeftOut::new(table, rows))
+        .collect()
 }
 
 /// Reads once more, and beside the waits, what went before them.
@@ -420,7 +421,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&view::json(&report)).expect("JSON");
         assert_eq!(
             json["left_out"],
-            serde_json::json!([{"table": "tcp_stages", "rows": rows}])
+            serde_json::json!([{"table": "tcp_stages", "probe": "tcp_stages", "rows": rows}])
         );
     }
 }

@@ -62,7 +62,7 @@ impl MessageArgs {
         let report = load::messages(path, limit)?;
         match format {
             Format::Text => out::print(&view::messages_text(&report, &args::text_options()))?,
-            Format::Json => out::line(&view::messages_json(&report))?,
+            Format::Json => out::json(&report)?,
         }
         Ok(Some(code(&report.about)))
     }
@@ -72,7 +72,7 @@ fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode>
     let story = load::message(path, id)?;
     match format {
         Format::Text => out::print(&view::message_text(&story, &args::text_options()))?,
-        Format::Json => out::line(&view::message_json(&story))?,
+        Format::Json => out::json(&story)?,
     }
     Ok(code(&story.about))
 }
@@ -81,7 +81,7 @@ fn ends(path: &Path, other: &Path, format: Format, limit: usize) -> anyhow::Resu
     let report = load::ends(path, other, limit)?;
     match format {
         Format::Text => out::print(&view::ends_text(&report, &args::text_options()))?,
-        Format::Json => out::line(&view::ends_json(&report))?,
+        Format::Json => out::json(&report)?,
     }
     Ok(code(&report.about))
 }

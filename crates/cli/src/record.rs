@@ -207,7 +207,7 @@ fn unseen(path: &Path, target: &Target) -> Option<String> {
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let report = load::diagnose(&outcome.path, diagnose::SnapSettings::default())?;
     if json {
-        out::line(&view::json(&report))
+        out::json(&report)
     } else {
         out::print(&view::text(&report, &args::text_options()))
     }

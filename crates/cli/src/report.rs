@@ -109,7 +109,7 @@ impl ReportArgs {
         let report = load::diagnose(&path, settings)?;
         match format {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
-            Format::Json => out::line(&view::json(&report))?,
+            Format::Json => out::json(&report)?,
         }
         Ok(exit::of(report.about.is_complete()))
     }

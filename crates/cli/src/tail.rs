@@ -134,7 +134,7 @@ pub(crate) fn print(
 ) -> anyhow::Result<ExitCode> {
     match format {
         Format::Text => out::print(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
-        Format::Json => out::line(&view::tail_json(report))?,
+        Format::Json => out::json(report)?,
     }
     Ok(exit::of(report.about.is_complete()))
 }

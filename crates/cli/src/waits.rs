@@ -114,6 +114,6 @@ impl WaitArgs {
 fn print(report: &WaitReport, format: Format) -> anyhow::Result<()> {
     match format {
         Format::Text => out::print(&view::waits_text(report, &args::text_options())),
-        Format::Json => out::line(&view::waits_json(report)),
+        Format::Json => out::json(report),
     }
 }

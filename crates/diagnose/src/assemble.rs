@@ -14,8 +14,10 @@ use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
 use crate::neighbours::Neighbours;
 use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
-use crate::report::{About, Connection, Flags, Recorded, Report, SCHEMA, SnapTable4};
-use crate::rules::{Doubt, Found, RULES, Verdict};
+use crate::report::{
+    About, Connection, Finding, Flags, Recorded, Report, SCHEMA, SnapTable4, Undecided,
+};
+use crate::rules::{Found, RULES, Verdict};
 use crate::snap::delayed_acks::estimated_share;
 use crate::snap::flags::FlagTimes;
 use crate::snap::table4::table4;
@@ -27,35 +29,56 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     evidence.finish();
     let context = Context::new(&evidence);
     let subjects = subjects(&evidence, &context);
-    let by_id: HashMap<u64, usize> = subjects
-        .iter()
-        .enumerate()
-        .map(|(index, subject)| (subject.id, index))
-        .collect();
-    let neighbours = Neighbours::of(&subjects);
-    let mut cases: Vec<Case> = subjects
-        .iter()
-        .map(|own| Case {
-            own,
-            peer: peer(own, &subjects, &by_id),
-            context: &context,
-            neighbours: &neighbours,
-            earlier: Vec::new(),
-            doubt: false,
-            loss_named: false,
-        })
-        .collect();
-    let listening = listening(&evidence, &context);
-    let alone = Neighbours::of(&[]);
-    cases.extend(listening.iter().map(|own| Case {
+    let said = said(&evidence, &context, &subjects);
+    let (connections, snap_table4) = connections(&subjects, &context, said.claims);
+    let recorded = Recorded {
+        coverage: evidence.coverage,
+        loss: evidence.loss,
+        cost: evidence.cost,
+        closed: evidence.closed,
+        problems: evidence.problems,
+        left_out: evidence.left_out,
+    };
+    Report {
+        schema: SCHEMA,
+        about: About::of(
+            &evidence.header,
+            recorded,
+            evidence.latest_ns,
+            evidence.span,
+        ),
+        connections,
+        snap_table4,
+        findings: said.findings,
+        undecided: said.undecided,
+        slow_messages: None,
+    }
+}
+
+/// What the rules said of all connections and listening sockets.
+struct Said {
+    findings: Vec<Finding>,
+    undecided: Vec<Undecided>,
+    claims: HashMap<u64, Claims>,
+}
+
+/// Asks all rules, and puts together what they said.
+fn said(evidence: &Evidence, context: &Context, subjects: &[Subject]) -> Said {
+    let listening = listening(evidence, context);
+    let (neighbours, alone) = (Neighbours::of(subjects), Neighbours::of(&[]));
+    let case = |own, peer, neighbours| Case {
         own,
-        peer: None,
-        context: &context,
-        neighbours: &alone,
+        peer,
+        context,
+        neighbours,
         earlier: Vec::new(),
         doubt: false,
         loss_named: false,
-    }));
+    };
+    let connected = subjects.iter();
+    let connected = connected.map(|own| case(own, peer(own, &neighbours), &neighbours));
+    let listening = listening.iter().map(|own| case(own, None, &alone));
+    let mut cases: Vec<Case> = connected.chain(listening).collect();
     let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
     let (mut found, mut doubts) = (Vec::new(), Vec::new());
     for (case, verdicts) in cases.iter().zip(verdicts) {
@@ -67,19 +90,22 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             }
         }
     }
-    let claims = claims(&found);
-    let (connections, snap_table4) = connections(&subjects, &context, &claims);
-    report(&evidence, connections, snap_table4, found, doubts)
+    Said {
+        claims: claims(&found),
+        findings: group::findings(found),
+        undecided: group::undecided(doubts),
+    }
 }
 
 /// Every connection judged, in the order of its id.
 fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
     let mut ids: Vec<u64> = evidence.connections.conns().collect();
     ids.sort_unstable();
-    let judged = ids.into_iter().filter_map(|id| {
+    let mut subjects = Vec::with_capacity(ids.len());
+    subjects.extend(ids.into_iter().filter_map(|id| {
         let gathered = evidence.connections.get(id)?;
         let calls = evidence.calls_of(id, context.calls);
-        let judged = stages::judge(gathered, calls.as_ref(), context.given);
+        let judged = stages::judge(gathered, calls, context.given);
         let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
         let until_ns = gathered
             .identity
@@ -90,7 +116,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
                 .processes
                 .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
         });
-        let cpu = crate::cpu::seen(evidence, gathered, calls.as_ref(), &judged);
+        let cpu = crate::cpu::seen(evidence, gathered, calls, &judged);
         Some(Subject {
             id,
             gathered,
@@ -101,8 +127,8 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
             judged,
             comm,
         })
-    });
-    judged.collect()
+    }));
+    subjects
 }
 
 /// Every listening socket, in the order of its id.
@@ -130,13 +156,8 @@ fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> 
 }
 
 /// The other end, when it is on this host and recorded.
-fn peer<'a>(
-    own: &Subject,
-    all: &'a [Subject<'a>],
-    by_id: &HashMap<u64, usize>,
-) -> Option<&'a Subject<'a>> {
-    let id = own.identity()?.peer_conn?;
-    all.get(*by_id.get(&id)?)
+fn peer<'a>(own: &Subject, neighbours: &Neighbours<'a>) -> Option<&'a Subject<'a>> {
+    neighbours.get(own.identity()?.peer_conn?)
 }
 
 /// Asks every rule in order; each knows what the earlier ones said.
@@ -187,7 +208,7 @@ fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
 fn connections(
     subjects: &[Subject],
     context: &Context,
-    claims: &HashMap<u64, Claims>,
+    mut claims: HashMap<u64, Claims>,
 ) -> (Vec<Connection>, SnapTable4) {
     let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
     let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
@@ -195,11 +216,12 @@ fn connections(
         .iter()
         .zip(&flags)
         .map(|(subject, flags)| {
-            let claims = claims.get(&subject.id).cloned().unwrap_or_default();
+            let claims = claims.remove(&subject.id).unwrap_or_default();
             connection(subject, context, flags.into(), claims)
         })
         .collect();
-    connections.sort_by_key(|connection| {
+    // Not `sort_by_key`, which takes half as much memory again: no two have one id.
+    connections.sort_unstable_by_key(|connection| {
         (
             std::cmp::Reverse((connection.harm_ns, connection.lifetime_ns)),
             connection.id,
@@ -214,7 +236,7 @@ fn flags(subject: &Subject) -> FlagTimes {
     let samples = &subject.gathered.samples;
     let mut flags = samples.flags;
     if let (Some((None, start_ns)), Some(first)) =
-        (samples.start(subject.opened_ns()), samples.first.as_ref())
+        (samples.start(subject.opened_ns()), samples.first())
     {
         flags.add(None, first, first.time_ns.saturating_sub(start_ns));
     }
@@ -269,8 +291,8 @@ fn totals(subject: &Subject, context: &Context) -> Totals {
         .identity()
         .is_some_and(|identity| identity.chosen == Chosen::Peer);
     let counted = ledger.filter(|_| !is_peer);
-    let sends = subject.calls.as_ref().map(|calls| &calls.send);
-    let receives = subject.calls.as_ref().map(|calls| &calls.receive);
+    let sends = subject.calls.map(|calls| &calls.send);
+    let receives = subject.calls.map(|calls| &calls.receive);
     let blocked_ns = |sums: &CallSums| (sums.unmeasured == 0).then_some(sums.blocked_ns);
     let happened = |kind| context.events.then(|| events.count(kind));
     Totals {
@@ -326,36 +348,5 @@ fn tcp(subject: &Subject) -> Tcp {
         rcvbuf_locked: identity.and_then(|identity| identity.rcvbuf_locked),
         min_rtt_us: subject.gathered.samples.min_rtt_us,
         srtt_us: last.map(|last| last.srtt_us),
-    }
-}
-
-fn report(
-    evidence: &Evidence,
-    connections: Vec<Connection>,
-    snap_table4: SnapTable4,
-    found: Vec<Member<Found>>,
-    doubts: Vec<Member<Doubt>>,
-) -> Report {
-    let recorded = Recorded {
-        coverage: evidence.coverage.clone(),
-        loss: evidence.loss.clone(),
-        cost: evidence.cost.clone(),
-        closed: evidence.closed.clone(),
-        problems: evidence.problems.clone(),
-        left_out: evidence.left_out.clone(),
-    };
-    Report {
-        schema: SCHEMA,
-        about: About::of(
-            &evidence.header,
-            recorded,
-            evidence.latest_ns,
-            evidence.span,
-        ),
-        connections,
-        snap_table4,
-        findings: group::findings(found),
-        undecided: group::undecided(doubts),
-        slow_messages: None,
     }
 }

@@ -83,12 +83,12 @@ impl Case<'_> {
 
     /// Mean bytes of a send call.
     pub fn mean_send_bytes(&self) -> Option<f64> {
-        self.own.calls.as_ref()?.send.mean_bytes()
+        self.own.calls?.send.mean_bytes()
     }
 
     /// The calls, if the time blocked in them is known for all.
     pub fn calls_with_blocking(&self) -> Option<&CallDigest> {
-        let calls = self.own.calls.as_ref()?;
+        let calls = self.own.calls?;
         (calls.send.unmeasured + calls.receive.unmeasured == 0).then_some(calls)
     }
 
@@ -220,7 +220,7 @@ impl Case<'_> {
     /// only sends does between its calls, it does without the harm, too.
     pub fn winnable_ns(&self, harm_ns: u64) -> u64 {
         let only_sends = self.own.judged.bytes.1 == Some(0);
-        let calls = self.own.calls.as_ref().filter(|_| only_sends);
+        let calls = self.own.calls.filter(|_| only_sends);
         let program_ns = calls.and_then(CallDigest::program_ns).unwrap_or(0);
         harm_ns.min(self.life_ns().saturating_sub(program_ns))
     }
@@ -258,7 +258,7 @@ impl Case<'_> {
     pub fn application_ns(&self) -> u64 {
         let receive = self.own.judged.receive.as_ref();
         let unread_ns = receive.map_or(0, |receive| receive.reader_slow.ns);
-        let calls = self.own.calls.as_ref();
+        let calls = self.own.calls;
         let woken_ns = calls.map_or(0, |calls| calls.receive.runq_ns);
         (self.ns(Stage::SenderApp) + unread_ns + woken_ns).min(self.life_ns())
     }

@@ -17,7 +17,7 @@ pub struct Subject<'a> {
     /// Digests.
     pub gathered: &'a Gathered,
     /// Calls; `None` when they were not logged.
-    pub calls: Option<CallDigest>,
+    pub calls: Option<&'a CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: Option<&'a Behind>,
     /// Calls in which a thread was blocked; `None` without withheld ACKs.

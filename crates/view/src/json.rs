@@ -1,60 +1,71 @@
-//! The contracts `whylat.report/1`, `whylat.waits/1` and `whylat.messages/1` as text. `docs/*.schema.json`
-//! describe them.
+//! Every contract (`whylat.report/1`, `whylat.waits/1`, `whylat.messages/1` and the others) as text.
+//! `docs/*.schema.json` describe them.
 
-use diagnose::Report;
-use diagnose::messages::ends::report::EndsReport;
-use diagnose::messages::report::{MessageReport, MessageStory};
-use diagnose::tail::report::TailReport;
-use diagnose::waits::WaitReport;
+use std::io::{self, Write};
+
+use serde::Serialize;
 
 use crate::clean::is_unsafe;
 
-/// The report as indented JSON without a final newline. Characters that a terminal would act on,
+/// An answer as indented JSON without a final newline. Characters that a terminal would act on,
 /// or that reorder text, are escaped: they occur only within strings.
-pub fn json(report: &Report) -> String {
-    escaped(serde_json::to_string_pretty(report))
+pub fn json(answer: &impl Serialize) -> String {
+    let mut out = Vec::new();
+    write_json(answer, &mut out)
+        .and_then(|()| String::from_utf8(out).map_err(io::Error::other))
+        .expect("an answer is made of strings, finite numbers and maps with string keys")
 }
 
-/// The same of the last seconds.
-pub fn live_json(live: &diagnose::live::Live) -> String {
-    escaped(serde_json::to_string_pretty(live))
+/// The same, written as it comes: an answer of a million connections is gigabytes long.
+///
+/// # Errors
+///
+/// What `out` says.
+pub fn write_json(answer: &impl Serialize, out: impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(Escaped(out), answer).map_err(io::Error::from)
 }
 
-/// The same of waits.
-pub fn waits_json(report: &WaitReport) -> String {
-    escaped(serde_json::to_string_pretty(report))
-}
+/// Escapes what comes through. Each write of `serde_json` is whole characters: a piece of a string, or
+/// what stands between strings.
+struct Escaped<W>(W);
 
-/// The same of messages.
-pub fn messages_json(report: &MessageReport) -> String {
-    escaped(serde_json::to_string_pretty(report))
-}
-
-/// The same of messages that are known at both ends.
-pub fn ends_json(report: &EndsReport) -> String {
-    escaped(serde_json::to_string_pretty(report))
-}
-
-/// The same of one message.
-pub fn message_json(story: &MessageStory) -> String {
-    escaped(serde_json::to_string_pretty(story))
-}
-
-/// The same of slow messages.
-pub fn tail_json(report: &TailReport) -> String {
-    escaped(serde_json::to_string_pretty(report))
-}
-
-fn escaped(written: serde_json::Result<String>) -> String {
-    let plain =
-        written.expect("a report is made of strings, finite numbers and maps with string keys");
-    let mut out = String::with_capacity(plain.len());
-    for c in plain.chars() {
-        if is_unsafe(c) && c != '\n' {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            out.push(c);
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const DEL: u8 = 0x7f;
+        if bytes.is_ascii() && !bytes.contains(&DEL) {
+            // serde_json escapes the other control characters; a line end is its own.
+            self.0.write_all(bytes)?;
+            return Ok(bytes.len());
         }
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        for c in text.chars() {
+            if is_unsafe(c) && c != '\n' {
+                write!(self.0, "\\u{:04x}", u32::from(c))?;
+            } else {
+                write!(self.0, "{c}")?;
+            }
+        }
+        Ok(bytes.len())
     }
-    out
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_escaped() {
+        let name = "a\u{1b}[31m\u{7f}\u{9b}2J\u{202e}\n\"é";
+        let text = json(&[name]);
+        assert_eq!(
+            text,
+            "[\n  \"a\\u001b[31m\\u007f\\u009b2J\\u202e\\n\\\"é\"\n]"
+        );
+        let back: Vec<String> = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(back, [name]);
+    }
 }

@@ -17,7 +17,7 @@ pub mod top;
 
 pub use compare::{Side, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
-pub use json::{ends_json, json, message_json, messages_json, tail_json, waits_json};
+pub use json::{json, write_json};
 pub use perfetto::perfetto;
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,

@@ -152,15 +152,15 @@ fn answers_are_as_committed() -> Outcome {
         Ok(())
     };
     check("messages.txt", &view::messages_text(&report, &options))?;
-    check("messages.json", &view::messages_json(&report))?;
+    check("messages.json", &view::json(&report))?;
     let ends = both_ends()?;
     check("ends.txt", &view::ends_text(&ends, &options))?;
-    check("ends.json", &view::ends_json(&ends))?;
+    check("ends.json", &view::json(&ends))?;
     for (name, id) in STORIES {
         let story = story(id)?;
         let text = view::message_text(&story, &options);
         check(&format!("message_{name}.txt"), &text)?;
-        let json = view::message_json(&story);
+        let json = view::json(&story);
         check(&format!("message_{name}.json"), &json)?;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -176,10 +176,10 @@ fn json_keeps_the_published_schemas() -> Outcome {
         assert!(faults.is_empty(), "{file}:\n{}", faults.join("\n"));
         Ok(())
     };
-    check("messages.schema.json", &view::messages_json(&answer(10)?))?;
-    check("ends.schema.json", &view::ends_json(&both_ends()?))?;
+    check("messages.schema.json", &view::json(&answer(10)?))?;
+    check("ends.schema.json", &view::json(&both_ends()?))?;
     for (_, id) in STORIES {
-        check("message.schema.json", &view::message_json(&story(id)?))?;
+        check("message.schema.json", &view::json(&story(id)?))?;
     }
     Ok(())
 }

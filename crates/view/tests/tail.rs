@@ -279,7 +279,7 @@ fn answers_are_as_committed() -> Outcome {
         let report = made.answer()?;
         let text = view::tail_text(&report, 20, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.txt")), &text)?);
-        let json = view::tail_json(&report);
+        let json = view::json(&report);
         wrong.extend(expect(&root().join(format!("{name}.json")), &json)?);
         let faults = schema::validate(&schema, &serde_json::from_str(&json)?);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));

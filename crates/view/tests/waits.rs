@@ -132,7 +132,7 @@ fn answers_are_as_committed() -> Outcome {
         let report = answer(case)?;
         let text = view::waits_text(&report, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.txt")), &text)?);
-        let json = view::waits_json(&report);
+        let json = view::json(&report);
         wrong.extend(expect(&root().join(format!("{name}.json")), &json)?);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -145,7 +145,7 @@ fn json_keeps_the_published_schema() -> Outcome {
     let schema = document(&path)?.ok_or("docs/waits.schema.json is missing")?;
     for case in cases() {
         let name = case.0;
-        let report = serde_json::from_str(&view::waits_json(&answer(case)?))?;
+        let report = serde_json::from_str(&view::json(&answer(case)?))?;
         let faults = schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }

@@ -46,7 +46,7 @@ impl Growth {
 #[derive(Debug, Clone, Default)]
 pub struct LedgerDigest {
     /// Last reading before the judged span: what it says was spent earlier.
-    pub base: Option<TcpStage>,
+    pub base: Option<Box<TcpStage>>,
     /// Last reading within the span.
     pub last: Option<TcpStage>,
     /// When each stage grew.
@@ -69,10 +69,10 @@ impl LedgerDigest {
             self.unread_before_ns = reading.reader_slow_ns.saturating_sub(age_ns);
         }
         if reading.time_ns < span.0 {
-            self.base = Some(reading);
+            self.base = Some(Box::new(reading));
             return;
         }
-        let earlier = self.last.as_ref().or(self.base.as_ref());
+        let earlier = self.last.as_ref().or(self.base.as_deref());
         if earlier.is_some_and(|earlier| earlier.time_ns > reading.time_ns) {
             return;
         }

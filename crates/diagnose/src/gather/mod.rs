@@ -69,6 +69,7 @@ pub struct Evidence {
     pub(crate) connections: Digests<Gathered>,
     pub(crate) listeners: BTreeMap<u64, Gathered>,
     pub(crate) calls: CallTable,
+    no_calls: CallDigest,
     pub(crate) threads: ThreadTable,
     pub(crate) blocked: BlockedTable,
     pub(crate) processes: processes::Processes,
@@ -102,6 +103,7 @@ impl Evidence {
             connections: Digests::default(),
             listeners: BTreeMap::new(),
             calls: CallTable::default(),
+            no_calls: CallDigest::default(),
             threads: ThreadTable::default(),
             blocked: BlockedTable::default(),
             processes: processes::Processes::default(),
@@ -261,11 +263,10 @@ impl Evidence {
 
     /// The calls of a connection: empty sums when it made none, `None` when its calls were not
     /// logged. `logged`: those of the chosen sockets were; of their peers they never are.
-    pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<CallDigest> {
+    pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<&CallDigest> {
         let identity = |gathered: &Gathered| gathered.identity.as_ref().map(|it| it.chosen);
         let chosen = self.connections.get(conn).and_then(identity);
         let logged = logged && chosen != Some(Chosen::Peer);
-        let calls = self.calls.get(conn).cloned();
-        calls.or_else(|| logged.then(CallDigest::default))
+        self.calls.get(conn).or(logged.then_some(&self.no_calls))
     }
 }

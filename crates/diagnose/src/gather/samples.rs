@@ -12,9 +12,9 @@ use crate::snap::flags::FlagTimes;
 #[derive(Debug, Clone, Default)]
 pub struct SampleDigest {
     /// Last sample before the judged span.
-    pub base: Option<TcpSample>,
-    /// First sample within the span.
-    pub first: Option<TcpSample>,
+    pub base: Option<Box<TcpSample>>,
+    /// First sample within the span, once there is another: most short connections have one.
+    earliest: Option<Box<TcpSample>>,
     /// Last sample within the span.
     pub last: Option<TcpSample>,
     /// Polls within the span.
@@ -60,7 +60,7 @@ impl SampleDigest {
     /// span only serve as its start.
     pub fn add(&mut self, sample: TcpSample, span: (u64, u64)) {
         if sample.time_ns < span.0 {
-            self.base = Some(sample);
+            self.base = Some(Box::new(sample));
             return;
         }
         let late = self
@@ -71,7 +71,7 @@ impl SampleDigest {
             return;
         }
         self.see_moved(&sample);
-        if let Some(earlier) = self.last.as_ref().or(self.base.as_ref()) {
+        if let Some(earlier) = self.last.as_ref().or(self.base.as_deref()) {
             let length_ns = sample.time_ns.saturating_sub(earlier.time_ns);
             self.weights.add(PollClass::of(earlier), length_ns);
             self.polled_ns += length_ns;
@@ -82,15 +82,15 @@ impl SampleDigest {
             self.rates.add(earlier, &sample);
         }
         self.see(&sample);
-        if self.first.is_none() {
-            self.first = Some(sample.clone());
+        let latest = self.last.replace(sample);
+        if self.earliest.is_none() {
+            self.earliest = latest.map(Box::new);
         }
-        self.last = Some(sample);
     }
 
     fn see_moved(&mut self, sample: &TcpSample) {
         let bytes = |of: &TcpSample| (of.bytes_received, of.bytes_acked, of.bytes_sent);
-        let earlier = self.last.as_ref().or(self.base.as_ref());
+        let earlier = self.last.as_ref().or(self.base.as_deref());
         if earlier.is_none_or(|earlier| bytes(earlier) != bytes(sample)) {
             let since_ns = earlier.map_or(0, |earlier| earlier.time_ns);
             self.moved.push((since_ns, sample.time_ns));
@@ -121,13 +121,18 @@ impl SampleDigest {
         }
     }
 
+    /// First sample within the span.
+    pub fn first(&self) -> Option<&TcpSample> {
+        self.earliest.as_deref().or(self.last.as_ref())
+    }
+
     /// What the counters stood at when the judged time began, and when that was, ns:
     /// nothing when the connection was opened within it, else the first sample.
     pub fn start(&self, opened_ns: Option<u64>) -> Option<(Option<&TcpSample>, u64)> {
         if let Some(base) = &self.base {
             return Some((Some(base), base.time_ns));
         }
-        let first = self.first.as_ref()?;
+        let first = self.first()?;
         match opened_ns {
             Some(opened_ns) if opened_ns <= first.time_ns => Some((None, opened_ns)),
             _ => Some((Some(first), first.time_ns)),
@@ -138,7 +143,7 @@ impl SampleDigest {
     /// until the first sample, when all counters stood at zero.
     pub fn rates_since(&self, opened_ns: Option<u64>) -> RateDigest {
         let mut rates = self.rates.clone();
-        if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), &self.first) {
+        if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), self.first()) {
             let zero = TcpSample {
                 time_ns: start_ns,
                 bytes_acked: 0,

@@ -96,7 +96,7 @@ fn waited_ns(case: &Case) -> u64 {
 /// The part that the calls measured: receivers with bytes ready, and senders as far as the socket
 /// had run dry.
 fn in_calls_ns(case: &Case) -> u64 {
-    let calls = case.own.calls.as_ref();
+    let calls = case.own.calls;
     calls.map_or(0, |calls| {
         calls.receive.runq_ns + calls.send.runq_ns.min(case.ns(Stage::SenderApp))
     })

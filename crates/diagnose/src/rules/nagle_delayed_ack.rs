@@ -82,7 +82,7 @@ pub fn pattern(case: &Case) -> Vec<Fact> {
             "average write",
         ));
     }
-    let calls = case.own.calls.as_ref();
+    let calls = case.own.calls;
     if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
         facts.push(worst(
             "writes_per_read",

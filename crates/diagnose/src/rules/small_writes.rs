@@ -53,7 +53,7 @@ impl Rule for SmallWrites {
         let (Some(segments), Some(segment_bytes)) = (segments, segment_bytes) else {
             return Verdict::Quiet;
         };
-        let Some(calls) = &case.own.calls else {
+        let Some(calls) = case.own.calls else {
             return self.check_segments(case, segments, segment_bytes);
         };
         let send = &calls.send;

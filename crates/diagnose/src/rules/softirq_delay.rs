@@ -80,7 +80,7 @@ impl Rule for SoftirqDelay {
 }
 
 fn confidence(case: &Case) -> Confidence {
-    match case.own.calls.as_ref().map_or(0, |calls| calls.cpus.len()) {
+    match case.own.calls.map_or(0, |calls| calls.cpus.len()) {
         0 | 1 => measured(
             case,
             "all calls ended on one CPU, whose ksoftirqd was measured",

@@ -299,7 +299,7 @@ pub fn json(live: Live, order: &Order, limit: usize) -> String {
     let connections = shown
         .filter_map(|place| rows.get_mut(place)?.take())
         .collect();
-    crate::json::live_json(&Live {
+    crate::json::json(&Live {
         connections,
         ..live
     })
