@@ -6,9 +6,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use diagnose::{Report, SnapSettings};
+use diagnose::Report;
 use lab::Running;
 
+use crate::load::Judging;
 use crate::{args, load, out};
 
 /// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
@@ -115,7 +116,7 @@ fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
             why.trim()
         );
     }
-    let report = load::diagnose(output, SnapSettings::default())?;
+    let report = load::diagnose(output, Judging::default())?;
     let took_ns = client_life_ns(&report)
         .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;
     Ok(Run { report, took_ns })

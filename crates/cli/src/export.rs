@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use diagnose::SnapSettings;
 use diagnose::report::About;
 use table::Recording;
 use view::CsvText;
 
 use crate::format::OutputArgs;
+use crate::load::Judging;
 use crate::page::{self, Asked};
 use crate::{exit, load};
 
@@ -49,13 +49,13 @@ impl ExportArgs {
     }
 
     /// Writes a trace, with the findings of the diagnosis in it.
-    pub(crate) fn perfetto(&self, path: &Path, settings: SnapSettings) -> anyhow::Result<ExitCode> {
+    pub(crate) fn perfetto(&self, path: &Path, judging: Judging) -> anyhow::Result<ExitCode> {
         self.refuse_table()?;
         let Some(file) = self.to.file() else {
             bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
         };
         let recording = Recording::open(path)?;
-        let report = load::findings(&recording, settings);
+        let report = load::findings(&recording, judging);
         self.to
             .write(file, |out| view::perfetto(&recording, &report, out))?;
         eprintln!(

@@ -15,7 +15,7 @@ use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Question, TailTable};
 use diagnose::waits::join::{Join, Source};
 use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
-use diagnose::{Evidence, Report, SnapSettings};
+use diagnose::{Evidence, Lives, Report, SnapSettings};
 use table::manifest::ProbeState;
 use table::tables::{
     Activity, Call, ClockPair, ClockPairs, Connection, Connections, Counter, CpuSample, Listener,
@@ -32,6 +32,24 @@ const MOST_IN_PASSING: u64 = 2_000_000;
 
 /// Groups of waits or messages that a page names: the worst. More than anyone reads, and little beside the rows.
 const MOST_IN_PAGE: usize = 1_000;
+
+/// How a recording is judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judging {
+    /// How shares of delayed ACKs are estimated.
+    pub(crate) snap: SnapSettings,
+    /// Connections that are judged: the longest.
+    pub(crate) max_connections: usize,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self {
+            snap: SnapSettings::default(),
+            max_connections: 500_000,
+        }
+    }
+}
 
 /// The newest recording in the current directory.
 pub(crate) fn newest() -> anyhow::Result<PathBuf> {
@@ -52,18 +70,18 @@ pub(crate) fn newest() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads a recording and diagnoses it.
-pub(crate) fn diagnose(path: &Path, settings: SnapSettings) -> anyhow::Result<Report> {
-    report(&Recording::open(path)?, settings)
+pub(crate) fn diagnose(path: &Path, judging: Judging) -> anyhow::Result<Report> {
+    report(&Recording::open(path)?, judging)
 }
 
-fn report(recording: &Recording, settings: SnapSettings) -> anyhow::Result<Report> {
-    let mut report = findings(recording, settings);
+fn report(recording: &Recording, judging: Judging) -> anyhow::Result<Report> {
+    let mut report = findings(recording, judging);
     report.slow_messages = slow_messages(recording)?;
     Ok(report)
 }
 
 /// The diagnosis but for slow messages, which take memory each.
-pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report {
+pub(crate) fn findings(recording: &Recording, judging: Judging) -> Report {
     let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
@@ -72,7 +90,13 @@ pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report 
         recording.closed().cloned(),
         Vec::new(),
     )
-    .with_snap(settings);
+    .with_snap(judging.snap);
+    // A connection has two rows or so.
+    if recording.rows::<Connection>() > judging.max_connections as u64 {
+        let mut lives = Lives::default();
+        recording.scan::<Connection>(|rows| lives.add(&rows));
+        evidence = evidence.of_longest(&lives, judging.max_connections);
+    }
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
     recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
     recording.scan::<Process>(|rows| evidence.add_processes(&rows));
@@ -97,7 +121,7 @@ pub(crate) fn findings(recording: &Recording, settings: SnapSettings) -> Report 
 /// All that a page tells of a recording, as far as that holds it.
 pub(crate) fn answers(recording: &Recording, asked: Asked) -> anyhow::Result<Answers> {
     let Asked {
-        settings,
+        judging,
         question,
         categories,
     } = asked;
@@ -110,7 +134,7 @@ pub(crate) fn answers(recording: &Recording, asked: Asked) -> anyhow::Result<Ans
     });
     let filter = WaitFilter::default();
     Ok(Answers {
-        report: report(recording, settings)?,
+        report: report(recording, judging)?,
         waits: has_waits
             .then(|| waits_of(recording, Grouping::Object, filter, MOST_IN_PAGE))
             .transpose()?,
@@ -390,14 +414,14 @@ mod tests {
     fn a_damaged_recording_says_so_before_its_answer() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
-        let sound = diagnose(&path, SnapSettings::default()).expect("read");
+        let sound = diagnose(&path, Judging::default()).expect("read");
         assert_eq!(sound.about.damage("problem"), None);
         let rows = Recording::open(&path).expect("open").rows::<TcpStage>();
         let stages = std::fs::read_dir(path.join("tcp_stages")).expect("there");
         for file in stages.flatten() {
             std::fs::remove_file(file.path()).expect("removed");
         }
-        let report = diagnose(&path, SnapSettings::default()).expect("read");
+        let report = diagnose(&path, Judging::default()).expect("read");
         let damage = format!(
             "This recording is damaged: {rows} rows of tcp_stages are left out, so that the \
              diagnosis may be wrong (see \"problem\")."
@@ -423,5 +447,27 @@ mod tests {
             json["left_out"],
             serde_json::json!([{"table": "tcp_stages", "probe": "tcp_stages", "rows": rows}])
         );
+    }
+
+    #[test]
+    fn connections_that_are_too_many_are_left_out_and_counted() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = golden("slow_reader/fires", true, scratch.path());
+        let all = diagnose(&path, Judging::default()).expect("read");
+        let number = all.connections.len();
+        assert!(number > 1 && all.connections_not_judged == 0, "{number}");
+        let one = Judging {
+            max_connections: 1,
+            ..Judging::default()
+        };
+        let report = diagnose(&path, one).expect("read");
+        let judged = report.connections.len();
+        assert_eq!(
+            (judged, report.connections_not_judged),
+            (1, number as u64 - 1)
+        );
+        let text = view::text(&report, &view::TextOptions::default());
+        let said = format!("Of {number} connections the 1 that were open longest");
+        assert!(text.contains(&said), "{text}");
     }
 }

@@ -6,7 +6,6 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use diagnose::SnapSettings;
 use diagnose::causes::Categories;
 use diagnose::tail::Question;
 use diagnose::tail::report::TailReport;
@@ -14,13 +13,14 @@ use table::Recording;
 
 use crate::confine::confine;
 use crate::format::{self, OutputArgs};
+use crate::load::Judging;
 use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// SNAP's settings.
-    pub(crate) settings: SnapSettings,
+    /// How connections are judged.
+    pub(crate) judging: Judging,
     /// Which messages are explained; `None`: the slowest, as many as it is worth.
     pub(crate) question: Option<Question>,
     /// What functions are.
@@ -31,7 +31,7 @@ impl Asked {
     /// As a report without options.
     pub(crate) fn plainly() -> anyhow::Result<Self> {
         Ok(Self {
-            settings: SnapSettings::default(),
+            judging: Judging::default(),
             question: None,
             categories: Categories::built_in()?,
         })

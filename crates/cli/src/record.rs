@@ -205,7 +205,7 @@ fn unseen(path: &Path, target: &Target) -> Option<String> {
 }
 
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
-    let report = load::diagnose(&outcome.path, diagnose::SnapSettings::default())?;
+    let report = load::diagnose(&outcome.path, load::Judging::default())?;
     if json {
         out::json(&report)
     } else {

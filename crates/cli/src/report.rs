@@ -10,6 +10,7 @@ use diagnose::SnapSettings;
 
 use crate::export::ExportArgs;
 use crate::format::Format;
+use crate::load::Judging;
 use crate::messages::MessageArgs;
 use crate::page::Asked;
 use crate::tail::TailArgs;
@@ -39,6 +40,9 @@ pub(crate) struct ReportArgs {
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
+    /// Judge the longest connections alone, so many: each takes 6 kB of memory
+    #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections)]
+    max_connections: usize,
     #[command(flatten)]
     export: ExportArgs,
     #[command(flatten)]
@@ -67,9 +71,12 @@ enum AnyFormat {
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.clone().map_or_else(load::newest, Ok)?;
-        let settings = SnapSettings {
-            max_queuing_delay_us: self.max_queuing_delay_us,
-            delayed_ack_timeout_us: self.delayed_ack_timeout_us,
+        let judging = Judging {
+            snap: SnapSettings {
+                max_queuing_delay_us: self.max_queuing_delay_us,
+                delayed_ack_timeout_us: self.delayed_ack_timeout_us,
+            },
+            max_connections: self.max_connections,
         };
         let format = match self.format {
             AnyFormat::Text => Format::Text,
@@ -80,7 +87,7 @@ impl ReportArgs {
             ),
             AnyFormat::Html => {
                 let asked = Asked {
-                    settings,
+                    judging,
                     question: self.tail.question(self.waits.window_ns()),
                     categories: self.tail.categories()?,
                 };
@@ -90,7 +97,7 @@ impl ReportArgs {
                 "an export holds all waits and messages\n\
                  hint: leave out --by, --messages, --message and --tail"
             ),
-            AnyFormat::Perfetto => return self.export.perfetto(&path, settings),
+            AnyFormat::Perfetto => return self.export.perfetto(&path, judging),
             AnyFormat::Csv => return self.export.csv(&path),
         };
         self.export.refuse()?;
@@ -106,7 +113,7 @@ impl ReportArgs {
         if let Some(code) = self.waits.execute(&path, format)? {
             return Ok(code);
         }
-        let report = load::diagnose(&path, settings)?;
+        let report = load::diagnose(&path, judging)?;
         match format {
             Format::Text => out::print(&view::text(&report, &args::text_options()))?,
             Format::Json => out::json(&report)?,

@@ -30,6 +30,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     let context = Context::new(&evidence);
     let subjects = subjects(&evidence, &context);
     let said = said(&evidence, &context, &subjects);
+    let connections_not_judged = evidence.not_judged();
     let (connections, snap_table4) = connections(&subjects, &context, said.claims);
     let recorded = Recorded {
         coverage: evidence.coverage,
@@ -48,6 +49,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             evidence.span,
         ),
         connections,
+        connections_not_judged,
         snap_table4,
         findings: said.findings,
         undecided: said.undecided,

@@ -157,6 +157,7 @@ export interface SlowMessages {
 
 export interface Report extends About {
   connections: Connection[];
+  connections_not_judged?: number;
   findings: Finding[];
   undecided: Undecided[];
   slow_messages: SlowMessages[] | null;

@@ -4,7 +4,7 @@ import type { About, Coverage } from "../data/contract";
 import type { Side } from "../data/side";
 import type { Table } from "../data/table";
 import { el, prose } from "../dom";
-import { bytes, count, duration, percent, words } from "../format";
+import { bytes, count, counted, duration, percent, words } from "../format";
 
 const CLOSED: Record<About["closed"], string> = {
   in_order: "in order",
@@ -27,6 +27,7 @@ export function recordingPanel(side: Side): HTMLElement {
     ["Closed", el("span", {}, ...prose(CLOSED[report.closed]))],
     ["Damaged", report.problems.length > 0 ? lines(report.problems) : null],
     ["Left out", leftOut(side)],
+    ["Not judged", notJudged(side)],
   ];
   const shown = entries.filter(([, text]) => text !== null);
   const list = shown.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]);
@@ -91,6 +92,12 @@ function leftOut(side: Side): HTMLElement | null {
 function inPart(table: Table): string {
   const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
   return `about one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
+}
+
+/** Connections of which the recording tells more than is judged; `null`: none. */
+function notJudged(side: Side): string | null {
+  const left = side.report.connections_not_judged ?? 0;
+  return left > 0 ? `${counted(left, "connection")}: those that were open shortest` : null;
 }
 
 /** Says on a page that its tables are here only in part. */

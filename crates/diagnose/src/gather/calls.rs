@@ -153,14 +153,14 @@ pub struct CallTable(Digests<CallDigest>);
 
 impl CallTable {
     /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
-    pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
+    pub fn add(&mut self, calls: &Calls, span: (u64, u64), judges: impl Fn(u64) -> bool) {
         let mut last: Option<(u64, usize)> = None;
         let rows = calls.conn.iter().zip(&calls.end_ns);
         let waits = calls.blocked_ns.iter().zip(&calls.runq_ns);
         let what = calls.is_send.iter().zip(&calls.result).zip(waits);
         let rows = rows.zip(what.zip(&calls.cpu));
         for ((&conn, &end_ns), (((&is_send, &result), (&blocked_ns, &runq_ns)), &cpu)) in rows {
-            if end_ns < span.0 || end_ns > span.1 {
+            if end_ns < span.0 || end_ns > span.1 || !judges(conn) {
                 continue;
             }
             let position = match last {
@@ -224,7 +224,7 @@ mod tests {
             (7, 901_000, false, 0, None),
             (7, 990_000, true, 100, Some(0)),
         ]);
-        table.add(&batch, (0, 950_000));
+        table.add(&batch, (0, 950_000), |_| true);
         let digest = table.get(7).expect("it made calls");
         assert_eq!(
             (digest.send.calls, digest.send.bytes, digest.send.blocked_ns),

@@ -57,7 +57,7 @@ impl<V: Default> Digests<V> {
 /// Multiplies by 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4) and folds the
 /// product, because the table takes its index from the low and its tag from the high bits.
 #[derive(Default)]
-struct CookieHasher(u64);
+pub struct CookieHasher(u64);
 
 impl Hasher for CookieHasher {
     fn finish(&self) -> u64 {

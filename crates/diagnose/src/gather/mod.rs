@@ -9,6 +9,7 @@ pub mod hash;
 pub mod in_order;
 pub mod ledger;
 pub mod listeners;
+pub mod longest;
 pub mod polls;
 pub mod processes;
 pub mod rates;
@@ -31,6 +32,7 @@ use events::EventDigest;
 use hash::Digests;
 use ledger::LedgerDigest;
 use listeners::ListenerDigest;
+use longest::{Lives, Longest};
 use samples::SampleDigest;
 use threads::ThreadTable;
 
@@ -70,6 +72,7 @@ pub struct Evidence {
     pub(crate) listeners: BTreeMap<u64, Gathered>,
     pub(crate) calls: CallTable,
     no_calls: CallDigest,
+    only: Option<Longest>,
     pub(crate) threads: ThreadTable,
     pub(crate) blocked: BlockedTable,
     pub(crate) processes: processes::Processes,
@@ -104,6 +107,7 @@ impl Evidence {
             listeners: BTreeMap::new(),
             calls: CallTable::default(),
             no_calls: CallDigest::default(),
+            only: None,
             threads: ThreadTable::default(),
             blocked: BlockedTable::default(),
             processes: processes::Processes::default(),
@@ -117,6 +121,22 @@ impl Evidence {
     pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.span = (from_ns, to_ns);
         self
+    }
+
+    /// Judges those connections alone that were open longest, at most so many: each takes about 6 kB. To be
+    /// called before rows are added.
+    pub fn of_longest(mut self, lives: &Lives, most: usize) -> Self {
+        self.only = lives.longest(most);
+        self
+    }
+
+    /// How many connections are not judged.
+    pub(crate) fn not_judged(&self) -> u64 {
+        self.only.as_ref().map_or(0, |only| only.others)
+    }
+
+    fn judges(&self, conn: u64) -> bool {
+        self.only.as_ref().is_none_or(|only| only.has(conn))
     }
 
     /// Estimates shares of delayed ACKs by these settings.
@@ -150,7 +170,9 @@ impl Evidence {
     pub fn add_connections(&mut self, rows: &Connections) {
         self.reached(rows.time_range_ns());
         for index in 0..rows.len() {
-            self.identities.push(rows.row(index));
+            if self.judges(rows.conn[index]) {
+                self.identities.push(rows.row(index));
+            }
         }
     }
 
@@ -185,9 +207,10 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         let span = self.span;
         for index in 0..rows.len() {
-            self.gathered(rows.conn[index])
-                .samples
-                .add(rows.row(index), span);
+            if self.judges(rows.conn[index]) {
+                let gathered = self.gathered(rows.conn[index]);
+                gathered.samples.add(rows.row(index), span);
+            }
         }
     }
 
@@ -196,9 +219,10 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         let span = self.span;
         for index in 0..rows.len() {
-            self.gathered(rows.conn[index])
-                .ledger
-                .add(rows.row(index), span);
+            if self.judges(rows.conn[index]) {
+                let gathered = self.gathered(rows.conn[index]);
+                gathered.ledger.add(rows.row(index), span);
+            }
         }
     }
 
@@ -208,7 +232,8 @@ impl Evidence {
         self.any_events |= !rows.is_empty();
         let span = self.span;
         for index in 0..rows.len() {
-            if (span.0..=span.1).contains(&rows.time_ns[index]) {
+            let is_within = (span.0..=span.1).contains(&rows.time_ns[index]);
+            if is_within && self.judges(rows.conn[index]) {
                 self.gathered(rows.conn[index]).events.add(&rows.row(index));
             }
         }
@@ -217,7 +242,9 @@ impl Evidence {
     /// Adds rows of table `calls`, each thread's in the order of time.
     pub fn add_calls(&mut self, rows: &Calls) {
         self.reached(rows.time_range_ns());
-        self.calls.add(rows, self.span);
+        let only = self.only.as_ref();
+        let judges = |conn| only.is_none_or(|only| only.has(conn));
+        self.calls.add(rows, self.span, judges);
         self.threads.add(rows, self.span);
     }
 

@@ -33,6 +33,9 @@ pub struct Report {
     pub about: About,
     /// Every connection, the one with the most harm first.
     pub connections: Vec<Connection>,
+    /// Connections that are not judged, because there are too many: the shortest. Absent: all are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub connections_not_judged: u64,
     /// SNAP's Table 4 of these connections.
     pub snap_table4: SnapTable4,
     /// What was found, worst first.
@@ -42,6 +45,10 @@ pub struct Report {
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Where and how a recording was made.
