@@ -12,6 +12,7 @@ mod intake;
 mod keep;
 mod launch;
 mod listen;
+mod met;
 mod options;
 mod oversee;
 mod plan;

@@ -2,8 +2,7 @@
 //! and notes which processes own them. In: rows as the kernel side gives them. Out: the same rows
 //! completed, and rows of processes met for the first time.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use probe::processes::ProcessReader;
@@ -11,13 +10,7 @@ use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
 use table::tables::{Connection, Connections, Process, Processes};
 
-/// A process that was met.
-#[derive(Default)]
-struct Known {
-    started_ns: Option<u64>,
-    /// Names under which the kernel met it: those of its threads.
-    comms: HashSet<String>,
-}
+use crate::met::{Known, Met};
 
 /// The recorded sockets that are open.
 #[derive(Default)]
@@ -26,7 +19,7 @@ pub(crate) struct Sockets {
     peers: PeerIndex,
     /// `None` where `/proc` tells of other processes under the same ids.
     reader: Option<ProcessReader>,
-    known: HashMap<u32, Known>,
+    met: Met,
     unresolved: usize,
 }
 
@@ -79,7 +72,7 @@ impl Sockets {
     /// Whether a process was met before, under this name if one is told. A pid under another name may be another process
     /// by now: the kernel uses pids again.
     pub(crate) fn knows(&self, pid: u32, comm: Option<&str>) -> bool {
-        let known = self.known.get(&pid);
+        let known = self.met.get(pid);
         known.is_some_and(|known| comm.is_none_or(|comm| known.comms.contains(comm)))
     }
 
@@ -106,7 +99,7 @@ impl Sockets {
     /// Forgets what these processes were.
     pub(crate) fn forget_processes(&mut self, pids: &[(u32, String)]) {
         for (pid, _) in pids {
-            self.known.remove(pid);
+            self.met.forget(*pid);
         }
     }
 
@@ -133,9 +126,7 @@ impl Sockets {
         let reader = self.reader.as_ref();
         let found = reader.and_then(|reader| reader.read(pid)).filter(is_it);
         let started_ns = found.as_ref().and_then(|process| process.started_ns);
-        let known = self.known.entry(pid);
-        let is_new = matches!(known, Entry::Vacant(_));
-        let known = known.or_default();
+        let (known, is_new) = self.met.meet(pid);
         let is_same = !is_new && started_ns.is_some() && started_ns == known.started_ns;
         if !is_same {
             *known = Known {

@@ -1,0 +1,64 @@
+//! The processes that were met lately, so that each is described once. Hosts start programs for years: of
+//! many, those that were met longest ago are forgotten, and described again should they be met again.
+
+use std::collections::{HashMap, HashSet};
+
+/// Processes in a generation. Two are kept: some megabytes.
+const GENERATION: usize = 4096;
+
+/// A process that was met.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) started_ns: Option<u64>,
+    /// Names under which the kernel met it: those of its threads.
+    pub(crate) comms: HashSet<String>,
+}
+
+/// Processes by pid.
+#[derive(Debug, Default)]
+pub(crate) struct Met {
+    young: HashMap<u32, Known>,
+    old: HashMap<u32, Known>,
+}
+
+impl Met {
+    pub(crate) fn get(&self, pid: u32) -> Option<&Known> {
+        self.young.get(&pid).or_else(|| self.old.get(&pid))
+    }
+
+    /// What is known of a process, which is young from now on; and whether it is new.
+    pub(crate) fn meet(&mut self, pid: u32) -> (&mut Known, bool) {
+        let known = self.young.remove(&pid).or_else(|| self.old.remove(&pid));
+        let is_new = known.is_none();
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let known = self.young.entry(pid).or_insert(known.unwrap_or_default());
+        (known, is_new)
+    }
+
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.young.remove(&pid);
+        self.old.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_processes_those_met_lately_are_known() {
+        let (mut met, often, most) = (Met::default(), 1, 10 * GENERATION as u32);
+        met.meet(often);
+        for pid in 2..most {
+            assert!(met.meet(pid).1);
+            assert!(!met.meet(often).1);
+        }
+        let known = (0..most).filter(|pid| met.get(*pid).is_some()).count();
+        assert!((GENERATION..=2 * GENERATION).contains(&known), "{known}");
+        assert!(met.get(most - 1).is_some() && met.get(2).is_none());
+        met.forget(1);
+        assert!(met.get(1).is_none());
+    }
+}
