@@ -18,6 +18,7 @@ pub mod top;
 pub use compare::{Side, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
 pub use json::{json, write_json};
+pub use page::{MOST_COLUMNS, wrap};
 pub use perfetto::perfetto;
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,

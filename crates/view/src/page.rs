@@ -217,8 +217,8 @@ fn glue(text: &str) -> String {
     out
 }
 
-/// Breaks text at spaces; a word longer than a line is cut.
-fn wrap(text: &str, room: usize) -> Vec<String> {
+/// Breaks text at spaces into lines of `room` columns at most; a word longer than that is cut.
+pub fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ').filter(|word| !word.is_empty()) {
         let mut rest: Vec<char> = word.chars().collect();

@@ -164,17 +164,32 @@ fn text(findings: &Findings) -> String {
     text
 }
 
+/// What a probe's line says of it, in one word or two, in so many columns.
+const MARK: usize = 10;
+
+/// Columns that a line has for why.
+const ROOM: usize = view::MOST_COLUMNS - MARK - 3;
+
 fn line(Coverage { probe, state }: &Coverage) -> String {
-    match state {
-        ProbeState::On => format!("  ok         {probe}\n"),
+    let (mark, why, hint) = match state {
+        ProbeState::On => ("ok", probe.clone(), ""),
         ProbeState::Fallback { which, why } => {
-            format!("  partly     {probe}: {which}, because {why}\n")
+            ("partly", format!("{probe}: {which}, because {why}"), "")
         }
+        // What nobody can mend is not missed, either.
         ProbeState::Off { why, remedy } if remedy.is_empty() => {
-            format!("  no         {probe}: {why}\n")
+            ("not here", format!("{probe}: {why}"), "")
         }
-        ProbeState::Off { why, remedy } => {
-            format!("  no         {probe}: {why}\n             hint: {remedy}\n")
-        }
+        ProbeState::Off { why, remedy } => ("no", format!("{probe}: {why}"), remedy.as_str()),
+    };
+    let mut text = String::new();
+    let marks = std::iter::once(mark).chain(std::iter::repeat(""));
+    for (mark, part) in marks.zip(view::wrap(&why, ROOM)) {
+        text += &format!("  {mark:<MARK$} {part}\n");
     }
+    // A hint may hold a command, which is to be copied whole.
+    if !hint.is_empty() {
+        text += &format!("  {:<MARK$} hint: {hint}\n", "");
+    }
+    text
 }
