@@ -1,8 +1,8 @@
 //! How an answer is printed, and where one goes that is no text.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -94,16 +94,23 @@ impl OutputArgs {
     }
 }
 
+/// For nobody else to read.
+const PRIVATE: u32 = 0o600;
+
 /// A file that nobody else may read, as with recordings: it tells what they tell.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
+    options.write(true).mode(PRIVATE);
     options
 }
 
-/// Such a file, emptied if it is there; one that is there keeps its permissions.
+/// Such a file, emptied if it is there. A pipe or a device stays as it is.
 pub(crate) fn anew(file: &Path) -> io::Result<File> {
-    private().create(true).truncate(true).open(file)
+    let out = private().create(true).truncate(true).open(file)?;
+    if out.metadata()?.is_file() {
+        out.set_permissions(Permissions::from_mode(PRIVATE))?;
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -132,7 +139,10 @@ mod tests {
         let refused = write("second", false).expect_err("it exists").to_string();
         assert!(refused.contains("hint: ") && refused.contains("--force"));
         assert_eq!(std::fs::read_to_string(&path).expect("text"), "first");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
         write("new", true).expect("replaced");
+        let mode = path.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, PRIVATE);
         assert_eq!(std::fs::read_to_string(&path).expect("text"), "new");
     }
 
