@@ -107,9 +107,10 @@ impl UnwindTables {
         let section = |name: &str| {
             let section = elf.section_by_name(name)?;
             let (offset, bytes) = section.file_range()?;
-            let range = usize::try_from(offset).ok()?..usize::try_from(offset + bytes).ok()?;
+            let end = offset.checked_add(bytes)?;
+            let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
             data.get(range.clone())?;
-            let addresses = section.address()..section.address() + section.size();
+            let addresses = section.address()..section.address().checked_add(section.size())?;
             Some((
                 addresses,
                 Section {
