@@ -208,20 +208,24 @@ def hold(pairs, holders):
     for process in started:
         process.join()
     sock.close()
-    sys.exit(sum(process.exitcode for process in started))
+    sys.exit(any(process.exitcode for process in started))
 
 
 def hold_some(number, pairs, sock, port, made):
     """So many of them, until all have theirs."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     ends = []
-    for _ in range(pairs):
-        client = socket.socket()
-        # more connections than one address has ports
-        client.bind((f"127.0.{1 + number}.1", 0))
-        client.connect(("127.0.0.1", port))
-        # perhaps another's: as many are taken as are made
-        ends += [client, sock.accept()[0]]
+    try:
+        for _ in range(pairs):
+            client = socket.socket()
+            # more connections than one address has ports
+            client.bind((f"127.0.{1 + number}.1", 0))
+            client.connect(("127.0.0.1", port))
+            # perhaps another's: as many are taken as are made
+            ends += [client, sock.accept()[0]]
+    except OSError:
+        made.abort()  # nobody waits for this one
+        raise
     made.wait(timeout=600)
     time.sleep(4)  # two polls see them all
     for end in ends:

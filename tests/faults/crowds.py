@@ -123,6 +123,8 @@ def flows(options):
         ends, missing = _merged(recorder.path, place, netnses, said)
     # a socket is missing when every record of it was lost
     demand(missing <= lost, f"{missing} sockets are missing, and only {lost} records counted as lost")
+    if not options.whole:
+        demand(missing <= 0.01 * 3 * each, f"{missing} of {3 * each} sockets are missing")
     seen = (
         f"{thousands(3 * each)} connections: {thousands(ends)} ends recorded, 0 merged; "
         f"{thousands(lost)} records lost and counted"

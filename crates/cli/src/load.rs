@@ -33,6 +33,9 @@ const MOST_IN_PASSING: u64 = 2_000_000;
 /// Groups of waits or messages that a page names: the worst. More than anyone reads, and little beside the rows.
 const MOST_IN_PAGE: usize = 1_000;
 
+/// Connections that a page lists: about as many bytes as its rows may take.
+const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
+
 /// How a recording is judged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judging {
@@ -46,7 +49,7 @@ impl Default for Judging {
     fn default() -> Self {
         Self {
             snap: SnapSettings::default(),
-            max_connections: 500_000,
+            max_connections: 200_000,
         }
     }
 }
@@ -91,10 +94,12 @@ pub(crate) fn findings(recording: &Recording, judging: Judging) -> Report {
         Vec::new(),
     )
     .with_snap(judging.snap);
-    // A connection has two rows or so.
+    // A connection has a row at least, but for what was lost.
     if recording.rows::<Connection>() > judging.max_connections as u64 {
         let mut lives = Lives::default();
-        recording.scan::<Connection>(|rows| lives.add(&rows));
+        recording.scan::<Connection>(|rows| lives.add_connections(&rows));
+        recording.scan::<TcpSample>(|rows| lives.add_samples(&rows));
+        recording.scan::<TcpStage>(|rows| lives.add_stages(&rows));
         evidence = evidence.of_longest(&lives, judging.max_connections);
     }
     recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
@@ -133,8 +138,10 @@ pub(crate) fn answers(recording: &Recording, asked: Asked) -> anyhow::Result<Ans
         ..Question::default()
     });
     let filter = WaitFilter::default();
+    let mut report = report(recording, judging)?;
+    report.list(MOST_IN_PAGE_CONNECTIONS);
     Ok(Answers {
-        report: report(recording, judging)?,
+        report,
         waits: has_waits
             .then(|| waits_of(recording, Grouping::Object, filter, MOST_IN_PAGE))
             .transpose()?,
@@ -467,7 +474,7 @@ mod tests {
             (1, number as u64 - 1)
         );
         let text = view::text(&report, &view::TextOptions::default());
-        let said = format!("Of {number} connections the 1 that were open longest");
+        let said = format!("Of {number} connections the {judged} seen for longest");
         assert!(text.contains(&said), "{text}");
     }
 }

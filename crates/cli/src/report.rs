@@ -40,9 +40,10 @@ pub(crate) struct ReportArgs {
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
-    /// Judge the longest connections alone, so many: each takes 6 kB of memory
-    #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections)]
-    max_connections: usize,
+    /// Judge so many connections, those seen for longest: each takes 6 kB of memory
+    #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections as u64,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    max_connections: u64,
     #[command(flatten)]
     export: ExportArgs,
     #[command(flatten)]
@@ -76,7 +77,7 @@ impl ReportArgs {
                 max_queuing_delay_us: self.max_queuing_delay_us,
                 delayed_ack_timeout_us: self.delayed_ack_timeout_us,
             },
-            max_connections: self.max_connections,
+            max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
         };
         let format = match self.format {
             AnyFormat::Text => Format::Text,

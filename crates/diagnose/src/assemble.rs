@@ -50,6 +50,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         ),
         connections,
         connections_not_judged,
+        connections_not_listed: 0,
         snap_table4,
         findings: said.findings,
         undecided: said.undecided,

@@ -24,6 +24,8 @@ pub struct Context {
     pub cpu: bool,
     /// Records lost, by probe, where any were.
     pub lost: Vec<(String, u64)>,
+    /// Connections that are not judged, because there are too many.
+    pub not_judged: u64,
     /// Hooks that were off, with what mends them.
     pub off: Vec<(String, String)>,
     /// What all who send hold.
@@ -105,6 +107,7 @@ impl Context {
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),
+            not_judged: evidence.not_judged(),
             off: off.collect(),
             send_buffers: SendBuffers::of(evidence),
         }

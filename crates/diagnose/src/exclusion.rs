@@ -104,6 +104,12 @@ impl Case<'_> {
         for (probe, lost) in &self.context.lost {
             blind.push(format!("{} records of {probe} were lost.", count(*lost)));
         }
+        if self.context.not_judged > 0 {
+            blind.push(format!(
+                "{} shorter connections are not judged.",
+                count(self.context.not_judged)
+            ));
+        }
         blind
     }
 

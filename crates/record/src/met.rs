@@ -26,6 +26,13 @@ impl Met {
         self.young.get(&pid).or_else(|| self.old.get(&pid))
     }
 
+    /// A process that is known was met again: it is young from now on.
+    pub(crate) fn meet_again(&mut self, pid: u32) {
+        if !self.young.contains_key(&pid) && self.old.contains_key(&pid) {
+            self.meet(pid);
+        }
+    }
+
     /// What is known of a process, which is young from now on; and whether it is new.
     pub(crate) fn meet(&mut self, pid: u32) -> (&mut Known, bool) {
         let known = self.young.remove(&pid).or_else(|| self.old.remove(&pid));
@@ -53,7 +60,8 @@ mod tests {
         met.meet(often);
         for pid in 2..most {
             assert!(met.meet(pid).1);
-            assert!(!met.meet(often).1);
+            met.meet_again(often);
+            assert!(met.get(often).is_some());
         }
         let known = (0..most).filter(|pid| met.get(*pid).is_some()).count();
         assert!((GENERATION..=2 * GENERATION).contains(&known), "{known}");

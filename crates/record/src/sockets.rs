@@ -12,6 +12,9 @@ use table::tables::{Connection, Connections, Process, Processes};
 
 use crate::met::{Known, Met};
 
+/// Names of threads that are kept of a process; one with more is looked up again now and then.
+const NAMES_KEPT: usize = 64;
+
 /// The recorded sockets that are open.
 #[derive(Default)]
 pub(crate) struct Sockets {
@@ -114,7 +117,9 @@ impl Sockets {
         let told: HashMap<u32, &str> = owners.iter().map(|(pid, it)| (*pid, &**it)).collect();
         for (pid, time_ns) in met {
             let comm = told.get(&pid).copied();
-            if !self.knows(pid, comm) {
+            if self.knows(pid, comm) {
+                self.met.meet_again(pid);
+            } else {
                 self.describe(pid, time_ns, comm, rows);
             }
         }
@@ -137,6 +142,9 @@ impl Sockets {
             if let Some(process) = found.or(gone) {
                 rows.push(process);
             }
+        }
+        if known.comms.len() >= NAMES_KEPT {
+            known.comms.clear();
         }
         known.comms.extend(comm.map(str::to_owned));
     }

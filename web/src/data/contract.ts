@@ -158,6 +158,7 @@ export interface SlowMessages {
 export interface Report extends About {
   connections: Connection[];
   connections_not_judged?: number;
+  connections_not_listed?: number;
   findings: Finding[];
   undecided: Undecided[];
   slow_messages: SlowMessages[] | null;

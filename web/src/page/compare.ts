@@ -9,6 +9,7 @@ import { legend, shareBar, shareWords } from "../plot/bar";
 import { type Curve, cdfPlot, percentiles } from "../plot/cdf";
 import { colourAt, colourOf } from "../theme/palette";
 import type { Page, Site } from "./page";
+import { someConnections } from "./recording";
 
 export const comparePage: Page = (site) => {
   const [before, after] = site.book.sides;
@@ -151,7 +152,15 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
     {},
     el("header", {}, el("h2", {}, "Differences")),
     el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...lines)),
+    ...notAll(before, "A"),
+    ...notAll(after, "B"),
   );
+}
+
+/** Numbers that add up connections are of those that are here. */
+function notAll(side: Side, letter: string): HTMLElement[] {
+  const text = someConnections(side);
+  return text === null ? [] : [el("p.soft", { role: "note" }, `Of ${letter}: ${text}`)];
 }
 
 function said(row: Row, at: 0 | 1): string {

@@ -27,7 +27,7 @@ export function recordingPanel(side: Side): HTMLElement {
     ["Closed", el("span", {}, ...prose(CLOSED[report.closed]))],
     ["Damaged", report.problems.length > 0 ? lines(report.problems) : null],
     ["Left out", leftOut(side)],
-    ["Not judged", notJudged(side)],
+    ["Connections", someConnections(side)],
   ];
   const shown = entries.filter(([, text]) => text !== null);
   const list = shown.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]);
@@ -40,16 +40,16 @@ function lines(texts: string[]): HTMLElement {
 
 function coverage(about: About): HTMLElement {
   const all = about.coverage;
-  const part = (it: Coverage) => about.left_out?.find((left) => left.probe === it.probe);
+  const part = (it: Coverage) => {
+    const parts = (about.left_out ?? []).filter((left) => left.probe === it.probe);
+    return parts.map((left) => `${left.rows > 0 ? `${count(left.rows)} rows` : "rows"} of ${left.table}`).join(" and ");
+  };
   const named = (probes: Coverage[]) => probes.map((it) => it.probe).join(", ") || "nothing";
   const on = all.filter((it) => it.state === "on" && !part(it));
   const others = all.filter((it) => !on.includes(it));
   const told = others.map((it) => {
     const left = part(it);
-    if (it.state === "on" && left) {
-      const rows = left.rows > 0 ? `${count(left.rows)} rows` : "rows";
-      return el("div.worse", {}, `${it.probe} in part: ${rows} of ${left.table} are left out`);
-    }
+    if (it.state === "on" && left) return el("div.worse", {}, `${it.probe} in part: ${left} are left out`);
     const remedy = it.remedy ? ` To have it: ${it.remedy}.` : "";
     const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
     return el("div.soft", {}, ...prose(`${it.probe} ${state}: ${it.why ?? ""}.${remedy}`));
@@ -94,10 +94,13 @@ function inPart(table: Table): string {
   return `about one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
 }
 
-/** Connections of which the recording tells more than is judged; `null`: none. */
-function notJudged(side: Side): string | null {
-  const left = side.report.connections_not_judged ?? 0;
-  return left > 0 ? `${counted(left, "connection")}: those that were open shortest` : null;
+/** What of the recording's connections is not here; `null`: all are. */
+export function someConnections(side: Side): string | null {
+  const { connections, connections_not_judged: notJudged = 0, connections_not_listed: notListed = 0 } = side.report;
+  const parts = [];
+  if (notJudged > 0) parts.push(`${counted(notJudged, "connection")} that were seen for the shortest time are not judged`);
+  if (notListed > 0) parts.push(`of those judged the ${count(connections.length)} that lost most are listed, ${count(notListed)} are not`);
+  return parts.length > 0 ? `${parts.join("; ")}.` : null;
 }
 
 /** Says on a page that its tables are here only in part. */

@@ -154,6 +154,10 @@ impl Connection {
             stages,
             calls,
         } = reading;
+        // A socket that closes during a walk is read by two CPUs, and the last word may come first.
+        if self.last_read_ns() > sample.time_ns && self.last.is_some() {
+            return Shown::default();
+        }
         let opened_ns = self.identity.as_ref().and_then(|row| row.opened_ns);
         let before_ns = match &self.last {
             Some(last) => Some(last.sample.time_ns),
@@ -167,8 +171,7 @@ impl Connection {
                     before_ns,
                     earlier: last.as_deref(),
                 };
-                let before = std::mem::replace(&mut self.calls, calls);
-                let calls = [calls.writes_since(&before), calls.reads_since(&before)];
+                let calls = self.calls.advance(&calls);
                 let step = Step::between(&since, &sample, stages.as_ref(), calls, span);
                 self.add(&step)
             }

@@ -1,56 +1,109 @@
-//! Which connections are judged where there are more than memory holds: those that were open longest. What a
-//! connection can lose lies within its life, so that those left out have the least to lose, one by one.
+//! Which connections are judged where there are more than memory holds: those that were seen for longest. What a
+//! connection can lose lies within that time, but for the SYNs that it began with, so that those left out have the
+//! least to lose, one by one. Both ends of a connection are judged, or neither.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use table::tables::Connections;
+use table::tables::{Connections, TcpSamples, TcpStages};
 
 use super::hash::{CookieHasher, Digests};
 
-/// From when to when a connection was open, ns; open before or after is as good as always.
-#[derive(Debug, Default)]
+/// From when to when a connection is known of, ns, and its other end. An end that is unknown, because it lies
+/// outside the recording or its record was lost, is where records of it end.
+#[derive(Debug)]
 struct Life {
-    opened_ns: Option<u64>,
-    closed_ns: Option<u64>,
+    from_ns: u64,
+    until_ns: u64,
+    peer: Option<u64>,
 }
 
-impl Life {
-    fn length_ns(&self) -> u64 {
-        let closed_ns = self.closed_ns.unwrap_or(u64::MAX);
-        closed_ns.saturating_sub(self.opened_ns.unwrap_or(0))
+impl Default for Life {
+    fn default() -> Self {
+        Self {
+            from_ns: u64::MAX,
+            until_ns: 0,
+            peer: None,
+        }
     }
 }
 
-/// How long each connection of a recording was open: 16 bytes each, and an index.
+impl Life {
+    fn see(&mut self, time_ns: u64) {
+        self.from_ns = self.from_ns.min(time_ns);
+        self.until_ns = self.until_ns.max(time_ns);
+    }
+
+    fn length_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// How long each connection of a recording is known of: 32 bytes each, and an index.
 #[derive(Debug, Default)]
 pub struct Lives(Digests<Life>);
 
 impl Lives {
     /// Adds rows of table `connections`.
-    pub fn add(&mut self, rows: &Connections) {
-        let times = rows.opened_ns.iter().zip(&rows.closed_ns);
-        for (conn, (opened_ns, closed_ns)) in rows.conn.iter().zip(times) {
-            let place = self.0.position(*conn);
-            let life = self.0.at(place);
-            life.opened_ns = opened_ns.or(life.opened_ns);
-            life.closed_ns = closed_ns.or(life.closed_ns);
+    pub fn add_connections(&mut self, rows: &Connections) {
+        for (index, conn) in rows.conn.iter().enumerate() {
+            let life = self.of(*conn);
+            let ends = [
+                rows.connect_ns[index],
+                rows.opened_ns[index],
+                rows.closed_ns[index],
+            ];
+            ends.into_iter().flatten().for_each(|at| life.see(at));
+            life.see(rows.time_ns[index]);
+            life.peer = rows.peer_conn[index].or(life.peer);
         }
     }
 
-    /// The longest, at most so many; `None`: all are.
-    pub(super) fn longest(&self, most: usize) -> Option<Longest> {
-        let life_of = |conn| Some((Reverse(self.0.get(conn)?.length_ns()), conn));
-        let mut lives: Vec<_> = self.0.conns().filter_map(life_of).collect();
-        let others = lives.len().checked_sub(most).filter(|others| *others > 0)?;
-        if most > 0 {
+    /// Adds rows of table `tcp_samples`.
+    pub fn add_samples(&mut self, rows: &TcpSamples) {
+        let rows = rows.conn.iter().zip(&rows.time_ns);
+        rows.for_each(|(conn, at)| self.of(*conn).see(*at));
+    }
+
+    /// Adds rows of table `tcp_stages`.
+    pub fn add_stages(&mut self, rows: &TcpStages) {
+        let rows = rows.conn.iter().zip(&rows.time_ns);
+        rows.for_each(|(conn, at)| self.of(*conn).see(*at));
+    }
+
+    fn of(&mut self, conn: u64) -> &mut Life {
+        let place = self.0.position(conn);
+        self.0.at(place)
+    }
+
+    /// The longest, so many, and their other ends.
+    pub(super) fn longest(&self, most: usize) -> Longest {
+        let mut lives: Vec<_> = self.0.conns().filter_map(|conn| self.rank(conn)).collect();
+        let number = lives.len();
+        if (1..number).contains(&most) {
             lives.select_nth_unstable(most - 1);
         }
-        Some(Longest {
-            conns: lives.iter().take(most).map(|(_, conn)| *conn).collect(),
-            others: others as u64,
-        })
+        let judged = lives.into_iter().take(most);
+        let both = judged.flat_map(|(_, _, conn)| {
+            let peer = self.0.get(conn).and_then(|life| life.peer);
+            let peer = peer.filter(|peer| self.0.get(*peer).is_some());
+            [Some(conn), peer]
+        });
+        let conns: HashSet<u64, _> = both.flatten().collect();
+        Longest {
+            others: (number - conns.len()) as u64,
+            conns,
+        }
+    }
+
+    /// The longer of a connection's ends, then the lesser cookie of both, so that they stand together.
+    fn rank(&self, conn: u64) -> Option<(Reverse<u64>, u64, u64)> {
+        let life = self.0.get(conn)?;
+        let peer = life.peer.and_then(|peer| self.0.get(peer));
+        let longer_ns = life.length_ns().max(peer.map_or(0, Life::length_ns));
+        let pair = life.peer.map_or(conn, |peer| peer.min(conn));
+        Some((Reverse(longer_ns), pair, conn))
     }
 }
 
@@ -71,38 +124,77 @@ impl Longest {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+    use table::Columns;
+    use table::tables::Connection;
+
     use super::*;
 
-    fn rows(lives: &[(u64, Option<u64>, Option<u64>)]) -> Connections {
-        let mut rows = Connections::default();
-        for (conn, opened_ns, closed_ns) in lives {
-            rows.conn.push(*conn);
-            rows.opened_ns.push(*opened_ns);
-            rows.closed_ns.push(*closed_ns);
+    fn lives(rows: &[Value]) -> Lives {
+        let mut columns = Connections::default();
+        for row in rows {
+            let mut known = json!({
+                "netns": 1, "local": "", "remote": "", "role": "client", "chosen": "target", "time_ns": 500,
+                "connect_ns": null, "syn_retries": null, "opened_ns": null, "closed_ns": null, "pid": null,
+                "peer_conn": null, "nodelay": null, "congestion": null, "mss_bytes": null, "sndbuf_bytes": null,
+                "sndbuf_locked": null, "rcvbuf_bytes": null, "rcvbuf_locked": null,
+            });
+            for (name, value) in row.as_object().expect("an object") {
+                known[name] = value.clone();
+            }
+            columns.push(serde_json::from_value::<Connection>(known).expect("a row"));
         }
-        rows
+        let mut lives = Lives::default();
+        lives.add_connections(&columns);
+        lives
+    }
+
+    fn judged(lives: &Lives, most: usize) -> Vec<u64> {
+        let longest = lives.longest(most);
+        let judged: Vec<u64> = (0..10).filter(|conn| longest.has(*conn)).collect();
+        assert_eq!(
+            judged.len() as u64 + longest.others,
+            lives.0.conns().count() as u64
+        );
+        judged
     }
 
     #[test]
-    fn those_that_were_open_longest_are_judged() {
-        let mut lives = Lives::default();
-        lives.add(&rows(&[
-            (1, Some(100), None),
-            (2, Some(100), Some(900)),
-            (3, None, None),
-            (4, Some(800), None),
-        ]));
-        lives.add(&rows(&[(1, None, Some(200)), (4, None, Some(850))]));
-        let kept = |most: usize| {
-            let longest = lives.longest(most).expect("there are more");
-            let kept: Vec<u64> = (1..=4).filter(|conn| longest.has(*conn)).collect();
-            assert_eq!(kept.len() as u64 + longest.others, 4);
-            kept
-        };
-        assert_eq!(kept(3), [1, 2, 3]);
-        assert_eq!(kept(2), [2, 3]);
-        assert_eq!(kept(1), [3]);
-        assert!(kept(0).is_empty());
-        assert!(lives.longest(4).is_none());
+    fn those_that_were_seen_for_longest_are_judged() {
+        let mut lives = lives(&[
+            // long, and its end is known
+            json!({"conn": 1, "opened_ns": 100, "closed_ns": 900}),
+            // opened late; that it closed was lost, or it is still open
+            json!({"conn": 2, "opened_ns": 490}),
+            // open before the recording, and closed soon
+            json!({"conn": 3, "closed_ns": 520}),
+            // waited long for the answer to its SYN
+            json!({"conn": 4, "connect_ns": 200, "opened_ns": 790, "closed_ns": 791}),
+        ]);
+        assert_eq!(judged(&lives, 2), [1, 4]);
+        assert_eq!(judged(&lives, 3), [1, 3, 4]);
+        assert_eq!(judged(&lives, 4), [1, 2, 3, 4]);
+        // samples tell of it for longer
+        let sample = crate::gather::samples::tests::sample(5_000);
+        let mut rows = TcpSamples::default();
+        rows.push(table::tables::TcpSample { conn: 2, ..sample });
+        lives.add_samples(&rows);
+        assert_eq!(judged(&lives, 1), [2]);
+    }
+
+    #[test]
+    fn both_ends_are_judged_or_neither() {
+        let flow = |conn: u64, peer: u64, until_ns: u64| json!({"conn": conn, "peer_conn": peer, "opened_ns": 100, "closed_ns": until_ns, "time_ns": 100});
+        // ends of equal flows, between one another
+        let lives = lives(&[
+            flow(1, 6, 700),
+            flow(2, 5, 701),
+            flow(6, 1, 702),
+            flow(5, 2, 699),
+            flow(3, 9, 300),
+        ]);
+        assert_eq!(judged(&lives, 2), [1, 6]);
+        assert_eq!(judged(&lives, 3), [1, 2, 5, 6]);
+        assert_eq!(judged(&lives, 5), [1, 2, 3, 5, 6]);
     }
 }

@@ -123,10 +123,10 @@ impl Evidence {
         self
     }
 
-    /// Judges those connections alone that were open longest, at most so many: each takes about 6 kB. To be
-    /// called before rows are added.
+    /// Judges those connections alone that were seen for longest, so many: each takes about 6 kB. To be called
+    /// before rows are added.
     pub fn of_longest(mut self, lives: &Lives, most: usize) -> Self {
-        self.only = lives.longest(most);
+        self.only = Some(lives.longest(most));
         self
     }
 
@@ -245,7 +245,7 @@ impl Evidence {
         let only = self.only.as_ref();
         let judges = |conn| only.is_none_or(|only| only.has(conn));
         self.calls.add(rows, self.span, judges);
-        self.threads.add(rows, self.span);
+        self.threads.add(rows, self.span, judges);
     }
 
     /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are

@@ -91,14 +91,15 @@ impl Default for ThreadTable {
 
 impl ThreadTable {
     /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
-    pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
+    /// Of those that `judges` refuses it counts what others waited for, and not what they did.
+    pub fn add(&mut self, calls: &Calls, span: (u64, u64), judges: impl Fn(u64) -> bool) {
         for index in 0..calls.conn.len() {
             let end_ns = calls.end_ns[index];
             let blocked_ns = calls.blocked_ns[index].unwrap_or(0);
             let received = !calls.is_send[index] && calls.result[index] > 0;
             let unread_ns = calls.unread_ns[index];
             // Most calls neither block nor let anything wait.
-            let waited = received && unread_ns != Some(0);
+            let waited = received && unread_ns != Some(0) && judges(calls.conn[index]);
             if (blocked_ns == 0 && !waited) || end_ns < span.0 || end_ns > span.1 {
                 continue;
             }
@@ -282,8 +283,8 @@ mod tests {
         ];
         // Sends and receives come in batches of their own.
         let (sends, receives): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.3.is_none());
-        table.add(&rows(&receives), (0, 10_000));
-        table.add(&rows(&sends), (0, 10_000));
+        table.add(&rows(&receives), (0, 10_000), |_| true);
+        table.add(&rows(&sends), (0, 10_000), |_| true);
         table.finish();
         assert_eq!(of(&table, 1), [(2, 400, 1), (3, 300, 1)]);
         assert_eq!(of(&table, 4), [(3, 100, 1)]);
@@ -297,7 +298,7 @@ mod tests {
             let at = other * 10_000;
             let blocked_ns = if other == 3 { 900 } else { other };
             let calls = [(100 + other, at, blocked_ns, None), (7, at, 0, Some(5_000))];
-            table.add(&rows(&calls), (0, 1_000_000));
+            table.add(&rows(&calls), (0, 1_000_000), |_| true);
         }
         table.finish();
         let behind = table.get(7).unwrap();

@@ -38,9 +38,15 @@ impl LeftOut {
     /// So many rows of a table.
     pub fn new(table: String, rows: u64) -> Self {
         let probe = match table.as_str() {
-            "connections" => "inventory",
+            "connections" | "listeners" | "processes" => "inventory",
             "tcp_samples" => "tcp_stats",
             "received_messages" | "sent_messages" => "messages",
+            "udp_sockets" => "messages.udp",
+            "process_samples" | "cpu_samples" => "cpu",
+            "symbols" => "stacks",
+            "activity_windows" => "activity",
+            "counters" | "tasks" => "itt",
+            // `clock_pairs` are of every clock, which have lines of their own.
             table => table,
         };
         Self {

@@ -11,6 +11,8 @@ pub mod snap;
 use serde::Serialize;
 use table::manifest::{Close, Header};
 
+use crate::units::count;
+
 pub use about::{About, LeftOut, Recorded};
 pub use connection::{Connection, Process, Receive, StageShare, Stages};
 pub use finding::{
@@ -33,9 +35,13 @@ pub struct Report {
     pub about: About,
     /// Every connection, the one with the most harm first.
     pub connections: Vec<Connection>,
-    /// Connections that are not judged, because there are too many: the shortest. Absent: all are.
+    /// Connections that are not judged, because there are too many: those seen for the shortest time. Absent: all are.
     #[serde(skip_serializing_if = "is_zero")]
     pub connections_not_judged: u64,
+    /// Judged connections that are not listed, because the answer would be too large: those with the least harm.
+    /// Absent: all are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub connections_not_listed: u64,
     /// SNAP's Table 4 of these connections.
     pub snap_table4: SnapTable4,
     /// What was found, worst first.
@@ -45,6 +51,29 @@ pub struct Report {
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,
+}
+
+impl Report {
+    /// Lists so many connections: those with the most harm.
+    pub fn list(&mut self, most: usize) {
+        let left = self.connections.len().saturating_sub(most);
+        self.connections.truncate(most);
+        self.connections_not_listed += left as u64;
+    }
+
+    /// Says that connections are not judged, if any are not.
+    pub fn not_judged(&self) -> Option<String> {
+        let left = self.connections_not_judged;
+        let judged = self.connections.len() as u64 + self.connections_not_listed;
+        (left > 0).then(|| {
+            format!(
+                "Of {} connections the {} seen for longest are judged: whylat report --max-connections N judges \
+                 more, at 6 kB of memory each.",
+                count(judged + left),
+                count(judged),
+            )
+        })
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

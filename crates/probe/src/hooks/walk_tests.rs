@@ -14,7 +14,7 @@ use super::*;
 use crate::clock::monotonic_ns;
 use crate::hooks::{Detail, Drainer, Features, Leaves, Nics, Selection, Storage, What};
 use crate::netns::Netns;
-use crate::watch::SocketReading;
+use crate::watch::{CallSummary, SocketReading};
 
 /// Connected sockets of this process: client and server.
 struct Pair(TcpStream, TcpStream);
@@ -149,9 +149,8 @@ fn what_happens_on_a_socket_that_rests_is_read_by_the_next_walk() {
         assert_eq!(readings.len(), 2);
         for reading in &readings {
             let earlier = of(reading.sample.conn).unwrap();
-            let calls = &reading.calls;
-            assert_eq!(calls.writes_since(&earlier.calls).calls(), 1);
-            assert_eq!(calls.reads_since(&earlier.calls).calls(), 1);
+            let counts = earlier.calls.clone().advance(&reading.calls);
+            assert_eq!(counts.map(|counts| counts.calls()), [1, 1]);
             assert!((before_ns..reading.sample.time_ns).contains(&reading.since_ns));
         }
         watching.until_all_rest(14);
@@ -230,11 +229,8 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
         let counted: HashSet<(u64, u64)> = all
             .iter()
             .map(|reading| {
-                let (calls, none) = (&reading.calls, Default::default());
-                (
-                    calls.writes_since(&none).calls(),
-                    calls.reads_since(&none).calls(),
-                )
+                let [writes, reads] = CallSummary::default().advance(&reading.calls);
+                (writes.calls(), reads.calls())
             })
             .collect();
         assert_eq!(all.len(), 2 * PAIRS);

@@ -49,10 +49,16 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    fn between(earlier: &[u64; CALL_CLASSES], later: &[u64; CALL_CLASSES]) -> Self {
+    /// Moves `known` on to another reading of the same counters. One that is the older of both says nothing: the
+    /// difference of two readings, taken either way, is less than half of what the numbers hold.
+    fn advance(known: &mut [u64; CALL_CLASSES], other: &[u64; CALL_CLASSES]) -> Self {
         let mut counts = Self::default();
         for class in 0..CALL_CLASSES {
-            let difference = later[class].wrapping_sub(earlier[class]);
+            let difference = other[class].wrapping_sub(known[class]);
+            if difference.cast_signed() < 0 {
+                continue;
+            }
+            known[class] = other[class];
             counts.by_class[class] = difference >> COUNT_SHIFT;
             counts.bytes += difference & ((1 << COUNT_SHIFT) - 1);
         }
@@ -74,14 +80,13 @@ impl CallCounts {
 }
 
 impl CallSummary {
-    /// Send calls since `earlier`.
-    pub fn writes_since(&self, earlier: &Self) -> CallCounts {
-        CallCounts::between(&earlier.writes, &self.writes)
-    }
-
-    /// Receive calls since `earlier`.
-    pub fn reads_since(&self, earlier: &Self) -> CallCounts {
-        CallCounts::between(&earlier.reads, &self.reads)
+    /// Moves on to another reading: send and receive calls between both. Readings of two CPUs may come in another
+    /// order than that in which they were taken; what an older one counted is counted already.
+    pub fn advance(&mut self, other: &Self) -> [CallCounts; 2] {
+        [
+            CallCounts::advance(&mut self.writes, &other.writes),
+            CallCounts::advance(&mut self.reads, &other.reads),
+        ]
     }
 }
 
@@ -129,13 +134,18 @@ mod tests {
                 *sum = sum.wrapping_add(packed);
             }
             let summary = |writes| CallSummary { writes, ..CallSummary::default() };
-            let counts = summary(after).writes_since(&summary(before));
+            let mut known = summary(before);
+            let [counts, _] = known.advance(&summary(after));
             prop_assert_eq!(counts.calls(), calls.len() as u64);
             prop_assert_eq!(counts.bytes, calls.iter().map(|(_, bytes)| bytes).sum::<u64>());
             for class in 0..CALL_CLASSES {
                 let expected = calls.iter().filter(|(of, _)| *of == class).count();
                 prop_assert_eq!(counts.by_class[class], expected as u64);
             }
+            // the older one comes again
+            let again = known.advance(&summary(before));
+            prop_assert_eq!(again, <[CallCounts; 2]>::default());
+            prop_assert_eq!(known, summary(after));
         }
     }
 }

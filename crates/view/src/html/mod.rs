@@ -122,11 +122,9 @@ fn filled(data: &[u8]) -> String {
 
 /// The answer, after what there is to know before it.
 fn answer(report: &Report) -> String {
-    let answer = sentence(report);
-    match report.about.damage("Damaged") {
-        Some(damage) => format!("{damage} {answer}"),
-        None => answer,
-    }
+    let before = [report.about.damage("Damaged"), report.not_judged()];
+    let told = before.into_iter().flatten().chain([sentence(report)]);
+    told.collect::<Vec<_>>().join(" ")
 }
 
 fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {

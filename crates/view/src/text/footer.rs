@@ -36,7 +36,11 @@ fn draw_coverage(page: &mut Page, about: &About) {
 }
 
 fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
-    let of = |coverage: &Coverage| left_out.iter().find(|it| it.probe == coverage.probe);
+    let of = |coverage: &Coverage| {
+        let parts = left_out.iter().filter(|it| it.probe == coverage.probe);
+        let words: Vec<String> = parts.map(LeftOut::words).collect();
+        (!words.is_empty()).then(|| words.join(" and "))
+    };
     let on: Vec<&str> = all
         .iter()
         .filter(|coverage| coverage.state == ProbeState::On && of(coverage).is_none())
@@ -51,7 +55,7 @@ fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
     for coverage in all {
         let text = match &coverage.state {
             ProbeState::On => match of(coverage) {
-                Some(part) => format!("{} in part: {} are left out", coverage.probe, part.words()),
+                Some(part) => format!("{} in part: {part} are left out", coverage.probe),
                 None => continue,
             },
             ProbeState::Fallback { which, why } => {

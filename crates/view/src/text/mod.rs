@@ -35,7 +35,10 @@ const LABEL: usize = 12;
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     head(&mut page, &report.about);
-    not_judged(&mut page, report);
+    if let Some(text) = report.not_judged() {
+        page.paragraph(0, Style::Bold, &text);
+        page.blank();
+    }
     answer::draw(&mut page, report);
     findings::draw(&mut page, report);
     slow::draw(&mut page, report);
@@ -57,21 +60,6 @@ fn head(page: &mut Page, about: &About) {
     page.blank();
     if let Some(damage) = about.damage("problem") {
         page.paragraph(0, Style::Bold, &damage);
-        page.blank();
-    }
-}
-
-fn not_judged(page: &mut Page, report: &Report) {
-    let left = report.connections_not_judged;
-    if left > 0 {
-        let judged = report.connections.len() as u64;
-        let text = format!(
-            "Of {} connections the {} that were open longest are judged: --max-connections judges more, at 6 kB \
-             of memory each.",
-            count(judged + left),
-            count(judged),
-        );
-        page.paragraph(0, Style::Bold, &text);
         page.blank();
     }
 }
