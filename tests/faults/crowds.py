@@ -25,6 +25,9 @@ from harness import (
 
 CROWD = HERE / "crowd.py"
 
+# No crowd takes longer than this to do its work, s; the longest works for an hour.
+LONGEST_CROWD = 3900
+
 
 class Crowd:
     """A program of `crowd.py`, in a namespace; `said` is what it knows at its end."""
@@ -49,7 +52,7 @@ class Crowd:
 
     def said(self):
         """Its lines, once it has ended."""
-        out, _ = self.process.communicate(timeout=3600)
+        out, _ = self.process.communicate(timeout=LONGEST_CROWD)
         demand(self.process.returncode == 0, f"a crowd ended with {self.process.returncode}")
         return [line.split() for line in out.splitlines()]
 
