@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn connections_that_are_too_many_are_left_out_and_counted() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let path = golden("slow_reader/fires", true, scratch.path());
+        let path = golden("incast/fires", true, scratch.path());
         let all = diagnose(&path, Judging::default()).expect("read");
         let number = all.connections.len();
         assert!(number > 1 && all.connections_not_judged == 0, "{number}");
