@@ -40,7 +40,7 @@ pub(crate) struct ReportArgs {
     /// SNAP's DelayedACKTimeout: the time of the receivers' timer
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
-    /// Judge so many connections, those seen for longest: each takes 6 kB of memory
+    /// Judge so many connections, those seen for longest: each takes 7 kB of memory
     #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections as u64,
           value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: u64,

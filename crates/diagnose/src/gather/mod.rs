@@ -80,6 +80,11 @@ pub struct Evidence {
     identities: Connections,
 }
 
+/// Whether a connection is; without a choice all are.
+fn is_judged(only: &Option<Longest>, conn: u64) -> bool {
+    only.as_ref().is_none_or(|only| only.has(conn))
+}
+
 impl Evidence {
     /// Starts with what the manifest says. `closed` is `None` for a recording that was not
     /// closed; `problems` are the reader's own words about damaged or missing parts.
@@ -123,7 +128,7 @@ impl Evidence {
         self
     }
 
-    /// Judges those connections alone that were seen for longest, so many: each takes about 6 kB. To be called
+    /// Judges those connections alone that were seen for longest, so many: each takes about 7 kB. To be called
     /// before rows are added.
     pub fn of_longest(mut self, lives: &Lives, most: usize) -> Self {
         self.only = Some(lives.longest(most));
@@ -136,7 +141,7 @@ impl Evidence {
     }
 
     fn judges(&self, conn: u64) -> bool {
-        self.only.as_ref().is_none_or(|only| only.has(conn))
+        is_judged(&self.only, conn)
     }
 
     /// Estimates shares of delayed ACKs by these settings.
@@ -242,8 +247,7 @@ impl Evidence {
     /// Adds rows of table `calls`, each thread's in the order of time.
     pub fn add_calls(&mut self, rows: &Calls) {
         self.reached(rows.time_range_ns());
-        let only = self.only.as_ref();
-        let judges = |conn| only.is_none_or(|only| only.has(conn));
+        let judges = |conn| is_judged(&self.only, conn);
         self.calls.add(rows, self.span, judges);
         self.threads.add(rows, self.span, judges);
     }

@@ -68,7 +68,7 @@ impl Report {
         (left > 0).then(|| {
             format!(
                 "Of {} connections the {} seen for longest are judged: whylat report --max-connections N judges \
-                 more, at 6 kB of memory each.",
+                 more, at 7 kB of memory each.",
                 count(judged + left),
                 count(judged),
             )
