@@ -151,23 +151,39 @@ fn stamps_of_sent(message: &SentMessage) -> Vec<u64> {
     stamps.into_iter().flatten().collect()
 }
 
+/// So many calls of a socket are followed at a time.
+const FOLLOWED: usize = 32;
+
 fn check_sent(truth: &[Value], report: &Report) {
     let (calls, conn) = calls(truth, "sent");
     let messages = sent(report, conn);
     assert_eq!(messages.len(), calls.len());
     assert_none_unmatched(report, conn, true, messages.len());
-    let (mut end, mut whole) = (0, 0);
-    for (message, call) in messages.iter().zip(&calls) {
+    let (mut end, mut whole, mut untold) = (0, 0, 0);
+    for (at, (message, call)) in messages.iter().zip(&calls).enumerate() {
         end += number(call, "/bytes");
         let found = (message.bytes, message.offset_end, message.spliced_bytes);
         let stamps = stamps_of_sent(message);
         let call_ns = message.call_ns.expect("it began");
         check_call(found, &stamps, [call_ns, message.done_ns], call, end);
-        whole += usize::from(stamps.len() == 5);
+        if stamps.len() == 5 {
+            whole += 1;
+        } else if message.acked_ns.is_some() {
+            untold += 1;
+        } else {
+            assert_eq!(under_way(&messages[..at], call_ns), FOLLOWED, "{message:?}");
+        }
     }
-    // Of the rest 32 calls before it were not acknowledged yet.
-    println!("{whole} whole of {} sent", calls.len());
-    assert!(whole * 10 >= calls.len() * 9, "{whole} of {}", calls.len());
+    println!("{whole} whole of {} sent, {untold} untold", calls.len());
+    // Some sandboxes let no BPF program run in their init process: packets that leave in a softirq
+    // above it are not told, though ftrace sees them. They are a burst at most, of a window.
+    assert!(untold * 10 <= calls.len(), "{untold} of {}", calls.len());
+}
+
+/// How many of the calls before, of those that are followed, were not acknowledged at this time.
+fn under_way(before: &[SentMessage], at_ns: u64) -> usize {
+    let acked_ns = before.iter().filter_map(|message| message.acked_ns);
+    acked_ns.filter(|ns| *ns > at_ns).count()
 }
 
 fn check(site: &[&str]) -> Report {

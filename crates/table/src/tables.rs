@@ -726,7 +726,7 @@ table! {
         /// When TCP began with the call, having the socket's lock (`tcp_sendmsg_locked`).
         call_ns: Option<u64>, "ns", null = "not seen; of a UDP socket always";
         /// When TCP began to send the last byte (`tcp_write_xmit`): before that it lay in the send queue.
-        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed, or not followed: 32 calls before it were not acknowledged yet; of a UDP socket always";
+        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed; not followed, as 32 calls before it were not acknowledged yet; or the kernel did not tell of its packet; of a UDP socket always";
         /// When that came to the queue of the device (`net_dev_queue`); of a datagram, its last packet.
         queue_ns: Option<u64>, "ns", null = "as `tcp_ns`; a datagram: not sent, or not followed: it was corked or held up, and 16 calls came after it";
         /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.

@@ -205,6 +205,20 @@ static __always_inline struct send_call *send_call_of(struct send_stream *stream
 	return send_is_open(&stream->unfollowed, tid) ? &stream->unfollowed : NULL;
 }
 
+/*
+ * Room for a call. One that was acknowledged before it had ended was handed over by itself, and waits
+ * for an ACK to be let go of: it need not.
+ */
+static __always_inline bool send_has_room(struct send_stream *stream)
+{
+	if (stream->tail - stream->head < SENDS)
+		return true;
+	if (!(send_call_at(stream, stream->head)->bits & SEND_HANDED))
+		return false;
+	stream->head++;
+	return true;
+}
+
 /* tcp_sendmsg_locked: a call is about to fill an skb; the first time, it begins. */
 static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock *tp)
 {
@@ -217,7 +231,7 @@ static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock
 		stream = send_stream_begin(sk, tp);
 	if (!stream || send_call_of(stream, task->pid))
 		return;
-	followed = stream->tail - stream->head < SENDS;
+	followed = send_has_room(stream);
 	call = followed ? send_call_at(stream, stream->tail) : &stream->unfollowed;
 	call->begin_seq = tp->write_seq;
 	call->spliced_bytes = tp->write_seq - stream->end_seq;

@@ -241,7 +241,10 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
 		now_ns);
 	led->rwnd_jiffies = jiffies;
-	led->stage = stage;
+	/* a reading that meets the kernel between two segments, its pacing timer not armed yet, learns
+	 * nothing: what was seen before goes on */
+	if (stage != STAGE_UNKNOWN)
+		led->stage = stage;
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
