@@ -164,10 +164,25 @@ fn store_all(
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => return (writer, first_error),
         };
-        let sealed = stored.and_then(|()| writer.seal_if_due(monotonic_ns()).map(|_| ()));
-        if let Err(error) = sealed {
-            first_error.get_or_insert(error);
+        let sealed = stored.and_then(|()| writer.seal_if_due(monotonic_ns()));
+        match sealed {
+            Ok(true) => give_back_free_memory(),
+            Ok(false) => {}
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
         }
+    }
+}
+
+/// The rows of a segment are gone: what they took goes back to the system. By itself glibc keeps the
+/// pages below anything that lives longer, and what a recorder holds creeps up to the sum of all peaks.
+fn give_back_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim() takes a number, locks each arena while it looks at it, and touches no
+    // memory that is in use
+    unsafe {
+        nix::libc::malloc_trim(0);
     }
 }
 
