@@ -12,7 +12,9 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::clock::monotonic_ns;
-use crate::hooks::{Detail, Drainer, Features, Leaves, Nics, Selection, Storage, What};
+use crate::hooks::features::Features;
+use crate::hooks::select::{Leaves, What};
+use crate::hooks::{Detail, Drainer, Nics, Selection, Storage};
 use crate::netns::Netns;
 use crate::watch::{CallSummary, SocketReading};
 

@@ -1,0 +1,81 @@
+//! What can go wrong between the object file and running programs, and what mends it.
+
+use crate::privileges::{Capability, Privileges};
+
+/// Why the programs do not run.
+#[derive(Debug, thiserror::Error)]
+pub enum HooksError {
+    /// The kernel refused to load the programs.
+    #[error("cannot load BPF programs: {0}")]
+    Load(libbpf_rs::Error),
+    /// The kernel refused to load a program that nothing can do without.
+    #[error("cannot load BPF program {program}: {error}")]
+    Refused {
+        /// Name of the program.
+        program: String,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
+    /// A program could not be attached.
+    #[error("cannot attach BPF program {program}: {error}")]
+    Attach {
+        /// Name of the program.
+        program: &'static str,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
+    /// A loaded program or map could not be used.
+    #[error("cannot {action}: {error}")]
+    Use {
+        /// What was tried.
+        action: &'static str,
+        /// Cause.
+        error: libbpf_rs::Error,
+    },
+    /// An iterator could not be read.
+    #[error("cannot read {what} from the kernel: {error}")]
+    Read {
+        /// What was read.
+        what: &'static str,
+        /// Cause.
+        error: std::io::Error,
+    },
+    /// The kernel carries no type information, which the programs need.
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): {0}")]
+    NoBtf(String),
+    /// The kernel is too old.
+    #[error("this kernel has no BPF helper bpf_{0}, which the programs need")]
+    NoHelper(&'static str),
+}
+
+impl HooksError {
+    pub(super) fn attach(program: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
+        move |error| Self::Attach { program, error }
+    }
+
+    /// Whether it is for want of privilege.
+    pub fn is_permission(&self) -> bool {
+        let denied = libbpf_rs::ErrorKind::PermissionDenied;
+        matches!(
+            self,
+            Self::Load(error) | Self::Refused { error, .. } | Self::Attach { error, .. }
+                if error.kind() == denied
+        )
+    }
+
+    /// What mends it.
+    pub fn remedy(&self) -> String {
+        let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
+        match self {
+            _ if self.is_permission() => Privileges::read().remedy(&needs),
+            Self::NoBtf(_) => {
+                "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are; \
+                in a container, mount /sys/kernel/btf"
+                    .to_owned()
+            }
+            // the oldest that `make kernels` sees them run on
+            Self::NoHelper(_) => "run Linux 6.1 or newer".to_owned(),
+            _ => "see what the kernel says: WHYLAT_LIBBPF_LOG=1 whylat doctor".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Loading: which programs and maps this kernel and what is recorded need, and what they are told
+//! before they run.
+
+use std::cell::{Cell, RefCell};
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{OpenMapMut, OpenObject};
+use table::manifest::{Coverage, ProbeState};
+
+use super::attach::Attached;
+use super::features::{Features, Levels};
+use super::mib::MibPlaces;
+use super::select::{Leaves, What};
+use super::{Detail, Hooks, HooksError, Selection, log, on, walk};
+use crate::nic::Nics;
+use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
+
+/// How many programs that the kernel refuses are left out before it is given up.
+const REFUSED_MOST: usize = 8;
+
+/// Where the loaded object lives, and those that the kernel refused; it must outlive [`Hooks`].
+#[derive(Debug)]
+pub struct Storage {
+    tries: [MaybeUninit<OpenObject>; REFUSED_MOST],
+    last: MaybeUninit<OpenObject>,
+}
+
+impl Storage {
+    /// Room for an object.
+    pub fn uninit() -> Self {
+        Self {
+            tries: [const { MaybeUninit::uninit() }; REFUSED_MOST],
+            last: MaybeUninit::uninit(),
+        }
+    }
+}
+
+impl<'obj> Hooks<'obj> {
+    /// Loads the programs for `selection`. Hooks that this kernel lacks, and those whose programs it
+    /// refuses, are left out and named in [`coverage`](Self::coverage).
+    pub fn load(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        detail: Detail,
+    ) -> Result<Self, HooksError> {
+        let nics = match detail {
+            Detail::Messages => Nics::find(),
+            _ => Nics::default(),
+        };
+        Self::load_beside(storage, selection, detail, &nics)
+    }
+
+    /// The same on a host with these adapters.
+    pub(crate) fn load_beside(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        detail: Detail,
+        nics: &Nics,
+    ) -> Result<Self, HooksError> {
+        log::listen();
+        let what = What {
+            selection,
+            detail,
+            leaves: Leaves::Records,
+            nics,
+            active_for: walk::ACTIVE_FOR,
+        };
+        Self::load_with(storage, &what, Features::probe()?)
+    }
+
+    /// Loads the programs that watch every connection of the host, or of one network namespace,
+    /// for good: what they count leaves the kernel by [`walk_watched`](Self::walk_watched).
+    /// `detail` is `Stats` or `Calls`.
+    pub fn load_to_watch(
+        storage: &'obj mut Storage,
+        netns: Option<u32>,
+        detail: Detail,
+    ) -> Result<Self, HooksError> {
+        log::listen();
+        let selection = Selection {
+            all: true,
+            netns,
+            ..Selection::default()
+        };
+        let what = What {
+            selection: &selection,
+            detail: detail.min(Detail::Calls),
+            leaves: Leaves::Summaries,
+            nics: &Nics::default(),
+            active_for: walk::ACTIVE_FOR,
+        };
+        Self::load_with(storage, &what, Features::probe()?)
+    }
+
+    pub(super) fn load_with(
+        storage: &'obj mut Storage,
+        what: &What<'_>,
+        mut features: Features,
+    ) -> Result<Self, HooksError> {
+        let Storage { tries, last } = storage;
+        for storage in tries {
+            match Self::load_chosen(storage, what, &features) {
+                Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
+                done => return done,
+            }
+        }
+        Self::load_chosen(last, what, &features)
+    }
+
+    fn load_chosen(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        what: &What<'_>,
+        features: &Features,
+    ) -> Result<Self, HooksError> {
+        let What {
+            selection,
+            detail,
+            leaves,
+            nics,
+            active_for,
+        } = *what;
+        let summaries = leaves == Leaves::Summaries;
+        let mut open = HooksSkelBuilder::default()
+            .open(storage)
+            .map_err(HooksError::Load)?;
+        let levels = features.levels(detail, summaries);
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        configure(&mut open, selection, levels, nics);
+        walk::configure(&mut open, levels, active_for);
+        let has_mib = configure_mib(&mut open, features.mib, cpus);
+        features.choose_programs(open.open_object_mut(), levels);
+        open.progs.read_draining.set_autoload(levels.calls);
+        open.progs.read_sending.set_autoload(levels.sent);
+        for program in [
+            &mut open.progs.handle_sock_create,
+            &mut open.progs.handle_sock_release,
+            &mut open.progs.read_udp,
+        ] {
+            program.set_autoload(levels.messages);
+        }
+        for program in [
+            &mut open.progs.handle_sched_process_fork,
+            &mut open.progs.handle_sched_process_exec,
+            &mut open.progs.handle_sched_process_exit,
+            &mut open.progs.read_sockets,
+        ] {
+            program.set_autoload(!summaries);
+        }
+        open.progs.read_watched.set_autoload(summaries);
+        open.progs.read_active.set_autoload(levels.active);
+        open.progs
+            .flush_batches
+            .set_autoload(levels.logs_calls() || levels.waits);
+        let mut coverage = features.coverage(detail, has_mib);
+        let clocks = if levels.waits {
+            let opened = crate::spins::open_clocks();
+            coverage.push(spins_coverage(opened.as_ref().err()));
+            opened.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
+        shrink_unused_maps(&mut open, levels)?;
+        let mut skel = open.load().map_err(refused)?;
+        try_stand_ins(&skel, features)?;
+        let mut attached = Attached::default();
+        match features.lacks_for_udp() {
+            _ if !levels.messages => {}
+            Some((hook, since)) => coverage.push(crate::udp::off(hook, since)),
+            None => {
+                let links = crate::udp::attach(&mut skel);
+                coverage.push(crate::udp::coverage(links.as_ref().err()));
+                attached.hooks = links.unwrap_or_default();
+            }
+        }
+        let hooks = Self {
+            skel,
+            attached: RefCell::new(attached),
+            cpus,
+            leaves,
+            has_calls: levels.calls,
+            has_active: levels.active,
+            over_active: Cell::new(false),
+            over_all: Cell::new(0),
+            resting: Cell::new(0),
+            counts_timeouts: features.counts_timeouts,
+            has_waits: levels.waits,
+            has_messages: levels.messages,
+            clocks,
+            nics: levels.sent.then(|| nics.clone()),
+            coverage,
+        };
+        hooks.run_on_each_cpu(
+            &hooks.skel.progs.learn_cpu,
+            "learn where CPUs keep counters",
+        )?;
+        Ok(hooks)
+    }
+}
+
+/// Why a load failed.
+fn refused(error: libbpf_rs::Error) -> HooksError {
+    match log::take_refused() {
+        Some(program) => HooksError::Refused { program, error },
+        None => HooksError::Load(error),
+    }
+}
+
+/// Attaches each program at a function for a moment: some kernels let it load, and not attach.
+fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksError> {
+    for stand_in in features.stand_ins() {
+        let name = format!("handle_{stand_in}");
+        let mut programs = skel.object().progs_mut();
+        let program =
+            programs.find(|program| *program.name() == *name.as_str() && program.autoload());
+        if let Some(Err(error)) = program.map(|program| program.attach()) {
+            return Err(HooksError::Refused {
+                program: name,
+                error,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn spins_coverage(refused: Option<&std::io::Error>) -> Coverage {
+    let Some(error) = refused else {
+        return on("spins");
+    };
+    Coverage {
+        probe: "spins".to_owned(),
+        state: ProbeState::Off {
+            why: format!("perf_event_open: {error}"),
+            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
+        },
+    }
+}
+
+fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels, nics: &Nics) {
+    let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
+        return;
+    };
+    rodata.detail_calls = levels.calls;
+    rodata.only_summaries = levels.summaries;
+    rodata.select_netns = selection.netns.unwrap_or(0);
+    rodata.detail_waits = levels.waits;
+    rodata.detail_messages = levels.messages;
+    rodata.detail_sent = levels.sent;
+    rodata.detail_nic = levels.messages && nics.stamp_received();
+    rodata.address_salt = crate::waits::salt();
+    if let Some(jiffy_ns) = crate::clock::jiffy_ns() {
+        const NS_PER_S: u64 = 1_000_000_000;
+        rodata.kernel_hz = u32::try_from((NS_PER_S + jiffy_ns / 2) / jiffy_ns).unwrap_or(100);
+    }
+    crate::waits::name_syscalls(&mut rodata.syscall_objects);
+    crate::spins::name_timeouts(&mut rodata.syscall_timeouts);
+    rodata.select_all = selection.all;
+    rodata.select_port = selection.port.unwrap_or(0);
+    if let Some(comm) = &selection.comm {
+        // the kernel keeps 15 bytes of a command's name
+        for (to, from) in rodata.select_comm.iter_mut().zip(comm.bytes().take(15)) {
+            *to = from.cast_signed();
+        }
+    }
+    if let Some((id, level)) = selection.cgroup {
+        rodata.select_cgroup_id = id;
+        rodata.select_cgroup_level = level;
+    }
+}
+
+/// Whether the counters are read: where the kernel tells their places, and the programs have room for
+/// all CPUs.
+fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: usize) -> bool {
+    let bss = open.maps.bss_data.as_deref();
+    let room = bss.map_or(0, |bss| bss.cpu_distances.len());
+    let Some(places) = places.filter(|_| cpus <= room) else {
+        return false;
+    };
+    let (Some(rodata), Ok(cpus)) = (open.maps.rodata_data.as_deref_mut(), cpus.try_into()) else {
+        return false;
+    };
+    rodata.mib_cpus = cpus;
+    rodata.mib_listen_overflows = places.listen_overflows;
+    rodata.mib_syncookies_received = places.syncookies_received;
+    true
+}
+
+/// Nothing is put into the maps of what is not recorded: they take no more memory than they must.
+fn shrink_unused_maps(open: &mut OpenHooksSkel<'_>, levels: Levels) -> Result<(), HooksError> {
+    // libbpf makes it whole pages
+    const LEAST_RING_BYTES: u32 = 4096;
+    let maps = &mut open.maps;
+    let shrink =
+        |map: &mut OpenMapMut<'_>, entries| map.set_max_entries(entries).map_err(HooksError::Load);
+    if levels.summaries {
+        shrink(&mut maps.call_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.tasks, 1)?;
+        shrink(&mut maps.peer_tuples, 1)?;
+    }
+    if !levels.waits {
+        shrink(&mut maps.wait_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.stack_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.stack_numbers, 1)?;
+    }
+    if !levels.messages {
+        shrink(&mut maps.received_ring, LEAST_RING_BYTES)?;
+        shrink(&mut maps.arrivals, 1)?;
+        shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Programs in this kernel, with maps that are full and hooks that are refused.
+
+use libbpf_rs::{MapCore, MapFlags};
+use table::manifest::ProbeState;
+
+use super::features::Features;
+use super::select::{Leaves, What};
+use super::{Detail, Hooks, Selection, Storage, log, walk};
+use crate::nic::Nics;
+
+/// What a full map has no room for is counted, and what is there already is no loss.
+#[test]
+fn what_full_maps_have_no_room_for_is_counted() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: BPF needs root; run the tests as root");
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
+    hooks.attach().unwrap();
+    hooks.record_process(std::process::id()).unwrap();
+    let use_both = || {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        assert!(child.wait().unwrap().success());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let counts = hooks.counts().unwrap();
+        (counts.lost_tasks, counts.lost_peers)
+    };
+    assert_eq!(use_both(), (0, 0));
+    fill(&hooks.skel.maps.tasks);
+    fill(&hooks.skel.maps.peer_tuples);
+    let (tasks, peers) = use_both();
+    assert!(tasks >= 1 && peers >= 1, "{tasks} tasks, {peers} peers");
+}
+
+/// A call and the walk over open files may meet a new socket at the same time, each of which would
+/// give it its storage.
+#[test]
+fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
+    const CONNECTS: u32 = 20_011;
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: BPF needs root; run the tests as root");
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
+    hooks.attach().unwrap();
+    hooks.record_process(std::process::id()).unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let caller = std::thread::spawn(move || {
+        for _ in 0..CONNECTS {
+            std::net::TcpStream::connect(address).unwrap_err();
+        }
+    });
+    while !caller.is_finished() {
+        hooks.walk().unwrap();
+    }
+    caller.join().unwrap();
+    assert_eq!(hooks.counts().unwrap().lost_sockets, 0);
+}
+
+/// Puts keys into a map that the kernel makes none of, until it is full.
+fn fill(map: &impl MapCore) {
+    for number in 0..=map.max_entries() {
+        let mut key = vec![0xff; map.key_size() as usize];
+        key[..4].copy_from_slice(&(number | 1 << 31).to_ne_bytes());
+        if map.update(&key, &[0], MapFlags::ANY).is_err() {
+            return;
+        }
+    }
+    panic!("{:?} is never full", map.name());
+}
+
+/// On kernels that refuse programs at functions this goes through the refusal, too.
+#[test]
+fn without_a_tracepoint_the_rest_works() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: BPF needs root; run the tests as root");
+        return;
+    }
+    let mut features = Features::probe().unwrap();
+    features.refuse("handle_sock_send_length");
+    log::listen();
+    let mut storage = Storage::uninit();
+    let what = What {
+        selection: &Selection::default(),
+        detail: Detail::Waits,
+        leaves: Leaves::Records,
+        nics: &Nics::default(),
+        active_for: walk::ACTIVE_FOR,
+    };
+    let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
+    hooks.attach().unwrap();
+    let state = |name: &str| {
+        let mut coverage = hooks.coverage().iter();
+        coverage
+            .find(|probe| probe.probe == name)
+            .unwrap()
+            .state
+            .clone()
+    };
+    assert_eq!(state("waits"), ProbeState::On);
+    match state("calls") {
+        ProbeState::On => panic!("calls cannot be on"),
+        ProbeState::Fallback { .. } => assert!(hooks.has_calls()),
+        ProbeState::Off { why, .. } => {
+            assert!(!hooks.has_calls());
+            assert!(why.contains("sock_send_length"), "{why}");
+        }
+    }
+}
