@@ -243,7 +243,7 @@ def churn(options):
     slope = _slope([(at, resident) for at, (resident, _) in settled])
     most_descriptors = max(open_ for _, (_, open_) in settled)
     grown = settled[-1][1][0] - settled[0][1][0]
-    _demand_flat(slope, grown, seconds)
+    _demand_flat(slope, grown, seconds, [resident for _, (resident, _) in settled])
     demand(most_descriptors <= before + 64, f"{before} descriptors, then {most_descriptors}")
     seen = (
         f"{seconds / 60:g} min, {thousands(int(flows_made))} connections, {thousands(int(execs))} programs: "
@@ -252,10 +252,12 @@ def churn(options):
     return Seen("churn", "connections and programs that come and go", "memory and descriptors flat", seen)
 
 
-def _demand_flat(slope, grown, seconds):
+def _demand_flat(slope, grown, seconds, resident):
     """An hour shows a slope of 1 MB/h; a minute shows only that nothing is kept a connection (100 bytes of each)."""
     if seconds >= 3600:
-        demand(slope <= SLOPE_BYTES_PER_HOUR, f"{slope / 1e6:.1f} MB/h")
+        parts = [resident[len(resident) * n // 12 : len(resident) * (n + 1) // 12] for n in range(12)]
+        means = " ".join(f"{sum(part) / len(part) / 1e6:.1f}" for part in parts)
+        demand(slope <= SLOPE_BYTES_PER_HOUR, f"{slope / 1e6:.1f} MB/h; MB in each twelfth of that time: {means}")
     else:
         demand(grown <= 64 << 20, f"{grown >> 20} MB more in {seconds} s")
 

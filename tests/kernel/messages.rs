@@ -154,7 +154,8 @@ fn stamps_of_sent(message: &SentMessage) -> Vec<u64> {
 /// So many calls of a socket are followed at a time.
 const FOLLOWED: usize = 32;
 
-fn check_sent(truth: &[Value], report: &Report) {
+/// Returns of how many messages each time of their way is known.
+fn check_sent(truth: &[Value], report: &Report) -> usize {
     let (calls, conn) = calls(truth, "sent");
     let messages = sent(report, conn);
     assert_eq!(messages.len(), calls.len());
@@ -166,30 +167,46 @@ fn check_sent(truth: &[Value], report: &Report) {
         let stamps = stamps_of_sent(message);
         let call_ns = message.call_ns.expect("it began");
         check_call(found, &stamps, [call_ns, message.done_ns], call, end);
-        if stamps.len() == 5 {
-            whole += 1;
-        } else if message.acked_ns.is_some() {
-            untold += 1;
-        } else {
-            assert_eq!(under_way(&messages[..at], call_ns), FOLLOWED, "{message:?}");
+        match (stamps.len(), message.acked_ns) {
+            (5, _) => whole += 1,
+            (_, Some(_)) => untold += 1,
+            (1, None) => {
+                let under_way = under_way(&messages[..at], call_ns);
+                assert_eq!(under_way, FOLLOWED, "{message:?}");
+            }
+            // the recording ended before its ACK came
+            (_, None) => assert!(at + FOLLOWED >= messages.len(), "{message:?}"),
         }
     }
     println!("{whole} whole of {} sent, {untold} untold", calls.len());
-    // Some sandboxes let no BPF program run in their init process: packets that leave in a softirq
-    // above it are not told, though ftrace sees them. They are a burst at most, of a window.
+    // Some sandboxes let no BPF program run above their init process: a burst that leaves in a
+    // softirq there is not told of, though ftrace sees it.
     assert!(untold * 10 <= calls.len(), "{untold} of {}", calls.len());
+    whole
 }
 
 /// How many of the calls before, of those that are followed, were not acknowledged at this time.
 fn under_way(before: &[SentMessage], at_ns: u64) -> usize {
-    let acked_ns = before.iter().filter_map(|message| message.acked_ns);
-    acked_ns.filter(|ns| *ns > at_ns).count()
+    let followed = before
+        .iter()
+        .filter(|message| message.tcp_ns.is_some() || message.acked_ns.is_some());
+    followed
+        .filter(|message| message.acked_ns.is_none_or(|ns| ns > at_ns))
+        .count()
 }
 
+/// Where nothing is lost, few calls wait behind 32 others.
 fn check(site: &[&str]) -> Report {
+    check_with(site, 90)
+}
+
+/// Of so many hundredths of the sent messages all times must be known.
+fn check_with(site: &[&str], whole_percent: usize) -> Report {
     let (truth, report) = over(site);
     assert!(check_received(&truth, &report) > 0);
-    check_sent(&truth, &report);
+    let (calls, _) = calls(&truth, "sent");
+    let whole = check_sent(&truth, &report);
+    assert!(whole * 100 >= calls.len() * whole_percent, "{whole}");
     report
 }
 
@@ -265,7 +282,8 @@ fn over_a_wire_that_delays_and_loses() {
     let address = wire.address_b().to_string();
     let netns = [a_path, b_path];
     let netns = netns.each_ref().map(|path| path.to_str().expect("text"));
-    let report = check(&[&address, netns[0], netns[1]]);
+    // behind a lost segment a burst of calls waits
+    let report = check_with(&[&address, netns[0], netns[1]], 50);
     let sent: Vec<SentMessage> = report.rows();
     let resent = sent.iter().filter(|message| message.resent_segments > 0);
     assert!(resent.count() > 0, "nothing was sent again");

@@ -166,7 +166,11 @@ fn store_all(
         };
         let sealed = stored.and_then(|()| writer.seal_if_due(monotonic_ns()));
         match sealed {
-            Ok(true) => give_back_free_memory(),
+            Ok(true) => {
+                // others wait for the locks that it takes, and would for who has no turn
+                priority.hurry();
+                give_back_free_memory();
+            }
             Ok(false) => {}
             Err(error) => {
                 first_error.get_or_insert(error);

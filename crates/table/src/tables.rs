@@ -431,8 +431,8 @@ table! {
         /// Best delivery rate so far that lasted for ten round trips of the path, taken where
         /// something was held.
         best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "nothing was held for that long";
-        /// Time after either end closed in which the stage changed between two looks: ACKs pass no
-        /// hook then, so that it may belong to any stage.
+        /// Time after either end closed in which the stage changed between two looks, or one of them
+        /// did not tell it: ACKs pass no hook then, so that it may belong to any stage.
         unseen_ns: u64, "ns";
         /// Of a peer (the other end of a recorded connection): time in which nothing held either
         /// end, so that it was looked at seldom. In flight for a round trip a segment at most, else

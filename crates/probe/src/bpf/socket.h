@@ -79,6 +79,7 @@ struct stage_ledger {
 	u32 best_delivered;	  /* segments in it */
 	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
+	u8 unsure;	     /* while unseen: the last look did not tell what stops the next byte */
 	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
 	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */

@@ -219,6 +219,20 @@ static __always_inline bool is_flight_acknowledged(const struct stage_ledger *le
 }
 
 /*
+ * What stops the next byte until the next look. A look that meets the kernel between two segments, its
+ * pacing timer not armed yet, does not tell: what held back bytes before goes on, which is not sure.
+ */
+__noinline int note_stage(struct stage_ledger *led, u32 stage)
+{
+	if (!led)
+		return 0;
+	led->unsure = stage == STAGE_UNKNOWN;
+	if (!led->unsure || led->stage < STAGE_NETWORK_FIRST || led->stage > STAGE_NETWORK_LAST)
+		led->stage = stage;
+	return 0;
+}
+
+/*
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
  * sends and readings are all that is seen. The kernel's own clock still tells how long the
  * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
@@ -236,15 +250,13 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 		led->sent_ns = last_ns;
 	until_ns = led->accounted_ns + (limited > 0 ? limited : 0) * jiffy_ns();
 	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
-	if (stage != led->stage && !led->ended && !is_flight_acknowledged(led, stage))
+	if ((stage != led->stage || led->unsure) && !led->ended &&
+	    !is_flight_acknowledged(led, stage))
 		led->unseen_ns += now_ns - led->accounted_ns;
 	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
 		now_ns);
 	led->rwnd_jiffies = jiffies;
-	/* a reading that meets the kernel between two segments, its pacing timer not armed yet, learns
-	 * nothing: what was seen before goes on */
-	if (stage != STAGE_UNKNOWN)
-		led->stage = stage;
+	note_stage(led, stage);
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
@@ -299,7 +311,8 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	}
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
 		note_sent(led, tp, now_ns);
-	led->stage = brake(led, sk, tp);
+	if (!led->unseen)
+		led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
 	remember(st, tp);
@@ -441,7 +454,7 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 	if (!led->unseen) {
 		led->unseen = 1;
 		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
-		led->stage = brake(led, sk, tp);
+		note_stage(led, brake(led, sk, tp));
 	}
 	/* tcp_close_state() comes before tcp_send_fin() */
 	if (is_fin_sent(state) && !led->fin_sent && tp->write_seq == tp->snd_nxt) {
