@@ -179,8 +179,8 @@ fn check_sent(truth: &[Value], report: &Report) -> usize {
         }
     }
     println!("{whole} whole of {} sent, {untold} untold", calls.len());
-    // Some sandboxes let no BPF program run above their init process: a burst that leaves in a
-    // softirq there is not told of, though ftrace sees it.
+    // A kernel was met that runs no BPF program in a softirq above its init process, though ftrace
+    // sees what leaves there: a burst now and then, one run in a hundred.
     assert!(untold * 10 <= calls.len(), "{untold} of {}", calls.len());
     whole
 }

@@ -167,7 +167,7 @@ fn store_all(
         let sealed = stored.and_then(|()| writer.seal_if_due(monotonic_ns()));
         match sealed {
             Ok(true) => {
-                // others wait for the locks that it takes, and would for who has no turn
+                // the collector waits for the locks that it takes, and so must not wait for a turn
                 priority.hurry();
                 give_back_free_memory();
             }
@@ -179,8 +179,8 @@ fn store_all(
     }
 }
 
-/// The rows of a segment are gone: what they took goes back to the system. By itself glibc keeps the
-/// pages below anything that lives longer, and what a recorder holds creeps up to the sum of all peaks.
+/// The rows of a segment are gone: what they took goes back to the system. By itself glibc keeps free
+/// pages below anything that lives longer.
 fn give_back_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim() takes a number, locks each arena while it looks at it, and touches no

@@ -293,6 +293,7 @@ impl Hooks<'_> {
             &p.handle_sk_data_ready,
             &p.handle_sock_def_readable,
             &p.handle_skb_copy_datagram_iovec,
+            &p.handle_tcp_rcv_space_adjust,
             &p.handle_tcp_sendmsg_locked,
             &p.handle_tcp_sendmsg_locked_entry,
             &p.handle_net_dev_queue,
@@ -308,6 +309,8 @@ impl Hooks<'_> {
             &p.read_watched,
             &p.read_active,
             &p.read_draining,
+            &p.read_sending,
+            &p.read_udp,
         ];
         let loaded = hooks.into_iter().filter(|program| program.autoload());
         let loaded = loaded.map(|program| program.as_fd());

@@ -8,17 +8,31 @@ use super::select::{Leaves, What};
 use super::{Detail, Hooks, Selection, Storage, log, walk};
 use crate::nic::Nics;
 
+/// Whether the test may load programs; says so if it is skipped.
+pub(super) fn root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: BPF needs root; run the tests as root");
+    }
+    root
+}
+
+/// Programs that record this process.
+fn recording_this(storage: &mut Storage) -> Hooks<'_> {
+    let hooks = Hooks::load(storage, &Selection::default(), Detail::Stats).unwrap();
+    hooks.attach().unwrap();
+    hooks.record_process(std::process::id()).unwrap();
+    hooks
+}
+
 /// What a full map has no room for is counted, and what is there already is no loss.
 #[test]
 fn what_full_maps_have_no_room_for_is_counted() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: BPF needs root; run the tests as root");
+    if !root() {
         return;
     }
     let mut storage = Storage::uninit();
-    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
-    hooks.attach().unwrap();
-    hooks.record_process(std::process::id()).unwrap();
+    let hooks = recording_this(&mut storage);
     let use_both = || {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         assert!(child.wait().unwrap().success());
@@ -39,14 +53,11 @@ fn what_full_maps_have_no_room_for_is_counted() {
 #[test]
 fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
     const CONNECTS: u32 = 20_011;
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: BPF needs root; run the tests as root");
+    if !root() {
         return;
     }
     let mut storage = Storage::uninit();
-    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats).unwrap();
-    hooks.attach().unwrap();
-    hooks.record_process(std::process::id()).unwrap();
+    let hooks = recording_this(&mut storage);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
@@ -77,8 +88,7 @@ fn fill(map: &impl MapCore) {
 /// On kernels that refuse programs at functions this goes through the refusal, too.
 #[test]
 fn without_a_tracepoint_the_rest_works() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: BPF needs root; run the tests as root");
+    if !root() {
         return;
     }
     let mut features = Features::probe().unwrap();

@@ -14,6 +14,7 @@ use super::*;
 use crate::clock::monotonic_ns;
 use crate::hooks::features::Features;
 use crate::hooks::select::{Leaves, What};
+use crate::hooks::tests::root;
 use crate::hooks::{Detail, Drainer, Nics, Selection, Storage};
 use crate::netns::Netns;
 use crate::watch::{CallSummary, SocketReading};
@@ -49,8 +50,7 @@ fn pairs_of(listener: &TcpListener, number: usize) -> Vec<Pair> {
 
 /// Runs `test` with sockets of a new namespace being watched; not without root.
 fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: BPF needs root; run the tests as root");
+    if !root() {
         return;
     }
     let features = Features::probe().unwrap();

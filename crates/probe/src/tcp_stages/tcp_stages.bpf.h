@@ -311,7 +311,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	}
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
 		note_sent(led, tp, now_ns);
-	if (!led->unseen)
+	if (!led->unseen) /* or account_unseen() has noted it */
 		led->stage = brake(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
