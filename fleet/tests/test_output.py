@@ -55,10 +55,22 @@ def test_what_fails_at_last_is_told_too(
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("whylat_fleet.cli._write_private", full)
     assert main([command, str(few[0]), *COMMANDS[command], "-o", str(tmp_path / "x")]) == 1
     told = capsys.readouterr().err
     assert f"error: cannot write {tmp_path / 'x'}: No space left on device\nhint: name a file where" in told
+
+
+@pytest.mark.parametrize("before", [None, "open to all before"])
+def test_an_output_is_for_nobody_else_to_read(few: Few, tmp_path: Path, before: str | None) -> None:
+    out = tmp_path / "x"
+    if before is not None:
+        out.write_text(before)
+        out.chmod(0o644)
+    code = main(["summary", str(few[0]), *COMMANDS["summary"], "-o", str(out), "--force"])
+    assert code in (0, 3)
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert out.read_text()
 
 
 def test_a_data_centre_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,9 @@ const RSS_BYTES: i64 = 100 << 20;
 /// The rule of the processes of these tests.
 pub const TESTS: &str = "[[application]]\nname = \"tests\"\ncommand = '/kernel-[0-9a-f]+ '\n";
 
-/// The port of its endpoint.
+/// The port of its endpoint, and what is to be shown there.
 pub const METRICS_PORT: u16 = 9464;
+pub const METRICS_TOKEN: &str = "3b1d";
 
 /// Writes the configuration of an agent over a directory, with these rules.
 pub fn configure(path: &Path, detail: &str, rules: &str) {
@@ -69,6 +70,7 @@ impl Agent {
             .arg("--config")
             .arg(path.join("agent.toml"));
         command.arg("--ready-file").arg(&ready);
+        command.env(::agent::metrics::TOKEN_VARIABLE, METRICS_TOKEN);
         let stderr = std::fs::File::create(path.join("stderr")).expect("a file");
         let process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
         let mut agent = Agent { process, scratch };

@@ -14,7 +14,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use table::fleet::FleetConnection;
 use tempfile::TempDir;
 
-use crate::agent::{Agent, METRICS_PORT, TESTS, assert_no_gaps, configure, sum};
+use crate::agent::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
 use crate::harness::{finish, program, root, until};
 use crate::privileges::{assert_kept, documented};
 use crate::sockmap::HandsOn;
@@ -41,7 +41,9 @@ fn exchange((client, server): &mut (TcpStream, TcpStream)) {
 fn metric(netns: &Netns, name: &str) -> Option<f64> {
     let ask = || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT)).ok()?;
-        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {METRICS_TOKEN}\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok().map(|_| page)

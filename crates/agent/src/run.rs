@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::{Mode, umask};
 use probe::clock::{Host, HostError, monotonic_ns};
 use probe::hooks::{Hooks, HooksError, Storage};
 use probe::netns::{Netns as Namespace, NetnsError};
@@ -19,7 +20,7 @@ use crate::Interval;
 use crate::collect::{Collector, Pace, Watch};
 use crate::config::{Config, ConfigError, Detail, Netns, WatchConfig};
 use crate::delivery::Delivery;
-use crate::metrics::{Endpoint, EndpointError, Metrics};
+use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
 use crate::notify::{Notify, Priority, say};
 use crate::ship::{ShipError, ShipWatch, Shipper, Writer};
 
@@ -85,6 +86,7 @@ pub struct Start {
 /// tried again.
 pub fn run(start: &Start) -> Result<(), AgentError> {
     let signals = Signals::block().map_err(AgentError::Signals)?;
+    withhold_from_others();
     let config = Config::read(&start.config)?;
     let rules = config.rules()?;
     let facts = Host::read()?;
@@ -112,6 +114,7 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
     let _endpoint = Endpoint::start(
         &config.metrics,
         &config.host,
+        Token::from_environment(),
         Arc::clone(&metrics),
         Some(shipping.clone()),
     )?;
@@ -245,6 +248,12 @@ fn pace(config: &WatchConfig) -> Pace {
         cpu_low: config.cpu_low,
         cpu_high: config.cpu_high,
     }
+}
+
+/// What this process writes is not for all users of the host, whatever the umask; whether it is for a group is left to it.
+fn withhold_from_others() {
+    let before = umask(Mode::S_IRWXO);
+    umask(before | Mode::S_IRWXO);
 }
 
 fn detail(detail: Detail) -> probe::hooks::Detail {

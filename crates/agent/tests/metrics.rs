@@ -13,9 +13,11 @@ use table::Columns;
 use table::fleet::{FleetConnection, FleetCoverage, FleetInterval};
 use whylat_agent::Interval;
 use whylat_agent::config::{Config, HostConfig, MetricsConfig};
-use whylat_agent::metrics::{Endpoint, Format, Metrics};
+use whylat_agent::metrics::{Endpoint, EndpointError, Format, Metrics, Token};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/whylat.json");
+
+const TOKEN: &str = "5f0c1e";
 
 /// An interval of one connection of an application, with these times of problems.
 fn of_application(name: Option<&str>, conn_id: i64, delayed_ack_us: Option<i64>) -> Interval {
@@ -77,12 +79,12 @@ fn start_endpoint(metrics: &Arc<Metrics>) -> Endpoint {
     let config = MetricsConfig {
         listen: "127.0.0.1:0".to_owned(),
         names: vec!["scrape.example".to_owned()],
-        ..MetricsConfig::default()
     };
     let host = HostConfig {
         name: HOST.to_owned(),
     };
-    let endpoint = Endpoint::start(&config, &host, Arc::clone(metrics), None);
+    let token = Token::new(TOKEN);
+    let endpoint = Endpoint::start(&config, &host, token, Arc::clone(metrics), None);
     endpoint.expect("listen").expect("an endpoint")
 }
 
@@ -221,7 +223,9 @@ fn the_endpoint_answers_those_who_know_its_name() {
     let get = |host: &str, more: &str| {
         ask(
             &endpoint,
-            &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"),
+            &format!(
+                "GET /metrics HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n{more}\r\n"
+            ),
         )
     };
     for host in [
@@ -259,7 +263,9 @@ fn the_endpoint_answers_those_who_know_its_name() {
     let whole = |line: &str| {
         ask(
             &endpoint,
-            &format!("{line} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"),
+            &format!(
+                "{line} HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            ),
         )
         .0
     };
@@ -279,10 +285,84 @@ fn slow_readers_hold_nobody_up() {
         .collect();
     let (status, ..) = ask(
         &endpoint,
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        &format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        ),
     );
     assert_eq!(status, 200);
     drop(slow);
+}
+
+#[test]
+fn the_endpoint_answers_those_who_show_the_token() {
+    let metrics = Metrics::new();
+    metrics.interval(&of_application(Some("shop"), 1, None));
+    let endpoint = start_endpoint(&metrics);
+    let asked = |more: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+        ask(&endpoint, &request)
+    };
+    for shown in [TOKEN.to_owned(), format!(" {TOKEN} ")] {
+        let (status, ..) = asked(&format!("authorization: bearer {shown}\r\n"));
+        assert_eq!(status, 200, "{shown:?}");
+    }
+    let others = [
+        String::new(),
+        "Authorization: Bearer\r\n".to_owned(),
+        "Authorization: Bearer \r\n".to_owned(),
+        format!("Authorization: Bearer {TOKEN}0\r\n"),
+        format!("Authorization: Bearer {}\r\n", &TOKEN[1..]),
+        format!("Authorization: Basic {TOKEN}\r\n"),
+        format!("Authorization: {TOKEN}\r\n"),
+        format!("Cookie: token={TOKEN}\r\n"),
+    ];
+    for other in others {
+        let (status, head, body) = asked(&other);
+        assert_eq!(status, 401, "{other}");
+        assert!(head.contains("www-authenticate: bearer"), "{head}");
+        assert!(!body.contains("whylat_tcp"), "{body}");
+        assert!(!body.contains(TOKEN), "{body}");
+    }
+}
+
+#[test]
+fn pages_of_other_sites_are_refused_whatever_they_show() {
+    let endpoint = start_endpoint(&Metrics::new());
+    let asked = |origin: &str| {
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\nOrigin: {origin}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        );
+        ask(&endpoint, &request).0
+    };
+    assert_eq!(asked("http://localhost:9464"), 200);
+    for origin in [
+        "http://evil.example",
+        "http://localhost:80",
+        "https://localhost:9464",
+        "null",
+        "",
+        "\u{e9}",
+    ] {
+        assert_eq!(asked(origin), 403, "{origin:?}");
+    }
+}
+
+#[test]
+fn nothing_listens_without_a_token() {
+    assert_eq!(
+        MetricsConfig::default().listen,
+        "",
+        "nor unless it is asked for"
+    );
+    assert!(Token::new(" \n").is_none());
+    let config = MetricsConfig {
+        listen: "127.0.0.1:0".to_owned(),
+        ..MetricsConfig::default()
+    };
+    let refused = Endpoint::start(&config, &HostConfig::default(), None, Metrics::new(), None);
+    let error = refused.err().expect("refused");
+    assert!(matches!(error, EndpointError::NoToken { .. }), "{error}");
+    assert!(error.to_string().contains("\nhint: "), "{error}");
 }
 
 /// Connections to an address that this host's programs have taken, as the kernel tells.
@@ -323,7 +403,8 @@ fn an_address_that_is_taken_is_said() {
         listen: first.address().to_string(),
         ..MetricsConfig::default()
     };
-    let second = Endpoint::start(&config, &HostConfig::default(), metrics, None);
+    let token = Token::new(TOKEN);
+    let second = Endpoint::start(&config, &HostConfig::default(), token, metrics, None);
     let error = second.err().expect("refused").to_string();
     assert!(error.contains("cannot listen on 127.0.0.1:"), "{error}");
     assert!(error.contains("\nhint: "), "{error}");
@@ -331,7 +412,7 @@ fn an_address_that_is_taken_is_said() {
         listen: String::new(),
         ..MetricsConfig::default()
     };
-    let none = Endpoint::start(&none, &Config::default().host, Metrics::new(), None);
+    let none = Endpoint::start(&none, &Config::default().host, None, Metrics::new(), None);
     assert!(none.expect("no endpoint").is_none());
 }
 

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -175,10 +176,18 @@ def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
     return written(report.as_text(), arguments.output is None and coloured(sys.stdout))
 
 
+def _write_private(path: Path, shown: str) -> None:
+    """A file that no other user may read: it tells of addresses and of who talks to whom. A pipe or a device stays as it is."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fchmod(file.fileno(), 0o600)
+        file.write(shown)
+
+
 def _write(arguments: argparse.Namespace, shown: str) -> None:
     if arguments.output:
         try:
-            arguments.output.write_text(shown, encoding="utf-8")
+            _write_private(arguments.output, shown)
         except OSError as error:
             raise _unwritable(arguments.output, error) from None
     else:

@@ -135,26 +135,14 @@ impl Default for ShipConfig {
     }
 }
 
-/// The endpoint that Prometheus reads.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+/// The endpoint that Prometheus reads; there is none unless it is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsConfig {
     /// Address and port to listen on; empty: no endpoint.
     pub listen: String,
-    /// Allows an address that other hosts reach.
-    pub allow_remote: bool,
     /// Names under which Prometheus may ask besides addresses, `localhost` and the name of the host.
     pub names: Vec<String>,
-}
-
-impl Default for MetricsConfig {
-    fn default() -> Self {
-        Self {
-            listen: "127.0.0.1:9464".to_owned(),
-            allow_remote: false,
-            names: Vec::new(),
-        }
-    }
 }
 
 impl Config {

@@ -20,7 +20,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use table::fleet::FleetCoverage;
 
-pub use serve::{Endpoint, EndpointError};
+pub use serve::{Endpoint, EndpointError, TOKEN_VARIABLE, Token};
 
 use self::shipping::Shipping;
 use self::tcp::Tcp;

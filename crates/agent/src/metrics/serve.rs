@@ -1,7 +1,8 @@
 //! The endpoint: `GET /metrics` by HTTP/1.1, and nothing else.
 //!
-//! A thread with a runtime of its own, so that a slow reader holds nobody up. Who asks under a name that is not this
-//! host's is refused: a page in a browser can make any name mean 127.0.0.1 (DNS rebinding).
+//! A thread with a runtime of its own, so that a slow reader holds nobody up. Who has not the token is refused, other users
+//! of this host included. So is who asks under a name that is not this host's, or from another site's page: a page in a
+//! browser can make any name mean 127.0.0.1 (DNS rebinding).
 
 use std::convert::Infallible;
 use std::io;
@@ -12,7 +13,10 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
+    WWW_AUTHENTICATE,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,14 +32,55 @@ const CONNECTIONS: usize = 16;
 /// Longest time for a request to come, and for its answer to leave.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Variable of the environment that holds what Prometheus must show.
+pub const TOKEN_VARIABLE: &str = "WHYLAT_METRICS_TOKEN";
+
 /// The endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot listen on {listen} for Prometheus: {source}\nhint: [metrics] listen names another address or port, or \"\" for none; `ss -ltnp` shows who listens"
-)]
-pub struct EndpointError {
-    listen: String,
-    source: io::Error,
+pub enum EndpointError {
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {listen} for Prometheus: {source}\nhint: [metrics] listen names another address or port, or \"\" for none; `ss -ltnp` shows who listens"
+    )]
+    Listen {
+        /// The address.
+        listen: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is nothing by which Prometheus could be told from others.
+    #[error(
+        "cannot answer Prometheus on {listen}: {TOKEN_VARIABLE} is not set, and all who reach the address could read which applications run here\nhint: set it in the environment (/etc/whylat/agent.env, mode 600), as made by `openssl rand -hex 32`, and give it to Prometheus as authorization.credentials"
+    )]
+    NoToken {
+        /// The address.
+        listen: String,
+    },
+}
+
+/// What Prometheus must show, as a digest: comparing digests takes as long whatever they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Token(blake3::Hash);
+
+impl Token {
+    /// A token; `None` when it is empty.
+    pub fn new(secret: &str) -> Option<Self> {
+        let secret = secret.trim();
+        (!secret.is_empty()).then(|| Self(blake3::hash(secret.as_bytes())))
+    }
+
+    /// The one that the environment holds.
+    pub fn from_environment() -> Option<Self> {
+        Self::new(&std::env::var(TOKEN_VARIABLE).ok()?)
+    }
+
+    /// Whether an `Authorization` header shows it (RFC 6750, 2.1).
+    fn is_shown(self, authorization: &str) -> bool {
+        let Some((scheme, shown)) = authorization.split_once(' ') else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case("Bearer") && Self::new(shown).is_some_and(|it| it.0 == self.0)
+    }
 }
 
 /// The endpoint, as long as this lives.
@@ -50,24 +95,28 @@ struct Page {
     metrics: Arc<Metrics>,
     shipping: Option<ShipWatch>,
     names: Vec<String>,
+    token: Token,
 }
 
 impl Endpoint {
-    /// Listens and answers; `None` when the configuration wants no endpoint.
+    /// Listens and answers those who show the token; `None` when the configuration wants no endpoint.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// When there is no token, or the address cannot be listened on.
     pub fn start(
         config: &MetricsConfig,
         host: &HostConfig,
+        token: Option<Token>,
         metrics: Arc<Metrics>,
         shipping: Option<ShipWatch>,
     ) -> Result<Option<Self>, EndpointError> {
         if config.listen.is_empty() {
             return Ok(None);
         }
-        let failed = |source| EndpointError {
-            listen: config.listen.clone(),
+        let listen = || config.listen.clone();
+        let token = token.ok_or_else(|| EndpointError::NoToken { listen: listen() })?;
+        let failed = |source| EndpointError::Listen {
+            listen: listen(),
             source,
         };
         let listener = TcpListener::bind(&config.listen).map_err(failed)?;
@@ -79,6 +128,7 @@ impl Endpoint {
             metrics,
             shipping,
             names,
+            token,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -159,13 +209,8 @@ async fn serve(listener: TcpListener, page: Arc<Page>, mut ended: oneshot::Recei
 
 impl Page {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let host = request
-            .headers()
-            .get(HOST)
-            .and_then(|host| host.to_str().ok());
-        if !host.is_some_and(|host| self.is_ours(host)) {
-            let why = "this host has no such name\nhint: ask by its address, or add the name to [metrics] names\n";
-            return plain(StatusCode::MISDIRECTED_REQUEST, why);
+        if let Some(refusal) = self.refusal(request) {
+            return refusal;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
@@ -178,6 +223,32 @@ impl Page {
             "/" => plain(StatusCode::OK, "whylat agent: /metrics is for Prometheus\n"),
             _ => plain(StatusCode::NOT_FOUND, "there is /metrics only\n"),
         }
+    }
+
+    /// What is said to who may not ask.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
+        let told = |name: HeaderName| request.headers().get(name)?.to_str().ok();
+        let Some(host) = told(HOST).filter(|host| self.is_ours(host)) else {
+            let why = "this host has no such name\nhint: ask by its address, or add the name to [metrics] names\n";
+            return Some(plain(StatusCode::MISDIRECTED_REQUEST, why));
+        };
+        // what cannot be read as text is no origin of ours
+        if request.headers().contains_key(ORIGIN)
+            && told(ORIGIN).and_then(|origin| origin.strip_prefix("http://")) != Some(host)
+        {
+            let why = "pages of other sites may not ask\n";
+            return Some(plain(StatusCode::FORBIDDEN, why));
+        }
+        if told(AUTHORIZATION).is_some_and(|shown| self.token.is_shown(shown)) {
+            return None;
+        }
+        let why = format!(
+            "only with the token\nhint: Authorization: Bearer, and what {TOKEN_VARIABLE} says\n"
+        );
+        let mut response = plain(StatusCode::UNAUTHORIZED, &why);
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        Some(response)
     }
 
     /// Whether a `Host` header names this host: by an address, which no page can make mean another, or a name that is known.
