@@ -102,8 +102,8 @@ fn record_and_kill(arguments: &str, life: Duration) -> u64 {
     let text = finish(whylat("report").arg(&path));
     text.ended(3);
     assert!(text.out.contains("whylat recover"), "{}", text.out);
-    finish(whylat("recover").arg(&path)).ended(0);
-    finish(whylat("validate").arg(&path)).ended(0);
+    finish(whylat("recover").arg(&path)).ended(3);
+    finish(whylat("validate").arg(&path)).ended(3);
     assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
     sealed.values().sum()
 }
@@ -290,8 +290,28 @@ fn killed_by_its_own_command() {
     let said = finish(&mut command);
     assert_eq!(said.signal, Some(9), "{said:?}");
     assert_eq!(readable(&path), sealed(&path));
-    finish(whylat("recover").arg(&path)).ended(0);
-    finish(whylat("validate").arg(&path)).ended(0);
+    finish(whylat("recover").arg(&path)).ended(3);
+    finish(whylat("validate").arg(&path)).ended(3);
     until_gone(&before);
     assert_only(scratch.path(), &["r.whylat"]);
+}
+
+/// A recorder that cannot begin once its command runs leaves neither the command nor a recording.
+#[test]
+fn what_cannot_begin_leaves_nothing() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("r.whylat");
+    let mut command = whylat("run --detail stats --ready-file /proc/none/ready");
+    command.arg("-o").arg(&path).args(["--", "sleep", "240"]);
+    let begin = Instant::now();
+    // until all who have its standard output are gone
+    let said = finish(&mut command);
+    assert!(
+        begin.elapsed() < Duration::from_secs(120),
+        "the command went on"
+    );
+    said.ended(1);
+    assert!(said.err.contains("cannot write ready file"), "{}", said.err);
+    assert!(said.err.contains("hint: "), "{}", said.err);
+    assert_only(scratch.path(), &[]);
 }

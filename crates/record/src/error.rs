@@ -69,8 +69,19 @@ pub enum RecordError {
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
     /// Signals could not be set up.
-    #[error("cannot receive signals: {0}")]
+    #[error("cannot receive signals: {0}\nhint: `whylat doctor` tells what this host allows")]
     Signals(io::Error),
+    /// It could not be waited for what is recorded.
+    #[error(
+        "cannot wait for what the programs record: {0}\nhint: `whylat doctor` tells what this host allows"
+    )]
+    Wait(io::Error),
+    /// The thread that stores is no more. What it had sealed is there.
+    #[error("the thread that stores the recording {} has died\nhint: `whylat report {}` shows what was stored before; `whylat bugreport --redact` makes what to send us", path.display(), path.display())]
+    Stored {
+        /// The recording.
+        path: PathBuf,
+    },
     /// The file that says "recording" could not be written.
     #[error("cannot write ready file {path}: {source}\nhint: name a path that you may write to")]
     Ready {

@@ -2,12 +2,12 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, User};
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Drained, Drainer, Hooks, Storage};
 use probe::self_cost::{BpfTimeSampler, Statistics, Usage};
@@ -104,16 +104,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let seed = host.now_ns ^ u64::from(std::process::id());
     // one who has no name any more gets nothing
     let user = launch::invoking_user().ok().flatten();
-    let write = WriteOptions {
-        force: options.force,
-        ..WriteOptions::default()
-    };
-    let writer = Writer::create(&options.output, &header(&host, options), write)?;
-    if let Some(user) = &user {
-        writer.give_to(user.uid.as_raw(), user.gid.as_raw())?;
-    }
-    let storing = Privileges::of_storing(user.as_ref())?;
-    let store = Store::start(writer, storing)?;
+    let store = begin_store(options, &host, user.as_ref())?;
     let mut intake = Intake::new(store, is_in_proc(hooks.as_ref()));
     // before the first stamp
     intake.read_clocks();
@@ -134,7 +125,8 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     };
     let session = Session {
         options,
-        privileges: Privileges::of(work, user.as_ref())?,
+        work,
+        user,
         statistics,
         signals,
         hooks: hooks.as_ref(),
@@ -158,6 +150,27 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     session.run(&coverage)
 }
 
+/// The store of a new recording. When it cannot begin, nothing of the recording is left behind.
+fn begin_store(options: &Options, host: &Host, user: Option<&User>) -> Result<Store, RecordError> {
+    let storing = Privileges::of_storing(user)?;
+    let write = WriteOptions {
+        force: options.force,
+        ..WriteOptions::default()
+    };
+    let writer = Writer::create(&options.output, &header(host, options), write)?;
+    let path = writer.path().to_owned();
+    let given = user.map(|user| writer.give_to(user.uid.as_raw(), user.gid.as_raw()));
+    let begun = given.transpose().map_err(RecordError::from);
+    let begun = begun.and_then(|_| Ok(Store::start(writer, storing)?));
+    begun.inspect_err(|_| discard(&path))
+}
+
+/// Removes a recording that was created a moment ago and holds nothing but its manifest's first lines.
+fn discard(path: &Path) {
+    // the error that led here is the one to be told
+    let _ = std::fs::remove_dir_all(path);
+}
+
 /// When the loop's periodic work is due next.
 #[derive(Default)]
 struct Due {
@@ -169,8 +182,9 @@ struct Due {
 
 struct Session<'a> {
     options: &'a Options,
-    /// What is kept once everything is set up.
-    privileges: Privileges,
+    /// What is to be done once everything is set up, and for whom: no more than that needs is kept.
+    work: Work,
+    user: Option<User>,
     statistics: Option<Statistics>,
     signals: Signals,
     hooks: Option<&'a Hooks<'a>>,
@@ -223,29 +237,13 @@ impl Session<'_> {
         if let Some(usdt) = &self.usdt {
             usdt.put_probes(&self.intake);
         }
-        self.drain();
-        self.poll()?;
-        self.read_cpu();
-        let mut child = match &self.options.target {
-            Target::Command(command) => match self.start(command) {
-                Ok(child) => Some(child),
-                Err(error) => {
-                    self.abandon();
-                    return Err(error);
-                }
-            },
-            _ => None,
+        let mut child = match self.begin() {
+            Ok(child) => child,
+            Err(error) => {
+                self.abandon();
+                return Err(error);
+            }
         };
-        if let Some(path) = &self.options.ready_file {
-            std::fs::write(path, std::process::id().to_string()).map_err(|source| {
-                RecordError::Ready {
-                    path: path.clone(),
-                    source,
-                }
-            })?;
-        }
-        // after the command was started, which has what it would have without whylat
-        self.privileges.assume()?;
         // after the command was started, which is not to give way
         let filling = self.drainer.map(AsFd::as_fd);
         let store = self.intake.store.priority();
@@ -255,19 +253,53 @@ impl Session<'_> {
         self.finish(status)
     }
 
+    /// Takes what is there, starts the command, if there is one, and tells that all is recorded. A command does not go
+    /// on if that fails.
+    fn begin(&mut self) -> Result<Option<Child>, RecordError> {
+        self.drain();
+        self.poll()?;
+        self.read_cpu();
+        let privileges = Privileges::of(self.work, self.user.as_ref())?;
+        let mut child = match &self.options.target {
+            Target::Command(command) => Some(self.start(command)?),
+            _ => None,
+        };
+        let begun = self.tell_ready();
+        // after the command was started, which has what it would have without whylat
+        let begun = begun.and_then(|()| Ok(privileges.assume()?));
+        if begun.is_err() {
+            child.iter_mut().for_each(end);
+        }
+        begun.map(|()| child)
+    }
+
+    /// Writes the file that says "recording", if one is asked for.
+    fn tell_ready(&self) -> Result<(), RecordError> {
+        let Some(path) = &self.options.ready_file else {
+            return Ok(());
+        };
+        let written = std::fs::write(path, std::process::id().to_string());
+        written.map_err(|source| RecordError::Ready {
+            path: path.clone(),
+            source,
+        })
+    }
+
     /// Starts the command. Whoever this process forks meanwhile is recorded from its birth.
     fn start(&mut self, command: &crate::Command) -> Result<Child, RecordError> {
         let own_pid = std::process::id();
         if let Some(hooks) = self.hooks {
             hooks.record_children_of(own_pid)?;
         }
-        let child = launch::start(
+        let mut child = launch::start(
             command,
             self.signals.mask_before(),
             &self.listening.environment(),
         );
-        if let Some(hooks) = self.hooks {
-            hooks.forget_process(own_pid)?;
+        let forgotten = self.hooks.map(|hooks| hooks.forget_process(own_pid));
+        if let Some(Err(error)) = forgotten {
+            child.iter_mut().for_each(end);
+            return Err(error.into());
         }
         if let (Ok(child), Some(polls)) = (&child, &mut self.polls) {
             polls.set_command(child.id());
@@ -280,8 +312,7 @@ impl Session<'_> {
         if let Some((writer, _)) = self.intake.store.finish() {
             let path = writer.path().to_owned();
             drop(writer);
-            // It was created a moment ago and holds nothing but its manifest's first lines.
-            let _ = std::fs::remove_dir_all(path);
+            discard(&path);
         }
     }
 
@@ -567,9 +598,9 @@ impl Session<'_> {
         let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
         let windows = self.keeping.as_ref().map(Keeping::counts);
         let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
-            return Err(RecordError::Signals(std::io::Error::other(
-                "the storing thread died",
-            )));
+            return Err(RecordError::Stored {
+                path: self.options.output.clone(),
+            });
         };
         let path = writer.path().to_owned();
         let sealed = writer.seal();
@@ -603,6 +634,13 @@ impl Session<'_> {
             write_error,
         })
     }
+}
+
+/// Ends a command that is not recorded.
+fn end(child: &mut Child) {
+    // one that has ended by itself is as good
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Passes a signal on to the command; its end then ends the recording.

@@ -110,7 +110,12 @@ impl Store {
             store_all(writer, &batches, &of_thread)
         });
         // a thread that died before is met by who finishes it
-        told.recv().unwrap_or(Ok(()))?;
+        if let Err(error) = told.recv().unwrap_or(Ok(())) {
+            drop(queue);
+            // who removes what was begun is not to meet a thread that still writes
+            let _ = thread.join();
+            return Err(error);
+        }
         Ok(Self {
             queue,
             thread,

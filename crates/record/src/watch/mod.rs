@@ -215,7 +215,7 @@ impl Watch<'_> {
             .collect();
         match poll(&mut fds, PollTimeout::from(wait_ms)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(RecordError::Signals(error.into())),
+            Err(error) => Err(RecordError::Wait(error.into())),
         }
     }
 
