@@ -23,6 +23,7 @@ mod guests;
 mod harness;
 mod instrumented;
 mod itt;
+mod lacking;
 mod listeners;
 mod loss;
 mod messages;

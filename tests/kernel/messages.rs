@@ -1,6 +1,7 @@
 //! Messages: every call that moved bytes, byte for byte as the program says, and the times of what it moved
 //! in the order of its way, on every kind of path.
 
+mod odd_streams;
 mod transfers;
 mod uring;
 
@@ -220,37 +221,64 @@ fn over_loopback() {
 /// Two namespaces, joined by devices of this name.
 const DEVICE: &str = "veth0";
 
+fn text_of(netns: &Netns) -> String {
+    netns.path().to_str().expect("text").to_owned()
+}
+
+/// Two namespaces that are so joined.
+fn joined() -> [Netns; 2] {
+    let both = [
+        Netns::new().expect("a namespace"),
+        Netns::new().expect("a namespace"),
+    ];
+    let other = text_of(&both[1]);
+    ip(
+        &both[0],
+        &format!("link add {DEVICE} type veth peer name {DEVICE} netns {other}"),
+    );
+    for (netns, last) in both.iter().zip(1..) {
+        ip(netns, &format!("addr add 10.99.0.{last}/24 dev {DEVICE}"));
+        ip(netns, &format!("link set {DEVICE} up"));
+    }
+    both
+}
+
+fn ip(netns: &Netns, command: &str) {
+    netns.ip(command).expect("it is set up");
+}
+
 fn over_veth(more: &[&str]) -> Option<Report> {
     if !root() {
         return None;
     }
-    let (a, b) = (
-        Netns::new().expect("a namespace"),
-        Netns::new().expect("a namespace"),
-    );
-    let (a_path, b_path) = (a.path(), b.path());
-    let (a_path, b_path) = (
-        a_path.to_str().expect("text"),
-        b_path.to_str().expect("text"),
-    );
-    a.ip(&format!(
-        "link add {DEVICE} type veth peer name {DEVICE} netns {b_path}"
-    ))
-    .expect("devices");
-    for (netns, address) in [(&a, "10.99.0.1"), (&b, "10.99.0.2")] {
-        netns
-            .ip(&format!("addr add {address}/24 dev {DEVICE}"))
-            .expect("an address");
-        netns
-            .ip(&format!("link set {DEVICE} up"))
-            .expect("it is up");
-    }
-    Some(check(&[&["10.99.0.2", a_path, b_path], more].concat()))
+    let both = joined();
+    let [a, b] = both.each_ref().map(text_of);
+    Some(check(&[&["10.99.0.2", &a, &b], more].concat()))
 }
 
 #[test]
 fn over_a_pair_of_devices() {
     over_veth(&[]);
+}
+
+/// What comes to the device of a tunnel comes to the one below in another packet's header.
+#[test]
+fn through_a_tunnel() {
+    if !root() {
+        return;
+    }
+    let both = joined();
+    for (netns, last) in both.iter().zip(1..) {
+        let ends = format!("local 10.99.0.{last} remote 10.99.0.{}", 3 - last);
+        ip(
+            netns,
+            &format!("link add vx0 type vxlan id 7 {ends} dstport 4789 dev {DEVICE}"),
+        );
+        ip(netns, &format!("addr add 10.98.0.{last}/24 dev vx0"));
+        ip(netns, "link set vx0 up");
+    }
+    let [a, b] = both.each_ref().map(text_of);
+    check(&["10.98.0.2", &a, &b]);
 }
 
 /// Packets of one segment each, joined on arrival.

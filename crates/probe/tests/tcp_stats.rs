@@ -46,7 +46,7 @@ fn connection(poller: &mut Poller, conn: u64, peers: &PeerIndex) -> Option<Conne
                 chosen: Chosen::Target,
                 opened_ns: None,
                 pid: None,
-                peer_conn: peers.peer_of(view),
+                peer_conn: peers.peer(view.netns, view.local(), view.remote(), view.cookie),
             };
             found = Some(connection_row(view, facts));
         }

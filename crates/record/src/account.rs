@@ -280,9 +280,10 @@ pub(crate) fn losses(
         account(
             "messages.sent",
             "sent_messages",
-            counts.sent.produced + counts.sent_reentered,
+            counts.sent.produced + counts.lost_sends + counts.sent_reentered,
         )
         .lost(RING, counts.sent.lost_ring_full)
+        .lost("threads_waiting", counts.lost_sends)
         .lost(REENTERED, counts.sent_reentered),
         account("spins", "spins", counts.spins.produced).lost(RING, counts.spins.lost_ring_full),
         account(

@@ -23,11 +23,15 @@ static __always_inline void batch_flush(struct batch *batch, const void *records
 	batch->len = 0;
 }
 
-/* Where the next record goes; the batch is busy from now on. */
+/* Where the next record goes, the largest number if nowhere; the batch is busy from now on. */
 static __always_inline u32 batch_begin(struct batch *batch)
 {
 	*(volatile u32 *)&batch->busy = 1;
 	barrier();
+	if (READ_ONCE(batch->flushed)) {
+		batch->lost_flushed++;
+		return -1;
+	}
 	return batch->len;
 }
 
@@ -52,9 +56,23 @@ static __always_inline void batch_end(struct batch *batch)
 	*(volatile u32 *)&batch->busy = 0;
 }
 
-static __always_inline bool batch_is_busy(const struct batch *batch)
+/*
+ * `flush_batches`, on the batch's own CPU: by an interrupt, or by the recorder, whom a softirq may interrupt. False:
+ * a program has the batch.
+ */
+static __always_inline bool batch_flush_begin(struct batch *batch)
 {
-	return READ_ONCE(batch->busy);
+	if (READ_ONCE(batch->busy))
+		return false;
+	*(volatile u32 *)&batch->flushed = 1;
+	barrier();
+	return true;
+}
+
+static __always_inline void batch_flush_end(struct batch *batch)
+{
+	barrier();
+	*(volatile u32 *)&batch->flushed = 0;
 }
 
 #endif

@@ -148,6 +148,14 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	socket_end(st, sk, tp);
 }
 
+/* A socket connects, perhaps again: what is known of its streams is of a connection before. */
+static __always_inline void messages_forget(struct sock *sk)
+{
+	bpf_sk_storage_delete(&receive_streams, sk);
+	bpf_sk_storage_delete(&segment_stamps, sk);
+	bpf_sk_storage_delete(&send_streams, sk);
+}
+
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 {
@@ -156,6 +164,8 @@ int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (new_state == TCP_SYN_SENT) {
+		if (detail_messages)
+			messages_forget(sk);
 		socket_on_own_call(sk, ROLE_CLIENT);
 		return 0;
 	}
@@ -190,16 +200,21 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	return 0;
 }
 
+/* The tracepoint tells of retransmissions that failed, too (__tcp_retransmit_skb()), and has a third argument for it. */
+const volatile bool retransmit_tells_error = false;
+
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(handle_tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
+int handle_tcp_retransmit_skb(u64 *ctx)
 {
+	struct sock *sk = (struct sock *)ctx[0];
+	struct sk_buff *skb = (struct sk_buff *)ctx[1];
 	struct socket_state *st = socket_recorded(sk);
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u16 segments;
 	u64 now_ns;
 	u8 kind;
 
-	if (!st || !tp)
+	if (!st || !tp || (retransmit_tells_error && (int)ctx[2]))
 		return 0;
 	socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
@@ -296,12 +311,26 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 	return st;
 }
 
-/* The recorded socket of a call, or NULL; only TCP sockets are ever recorded. */
-static __always_inline struct socket_state *socket_at_call(struct sock *sk)
+/*
+ * The recorded socket of a call, or NULL; only TCP sockets are ever recorded. `late`: its connection has closed; what
+ * came before may still be taken, and what went wrong is told. One that the program has disconnected itself has other
+ * numbers by now.
+ */
+static __always_inline struct socket_state *socket_at_call(struct sock *sk, bool *late)
 {
-	struct socket_state *st = socket_recorded(sk);
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 
-	return st ? st : socket_met(sk);
+	*late = false;
+	if (st && st->cookie)
+		return st;
+	*late = st && st->ended_cookie && remote_port(sk);
+	return *late ? st : socket_met(sk);
+}
+
+/* A call on a socket that is closed is looked at, whatever else is: there are few. */
+static __always_inline bool is_closed(const struct sock *sk)
+{
+	return sk->__sk_common.skc_state == TCP_CLOSE;
 }
 
 static __always_inline int on_send_call(struct sock *sk, int result, int flags)
@@ -310,19 +339,20 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	struct socket_state *st;
 	struct call_end end;
 	u64 now_ns;
-	bool quiet;
+	bool quiet, late;
 
-	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp)))
+	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp) && !is_closed(sk)))
 		return 0;
-	st = socket_at_call(sk);
-	if (!st)
+	st = socket_at_call(sk, &late);
+	if (!st || (late && only_summaries))
 		return 0;
-	if (result > 0)
+	if (result > 0 && !late)
 		socket_has_news(st, sk);
-	socket_owner(st, sk, tp);
+	if (!late)
+		socket_owner(st, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
 	now_ns = bpf_ktime_get_ns();
-	if (ledger_try_lock(st)) {
+	if (!late && ledger_try_lock(st)) {
 		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
@@ -331,7 +361,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 		return 0;
 	}
 	if (detail_sent && st->chosen == CHOSEN_TARGET)
-		send_on_call(sk, result, now_ns);
+		send_on_call(sk, tp, result, now_ns);
 	end = call_end_of(sk, true);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
@@ -358,27 +388,29 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	struct socket_state *st;
 	struct call_end end = {};
 	u64 now_ns, unread_ns = 0;
+	bool late;
 
-	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp)))
+	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp) && !is_closed(sk)))
 		return 0;
-	st = socket_at_call(sk);
-	if (!st)
+	st = socket_at_call(sk, &late);
+	if (!st || (late && only_summaries))
 		return 0;
-	if (result > 0)
+	if (result > 0 && !late)
 		socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
-	socket_owner(st, sk, tp);
+	if (!late)
+		socket_owner(st, sk, tp);
 	if (only_summaries)
 		receive_count(st, result, flags);
 	else
 		end = call_end_of(sk, false);
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
-		if (result > 0 && !(flags & MSG_PEEK))
+		if (takes_bytes(result, flags))
 			receive_on_call(sk, tp, st, result, now_ns);
 		else
 			receive_on_peek(sk);
 	}
-	if (result > 0)
+	if (result > 0 && !late && !(flags & (MSG_ERRQUEUE | MSG_OOB)))
 		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
 	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
 	return 0;
@@ -413,7 +445,7 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 {
 	struct thread_state *thread;
 	struct syscall_args args;
-	struct sock *sk = NULL;
+	struct sock *sk;
 
 	syscall_read(task, &args);
 	if (!detail_waits && !is_socket_call(args.number))
@@ -421,14 +453,13 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	thread = thread_recorded(task);
 	if (!thread)
 		return 0;
-	if (is_socket_call(args.number))
-		sk = file_socket(task_file(task, args.fd));
+	sk = call_socket(task, &args);
 	if (!detail_waits && !sk)
 		return 0;
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
 	if (sk)
-		call_on_block(&thread->call, task, sk, thread->out_ns);
+		call_on_block(&thread->call, task, sk, args.number, thread->out_ns);
 	if (detail_waits) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
@@ -559,13 +590,15 @@ static __always_inline void on_take(struct sock *sk, struct task_struct *task, b
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct socket_state *st;
+	bool late;
 
 	if (!tp || tp->inet_conn.icsk_ulp_ops || in_interrupt(task))
 		return;
-	st = socket_at_call(sk);
+	st = socket_at_call(sk, &late);
 	if (!st || st->chosen != CHOSEN_TARGET)
 		return;
-	socket_owner(st, sk, tp);
+	if (!late)
+		socket_owner(st, sk, tp);
 	receive_on_take(sk, tp, st, maps, bpf_ktime_get_ns());
 }
 
@@ -714,21 +747,29 @@ int flush_batches(void *ctx)
 		u32 key = which;
 
 		calls = bpf_map_lookup_elem(&call_batches, &key);
-		if (calls && !batch_is_busy(&calls->batch))
+		if (calls && batch_flush_begin(&calls->batch)) {
 			call_batch_flush(calls);
+			batch_flush_end(&calls->batch);
+		}
 	}
 	for (u32 by = 0; by < SENT_BY_COUNT; by++) {
 		sent = sent_batch(by);
-		if (sent && !batch_is_busy(&sent->batch))
+		if (sent && batch_flush_begin(&sent->batch)) {
 			sent_batch_flush(sent);
+			batch_flush_end(&sent->batch);
+		}
 	}
 	waits = wait_batch();
-	if (waits && !batch_is_busy(&waits->batch))
+	if (waits && batch_flush_begin(&waits->batch)) {
 		wait_batch_flush(waits);
+		batch_flush_end(&waits->batch);
+	}
 	for (u32 by = 0; by < RECEIVED_BY_COUNT; by++) {
 		received = received_batch(by);
-		if (received && !batch_is_busy(&received->batch))
+		if (received && batch_flush_begin(&received->batch)) {
 			received_batch_flush(received);
+			batch_flush_end(&received->batch);
+		}
 	}
 	return 0;
 }

@@ -71,6 +71,7 @@ struct sock_common {
 	struct {
 		s64 counter;
 	} skc_cookie;
+	unsigned long skc_flags;
 };
 
 struct rb_node {
@@ -272,6 +273,7 @@ struct net_device {
 	possible_net_t nd_net;
 };
 
+/* include/linux/tcp.h */
 struct tcphdr {
 	u32 seq;
 	u32 ack_seq;
@@ -302,7 +304,9 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
 	u16 transport_header;
+	u16 inner_transport_header;
 	u16 protocol;
+	u8 encapsulation : 1; /* in a tunnel: the inner headers hold */
 	u8 pkt_type : 3;
 	u32 end;
 	char cb[48];
@@ -382,7 +386,6 @@ struct task_struct___5_15 {
 	unsigned int cpu;
 };
 
-struct linux_binprm;
 struct msghdr;
 
 struct bpf_iter_meta {
@@ -461,9 +464,12 @@ enum tcp_ca_state {
 #define TSQ_HELD 3		 /* BIT(TSQ_THROTTLED) | BIT(TSQ_QUEUED) */
 #define ICSK_TIME_LOSS_PROBE 5	 /* include/net/inet_connection_sock.h */
 #define HRTIMER_STATE_ENQUEUED 1 /* include/linux/hrtimer.h */
-#define MSG_PEEK 2		 /* include/linux/socket.h */
-#define SOCK_NOSPACE 2		 /* include/linux/net.h: bit of socket.flags */
-#define SOCK_SNDBUF_LOCK 1	 /* include/uapi/linux/socket.h: bits of sk_userlocks */
+#define MSG_OOB 1		 /* include/linux/socket.h */
+#define MSG_PEEK 2
+#define MSG_ERRQUEUE 0x2000
+#define SOCK_DONE 1	   /* include/net/sock.h: bit of skc_flags */
+#define SOCK_NOSPACE 2	   /* include/linux/net.h: bit of socket.flags */
+#define SOCK_SNDBUF_LOCK 1 /* include/uapi/linux/socket.h: bits of sk_userlocks */
 #define SOCK_RCVBUF_LOCK 2
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010

@@ -153,9 +153,22 @@ struct socket_state {
 	u64 listen_ns;	    /* of the listening socket: when listen() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
 	u64 since_ns;	    /* when the ledger began */
+	u64 ended_cookie;   /* of a target's connection that has closed; 0: none */
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs sent again */
 };
+
+/* A receive call has taken bytes of the stream: not copied them only, nor read what is beside it. */
+static __always_inline bool takes_bytes(int result, int msg_flags)
+{
+	return result > 0 && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB));
+}
+
+/* The connection that a call on the socket belongs to, also after its end. */
+static __always_inline u64 connection_of(const struct socket_state *st)
+{
+	return st->cookie ? st->cookie : st->ended_cookie;
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

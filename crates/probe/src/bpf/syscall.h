@@ -40,12 +40,17 @@ enum {
 	SYS_write = 1,
 	SYS_readv = 19,
 	SYS_writev = 20,
+	SYS_sendfile = 40,
 	SYS_sendto = 44,
 	SYS_recvfrom = 45,
 	SYS_sendmsg = 46,
 	SYS_recvmsg = 47,
 	SYS_getsockopt = 55,
 	SYS_splice = 275,
+	SYS_recvmmsg = 299,
+	SYS_sendmmsg = 307,
+	SYS_preadv2 = 327,
+	SYS_pwritev2 = 328,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
@@ -96,12 +101,17 @@ enum {
 	SYS_write = 64,
 	SYS_readv = 65,
 	SYS_writev = 66,
+	SYS_sendfile = 71,
 	SYS_splice = 76,
 	SYS_sendto = 206,
 	SYS_recvfrom = 207,
 	SYS_getsockopt = 209,
 	SYS_sendmsg = 211,
 	SYS_recvmsg = 212,
+	SYS_recvmmsg = 243,
+	SYS_sendmmsg = 269,
+	SYS_preadv2 = 286,
+	SYS_pwritev2 = 287,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
@@ -155,12 +165,19 @@ static __always_inline bool is_plain_call(s64 number)
 static __always_inline bool is_vector_call(s64 number)
 {
 	return number == SYS_readv || number == SYS_writev || number == SYS_sendmsg ||
-	       number == SYS_recvmsg;
+	       number == SYS_recvmsg || number == SYS_sendmmsg || number == SYS_recvmmsg ||
+	       number == SYS_preadv2 || number == SYS_pwritev2;
+}
+
+/* From a file or a pipe to a socket. */
+static __always_inline bool is_copying_call(s64 number)
+{
+	return number == SYS_sendfile || number == SYS_splice;
 }
 
 static __always_inline bool is_socket_call(s64 number)
 {
-	return is_plain_call(number) || is_vector_call(number);
+	return is_plain_call(number) || is_vector_call(number) || is_copying_call(number);
 }
 
 /* The file that a thread's descriptor stands for, NULL if it is none. */
@@ -200,6 +217,30 @@ static __always_inline struct sock *file_socket(const struct file *file)
 	if (!file || file_type(file) != S_IFSOCK)
 		return NULL;
 	return socket_of(file);
+}
+
+/* Does somebody wait for room in the send buffer (sk_stream_wait_memory())? */
+static __always_inline bool has_no_space(const struct sock *sk)
+{
+	struct socket *socket = KERNEL_READ(struct sock, (void *)sk, sk_socket);
+
+	return KERNEL_READ(struct socket, socket, flags) & (1UL << SOCK_NOSPACE);
+}
+
+/*
+ * The socket that a thread sends to or receives from in this call; NULL: none. A call that copies may wait for what it
+ * copies from, which is not the socket's doing; and where a splice takes from is no receive call.
+ */
+static __always_inline struct sock *call_socket(struct task_struct *task,
+						const struct syscall_args *args)
+{
+	u64 fd = args->number == SYS_splice ? args->len : args->fd;
+	struct sock *sk;
+
+	if (!is_socket_call(args->number))
+		return NULL;
+	sk = file_socket(task_file(task, fd));
+	return sk && is_copying_call(args->number) && !has_no_space(sk) ? NULL : sk;
 }
 
 /* A ring may move bytes of any socket at the end of any call. */

@@ -15,6 +15,7 @@ struct call_wait {
 	u64 back_ns;   /* when it was last back */
 	u64 waited_ns; /* off the CPU in this call so far */
 	u64 run_delay_ns;
+	s64 number; /* of the system call */
 };
 
 /* Descriptors of a poll() or select() that are looked at. */

@@ -33,12 +33,16 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 		    &call_ring);
 }
 
-/* The thread leaves the CPU inside a call on this socket. */
+/*
+ * The thread leaves the CPU inside a call on this socket. Of some calls the end is not seen (what sendfile() sends
+ * before Linux 6.5): what they waited is no other call's.
+ */
 static __always_inline void call_on_block(struct call_wait *wait, struct task_struct *task,
-					  struct sock *sk, u64 now_ns)
+					  struct sock *sk, s64 number, u64 now_ns)
 {
-	if (wait->sk != (u64)sk) {
+	if (wait->sk != (u64)sk || wait->number != number) {
 		wait->sk = (u64)sk;
+		wait->number = number;
 		wait->start_ns = 0;
 	}
 	if (wait->start_ns)
@@ -57,12 +61,10 @@ static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, 
 	wait->waited_ns += away_ns;
 }
 
-/* The other end's FIN has come: it counts in rcv_nxt and bytes_received, and is no byte. */
+/* The other end's FIN has come (tcp_fin()): it counts in rcv_nxt and bytes_received, and is no byte. */
 static __always_inline bool fin_received(const struct tcp_sock *tp)
 {
-	u8 state = READ_ONCE(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state);
-
-	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
+	return READ_ONCE(tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags) & (1UL << SOCK_DONE);
 }
 
 /*
@@ -95,6 +97,7 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 						      struct task_struct *task, struct sock *sk)
 {
 	struct thread_state *thread;
+	struct syscall_args args;
 	struct call_wait *wait;
 	u64 switches = task->nvcsw;
 	u32 tid = task->pid;
@@ -107,7 +110,10 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 	if (!thread)
 		return NULL;
 	wait = &thread->call;
-	return wait->start_ns && wait->sk == (u64)sk ? wait : NULL;
+	if (!wait->start_ns || wait->sk != (u64)sk)
+		return NULL;
+	syscall_read(task, &args);
+	return wait->number == args.number ? wait : NULL;
 }
 
 /* What a thread of io_uring blocks in is not known. */
@@ -124,7 +130,7 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 {
 	s64 asked = asked_bytes(task, &tp->inet_conn.icsk_inet.sk);
 
-	record->cookie = st->cookie;
+	record->cookie = connection_of(st);
 	record->end_ns = now_ns;
 	record->start_ns = 0;
 	record->blocked_ns = 0;

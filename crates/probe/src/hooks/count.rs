@@ -70,7 +70,7 @@ pub struct Counts {
     /// inside itself.
     pub waits_reentered: u64,
     /// Calls that no record was made of, because the kernel refused to run the program inside
-    /// itself (`recursion_misses`).
+    /// itself (`recursion_misses`), or an interrupt ended one while its batch was handed over.
     pub calls_reentered: u64,
     /// Received messages that no record was made of, for the same reason.
     pub received_reentered: u64,
@@ -78,6 +78,8 @@ pub struct Counts {
     pub sent_reentered: u64,
     /// Events that no record was made of, for the same reason.
     pub events_reentered: u64,
+    /// Sends of which nothing is told: too many threads wait for room in one socket.
+    pub lost_sends: u64,
     /// Sockets that could not be recorded for want of kernel memory.
     pub lost_sockets: u64,
     /// Processes that are not recorded, because the map of those that are is full.
@@ -146,6 +148,7 @@ pub(super) fn read_all(
         for which in [0, 1] {
             for wire::call_batch { batch, .. } in per_cpu(&skel.maps.call_batches, which)? {
                 counts.calls.add(batch.produced, batch.lost_ring_full);
+                counts.calls_reentered += batch.lost_flushed;
             }
         }
     }
@@ -153,18 +156,21 @@ pub(super) fn read_all(
     if has_waits {
         for wire::wait_batch { batch, .. } in per_cpu(&skel.maps.wait_batches, 0)? {
             counts.waits.add(batch.produced, batch.lost_ring_full);
+            counts.waits_reentered += batch.lost_flushed;
         }
-        counts.waits_reentered = recursion_misses(&[&p.handle_sched_switch])?;
+        counts.waits_reentered += recursion_misses(&[&p.handle_sched_switch])?;
     }
     if has_messages {
         for by in 0..skel.maps.received_batches.max_entries() {
             for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, by)? {
                 counts.received.add(batch.produced, batch.lost_ring_full);
+                counts.received_reentered += batch.lost_flushed;
             }
         }
         for by in 0..skel.maps.sent_batches.max_entries() {
             for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, by)? {
                 counts.sent.add(batch.produced, batch.lost_ring_full);
+                counts.sent_reentered += batch.lost_flushed;
             }
         }
     }
@@ -183,15 +189,17 @@ pub(super) fn read_all(
         recursion_misses(&of_sends)?,
         recursion_misses(&of_receives)?,
     );
-    counts.calls_reentered = sends + receives;
+    counts.calls_reentered += sends + receives;
     if has_messages {
         let takes = recursion_misses(&[&p.handle_tcp_rcv_space_adjust])?;
-        (counts.sent_reentered, counts.received_reentered) = (sends, receives + takes);
+        counts.sent_reentered += sends;
+        counts.received_reentered += receives + takes;
     }
     counts.events_reentered = recursion_misses(&of_events)?;
     if let Some(bss) = skel.maps.bss_data.as_deref() {
         counts.lost_sockets = bss.lost_socket_storage;
         counts.lost_tasks = bss.lost_tasks;
+        counts.lost_sends = bss.lost_sends;
         counts.lost_peers = bss.lost_peers;
         counts.walked = bss.walked.sockets;
         counts.unchanged = bss.walked.unchanged;

@@ -1,5 +1,8 @@
 //! What can go wrong between the object file and running programs, and what mends it.
 
+use libbpf_rs::{ErrorKind, ProgramType};
+
+use super::features::Features;
 use crate::privileges::{Capability, Privileges};
 
 /// Why the programs do not run.
@@ -75,7 +78,63 @@ impl HooksError {
             }
             // the oldest that `make kernels` sees them run on
             Self::NoHelper(_) => "run Linux 6.1 or newer".to_owned(),
-            _ => "see what the kernel says: WHYLAT_LIBBPF_LOG=1 whylat doctor".to_owned(),
+            Self::Load(error) | Self::Refused { error, .. } | Self::Attach { error, .. } => {
+                mended(error.kind())
+            }
+            Self::Read { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Privileges::read().remedy(&needs)
+            }
+            Self::Use { .. } | Self::Read { .. } => REPORT.to_owned(),
         }
+    }
+}
+
+/// What is left to do where the kernel has all that is known to be needed.
+const REPORT: &str = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
+
+/// What mends a refusal that is not for want of privilege: the kernel is asked what it has, as it does not say why.
+fn mended(refused: ErrorKind) -> String {
+    if refused == ErrorKind::OutOfMemory {
+        return "free memory, or raise the memory limit of this container or service".to_owned();
+    }
+    if let Err(lack) = Features::probe() {
+        return lack.remedy();
+    }
+    // it comes with programs at tracepoints, and is the simplest of its kind to try
+    if matches!(ProgramType::PerfEvent.is_supported(), Ok(false)) {
+        return "run a kernel built with CONFIG_BPF_EVENTS=y, as distributions' are".to_owned();
+    }
+    REPORT.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(errno: i32) -> HooksError {
+        HooksError::Load(libbpf_rs::Error::from_raw_os_error(errno))
+    }
+
+    #[test]
+    fn what_mends_a_refusal_is_what_is_missing() {
+        let remedy = load(libc::ENOMEM).remedy();
+        assert!(remedy.starts_with("free memory"), "{remedy}");
+        let known = match Features::probe() {
+            Ok(_) => vec![
+                REPORT.to_owned(),
+                "run a kernel built with CONFIG_BPF_EVENTS=y, as distributions' are".to_owned(),
+            ],
+            Err(lack) => vec![lack.remedy()],
+        };
+        let remedy = load(libc::EINVAL).remedy();
+        assert!(known.contains(&remedy), "{remedy}");
+    }
+
+    #[test]
+    fn a_read_that_is_not_permitted_needs_what_loading_needs() {
+        let error = std::io::Error::from_raw_os_error(libc::EACCES);
+        let what = "perf's events of page faults";
+        let denied = load(libc::EPERM).remedy();
+        assert_eq!(HooksError::Read { what, error }.remedy(), denied);
     }
 }

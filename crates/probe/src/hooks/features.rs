@@ -19,6 +19,8 @@ pub(super) struct Features {
     pub(super) mib: Option<MibPlaces>,
     /// Sockets count their retransmission timeouts (Linux 6.7).
     pub(super) counts_timeouts: bool,
+    /// `tcp_retransmit_skb` tells of retransmissions that failed, too, and which.
+    pub(super) retransmit_tells_error: bool,
 }
 
 /// A tracepoint that some supported kernel lacks.
@@ -173,6 +175,8 @@ impl Features {
             refused: Vec::new(),
             mib: MibPlaces::of(&btf),
             counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
+            // its own data, the socket, the skb, and what went wrong
+            retransmit_tells_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
         })
     }
 
@@ -384,6 +388,13 @@ impl Features {
 fn parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let function: BtfType<'_> = *btf.type_by_name::<Func<'_>>(name)?;
     let prototype = FuncProto::try_from(function.next_type()?).ok()?;
+    Some(prototype.iter().count())
+}
+
+/// How many parameters the function at a tracepoint has, the first of which is its own data.
+fn tracepoint_parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
+    let pointer = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))?;
+    let prototype = FuncProto::try_from(pointer.next_type()?.next_type()?).ok()?;
     Some(prototype.iter().count())
 }
 

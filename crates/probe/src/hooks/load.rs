@@ -126,7 +126,7 @@ impl<'obj> Hooks<'obj> {
             .map_err(HooksError::Load)?;
         let levels = features.levels(detail, summaries);
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
-        configure(&mut open, selection, levels, nics);
+        configure(&mut open, selection, features, levels, nics);
         walk::configure(&mut open, levels, active_for);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.choose_programs(open.open_object_mut(), levels);
@@ -237,12 +237,19 @@ fn spins_coverage(refused: Option<&std::io::Error>) -> Coverage {
     }
 }
 
-fn configure(open: &mut OpenHooksSkel<'_>, selection: &Selection, levels: Levels, nics: &Nics) {
+fn configure(
+    open: &mut OpenHooksSkel<'_>,
+    selection: &Selection,
+    features: &Features,
+    levels: Levels,
+    nics: &Nics,
+) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
     };
     rodata.detail_calls = levels.calls;
     rodata.only_summaries = levels.summaries;
+    rodata.retransmit_tells_error = features.retransmit_tells_error;
     rodata.select_netns = selection.netns.unwrap_or(0);
     rodata.detail_waits = levels.waits;
     rodata.detail_messages = levels.messages;

@@ -19,6 +19,7 @@ mod walk;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
@@ -122,28 +123,6 @@ impl Hooks<'_> {
     /// The adapters that may stamp sent messages; `None`: these are not recorded.
     pub(crate) fn nics(&self) -> Option<&Nics> {
         self.nics.as_ref()
-    }
-
-    /// Processes selected so far: those asked for, and their descendants that still run.
-    pub fn recorded_processes(&self) -> Vec<u32> {
-        let is_recorded = |key: &Vec<u8>| {
-            let kind = self
-                .skel
-                .maps
-                .tasks
-                .lookup(key, MapFlags::ANY)
-                .ok()
-                .flatten();
-            kind.as_deref() == Some(&[TaskKind::Recorded as u8])
-        };
-        let pid = |key: Vec<u8>| key.try_into().ok().map(u32::from_ne_bytes);
-        self.skel
-            .maps
-            .tasks
-            .keys()
-            .filter(is_recorded)
-            .filter_map(pid)
-            .collect()
     }
 
     /// Walks the open files of every process: finds sockets that were open before, the other ends
@@ -263,58 +242,17 @@ impl Hooks<'_> {
         )
     }
 
-    /// A sampler of the programs' run time, and of that of others.
+    /// A sampler of the run time of every loaded program, and of that of others.
     pub fn run_time<'a>(
         &'a self,
         now_ns: u64,
         others: impl IntoIterator<Item = BorrowedFd<'a>>,
     ) -> Result<BpfTimeSampler, BpfTimeError> {
-        let p = &self.skel.progs;
-        let hooks = [
-            &p.handle_sched_process_fork,
-            &p.handle_sched_process_exec,
-            &p.handle_sched_process_exit,
-            &p.handle_inet_sock_set_state,
-            &p.handle_tcp_cong_state_set,
-            &p.handle_tcp_retransmit_skb,
-            &p.handle_sched_switch,
-            &p.handle_sched_waking,
-            &p.handle_tcp_probe,
-            &p.handle_sock_send_length,
-            &p.handle_tcp_sendmsg,
-            &p.handle_sock_recv_length,
-            &p.handle_tcp_recvmsg,
-            &p.handle_tcp_recvmsg_nonblock,
-            &p.look_at_cpu,
-            &p.handle_netif_rx_entry,
-            &p.handle_napi_gro_receive_entry,
-            &p.handle_napi_gro_frags_entry,
-            &p.handle_netif_receive_skb,
-            &p.handle_sk_data_ready,
-            &p.handle_sock_def_readable,
-            &p.handle_skb_copy_datagram_iovec,
-            &p.handle_tcp_rcv_space_adjust,
-            &p.handle_tcp_sendmsg_locked,
-            &p.handle_tcp_sendmsg_locked_entry,
-            &p.handle_net_dev_queue,
-            &p.handle_net_dev_start_xmit,
-            &p.handle_udp_fail_queue_rcv_skb,
-            &p.handle_sock_create,
-            &p.handle_sock_release,
-            &p.flush_batches,
-            &p.learn_cpu,
-            &p.begin_poll,
-            &p.walk_task_files,
-            &p.read_sockets,
-            &p.read_watched,
-            &p.read_active,
-            &p.read_draining,
-            &p.read_sending,
-            &p.read_udp,
-        ];
-        let loaded = hooks.into_iter().filter(|program| program.autoload());
-        let loaded = loaded.map(|program| program.as_fd());
-        BpfTimeSampler::new(loaded.chain(others), now_ns, now_ns)
+        let programs = self.skel.object().progs();
+        let loaded: Vec<_> = programs.filter(|program| program.autoload()).collect();
+        let mut programs: Vec<BorrowedFd<'_>> = others.into_iter().collect();
+        programs.extend(loaded.iter().map(AsFd::as_fd));
+        BpfTimeSampler::new(programs, now_ns, now_ns)
     }
 }
 

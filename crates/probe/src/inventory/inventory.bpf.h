@@ -269,6 +269,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	if (__sync_lock_test_and_set(&st->begun, 1))
 		return;
 	st->cookie = bpf_get_socket_cookie(sk);
+	st->ended_cookie = 0;
 	st->opened_ns = opened_ns;
 	streams_begin(st, tp);
 	st->sampled.busy = true;
@@ -292,6 +293,7 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 				       const struct tcp_sock *tp)
 {
 	if (st->chosen == CHOSEN_TARGET) {
+		st->ended_cookie = st->cookie;
 		__sync_fetch_and_add(targets_of(sk), -1);
 		if (!select_all)
 			forget_peer(sk, tp);
@@ -347,6 +349,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 		return;
 	st->role = role;
 	st->begun = 0;
+	st->ended_cookie = 0;
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
 	st->listen_ns = role == ROLE_SERVER ? bpf_ktime_get_ns() : 0;
 	st->pid = bpf_get_current_pid_tgid() >> 32;

@@ -234,13 +234,13 @@ static __always_inline void cover_with(struct covering *found, const struct segm
 {
 	bool begins = seq_diff(at->seq, from) >= 0, ends = seq_diff(at->end_seq, to) <= 0;
 	const struct segment_times *times = ends ? &at->last : &at->first;
-	u64 doubt_ns = at->last.arrived_ns - at->first.arrived_ns;
+	s64 doubt_ns = at->last.arrived_ns - at->first.arrived_ns; /* < 0: the last is not known */
 
 	found->bytes += (ends ? at->end_seq : to) - (begins ? at->seq : from);
 	if (!found->segments || at->first.arrived_ns < found->first_ns)
 		found->first_ns = at->first.arrived_ns;
 	found->segments += at->count;
-	if (!(begins && ends) && doubt_ns > found->doubt_ns)
+	if (!(begins && ends) && at->first.arrived_ns && doubt_ns > (s64)found->doubt_ns)
 		found->doubt_ns = doubt_ns;
 	if (times->tcp_ns < found->last.tcp_ns)
 		return;
@@ -396,7 +396,7 @@ static __always_inline void receive_taken(const struct tcp_sock *tp, const struc
 	at = batch_begin(&batch->batch);
 	if (at < RECEIVED_BATCH_LEN) {
 		to = &batch->records[at];
-		to->cookie = st->cookie;
+		to->cookie = connection_of(st);
 		to->offset_end = stream_offset(st, tp, false);
 		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;
 		to->cut_or_nic = stamp_of(tp, &found);

@@ -21,6 +21,7 @@
 
 #define SEND_DONE 1   /* the call has ended: end_seq holds */
 #define SEND_HANDED 2 /* to the recorder, or it sent nothing */
+#define SEND_COPIED 4 /* and nobody reads it any more */
 
 struct send_call {
 	u32 begin_seq;
@@ -63,7 +64,9 @@ struct send_stream {
 	u64 offset;  /* of write_seq below, from the connection's first byte */
 	u32 end_seq; /* write_seq, when the last call had ended */
 	u32 tail;
-	u32 pad[8];
+	u32 shared; /* a call began while one of another thread was under way */
+	u32 closed; /* no ACK will be seen any more */
+	u32 pad[6];
 	/* written where segments and ACKs pass, often on another CPU */
 	u32 head;
 	u32 pad_of_head;
@@ -83,6 +86,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 * 1024 * 1024);
 } sent_ring SEC(".maps");
+
+/* Calls of which nothing is told: others of the same socket took the place that there is for those not followed. */
+u64 lost_sends = 0;
 
 /*
  * Who hands messages over: one batch a CPU for each, because one may be interrupted, and on some kernels
@@ -157,6 +163,7 @@ __noinline int send_hand_over(u64 cookie, struct send_call *call, u32 by)
 			sent_batch_flush(batch);
 	}
 	batch_end(&batch->batch);
+	__sync_fetch_and_or(&call->bits, SEND_COPIED);
 	return 0;
 }
 
@@ -195,14 +202,49 @@ static __always_inline bool send_is_open(const struct send_call *call, u32 tid)
 	return call->tid == tid && !(call->bits & SEND_DONE);
 }
 
-/* The call that the thread is in, or NULL. */
+/* Where the thread's call is among those that are followed, newest first; SENDS: nowhere. */
+__noinline u32 send_call_place(struct send_stream *stream, u32 tid)
+{
+	u32 at;
+
+	if (!stream)
+		return SENDS;
+	at = stream->tail;
+	for (u32 i = 0; i < SENDS && at != stream->head; i++) {
+		at--;
+		if (send_is_open(send_call_at(stream, at), tid))
+			return at & (SENDS - 1);
+	}
+	return SENDS;
+}
+
+/* The call that the thread is in, or NULL. It is the newest, unless the thread waits for room while others send. */
 static __always_inline struct send_call *send_call_of(struct send_stream *stream, u32 tid)
 {
 	struct send_call *newest = send_call_at(stream, stream->tail - 1);
+	u32 place;
 
 	if (stream->tail != stream->head && send_is_open(newest, tid))
 		return newest;
+	if (stream->shared) {
+		place = send_call_place(stream, tid);
+		if (place < SENDS)
+			return &stream->calls[place];
+	}
 	return send_is_open(&stream->unfollowed, tid) ? &stream->unfollowed : NULL;
+}
+
+/* Is the newest call, of another thread, still under way? */
+static __always_inline bool send_meets_another(struct send_stream *stream)
+{
+	return stream->tail != stream->head &&
+	       !(send_call_at(stream, stream->tail - 1)->bits & SEND_DONE);
+}
+
+/* Is the place of those not followed another thread's? */
+static __always_inline bool unfollowed_is_taken(const struct send_stream *stream)
+{
+	return stream->unfollowed.tid && !(stream->unfollowed.bits & SEND_DONE);
 }
 
 /*
@@ -213,13 +255,16 @@ static __always_inline bool send_has_room(struct send_stream *stream)
 {
 	if (stream->tail - stream->head < SENDS)
 		return true;
-	if (!(send_call_at(stream, stream->head)->bits & SEND_HANDED))
+	if (!(send_call_at(stream, stream->head)->bits & SEND_COPIED))
 		return false;
 	stream->head++;
 	return true;
 }
 
-/* tcp_sendmsg_locked: a call is about to fill an skb; the first time, it begins. */
+/*
+ * tcp_sendmsg_locked: a call is about to fill an skb; the first time, it begins. What the kernel sends by itself (what
+ * a sockmap sends on), or encodes first (TLS), is not the program's, and no hook sees it end.
+ */
 static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock *tp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -227,11 +272,17 @@ static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock
 	struct send_call *call;
 	bool followed;
 
+	if (tp->inet_conn.icsk_ulp_ops || task->flags & PF_KTHREAD)
+		return;
 	if (!stream)
 		stream = send_stream_begin(sk, tp);
 	if (!stream || send_call_of(stream, task->pid))
 		return;
+	if (send_meets_another(stream))
+		stream->shared = 1;
 	followed = send_has_room(stream);
+	if (!followed && unfollowed_is_taken(stream))
+		return;
 	call = followed ? send_call_at(stream, stream->tail) : &stream->unfollowed;
 	call->begin_seq = tp->write_seq;
 	call->spliced_bytes = tp->write_seq - stream->end_seq;
@@ -245,6 +296,13 @@ static __always_inline void send_on_begin(struct sock *sk, const struct tcp_sock
 	barrier();
 	if (followed)
 		stream->tail++;
+}
+
+/* Neither this call nor a later one has bytes before `end_seq`. */
+static __always_inline bool send_is_after(const struct send_stream *stream,
+					  const struct send_call *call, u32 end_seq)
+{
+	return !stream->shared && seq_diff(call->begin_seq, end_seq) >= 0;
 }
 
 /* The call's last byte is in [seq, end_seq), and the call has ended. */
@@ -265,7 +323,7 @@ __noinline int send_queued(struct send_stream *stream, u32 seq, u32 end_seq)
 	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
-		if (at == tail || seq_diff(call->begin_seq, end_seq) >= 0)
+		if (at == tail || send_is_after(stream, call, end_seq))
 			break;
 		if (!send_ends_in(call, seq, end_seq))
 			continue;
@@ -282,7 +340,7 @@ static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff 
 	struct send_front *front;
 	u32 seq, end_seq;
 
-	if (!stream || !packet_range(skb, &seq, &end_seq))
+	if (!stream || !packet_range(sk, skb, &seq, &end_seq))
 		return;
 	front = &stream->front;
 	if (seq_diff(end_seq, front->sent_seq) <= 0) {
@@ -311,7 +369,7 @@ __noinline int send_driven(struct send_stream *stream, u32 seq, u32 end_seq, u64
 	for (u32 i = 0; i < SENDS; i++, at++) {
 		struct send_call *call = send_call_at(stream, at);
 
-		if (at == tail || seq_diff(call->begin_seq, end_seq) >= 0)
+		if (at == tail || send_is_after(stream, call, end_seq))
 			break;
 		if (!send_ends_in(call, seq, end_seq) || (call->driver_ns && !below))
 			continue;
@@ -330,7 +388,7 @@ static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff
 	u64 now_ns;
 	bool below;
 
-	if (!stream || !packet_range(skb, &seq, &end_seq))
+	if (!stream || !packet_range(sk, skb, &seq, &end_seq))
 		return;
 	front = &stream->front;
 	below = seq_diff(end_seq, front->driven_seq) <= 0;
@@ -390,9 +448,10 @@ static __always_inline void send_on_retransmit(struct sock *sk, u32 seq, u32 end
 	for (u32 i = 0; i < SENDS; i++) {
 		struct send_call *call = send_call_at(stream, stream->head + i);
 
-		if (stream->head + i == stream->tail || seq_diff(call->begin_seq, end_seq) >= 0)
+		if (stream->head + i == stream->tail || send_is_after(stream, call, end_seq))
 			break;
-		if (!(call->bits & SEND_DONE) || seq_diff(call->end_seq, seq) > 0)
+		if (seq_diff(call->begin_seq, end_seq) < 0 &&
+		    (!(call->bits & SEND_DONE) || seq_diff(call->end_seq, seq) > 0))
 			call->resent++;
 	}
 }
@@ -416,52 +475,78 @@ static __always_inline void send_catch_up(struct send_stream *stream, struct sen
 	}
 }
 
+/*
+ * Where the bytes of a call lie, now that it has ended. Those of one that let others send while it waited for room are
+ * not in one piece: the last of them counts.
+ */
+static __always_inline void send_place(struct send_stream *stream, struct send_call *call,
+				       const struct tcp_sock *tp, u32 bytes)
+{
+	u32 begin_seq = tp->write_seq - bytes;
+
+	if (stream->shared) {
+		call->offset_begin += (s32)(begin_seq - call->begin_seq);
+		call->begin_seq = begin_seq;
+	}
+	call->end_seq = call->begin_seq + bytes;
+	/* or one that began later has ended before */
+	if (bytes && seq_diff(call->end_seq, stream->end_seq) > 0) {
+		stream->offset = call->offset_begin + bytes;
+		stream->end_seq = call->end_seq;
+	}
+}
+
 /* sock_send_length: the thread's call has ended, having given so many bytes. */
-static __always_inline void send_on_call(struct sock *sk, int result, u64 now_ns)
+static __always_inline void send_on_call(struct sock *sk, const struct tcp_sock *tp, int result,
+					 u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct send_stream *stream = send_stream(sk);
 	u32 tid = task->pid, bits = SEND_DONE;
 	struct send_call *call;
 
-	if (!stream)
+	if (!stream || tp->inet_conn.icsk_ulp_ops || task->flags & PF_KTHREAD)
 		return;
 	call = send_call_of(stream, tid);
-	if (!call)
-		return; /* it failed before it began, or another thread's came between */
+	if (!call) {
+		if (result > 0) /* or it failed before it began */
+			__sync_fetch_and_add(&lost_sends, 1);
+		return;
+	}
 	if (result <= 0) {
 		result = 0;
-		bits |= SEND_HANDED;
+		bits |= SEND_HANDED | SEND_COPIED;
 	}
-	call->end_seq = call->begin_seq + result;
+	send_place(stream, call, tp, result);
 	call->done_ns = now_ns;
 	call->cpu = bpf_get_smp_processor_id();
-	stream->offset = call->offset_begin + result;
-	stream->end_seq = call->end_seq;
 	__sync_fetch_and_or(&call->bits, bits);
 	if (!result)
 		return;
-	if (call == &stream->unfollowed)
-		send_hand_over(stream->cookie, call, SENT_BY_CALL);
-	else
+	if (call != &stream->unfollowed)
 		send_catch_up(stream, call);
+	if (call == &stream->unfollowed || READ_ONCE(stream->closed))
+		send_hand_over(stream->cookie, call, SENT_BY_CALL);
 }
 
-/* The socket closes, or the recording ends: that more of it is acknowledged will not be seen. */
+/*
+ * The socket closes, or the recording ends: that more of it is acknowledged will not be seen. A call that is still under
+ * way is handed over when it ends.
+ */
 static __always_inline void send_on_close(struct sock *sk)
 {
 	struct send_stream *stream = send_stream(sk);
 
 	if (!stream)
 		return;
+	__sync_lock_test_and_set(&stream->closed, 1);
 	for (u32 i = 0; i < SENDS; i++) {
-		if (stream->head == stream->tail)
-			break;
-		struct send_call *call = send_call_at(stream, stream->head);
+		struct send_call *call = send_call_at(stream, stream->head + i);
 
+		if (stream->head + i == stream->tail)
+			break;
 		if (call->bits & SEND_DONE)
 			send_hand_over(stream->cookie, call, SENT_BY_STATE);
-		stream->head++;
 	}
 }
 

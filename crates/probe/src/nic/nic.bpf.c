@@ -53,7 +53,7 @@ static __always_inline void stamp_emit(const struct socket_state *st, const stru
 	struct nic_stamp stamp = {};
 	u32 seq, end_seq, *ptp;
 
-	if (!skb || !packet_range(skb, &seq, &end_seq))
+	if (!skb || !packet_bytes(skb, &seq, &end_seq))
 		return;
 	place.netns = skb->dev->nd_net.net->ns.inum;
 	place.ifindex = skb->dev->ifindex;

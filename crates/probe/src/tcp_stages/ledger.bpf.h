@@ -271,6 +271,16 @@ static __always_inline bool is_only_fin_owed(const struct sock *sk, const struct
 	return sk->__sk_common.skc_state == TCP_LAST_ACK && tp->write_seq - tp->snd_una == 1;
 }
 
+/* tcp_get_info_chrono_stats() for RWND_LIMITED */
+static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
+{
+	u32 jiffies = tp->chrono_stat[TCP_CHRONO_RWND_LIMITED - 1];
+
+	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
+		jiffies += (u32)bpf_jiffies64() - tp->chrono_start;
+	return jiffies;
+}
+
 static __always_inline void ledger_init(struct socket_state *st, const struct tcp_sock *tp,
 					u8 state, u64 now_ns)
 {
@@ -283,6 +293,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	led->best_ns = NSEC_PER_USEC;
 	led->unseen = state != TCP_ESTABLISHED;
 	led->fin_sent = is_fin_sent(state);
+	led->rwnd_jiffies = rwnd_limited_jiffies(tp);
 	led->stage = STAGE_IN_FLIGHT;
 	led->srtt_us = tp->srtt_us;
 	led->delivered = tp->delivered;

@@ -38,7 +38,7 @@ static __always_inline bool own_window_closed(const struct tcp_sock *tp)
 static __always_inline void track_own_window(struct stage_ledger *led, const struct tcp_sock *tp,
 					     u64 now_ns)
 {
-	if (led->window_closed_since_ns)
+	if (led->window_closed_since_ns && led->window_closed_since_ns < now_ns)
 		led->window_closed_ns += now_ns - led->window_closed_since_ns;
 	led->window_closed_since_ns = own_window_closed(tp) ? now_ns : 0;
 }
@@ -155,11 +155,17 @@ static __always_inline void account_asleep(struct socket_state *st, const struct
 	led->sent_ns = until_ns;
 }
 
-/* Before anything else is accounted: what passed since the last look. */
-static __always_inline void wake(struct socket_state *st, const struct tcp_sock *tp, u64 now_ns)
+/*
+ * Before anything else is accounted: what passed since the last look. Returns when it is: a hook that had read its clock
+ * before it came by the ledger may be behind the hook that had it meanwhile.
+ */
+static __always_inline u64 wake(struct socket_state *st, const struct tcp_sock *tp, u64 now_ns)
 {
+	if (now_ns < st->ledger.accounted_ns)
+		now_ns = st->ledger.accounted_ns;
 	account_asleep(st, tp, now_ns);
 	take_rtt_sample(&st->ledger, tp, st->watched);
+	return now_ns;
 }
 
 /* tcp_probe: a segment arrived and is not yet acted on. */
@@ -170,7 +176,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	struct stage_ledger *led = &st->ledger;
 	s32 acked_bytes = seq_diff(ack_seq, tp->snd_una);
 
-	wake(st, tp, now_ns);
+	now_ns = wake(st, tp, now_ns);
 	if (tp->write_seq == tp->snd_una)
 		account_acknowledged(led, tp, now_ns);
 	else
@@ -190,16 +196,6 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
 	remember(st, tp);
-}
-
-/* tcp_get_info_chrono_stats() for RWND_LIMITED */
-static __always_inline u32 rwnd_limited_jiffies(const struct tcp_sock *tp)
-{
-	u32 jiffies = tp->chrono_stat[TCP_CHRONO_RWND_LIMITED - 1];
-
-	if (tcp_chrono_type(tp) == TCP_CHRONO_RWND_LIMITED)
-		jiffies += (u32)bpf_jiffies64() - tp->chrono_start;
-	return jiffies;
 }
 
 /*
@@ -236,13 +232,14 @@ __noinline int note_stage(struct stage_ledger *led, u32 stage)
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
  * sends and readings are all that is seen. The kernel's own clock still tells how long the
  * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
- * sure only if the same is seen at its end.
+ * sure only if the same is seen at its end, and no stall ended in between.
  */
 static __always_inline void account_unseen(struct stage_ledger *led, struct sock *sk,
 					   const struct tcp_sock *tp, u64 now_ns)
 {
 	u32 jiffies = rwnd_limited_jiffies(tp), stage = brake(led, sk, tp);
 	s32 limited = seq_diff(jiffies, led->rwnd_jiffies);
+	bool unsure, stall_ended = stall_ended_unseen(led, tp);
 	u64 until_ns, last_ns;
 
 	last_ns = last_sent_ns(tp);
@@ -250,13 +247,15 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 		led->sent_ns = last_ns;
 	until_ns = led->accounted_ns + (limited > 0 ? limited : 0) * jiffy_ns();
 	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
-	if ((stage != led->stage || led->unsure) && !led->ended &&
-	    !is_flight_acknowledged(led, stage))
+	unsure = (stage != led->stage || led->unsure) && !is_flight_acknowledged(led, stage);
+	if ((unsure || stall_ended) && !led->ended)
 		led->unseen_ns += now_ns - led->accounted_ns;
 	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
 		now_ns);
 	led->rwnd_jiffies = jiffies;
 	note_stage(led, stage);
+	if (stall_ended)
+		end_stall(led, tp);
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
@@ -294,7 +293,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 {
 	struct stage_ledger *led = &st->ledger;
 
-	wake(st, tp, now_ns);
+	now_ns = wake(st, tp, now_ns);
 	if (quiet) {
 		note_flight(led, tp);
 		return;
@@ -324,7 +323,7 @@ static __always_inline void stages_on_late_receive(struct socket_state *st,
 {
 	struct stage_ledger *led = &st->ledger;
 
-	wake(st, tp, now_ns);
+	now_ns = wake(st, tp, now_ns);
 	led->reader_late = late;
 	track_own_window(led, tp, now_ns);
 	if (late)
@@ -392,7 +391,7 @@ static __always_inline void stages_on_congestion_state(struct socket_state *st, 
 			take_back_timeouts(led, tp, now_ns);
 		return;
 	}
-	wake(st, tp, now_ns);
+	now_ns = wake(st, tp, now_ns);
 	find_due(led, sk, tp);
 	begin_timeout(led, tp, now_ns);
 	led->changed = 1;
@@ -406,7 +405,7 @@ static __always_inline void stages_on_tail_loss_probe(struct socket_state *st, s
 
 	if (is_only_fin_owed(sk, tp))
 		return;
-	wake(st, tp, now_ns);
+	now_ns = wake(st, tp, now_ns);
 	find_due(led, sk, tp);
 	if (led->stalled == STALL_NONE) {
 		led->stalled = STALL_TAIL_LOSS_PROBE;
@@ -422,9 +421,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 {
 	struct stage_ledger *led = &st->ledger;
 
-	wake(st, tp, now_ns);
-	if (stall_ended_unseen(led, tp))
-		led->unseen_ns += now_ns - led->accounted_ns;
+	now_ns = wake(st, tp, now_ns);
 	if (led->unseen)
 		account_unseen(led, sk, tp, now_ns);
 	else if (tp->write_seq == tp->snd_una)
@@ -435,8 +432,6 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	if (!bytes_ready(sk, tp))
 		led->ready_ns = 0;
 	track_own_window(led, tp, now_ns);
-	if (stall_ended_unseen(led, tp))
-		end_stall(led, tp);
 	remember(st, tp);
 }
 
@@ -454,7 +449,8 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 	if (!led->unseen) {
 		led->unseen = 1;
 		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
-		note_stage(led, brake(led, sk, tp));
+		led->stage = brake(led, sk, tp);
+		led->unsure = led->stage == STAGE_UNKNOWN;
 	}
 	/* tcp_close_state() comes before tcp_send_fin() */
 	if (is_fin_sent(state) && !led->fin_sent && tp->write_seq == tp->snd_nxt) {

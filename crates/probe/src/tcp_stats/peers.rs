@@ -101,11 +101,6 @@ impl PeerIndex {
         further.push(holder);
     }
 
-    /// The recorded socket at the other end of `view`.
-    pub fn peer_of(&self, view: &SocketView) -> Option<u64> {
-        self.peer(view.netns, view.local(), view.remote(), view.cookie)
-    }
-
     /// The recorded socket at the other end of socket `conn` with these addresses.
     pub fn peer(
         &self,

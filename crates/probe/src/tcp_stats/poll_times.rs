@@ -45,9 +45,6 @@ pub struct PollTimes {
 }
 
 impl PollTimes {
-    /// Mean interval of polls unless the user gives another: SNAP's 500 ms.
-    pub const DEFAULT_MEAN_NS: u64 = 500_000_000;
-
     /// Times from `start_ns` on, `mean_ns` apart on average.
     pub fn new(seed: u64, mean_ns: u64, start_ns: u64) -> Self {
         let mut random = Random::new(seed);

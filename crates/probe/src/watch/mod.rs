@@ -10,10 +10,7 @@ use crate::wire::types::{call_summary, socket_reading};
 // SAFETY: `socket_reading` is `repr(C)` and made of integers, arrays of them and structs of these.
 unsafe impl Wire for socket_reading {}
 
-/// Upper bounds of the classes of calls, bytes; the last class has none.
-pub const CLASS_BYTES: [u64; CALL_CLASSES - 1] = [64, 512, 4_096, 32_768, 262_144];
-
-/// Number of classes.
+/// Number of classes of calls, by their bytes (`call_class()` in `watch.bpf.h`).
 pub const CALL_CLASSES: usize = 6;
 
 /// `CALL_COUNT_SHIFT` of `watch.h`.
@@ -44,7 +41,7 @@ pub struct CallSummary {
 pub struct CallCounts {
     /// Bytes that they moved.
     pub bytes: u64,
-    /// How many, by their size: see [`CLASS_BYTES`].
+    /// How many of at most 64, 512, 4,096, 32,768 and 262,144 bytes, and of more.
     pub by_class: [u64; CALL_CLASSES],
 }
 

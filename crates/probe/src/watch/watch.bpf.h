@@ -56,7 +56,7 @@ static __always_inline void call_count(u64 classes[CALL_CLASSES], s32 bytes)
 
 static __always_inline void receive_count(struct socket_state *st, s32 bytes, int msg_flags)
 {
-	if (!(msg_flags & MSG_PEEK))
+	if (takes_bytes(bytes, msg_flags))
 		call_count(st->calls.reads, bytes);
 }
 
