@@ -6,14 +6,13 @@
 //! does. [`Coincidence::clustering`] is its scatter over that one: about 1 by chance, as large as the
 //! number of connections where all lose together.
 
+use crate::kernel::LONGEST_JIFFY_NS;
 use crate::subject::Subject;
 
 /// Two flows that meet in a queue are what congestion control is made for (a fair share each): it
 /// takes more to lose together.
 pub const LEAST_OTHERS: usize = 2;
 
-/// The longest jiffy of Linux (HZ = 100): timers tick no finer.
-const LONGEST_JIFFY_NS: u64 = 10_000_000;
 /// Standard deviations by which the scatter exceeds what chance would make it: once in 700 by chance.
 const SIGMAS: f64 = 3.0;
 

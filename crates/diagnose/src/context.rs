@@ -90,7 +90,7 @@ impl Context {
         let jiffy_ns = evidence
             .header
             .jiffy_ns
-            .unwrap_or(crate::stages::bound::LONGEST_JIFFY_NS);
+            .unwrap_or(crate::kernel::LONGEST_JIFFY_NS);
         Self {
             given: Given {
                 jiffy_ns,

@@ -30,6 +30,7 @@ mod exclusion;
 mod gather;
 mod group;
 mod histogram;
+mod kernel;
 pub mod live;
 pub mod messages;
 mod neighbours;

@@ -2,6 +2,7 @@
 //! life of the connection. The bands are those by which SNAP counts applications in its Table 4:
 //! a problem for more than 5 % and for more than 50 % of the time.
 
+use crate::kernel::TCP_DELACK_MIN_NS;
 use crate::report::Severity;
 
 /// Harm above this share of a life is a warning.
@@ -10,9 +11,8 @@ pub const WARNING_SHARE: f64 = 0.05;
 /// Harm above this share of a life is critical.
 const CRITICAL_SHARE: f64 = 0.5;
 
-/// Harm below this in total is never above info: 40 ms, the kernel's `TCP_DELACK_MIN`, is the
-/// shortest stall that Linux makes on purpose.
-const LEAST_HARM_NS: u64 = 40_000_000;
+/// Harm below this in total is never above info: it is the shortest stall that Linux makes on purpose.
+const LEAST_HARM_NS: u64 = TCP_DELACK_MIN_NS;
 
 /// Severity of a finding over connections, given as (harm, life) in ns. A band counts when the
 /// connections in it or above lose enough together, so that many healthy connections do not

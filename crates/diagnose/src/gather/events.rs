@@ -4,10 +4,7 @@
 use table::TcpEventKind;
 use table::tables::TcpEvent;
 
-/// `TCP_CA_Loss` of the kernel's `enum tcp_ca_state`.
-const CA_LOSS: u8 = 4;
-/// `TCP_CA_Recovery`.
-const CA_RECOVERY: u8 = 3;
+use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
 /// Retransmissions of one connection whose time is kept: those of its first minutes, where there
 /// are more.
@@ -94,19 +91,19 @@ impl EventDigest {
     }
 
     fn congestion_state(&mut self, time_ns: u64, old: Option<u8>, new: Option<u8>) {
-        if new == Some(CA_RECOVERY) {
+        if new == Some(TCP_CA_RECOVERY) {
             self.recoveries += 1;
             self.recovery_since = Some(time_ns);
         } else if let Some(since) = self.recovery_since.take() {
             self.recovery_ns += time_ns.saturating_sub(since);
         }
         let open = matches!(self.loss.last(), Some((_, None)));
-        if new == Some(CA_LOSS) {
+        if new == Some(TCP_CA_LOSS) {
             // Loss again while in Loss is a further timeout of the same stall.
             if !open {
                 self.loss.push((time_ns, None));
             }
-        } else if old == Some(CA_LOSS)
+        } else if old == Some(TCP_CA_LOSS)
             && open
             && let Some(last) = self.loss.last_mut()
         {

@@ -7,9 +7,7 @@
 
 use table::tables::TcpSample;
 
-/// `TCP_CA_Recovery` and `TCP_CA_Loss` of the kernel's `enum tcp_ca_state`.
-const CA_RECOVERY: u8 = 3;
-const CA_LOSS: u8 = 4;
+use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
 /// State of a sending socket as far as one poll can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +41,7 @@ impl PollClass {
         if sample.send_queue_bytes == 0 {
             return Self::Idle;
         }
-        if sample.ca_state == CA_LOSS || sample.backoff > 0 {
+        if sample.ca_state == TCP_CA_LOSS || sample.backoff > 0 {
             return Self::TimeoutRecovery;
         }
         // Kernels before 4.6 do not report unsent bytes: then only "not idle" is known.
@@ -60,7 +58,7 @@ impl PollClass {
             return Self::WindowFull;
         }
         if segments_in_flight(sample) >= sample.cwnd {
-            let recovering = sample.ca_state == CA_RECOVERY;
+            let recovering = sample.ca_state == TCP_CA_RECOVERY;
             return if recovering {
                 Self::RecoveryFull
             } else {
@@ -174,12 +172,12 @@ mod tests {
         };
         assert_eq!(PollClass::of(&cwnd), PollClass::CwndFull);
         let recovery = TcpSample {
-            ca_state: CA_RECOVERY,
+            ca_state: TCP_CA_RECOVERY,
             ..cwnd
         };
         assert_eq!(PollClass::of(&recovery), PollClass::RecoveryFull);
         let loss = TcpSample {
-            ca_state: CA_LOSS,
+            ca_state: TCP_CA_LOSS,
             ..tail.clone()
         };
         assert_eq!(PollClass::of(&loss), PollClass::TimeoutRecovery);

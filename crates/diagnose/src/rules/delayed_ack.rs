@@ -12,15 +12,12 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
+use crate::kernel::TCP_DELACK_MIN_NS;
 use crate::report::{Direction, Fact, Finding, RuledOut, Undecided, Unit, Value};
 use crate::units::{count, percent};
 
 /// See the module.
 pub struct DelayedAck;
-
-/// `TCP_DELACK_MIN` of the kernel, 40 ms, µs: how much later than the path's round trip a
-/// withheld ACK comes at least, but for a jiffy.
-const DELACK_MIN_US: u32 = 40_000;
 
 impl Rule for DelayedAck {
     fn name(&self) -> &'static str {
@@ -134,10 +131,10 @@ fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
     }
 }
 
-/// How much later than the path's round trip a withheld ACK comes at least, ns.
+/// How much later than the path's round trip a withheld ACK comes at least, but for a jiffy, ns.
 pub fn delack_min_ns(case: &Case) -> u64 {
     let jiffy_ns = case.context.given.jiffy_ns;
-    (u64::from(DELACK_MIN_US) * 1_000).saturating_sub(jiffy_ns)
+    TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
 }
 
 /// Whether ACKs come later than the path needs by as much as a receiver may withhold them.

@@ -9,16 +9,12 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
+use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
 use crate::report::{Direction, Fact, Finding, Undecided, Unit};
 use crate::units::{counted, duration};
 
 /// See the module.
 pub struct DelayedAckAfterTimeout;
-
-/// The shortest time for which Linux delays an ACK: TCP_DELACK_MIN, HZ / 25.
-const DELACK_MIN_NS: u64 = 40_000_000;
-/// The longest: TCP_DELACK_MAX, HZ / 5. What takes longer waits for another timeout.
-const DELACK_MAX_NS: u64 = 200_000_000;
 
 impl Rule for DelayedAckAfterTimeout {
     fn name(&self) -> &'static str {
@@ -122,7 +118,8 @@ impl DelayedAckAfterTimeout {
         let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
         let long = |(from_ns, until_ns): &(u64, Option<u64>)| {
             let length_ns = (*until_ns)?.checked_sub(*from_ns + rtt_ns)?;
-            (DELACK_MIN_NS..=DELACK_MAX_NS)
+            // what takes longer waits for another timeout
+            (TCP_DELACK_MIN_NS..=TCP_DELACK_MAX_NS)
                 .contains(&length_ns)
                 .then_some(length_ns)
         };

@@ -6,6 +6,7 @@
 //! not less than none and not more than all of its samples.
 
 use crate::gather::ledger::RttInterval;
+use crate::kernel::TCP_DELACK_MIN_NS;
 
 /// What SNAP's operators measure in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +18,11 @@ pub struct SnapSettings {
 }
 
 impl Default for SnapSettings {
-    /// Linux holds an ACK back for TCP_DELACK_MIN, which is HZ / 25 (include/net/tcp.h), and up to
-    /// TCP_DELACK_MAX, 200 ms, only on paths as long as that. SNAP has 10 ms and 180 ms for a timer
-    /// of 200 ms: the same proportions, of which the second allows for a timer that is early.
+    /// Linux holds an ACK back for TCP_DELACK_MIN, and up to TCP_DELACK_MAX only on paths as long as
+    /// that. SNAP has 10 ms and 180 ms for a timer of 200 ms: the same proportions, of which the
+    /// second allows for a timer that is early.
     fn default() -> Self {
-        const TCP_DELACK_MIN_US: u64 = 40_000;
+        const TCP_DELACK_MIN_US: u64 = TCP_DELACK_MIN_NS / 1_000;
         Self {
             max_queuing_delay_us: TCP_DELACK_MIN_US * 10 / 200,
             delayed_ack_timeout_us: TCP_DELACK_MIN_US * 180 / 200,

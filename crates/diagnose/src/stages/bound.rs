@@ -17,9 +17,6 @@ const Z95: f64 = 1.96;
 /// in one call chain, on the order of a microsecond.
 pub const EDGE_NS: u64 = 2_000;
 
-/// Jiffy assumed when the recording does not say: HZ=100, the longest that kernels use.
-pub const LONGEST_JIFFY_NS: u64 = 10_000_000;
-
 /// Half-width of Wilson's score interval around `share` of `polls` (may be fractional: an
 /// effective number), seen from `share`.
 pub fn wilson(share: f64, polls: f64) -> f64 {

@@ -7,13 +7,14 @@ use table::manifest::{Coverage, ProbeState};
 use super::WaitTable;
 use super::filter::Grouping;
 use super::group::{Spun, Sums};
-use super::populations::{BUCKETS_A_CELL, LONGEST_JIFFY_NS, boundary};
+use super::populations::{BUCKETS_A_CELL, boundary};
 use super::report::{
     Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Spinning, Total,
     WaitReport,
 };
 use super::top::{Element, Top};
 use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
+use crate::kernel::LONGEST_JIFFY_NS;
 use crate::report::{About, Recorded};
 
 /// Named of those that take part in a group.

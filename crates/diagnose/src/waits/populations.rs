@@ -56,8 +56,6 @@ const FIRST: usize = bucket(SHORTEST_NS) / BUCKETS_A_CELL;
 const CELLS: usize = bucket(LONGEST_NS) / BUCKETS_A_CELL - FIRST;
 /// Widths of A and C, in cells: from a narrow mode to one that spans a factor of 256.
 const WIDTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// The longest jiffy that Linux can be built with: HZ=100.
-pub const LONGEST_JIFFY_NS: u64 = 10_000_000;
 
 /// Comparisons that can be made: every B, with every A on its left and every C on its right.
 const COMPARISONS: f64 = (CELLS * (CELLS - 1) / 2 * 2 * WIDTHS.len()) as f64;

@@ -1,4 +1,4 @@
-//! The seed's questions, answered from the results; where they do not tell, it is said what is lacking.
+//! The published study's questions, answered from the results; where they do not tell, it is said what is lacking.
 
 mod beside;
 mod costs;

@@ -1,5 +1,5 @@
-//! Where it is measured: two new network namespaces joined by a veth pair, with the seed's addresses; or another
-//! machine, on which `whylat lab copy serve` runs.
+//! Where it is measured: two new network namespaces joined by a veth pair, with the published study's addresses; or
+//! another machine, on which `whylat lab copy serve` runs.
 //!
 //! A run is two processes, a server and a client, which end with this one, however it ends; the namespaces have no
 //! name, so that they end with the last process in them.
@@ -17,7 +17,7 @@ use super::matrix::Config;
 use crate::error::LabError;
 use crate::{Netns, Running};
 
-/// The seed's (section 2.2).
+/// The published study's (section 2.2).
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 

@@ -53,7 +53,7 @@ pub(super) struct How {
     /// Seconds before, in which every byte of every message is checked.
     #[arg(long, default_value_t = 0.5)]
     pub(super) warm_up: f64,
-    /// Requests of a client that are under way at a time; 1 is request and response, as in the seed.
+    /// Requests of a client that are under way at a time; 1 is request and response, as in the published study.
     #[arg(long, default_value_t = 1)]
     pub(super) window: usize,
     /// While it is measured, check every byte of every nth message; of the others number, order and length.

@@ -24,7 +24,7 @@ const SW_CONTEXT_SWITCHES: u64 = 3;
 const L1D_READ_MISS: u64 = 1 << 16;
 const LL_READ_MISS: u64 = 2 | 1 << 16;
 
-/// Counters by name: those of the seed's columns and what else helps.
+/// Counters by name: those of the published study's columns and what else helps.
 const EVENTS: [(&str, u32, u64); 6] = [
     ("cycles", HARDWARE, CPU_CYCLES),
     ("instructions", HARDWARE, INSTRUCTIONS),

@@ -1,5 +1,5 @@
-//! The results as CSV: the seed's columns first and in its order, then ours; and such a file read again, the seed's
-//! own included.
+//! The results as CSV: the published study's columns first and in its order, then ours; and such a file read again, the
+//! published study's own included.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use super::journal::Journal;
 use super::stats::{median, median_interval};
 use crate::error::LabError;
 
-/// The seed's columns before its figures.
+/// The published study's columns before its figures.
 const KEYS: [&str; 3] = ["Impl", "size", "thread"];
-/// How many of [`FIGURES`] the seed has.
-const SEED_FIGURES: usize = 6;
+/// How many of [`FIGURES`] the published study has.
+const PUBLISHED_FIGURES: usize = 6;
 /// Columns of ours that hold words.
 const WORDS: [&str; 4] = ["stage", "wait", "finding", "skipped"];
 
@@ -23,14 +23,14 @@ const WORDS: [&str; 4] = ["stage", "wait", "finding", "skipped"];
 /// # Errors
 /// When the journal is none.
 pub(super) fn write(journal: &Journal) -> Result<String, LabError> {
-    let (seed, ours) = FIGURES.split_at(SEED_FIGURES);
+    let (published, ours) = FIGURES.split_at(PUBLISHED_FIGURES);
     let with_spread: Vec<&str> = FIGURES
         .iter()
         .filter(|figure| figure.spread)
         .map(|figure| figure.name)
         .collect();
     let mut header: Vec<String> = KEYS.map(str::to_owned).into();
-    header.extend(seed.iter().map(|figure| figure.name.to_owned()));
+    header.extend(published.iter().map(|figure| figure.name.to_owned()));
     header.push("repeats".to_owned());
     header.extend(ours.iter().map(|figure| figure.name.to_owned()));
     header.extend(
@@ -64,7 +64,7 @@ pub(super) fn write(journal: &Journal) -> Result<String, LabError> {
             config.size.to_string(),
             config.threads.to_string(),
         ];
-        cells.extend(seed.iter().map(|figure| of(figure.name)));
+        cells.extend(published.iter().map(|figure| of(figure.name)));
         cells.push(runs.len().to_string());
         cells.extend(ours.iter().map(|figure| of(figure.name)));
         for name in &with_spread {
@@ -85,7 +85,7 @@ pub(super) fn write(journal: &Journal) -> Result<String, LabError> {
     Ok(text)
 }
 
-/// Counts as they are, all else to six digits after the point, as in the seed.
+/// Counts as they are, all else to six digits after the point, as in the published study.
 fn number(value: Option<f64>) -> String {
     let mut text = String::new();
     if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -143,7 +143,7 @@ impl Row {
 /// Reads results, with commas or tabs between them.
 ///
 /// # Errors
-/// When the seed's first three columns are not there, or a cell is no number where one belongs: with its line.
+/// When the published study's first three columns are not there, or a cell is no number where one belongs: with its line.
 pub(super) fn read(name: &str, text: &str) -> Result<Vec<Row>, LabError> {
     let wrong = |line: usize, why: String| {
         let hint = "its first line has to be Impl,size,thread,throughput,latency,cycles,l1_misses,llc_misses,cs, \
@@ -223,8 +223,8 @@ fn split(line: &str, separator: char) -> Vec<String> {
 pub(super) mod tests {
     use super::*;
 
-    /// The seed's section 8.3, as it stands there.
-    pub(crate) const SEED: &str = "\
+    /// The published study's section 8.3, as it stands there.
+    pub(crate) const PUBLISHED: &str = "\
 Impl\tsize\tthread\tthroughput\tlatency\tcycles\tl1_misses\tllc_misses\tcs
 A1\t64\t1\t0.075719\t6.736870\t9225906310\t120104932\t121588\t739413
 A1\t64\t2\t0.076514\t6.666992\t9219667292\t114919992\t131334\t747174
@@ -234,20 +234,23 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
 ";
 
     #[test]
-    fn the_seed_is_read() {
-        let rows = read("seed", SEED).unwrap();
+    fn the_published_results_are_read() {
+        let rows = read("published", PUBLISHED).unwrap();
         assert_eq!(rows.len(), 5);
         assert_eq!((rows[4].size, rows[3].threads), (512, 8));
         assert_eq!(rows[0].get("cycles"), Some(9_225_906_310.0));
         assert_eq!(rows[0].get("page_faults"), None);
-        assert_eq!(read("seed", &SEED.replace('\t', ",")).unwrap(), rows);
         assert_eq!(
-            FIGURES[..SEED_FIGURES]
+            read("published", &PUBLISHED.replace('\t', ",")).unwrap(),
+            rows
+        );
+        assert_eq!(
+            FIGURES[..PUBLISHED_FIGURES]
                 .iter()
                 .map(|f| f.name)
                 .collect::<Vec<_>>()
                 .join("\t"),
-            SEED.lines().next().unwrap()[17..]
+            PUBLISHED.lines().next().unwrap()[17..]
         );
     }
 

@@ -134,7 +134,7 @@ pub(super) fn digits(value: f64) -> String {
     format!("{value:.after$}")
 }
 
-/// Bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the seed writes them).
+/// Bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study writes them).
 pub(super) fn bytes(count: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("MB", 1_048_576.0), ("KB", 1024.0), ("B", 1.0)];
     let (unit, factor) = UNITS

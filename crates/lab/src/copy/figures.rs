@@ -29,7 +29,7 @@ const fn spread(name: &'static str, what: &'static str) -> Figure {
     Figure { name, what, spread }
 }
 
-/// All figures: those of the seed's columns first, in its order.
+/// All figures: those of the published study's columns first, in its order.
 pub(super) const FIGURES: &[Figure] = &[
     spread(
         "throughput",

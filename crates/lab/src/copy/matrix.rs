@@ -50,7 +50,7 @@ pub(super) enum Variant {
     Splice,
 }
 
-/// All variants, the seed's three first.
+/// All variants, the published study's three first.
 pub(super) const ALL: [Variant; 10] = [
     Variant::Send,
     Variant::Sendmsg,

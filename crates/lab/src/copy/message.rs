@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-/// Fields of a message (seed: `char *field[8]`).
+/// Fields of a message (the published study: `char *field[8]`).
 pub(super) const FIELDS: usize = 8;
 /// Bytes of a stamp.
 pub(super) const STAMP_BYTES: usize = 8;
@@ -149,7 +149,7 @@ impl Pool {
         })
     }
 
-    /// Copies a message into one buffer of its size: what the seed calls consolidation.
+    /// Copies a message into one buffer of its size: what the published study calls consolidation.
     pub(super) fn consolidate(&self, slot: usize, into: &mut [u8]) {
         for (field, part) in into.chunks_exact_mut(self.field_bytes).enumerate() {
             part.copy_from_slice(self.field(slot, field));

@@ -53,9 +53,9 @@ use bed::Bed;
 use journal::{Journal, Study};
 use matrix::{ALL, Config, Variant, configs};
 
-/// The seed's.
+/// The published study's.
 const PORT: u16 = 9000;
-/// The seed's matrix, and its time of a run.
+/// The published study's matrix, and its time of a run.
 const SIZES: [usize; 4] = [64, 512, 4096, 65_536];
 const THREADS: [usize; 4] = [1, 2, 4, 8];
 const SECONDS: f64 = 5.0;
@@ -99,7 +99,7 @@ struct Options {
     /// Runs of each configuration [default: 3]
     #[arg(long)]
     repeat: Option<usize>,
-    /// Requests of a client that are under way at a time; 1 is request and response, as in the seed
+    /// Requests of a client that are under way at a time; 1 is request and response, as in the published study
     #[arg(long, default_value_t = 1)]
     window: usize,
     /// Check every byte of every nth message; of the others number, order and length
@@ -129,7 +129,7 @@ struct Options {
     /// Go on with a study that was interrupted
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "variants", "sizes", "threads", "seconds", "repeat", "quick"])]
     resume: Option<PathBuf>,
-    /// Measure nothing: draw the figures of results that are there, such as the seed's
+    /// Measure nothing: draw the figures of results that are there, such as the published study's
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["resume", "quick", "variants", "host", "peer"])]
     plot: Option<PathBuf>,
     /// How to print the answers

@@ -69,7 +69,8 @@ pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), La
 
 fn read(path: &Path) -> Result<Vec<csv::Row>, LabError> {
     let name = path.display().to_string();
-    let hint = "name the file of results that a study wrote, or one with the seed's columns";
+    let hint =
+        "name the file of results that a study wrote, or one with the published study's columns";
     let text = fs::read_to_string(path).map_err(|why| LabError::os("read", &name, why, hint))?;
     csv::read(&name, &text)
 }

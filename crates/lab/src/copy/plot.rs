@@ -1,4 +1,5 @@
-//! The figures, from the results alone: the seed's eight, the crossovers, and CPU time, which every machine counts.
+//! The figures, from the results alone: the published study's eight, the crossovers, and CPU time, which every machine
+//! counts.
 
 use super::csv::Row;
 use super::doc::bytes;
@@ -22,8 +23,8 @@ struct Results<'a> {
     fewest: usize,
 }
 
-/// The seed's figures of one size are of 4 KB.
-const SEED_SIZE: usize = 4096;
+/// The published study's figures of one size are of 4 KB.
+const PUBLISHED_SIZE: usize = 4096;
 
 /// What a row tells of a figure.
 type Value = fn(&Row) -> Option<(f64, Option<(f64, f64)>)>;
@@ -34,7 +35,7 @@ macro_rules! column {
     };
 }
 
-/// All figures, in the seed's order.
+/// All figures, in the published study's order.
 pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
     let results = Results::new(rows);
     let by_size = |id, name: &str, y_name, y_log, value| Figure {
@@ -104,13 +105,14 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
     ]
 }
 
-/// Its own column, or else from the seed's columns: cycles of 5 seconds at this throughput.
+/// Its own column, or else from the published study's columns: cycles of 5 seconds at this throughput.
 fn cycles_per_byte(row: &Row) -> Option<(f64, Option<(f64, f64)>)> {
-    const SEED_SECONDS: f64 = 5.0;
+    const PUBLISHED_SECONDS: f64 = 5.0;
     if let Some(value) = row.get("cycles_per_byte") {
         return Some((value, row.bounds("cycles_per_byte")));
     }
-    let bytes = row.get("throughput")? / 8.0 * 1e9 * row.get("seconds").unwrap_or(SEED_SECONDS);
+    let bytes =
+        row.get("throughput")? / 8.0 * 1e9 * row.get("seconds").unwrap_or(PUBLISHED_SECONDS);
     Some((row.get("cycles")? / bytes, None))
 }
 
@@ -134,7 +136,11 @@ impl<'a> Results<'a> {
             let threads = measured()
                 .filter(|row| row.size == *size)
                 .map(|row| row.threads);
-            (distinct(threads.collect()).len(), *size == SEED_SIZE, *size)
+            (
+                distinct(threads.collect()).len(),
+                *size == PUBLISHED_SIZE,
+                *size,
+            )
         };
         Self {
             rows,
@@ -328,12 +334,12 @@ fn clients(threads: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csv::{self, tests::SEED};
+    use super::super::csv::{self, tests::PUBLISHED};
     use super::*;
 
     #[test]
-    fn the_seeds_sample_is_drawn_as_far_as_it_goes() {
-        let rows = csv::read("seed", SEED).unwrap();
+    fn the_published_sample_is_drawn_as_far_as_it_goes() {
+        let rows = csv::read("published", PUBLISHED).unwrap();
         let figures = figures(&rows);
         let drawn: Vec<&str> = figures
             .iter()
@@ -354,7 +360,7 @@ mod tests {
             ]
         );
         let efficiency = figures[7].chart.as_ref().unwrap();
-        // the seed's own: 0.12 = 1/8
+        // the published study's own: 0.12 = 1/8
         let at_8 = efficiency.series[0].points.last().unwrap();
         assert!(
             (at_8.x, (at_8.y - 0.118).abs() < 0.001) == (8.0, true),

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::kernel::LONGEST_JIFFY_NS;
 
 const JIFFIES_NS: [u64; 4] = [1_000_000, 3_333_333, 4_000_000, LONGEST_JIFFY_NS];
 

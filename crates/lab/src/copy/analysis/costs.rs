@@ -1,4 +1,4 @@
-//! Costs by themselves beside the seed's estimates.
+//! Costs by themselves beside the published study's estimates.
 
 use super::super::doc::{Block, bytes, digits};
 use super::super::journal::Cost;

@@ -1,4 +1,4 @@
-//! Who wins from where on (the seed's 10.1, 10.4 to 10.6).
+//! Who wins from where on (the published study's 10.1, 10.4 to 10.6).
 
 use super::super::crossover;
 use super::super::csv::Row;

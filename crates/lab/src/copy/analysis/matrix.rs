@@ -164,7 +164,7 @@ fn cell(row: Option<&Row>) -> String {
     }
 }
 
-/// What the ways of sending that the seed does not have are worth.
+/// What the ways of sending that the published study does not have are worth.
 pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
     let bases = [
         ("A1-nodelay", "A1"),

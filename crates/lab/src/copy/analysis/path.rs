@@ -1,4 +1,4 @@
-//! Where copies are made (the seed's 4.2, 5.2 and 6.2).
+//! Where copies are made (the published study's 4.2, 5.2 and 6.2).
 
 use super::super::csv::Row;
 use super::super::doc::{Block, bytes, digits};

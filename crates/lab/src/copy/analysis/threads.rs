@@ -1,4 +1,4 @@
-//! Caches and threads (the seed's 10.2 and 10.3).
+//! Caches and threads (the published study's 10.2 and 10.3).
 
 use super::super::csv::Row;
 use super::super::doc::{Block, bytes, change, digits};

@@ -1,0 +1,16 @@
+//! Numbers of the Linux kernel that findings are judged by.
+
+/// `TCP_DELACK_MIN`, HZ / 25 (`include/net/tcp.h`): the shortest time for which an ACK is withheld, ns.
+pub const TCP_DELACK_MIN_NS: u64 = 40_000_000;
+
+/// `TCP_DELACK_MAX`, HZ / 5: the longest, ns.
+pub const TCP_DELACK_MAX_NS: u64 = 200_000_000;
+
+/// The longest jiffy that the kernel can be built with (HZ = 100), ns: timers tick no finer.
+pub const LONGEST_JIFFY_NS: u64 = 10_000_000;
+
+/// `TCP_CA_Recovery` of `enum tcp_ca_state`.
+pub const TCP_CA_RECOVERY: u8 = 3;
+
+/// `TCP_CA_Loss`.
+pub const TCP_CA_LOSS: u8 = 4;
