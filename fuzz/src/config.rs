@@ -1,16 +1,17 @@
-//! The agent's configuration.
+//! Configuration files: the agent's, and that of the command line.
 
 use std::path::Path;
 
 use agent::apps::ConnectionFacts;
-use agent::config::Config;
 
-/// A configuration file. One that is taken is ready to be used; of one that is refused is told what to do.
+use super::profile::{Config, Profile};
+
+/// The agent's configuration file. One that is taken is ready to be used; of one that is refused is told what to do.
 pub fn agent_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    match Config::parse(Path::new("agent.toml"), text) {
+    match agent::config::Config::parse(Path::new("agent.toml"), text) {
         Ok(config) => {
             let rules = config.rules().expect("rules that were checked");
             let _nobody = rules.application(&ConnectionFacts::default());
@@ -18,4 +19,33 @@ pub fn agent_config(bytes: &[u8]) {
         }
         Err(why) => assert!(why.to_string().contains("hint: "), "{why}"),
     }
+}
+
+/// The command line's configuration file. What a profile names is what its options take; of a file that is refused, and
+/// of a profile that is not there, is told what to do.
+pub fn profiles(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match Config::parse(Path::new("config.toml"), text).and_then(|config| config.take("deep")) {
+        Ok(profile) => check(profile),
+        Err(why) => assert!(why.to_string().contains("hint: "), "{why}"),
+    }
+}
+
+fn check(profile: Profile) {
+    let Profile {
+        detail,
+        keep,
+        trigger_ns,
+        nic_stamps,
+        poll_ms,
+        usdt,
+        output_dir,
+    } = profile;
+    let _taken = (trigger_ns, nic_stamps, usdt, output_dir);
+    let _detail = detail.map(record::Detail::from);
+    assert_ne!(poll_ms, Some(0));
+    let share = keep.and_then(|keep| keep.slower_than);
+    assert!(share.is_none_or(|share| (0.0..1.0).contains(&share)));
 }

@@ -9,7 +9,13 @@ mod recording;
 mod ring;
 mod trace;
 
-pub use config::agent_config;
+// The `whylat` package has no library: of its sources, what reads a configuration file and needs nothing of the rest.
+#[path = "../../crates/cli/src/profile.rs"]
+mod profile;
+#[path = "../../crates/cli/src/values.rs"]
+mod values;
+
+pub use config::{agent_config, profiles};
 pub use files::elf;
 pub use recording::{manifest, segment};
 pub use ring::itt_ring;
@@ -29,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("netlink", netlink),
     ("elf", elf),
     ("agent_config", agent_config),
+    ("profiles", profiles),
 ];
 
 /// A batch of `sock_diag` replies.

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::harness::{finish, program, root};
 
-/// Planted in a host's name, a command line, paths, an address, a user's name and the environment.
-const SECRETS: [&str; 8] = [
+/// Planted in a host's name, a command line, paths, addresses, users' names and the environment.
+const SECRETS: [&str; 15] = [
     "canaryhost",
     "canarypath",
     "canaryarg",
@@ -17,6 +17,13 @@ const SECRETS: [&str; 8] = [
     "canaryvar",
     "10.66.77.88",
     "canarylog",
+    "canaryhome",
+    "10.66.77.99",
+    "10.66.78.0",
+    "10.66.79.1",
+    "fd00:66::77",
+    "fe80::66:77",
+    "02:66:77:88:99:aa",
 ];
 
 /// Records in a host of that name, in a directory of that name, a command with secrets, and reports it both ways.
@@ -25,7 +32,10 @@ const SCRIPT: &str = r#"
     mkdir canarypath && cd canarypath
     export CANARYVAR=canaryvalue USER=canaryuser SUDO_USER=canaryuser
     "$0" run --detail stats --as-root -o canarypath.whylat -- \
-        sh -c 'exit 0' canaryarg --password=canaryvalue --to 10.66.77.88:443 /srv/canarypath/canarylog || exit 1
+        sh -c 'exit 0' canaryarg --password=canaryvalue --to 10.66.77.88:443 /srv/canarypath/canarylog \
+        http://10.66.77.99:8080/canarypath '--peer=[fd00:66::77]:443' || exit 1
+    echo '{"coverage":{"probe":"usdt","state":"off","why":"to=10.66.78.0/24, peer:10.66.79.1:80 (02:66:77:88:99:aa), http://[fe80::66:77%eth0]:80/x; not [::1]:80","remedy":"look into /home/canaryhome/x, canaryhome"}}' \
+        >> canarypath.whylat/manifest.jsonl
     echo '{"coverage":{"probe":"usdt","state":"off","why":"cannot read /srv/canarypath/x: on 10.66.77.88, CanaryHost","remedy":"ask canaryuser"}}' \
         >> canarypath.whylat/manifest.jsonl
     "$0" bugreport canarypath.whylat -o plain && "$0" bugreport --redact canarypath.whylat -o redacted &&
@@ -94,6 +104,8 @@ fn stays_of_use(manifest: &str) {
         arguments[..5],
         ["whylat", "run", "--detail", "stats", "--as-root"]
     );
+    // every host has this one
+    assert!(manifest.contains("not [::1]:80"), "{manifest}");
     let off = &lines[lines.len() - 1]["coverage"];
     let why = off["why"].as_str().expect("text");
     assert!(

@@ -93,6 +93,42 @@ fn manual_pages_render() {
             "{}",
             said.out
         );
+        for words in ["EXIT STATUS", "3  done, but the data is partial"] {
+            assert!(said.out.contains(words), "{}", said.out);
+        }
+    }
+}
+
+#[test]
+fn help_ends_with_exit_codes() {
+    let said = finish(&mut whylat("--help"));
+    said.ended(0);
+    let codes = said.out.split("Exit codes:\n").nth(1).unwrap_or_default();
+    for code in ["  0  done\n", "  2  wrong usage\n", "  3  done, but"] {
+        assert!(codes.contains(code), "{}", said.out);
+    }
+}
+
+/// Those of the lab, too, which prints its own.
+#[test]
+fn help_fits_a_terminal() {
+    for words in [
+        "run",
+        "report",
+        "lab",
+        "lab fault",
+        "lab list",
+        "lab wire",
+        "lab tail",
+        "lab copy",
+        "lab copy serve",
+        "lab workload",
+    ] {
+        let said = finish(whylat(words).arg("--help"));
+        said.ended(0);
+        for line in said.out.lines().filter(|it| !it.starts_with("Usage: ")) {
+            assert!(line.chars().count() <= 80, "{words}: {line}");
+        }
     }
 }
 

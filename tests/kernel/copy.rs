@@ -1,4 +1,4 @@
-//! `whylat lab copy`: every way of sending delivers what it should, the results are those of the seed's form, and what
+//! `whylat lab copy`: every way of sending delivers what it should, the results are those of the published study's form, and what
 //! goes wrong is said.
 
 use std::path::Path;
@@ -263,8 +263,9 @@ fn policy(page: &Path) -> String {
 }
 
 #[test]
-fn the_seeds_own_rows_are_drawn() {
-    const SEED: &str = "Impl\tsize\tthread\tthroughput\tlatency\tcycles\tl1_misses\tllc_misses\tcs
+fn the_published_rows_are_drawn() {
+    const PUBLISHED: &str =
+        "Impl\tsize\tthread\tthroughput\tlatency\tcycles\tl1_misses\tllc_misses\tcs
 A1\t64\t1\t0.075719\t6.736870\t9225906310\t120104932\t121588\t739413
 A1\t64\t2\t0.076514\t6.666992\t9219667292\t114919992\t131334\t747174
 A1\t64\t4\t0.074825\t6.817650\t9164441459\t125253751\t119804\t730688
@@ -272,8 +273,8 @@ A1\t64\t8\t0.071705\t7.114873\t9423479536\t129841773\t128776\t700226
 A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
 ";
     let scratch = TempDir::new().expect("a directory");
-    let file = scratch.path().join("seed.csv");
-    std::fs::write(&file, SEED).expect("write");
+    let file = scratch.path().join("published.csv");
+    std::fs::write(&file, PUBLISHED).expect("write");
     let ended = finish(whylat("lab copy --plot").arg(&file));
     ended.ended(0);
     assert!(
@@ -281,11 +282,11 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
         "{}",
         ended.err
     );
-    let plots = scratch.path().join("seed.plots");
+    let plots = scratch.path().join("published.plots");
     let drawn = std::fs::read_dir(&plots).expect("plots").flatten();
     let drawn = drawn.filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".svg"));
     assert_eq!(drawn.count(), 8);
-    std::fs::write(&file, SEED.replace("739413", "many")).expect("write");
+    std::fs::write(&file, PUBLISHED.replace("739413", "many")).expect("write");
     let ended = finish(
         whylat("lab copy --plot")
             .arg(&file)

@@ -80,7 +80,7 @@ fn each_missing_capability_has_a_remedy_of_its_own() {
         "activity",
     ];
     // CAP_SYS_ADMIN stands for those that were split from it
-    let known: [(&str, &str, &[&str], &[&str]); 5] = [
+    let known: [(&str, &str, &[&str], &[&str]); 8] = [
         (
             "-bpf,-sys_admin",
             "CAP_BPF",
@@ -105,11 +105,38 @@ fn each_missing_capability_has_a_remedy_of_its_own() {
             &["stacks"],
             &["inventory", "calls", "waits", "messages", "netns"],
         ),
+        // a recorder does not keep CAP_SYS_ADMIN, which would do for the first
+        (
+            "-checkpoint_restore",
+            "CAP_CHECKPOINT_RESTORE",
+            &["stacks.programs"],
+            &["waits", "stacks", "stacks.kernel", "stacks.private_files"],
+        ),
+        (
+            "-dac_read_search",
+            "CAP_DAC_READ_SEARCH",
+            &["stacks.private_files"],
+            &["waits", "stacks", "stacks.kernel", "stacks.programs"],
+        ),
+        // what suffers, the kernel's settings decide
+        (
+            "-syslog",
+            "CAP_SYSLOG",
+            &[],
+            &["waits", "stacks", "stacks.programs", "stacks.private_files"],
+        ),
         (
             "-sys_admin",
             "CAP_SYS_ADMIN",
             &["netns", "lab"],
-            &["inventory", "calls", "waits", "messages", "stacks"],
+            &[
+                "inventory",
+                "calls",
+                "waits",
+                "messages",
+                "stacks",
+                "stacks.programs",
+            ],
         ),
     ];
     for (set, capability, suffer, go_on) in known {
@@ -137,15 +164,45 @@ fn each_missing_capability_has_a_remedy_of_its_own() {
     }
 }
 
+/// As `kallsyms_show_value()` of the kernel decides (kernel/ksyms_common.c).
 #[test]
-fn capabilities_that_no_probe_needs_are_not_missed() {
+fn names_of_the_kernel_are_there_where_its_settings_show_them() {
     if !root() {
         return;
     }
-    let (all, few) = (
-        without("+all"),
-        without("-all,+bpf,+perfmon,+net_admin,+sys_ptrace,+sys_admin"),
-    );
+    let setting = |name: &str| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).expect("a setting");
+        text.trim().parse().expect("a number")
+    };
+    let (restrict, paranoid) = (setting("kptr_restrict"), setting("perf_event_paranoid"));
+    for (set, has) in [("+all", true), ("-syslog", false)] {
+        let is_shown = match restrict {
+            0 => has || paranoid <= 1,
+            1 => has,
+            _ => false,
+        };
+        let findings = without(set);
+        let (state, remedy) = row(&findings, "stacks.kernel");
+        assert_eq!(
+            state,
+            if is_shown { "on" } else { "off" },
+            "{set}: {remedy}"
+        );
+        let mends = |word: &str| remedy.contains(word);
+        assert_eq!(mends("kernel.kptr_restrict=1"), restrict >= 2, "{remedy}");
+        assert_eq!(mends("give CAP_SYSLOG"), !is_shown && !has, "{remedy}");
+    }
+}
+
+#[test]
+fn capabilities_that_nothing_needs_are_not_missed() {
+    if !root() {
+        return;
+    }
+    let needed = "+bpf,+perfmon,+net_admin,+sys_ptrace,+sys_admin";
+    let by_names = "+dac_read_search,+syslog,+checkpoint_restore";
+    let all = without("+all");
+    let few = without(&format!("-all,{needed},{by_names}"));
     assert_eq!(off(&few), off(&all));
     assert_eq!(few["privileges"]["missing"], serde_json::json!([]));
 }
@@ -164,6 +221,13 @@ fn a_user_namespace_is_told_from_root() {
         "{state}: {remedy}"
     );
     assert_ne!(row(&findings, "tcp_stats.without_bpf").0, "off");
+    for name in ["stacks.programs", "stacks.private_files"] {
+        let (state, remedy) = row(&findings, name);
+        assert!(
+            state == "off" && remedy.contains("user namespace"),
+            "{name}: {state}: {remedy}"
+        );
+    }
 }
 
 /// As in a container without the host's process ids.

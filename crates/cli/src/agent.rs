@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::out;
+
 /// Watches a host.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -27,7 +29,7 @@ impl Agent {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         if self.check {
             let config = agent::config::Config::read(&self.config)?;
-            eprintln!("{}: sound", self.config.display());
+            eprintln!("{}: sound", out::name(&self.config));
             if let Some(reservation) = agent::reservation(&config.ship) {
                 eprintln!("note: {reservation}");
             }

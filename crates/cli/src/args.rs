@@ -3,39 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::Args;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
 
-use crate::config::{ConfigFile, Profile};
+use crate::config::ConfigFile;
+use crate::profile::Profile;
+use crate::values::{Detail, latency_ns};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
 pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
-
-/// How much is recorded.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Detail {
-    /// Polled statistics, events, and last statistics at close: cheapest.
-    Stats,
-    /// Also every send and receive call, and the exact stage ledger.
-    Calls,
-    /// Also every interval in which a thread was blocked, and on what; and what a command that is
-    /// run says of itself by the ITT API.
-    Waits,
-    /// Also every received message, with the times of its way from the network card to the program.
-    Messages,
-}
-
-impl From<Detail> for ::record::Detail {
-    fn from(detail: Detail) -> Self {
-        match detail {
-            Detail::Stats => Self::Stats,
-            Detail::Calls => Self::Calls,
-            Detail::Waits => Self::Waits,
-            Detail::Messages => Self::Messages,
-        }
-    }
-}
 
 /// Options of every command that records.
 #[derive(Debug, Args)]
@@ -190,39 +167,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a number of seconds".to_owned())
 }
 
-/// A time such as `1.5s` or `200ms`, in ns.
-pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, f64); 7] = [
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("µs", 1e3),
-        ("ms", 1e6),
-        ("min", 60e9),
-        ("s", 1e9),
-        ("h", 3_600e9),
-    ];
-    let text = text.trim();
-    let split = |(unit, ns): &(&str, f64)| Some((text.strip_suffix(unit)?.trim_end(), *ns));
-    let value = UNITS.iter().find_map(split).and_then(|(number, unit_ns)| {
-        let number: f64 = number.parse().ok()?;
-        Some(number * unit_ns)
-    });
-    match value {
-        Some(ns) if (0.0..=u64::MAX as f64).contains(&ns) => Ok(ns.round() as u64),
-        _ => {
-            Err("not a time\nhint: a number with ns, us, ms, s, min or h, such as 1.5s".to_owned())
-        }
-    }
-}
-
-/// The time of `latency>1ms`, in ns.
-pub(crate) fn latency_ns(text: &str) -> Result<u64, String> {
-    let refused = "not a condition\nhint: latency>1ms";
-    let time = text.trim().strip_prefix("latency").ok_or(refused)?;
-    let time = time.trim_start().strip_prefix('>').ok_or(refused)?;
-    time_ns(time)
-}
-
 /// How text goes to stdout: colour for a terminal unless NO_COLOR is set; 80 columns.
 pub(crate) fn text_options() -> view::TextOptions {
     use std::io::IsTerminal;
@@ -237,7 +181,7 @@ pub(crate) fn text_options() -> view::TextOptions {
 mod tests {
     use std::time::Duration;
 
-    use super::{seconds, time_ns, utc};
+    use super::{seconds, utc};
 
     #[test]
     fn seconds_are_a_number() {
@@ -246,22 +190,6 @@ mod tests {
         for text in ["abc", "", "-1", "NaN", "inf", "1s"] {
             let refused = Err("not a number of seconds".to_owned());
             assert_eq!(seconds(text), refused, "{text}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        let known = [
-            ("1.5s", 1_500_000_000),
-            ("200ms", 200_000_000),
-            ("7 us", 7_000),
-        ];
-        for (text, ns) in known {
-            assert_eq!(time_ns(text), Ok(ns));
-        }
-        assert_eq!(time_ns("2min"), Ok(120_000_000_000));
-        for text in ["", "5", "ms", "-1s", "NaNs", "infs", "1e30h", "1 m"] {
-            assert!(time_ns(text).is_err(), "{text}");
         }
     }
 

@@ -41,7 +41,7 @@ impl Demo {
              each answer"
         );
         let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
-        out::print(&view::text(&stalled.report, &args::text_options()))?;
+        out::exact(&view::text(&stalled.report, &args::text_options()))?;
         eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
         let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
         let before = view::Side {
@@ -55,7 +55,7 @@ impl Demo {
             total_ns: mended.took_ns,
         };
         out::line("")?;
-        out::print(&view::side_by_side(&before, &after, &args::text_options()))?;
+        out::exact(&view::side_by_side(&before, &after, &args::text_options()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -73,7 +73,7 @@ impl Scratch {
             std::env::temp_dir().join(format!("whylat-demo-{}", std::process::id()))
         });
         std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
+            .with_context(|| format!("cannot create {}", out::name(&path)))?;
         Ok(Self { path, remove })
     }
 }

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use diagnose::report::About;
 use table::Recording;
 use view::CsvText;
 
 use crate::format::OutputArgs;
 use crate::load::Judging;
 use crate::page::{self, Asked};
-use crate::{exit, load};
+use crate::{exit, load, out};
 
 /// What an export is written to.
 #[derive(Debug, Args)]
@@ -60,7 +59,7 @@ impl ExportArgs {
             .write(file, |out| view::perfetto(&recording, &report, out))?;
         eprintln!(
             "wrote {}: open it with https://ui.perfetto.dev, which keeps it in the browser",
-            file.display()
+            out::name(file)
         );
         Ok(code(&recording))
     }
@@ -77,7 +76,7 @@ impl ExportArgs {
         if !recording.tables().any(|name| name == table) {
             bail!(
                 "{} holds no table {table}\nhint: {}",
-                path.display(),
+                out::name(path),
                 names(&recording)
             );
         }
@@ -85,8 +84,8 @@ impl ExportArgs {
             bail!(
                 "{} holds a table {table} that this whylat does not know\n\
                  hint: use whylat {} or later, which wrote it",
-                path.display(),
-                recording.header().whylat
+                out::name(path),
+                out::name(&recording.header().whylat)
             );
         }
         match self.to.file() {
@@ -115,14 +114,12 @@ fn to_stdout(write: impl FnOnce(&mut dyn Write, CsvText) -> io::Result<()>) -> a
 /// The tables that there are, in words.
 fn names(recording: &Recording) -> String {
     let names: Vec<&str> = recording.tables().collect();
-    format!("this recording has {}", names.join(", "))
+    format!("this recording has {}", out::name(&names.join(", ")))
 }
 
 /// Whether all was there to be written.
 fn code(recording: &Recording) -> ExitCode {
-    let (header, recorded) = (recording.header(), load::recorded(recording));
-    let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
-    let about = About::of(header, recorded, latest_ns, (0, u64::MAX));
+    let about = load::about(recording);
     for problem in &about.problems {
         eprintln!("warning: {problem}");
     }

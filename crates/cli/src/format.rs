@@ -50,7 +50,7 @@ impl OutputArgs {
     /// Writes a page to the file, or else to stdout.
     pub(crate) fn page(&self, page: &str) -> anyhow::Result<()> {
         match &self.output {
-            None => out::print(page),
+            None => out::exact(page),
             Some(file) => self.write(file, |out| out.write_all(page.as_bytes())),
         }
     }
@@ -69,7 +69,7 @@ impl OutputArgs {
             }
             anyhow!(
                 "cannot write {}: {error}\nhint: name a file on a disk with room for it with -o",
-                file.display()
+                out::name(file)
             )
         })
     }
@@ -84,11 +84,11 @@ impl OutputArgs {
             ErrorKind::AlreadyExists => anyhow!(
                 "cannot create {}: it exists already\n\
                  hint: name another file with -o, or replace it with --force",
-                file.display()
+                out::name(file)
             ),
             _ => anyhow!(
                 "cannot create {}: {error}\nhint: name a file that you may write to with -o",
-                file.display()
+                out::name(file)
             ),
         })
     }

@@ -61,13 +61,34 @@ pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
 
 impl Lab {
     pub(crate) fn execute(self) -> ExitCode {
+        use lab::{copy, fault::command as fault, study, wire::command as wire, workload};
         match self.command {
-            LabCommand::Fault(rest) => lab::fault::command::main(rest.arguments),
-            LabCommand::List(rest) => lab::fault::command::list(rest.arguments),
-            LabCommand::Wire(rest) => lab::wire::command::main(rest.arguments),
-            LabCommand::Tail(rest) => lab::study::main(rest.arguments),
-            LabCommand::Copy(rest) => lab::copy::main(rest.arguments),
-            LabCommand::Workload(rest) => lab::workload::main(rest.arguments),
+            LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
+            LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
+            LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
+            LabCommand::Tail(rest) => rest.hand_on(study::declaration(), study::main),
+            LabCommand::Copy(rest) => rest.hand_on(copy::declaration(), copy::main),
+            LabCommand::Workload(rest) => rest.hand_on(workload::declaration(), workload::main),
+        }
+    }
+}
+
+impl Rest {
+    /// Has the lab do it. Its help, and what it says of wrong usage, are printed here, as wide as those of other
+    /// commands.
+    fn hand_on(
+        self,
+        declared: clap::Command,
+        execute: impl FnOnce(Vec<OsString>) -> ExitCode,
+    ) -> ExitCode {
+        let declared = declared.max_term_width(view::MOST_COLUMNS);
+        match declared.try_get_matches_from(&self.arguments) {
+            Ok(_) => execute(self.arguments),
+            Err(usage) => {
+                // Nothing is left to tell if stdout or stderr is closed.
+                let _ = usage.print();
+                ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
+            }
         }
     }
 }

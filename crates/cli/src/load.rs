@@ -10,7 +10,7 @@ use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::messages::story::MessageId;
-use diagnose::report::{LeftOut, Recorded, SlowMessages};
+use diagnose::report::{About, LeftOut, Recorded, SlowMessages};
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Question, TailTable};
 use diagnose::waits::join::{Join, Source};
@@ -25,6 +25,7 @@ use table::tables::{
 use table::{Columns, Problem, Recording, Table};
 use view::html::Answers;
 
+use crate::out;
 use crate::page::Asked;
 
 /// Messages of a recording that the main report looks at, which takes about 100 MB per million.
@@ -199,7 +200,7 @@ fn waits_of(
         bail!(
             "no thread in {} waited for {object}\n\
              hint: `whylat report --by object --format json` names every object",
-            recording.path().display()
+            out::name(recording.path())
         );
     }
     if let Some(join) = waits.join(limit) {
@@ -227,7 +228,7 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
         bail!(
             "there is no message {id} in {}\n\
              hint: `whylat report --messages --format json` names the slowest of every connection",
-            path.display()
+            out::name(path)
         );
     };
     Ok(story)
@@ -273,7 +274,7 @@ fn with_activity(path: &Path) -> anyhow::Result<Recording> {
         bail!(
             "{} does not hold what CPUs did while messages were under way\n\
              hint: record with --detail messages --keep p99,sample=100",
-            path.display()
+            out::name(path)
         );
     }
     Ok(recording)
@@ -345,6 +346,13 @@ pub(crate) fn recorded(recording: &Recording) -> Recorded {
     }
 }
 
+/// What every answer says of the recording; whether it is complete is what exit codes tell.
+pub(crate) fn about(recording: &Recording) -> About {
+    let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
+    let span = (0, u64::MAX);
+    About::of(recording.header(), recorded(recording), latest_ns, span)
+}
+
 /// Rows that are left out for these problems, by table: its files lie in a directory of its name.
 fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
     let mut rows = BTreeMap::<String, u64>::new();
@@ -378,12 +386,14 @@ fn join_rows(recording: &Recording, mut join: Join) {
 
 /// Says why a recording holds no rows of a probe with its own detail, if it holds none.
 fn require<T: Table>(recording: &Recording, probe: &str) -> anyhow::Result<()> {
-    let (path, detail) = (recording.path().display(), &recording.header().detail);
+    let path = out::name(recording.path());
+    let detail = out::name(&recording.header().detail);
     let covered = recording.coverage().iter().find(|it| it.probe == probe);
     match covered.map(|it| &it.state) {
         _ if recording.rows::<T>() > 0 => Ok(()),
         Some(ProbeState::On | ProbeState::Fallback { .. }) => Ok(()),
         Some(ProbeState::Off { why, remedy }) => {
+            let (why, remedy) = (out::name(why), out::name(remedy));
             bail!("{path} holds no {probe}: {why}\nhint: {remedy}")
         }
         None => bail!(

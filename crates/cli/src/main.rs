@@ -1,16 +1,15 @@
 //! The `whylat` command: one file a subcommand. Data goes to stdout, talk to stderr.
 //!
 //! Exit codes: `run` gives the command's own status (126 or 127 when it cannot be started, 128 +
-//! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but events were lost or
-//! the recording was not closed.
+//! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but the data is partial:
+//! events were lost, or the recording is damaged or was not closed in order. The help says so at its
+//! end, and every manual page.
 
-/// Talk to stderr. That nobody can hear it (a full disk, a reader that left) is no reason to panic, as std's macro of this
-/// name does: the recording goes on.
+/// Talk to stderr: without what a terminal would act on, and without a panic, unlike std's macro of this name.
 macro_rules! eprintln {
-    ($($said:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($said)*);
-    }};
+    ($($said:tt)*) => {
+        $crate::out::say(format_args!($($said)*))
+    };
 }
 
 mod agent;
@@ -30,12 +29,14 @@ mod maintain;
 mod messages;
 mod out;
 mod page;
+mod profile;
 mod progress;
 mod record;
 mod report;
 mod shell;
 mod tail;
 mod top;
+mod values;
 mod waits;
 
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[command(
     name = "whylat",
     version,
-    max_term_width = 80,
+    max_term_width = view::MOST_COLUMNS,
     arg_required_else_help = true,
     after_help = "\
 Examples:
@@ -55,7 +56,15 @@ Examples:
   sudo whylat record -p 4321 -d 10     # ten seconds of what runs already
   whylat report                        # the newest diagnosis again
   whylat view                          # the same in a browser
-  sudo whylat doctor                   # what works on this host"
+  sudo whylat doctor                   # what works on this host
+
+Exit codes:
+  0  done
+  1  failed, or `validate` found damage, or `doctor` what can be mended
+  2  wrong usage
+  3  done, but the data is partial: events were lost, or the recording is
+     damaged or was not closed in order
+  `run` ends as its command does: 128 + signal; 126 or 127: it did not start"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -106,7 +115,7 @@ enum Command {
 mod exit {
     /// Failed.
     pub(crate) const FAILED: u8 = 1;
-    /// Done, but events were lost or the recording was not closed.
+    /// Done, but the data is partial: events were lost, or the recording is damaged or was not closed in order.
     pub(crate) const INCOMPLETE: u8 = 3;
 
     /// Of what was done.

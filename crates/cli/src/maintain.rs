@@ -1,110 +1,181 @@
-//! `whylat validate` and `whylat recover`.
+//! `whylat validate` and `whylat recover`. Both end with 3 where a report of the recording does, but `validate` with 1
+//! where it finds damage.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use table::{Recording, Recovered};
+use diagnose::report::{About, Closed};
+use diagnose::units::counted;
+use serde_json::{Value, json};
+use table::{Problem, Recording, Recovered};
 
-use crate::{exit, out};
+use crate::{exit, load, out};
 
 /// Checks a recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylat validate r.whylat")]
+  whylat validate                    # the newest recording here
+  whylat validate r.whylat --json")]
 pub(crate) struct Validate {
-    /// The recording
-    dir: PathBuf,
+    /// The recording [default: the newest *.whylat here]
+    dir: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Validate {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let found = Found::of(&self.dir)?;
-        for line in &found.lines {
-            out::line(line)?;
+        let dir = self.dir.map_or_else(load::newest, Ok)?;
+        let found = Found::of(&dir)?;
+        if self.json {
+            out::json(&found.json())?;
+        } else {
+            out::print(&found.text())?;
         }
-        if found.is_left_open {
-            eprintln!("hint: whylat recover {}", self.dir.display());
+        if found.is_left_open() {
+            eprintln!("hint: whylat recover {}", out::name(&dir));
         }
-        Ok(ExitCode::from(found.code))
+        Ok(ExitCode::from(found.code()))
     }
 }
 
-/// What a check says.
+/// What a check found.
 struct Found {
-    lines: Vec<String>,
-    /// Nobody writes it any more, and nobody closed it.
-    is_left_open: bool,
-    code: u8,
+    dir: PathBuf,
+    problems: Vec<Problem>,
+    about: About,
+    is_live: bool,
 }
 
 impl Found {
     fn of(dir: &Path) -> anyhow::Result<Self> {
         // Opened first: who closes it between the two is not called a crash.
         let recording = Recording::open(dir)?;
-        let problems = table::validate(dir)?;
-        let (is_live, is_closed) = (recording.live(), recording.closed().is_some());
-        let is_left_open = !is_live && !is_closed;
-        let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        let dir = dir.display();
-        lines.extend(match (problems.is_empty(), is_left_open, is_live) {
-            (true, true, _) => Some(format!(
-                "{dir}: not closed: the end is missing; what is there is right"
-            )),
-            (false, true, _) => Some(format!("{dir}: not closed: the end is missing")),
-            (true, _, true) => Some(format!(
-                "{dir}: is still being written; what is there is right"
-            )),
-            (true, ..) => Some(format!(
-                "{dir}: every digest, row count and account is right"
-            )),
-            (false, ..) => None,
-        });
         Ok(Self {
-            code: match (problems.is_empty(), is_left_open) {
-                (false, _) => exit::FAILED,
-                (true, true) => exit::INCOMPLETE,
-                (true, false) => 0,
-            },
-            lines,
-            is_left_open,
+            dir: dir.to_owned(),
+            problems: table::validate(dir)?,
+            about: load::about(&recording),
+            is_live: recording.live(),
         })
     }
+
+    /// Nobody writes it any more, and nobody closed it.
+    fn is_left_open(&self) -> bool {
+        !self.is_live && self.about.closed == Closed::NotClosed
+    }
+
+    fn code(&self) -> u8 {
+        match (self.problems.is_empty(), self.about.is_complete()) {
+            (false, _) => exit::FAILED,
+            (true, false) => exit::INCOMPLETE,
+            (true, true) => 0,
+        }
+    }
+
+    /// A line for each problem, then what is known of the whole.
+    fn text(&self) -> String {
+        let mut lines: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
+        let dir = out::name(&self.dir);
+        let end = match self.about.closed {
+            Closed::InOrder => None,
+            Closed::Recovered => Some("closed after a crash: the end may be missing"),
+            Closed::NotClosed if self.is_live => Some("is still being written"),
+            Closed::NotClosed => Some("not closed: the end is missing"),
+        };
+        lines.extend(match (end, self.problems.is_empty()) {
+            (Some(end), true) => Some(format!("{dir}: {end}; what is there is right")),
+            (Some(end), false) => Some(format!("{dir}: {end}")),
+            (None, true) => Some(format!(
+                "{dir}: every digest, row count and account is right"
+            )),
+            (None, false) => None,
+        });
+        lines.extend(losses(&self.about).map(|losses| format!("{dir}: {losses}")));
+        lines.join("\n") + "\n"
+    }
+
+    fn json(&self) -> Value {
+        let problem = |problem: &Problem| {
+            json!({
+                "file": problem.file.to_string_lossy(),
+                "offset": problem.offset,
+                "rows": problem.rows,
+                "cause": problem.cause,
+            })
+        };
+        json!({
+            "schema": "whylat.validate/1",
+            "recording": self.dir.to_string_lossy(),
+            "live": self.is_live,
+            "closed": self.about.closed,
+            "lost_total": lost(&self.about),
+            "problems": self.problems.iter().map(problem).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Records of all probes that were lost.
+fn lost(about: &About) -> u64 {
+    let lost = about.loss.iter().map(|loss| loss.lost_total);
+    lost.fold(0, u64::saturating_add)
+}
+
+/// The same in words, if there are any.
+fn losses(about: &About) -> Option<String> {
+    let lost = lost(about);
+    let words = || format!("{} lost; the report says which", counted(lost, "record"));
+    (lost > 0).then(words)
 }
 
 /// Closes a recording that a crash left open.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  whylat recover             # the newest recording here
   whylat recover r.whylat")]
 pub(crate) struct Recover {
-    /// The recording
-    dir: PathBuf,
+    /// The recording [default: the newest *.whylat here]
+    dir: Option<PathBuf>,
 }
 
 impl Recover {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let outcome = table::recover(&self.dir)?;
-        out::line(&told(&self.dir, &outcome))?;
-        Ok(ExitCode::SUCCESS)
+        let dir = self.dir.map_or_else(load::newest, Ok)?;
+        let (told, is_complete) = recover(&dir)?;
+        out::line(&told)?;
+        Ok(exit::of(is_complete))
     }
 }
 
+/// Closes a recording. Returns what was done, and whether the recording is complete.
+fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
+    let recovered = table::recover(dir)?;
+    let about = load::about(&Recording::open(dir)?);
+    Ok((told(dir, &recovered, &about), about.is_complete()))
+}
+
 /// What was done. What the recorder had not sealed when it died is gone, and nobody knows how much that was.
-fn told(dir: &Path, recovered: &Recovered) -> String {
+fn told(dir: &Path, recovered: &Recovered, about: &About) -> String {
     let said = recovered.to_string();
     let (state, rest) = said.split_at(said.find('\n').unwrap_or(said.len()));
-    let end = if recovered.was_closed {
-        ""
-    } else {
-        "; the end may be missing"
+    let end = match about.closed {
+        Closed::InOrder => "",
+        Closed::Recovered | Closed::NotClosed => "; the end may be missing",
     };
-    format!("{}: {state}{end}{rest}", dir.display())
+    let losses = losses(about).map_or_else(String::new, |losses| format!("\n{losses}"));
+    format!("{}: {state}{end}{rest}{losses}", out::name(dir))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use table::manifest::{Line, Loss};
+    use table::{WriteOptions, Writer};
+
     use super::*;
     use crate::load::golden;
 
@@ -117,43 +188,98 @@ mod tests {
         std::fs::write(&manifest, format!("{rest}\n")).expect("written");
     }
 
+    /// A recording without rows that is being written, with the header of a golden one.
+    fn begun(scratch: &Path) -> (PathBuf, Writer) {
+        let sound = golden("slow_reader/fires", true, scratch);
+        let header = Recording::open(&sound).expect("read").header().clone();
+        let path = scratch.join("begun.whylat");
+        let writer = Writer::create(&path, &header, WriteOptions::default());
+        (path, writer.expect("created"))
+    }
+
     #[test]
     fn a_recording_that_was_not_closed_says_so() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
         let found = Found::of(&path).expect("read");
-        assert_eq!((found.code, found.is_left_open), (0, false));
+        assert_eq!((found.code(), found.is_left_open()), (0, false));
         open_again(&path);
         let found = Found::of(&path).expect("read");
-        assert_eq!((found.code, found.is_left_open), (exit::INCOMPLETE, true));
-        let said = ": not closed: the end is missing; what is there is right";
-        assert!(found.lines[0].ends_with(said), "{:?}", found.lines);
-        let outcome = table::recover(&path).expect("closed");
-        let said = told(&path, &outcome);
-        let first = said.lines().next().unwrap_or_default();
-        assert!(
-            first.ends_with(".whylat: closed; the end may be missing"),
-            "{said}"
-        );
+        let known = (found.code(), found.is_left_open());
+        assert_eq!(known, (exit::INCOMPLETE, true));
+        let said = ": not closed: the end is missing; what is there is right\n";
+        assert!(found.text().ends_with(said), "{}", found.text());
+        for state in ["closed", "was closed already"] {
+            let (said, is_complete) = recover(&path).expect("closed");
+            let first = said.lines().next().unwrap_or_default();
+            let state = format!(".whylat: {state}; the end may be missing");
+            assert!(first.ends_with(&state), "{said}");
+            assert!(!is_complete, "{said}");
+        }
         let found = Found::of(&path).expect("read");
-        assert_eq!((found.code, found.is_left_open), (0, false));
+        let known = (found.code(), found.is_left_open());
+        assert_eq!(known, (exit::INCOMPLETE, false));
+        let said = ": closed after a crash: the end may be missing; what is there is right\n";
+        assert!(found.text().ends_with(said), "{}", found.text());
     }
 
     #[test]
     fn one_that_is_being_written_was_not_left_open() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let sound = golden("slow_reader/fires", true, scratch.path());
-        let header = Recording::open(&sound).expect("read").header().clone();
-        let path = scratch.path().join("live.whylat");
-        let writer = table::Writer::create(&path, &header, table::WriteOptions::default());
-        let writer = writer.expect("created");
+        let (path, writer) = begun(scratch.path());
         let found = Found::of(&path).expect("read");
-        assert_eq!((found.code, found.is_left_open), (0, false));
+        let known = (found.code(), found.is_left_open());
+        assert_eq!(known, (exit::INCOMPLETE, false));
         assert!(
-            found.lines[0].contains("still being written"),
-            "{:?}",
-            found.lines
+            found.text().contains("still being written"),
+            "{}",
+            found.text()
         );
         drop(writer);
+    }
+
+    #[test]
+    fn what_was_lost_is_told() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (path, mut writer) = begun(scratch.path());
+        let loss = Loss {
+            probe: "calls".to_owned(),
+            produced: 7,
+            lost: BTreeMap::from([("ring_full".to_owned(), 7)]),
+            ..Loss::default()
+        };
+        writer.line(&Line::Loss(loss)).expect("written");
+        writer.close(1).expect("closed");
+        let found = Found::of(&path).expect("read");
+        assert_eq!(found.code(), exit::INCOMPLETE);
+        assert!(
+            found.text().contains(": 7 records lost"),
+            "{}",
+            found.text()
+        );
+        let json = found.json();
+        assert_eq!(json["lost_total"], 7);
+        assert_eq!(
+            (&json["closed"], &json["live"]),
+            (&json!("in_order"), &json!(false))
+        );
+        let (said, is_complete) = recover(&path).expect("closed already");
+        assert!(!is_complete && said.contains("7 records lost"), "{said}");
+    }
+
+    #[test]
+    fn damage_that_stays_is_told() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = golden("slow_reader/fires", true, scratch.path());
+        let files = std::fs::read_dir(path.join("tcp_stages")).expect("there");
+        for file in files.flatten() {
+            std::fs::remove_file(file.path()).expect("removed");
+        }
+        let (said, is_complete) = recover(&path).expect("closed already");
+        assert!(!is_complete && said.contains("damage stays: "), "{said}");
+        let found = Found::of(&path).expect("read");
+        assert_eq!(found.code(), exit::FAILED);
+        let json = found.json();
+        assert_eq!(json["problems"][0]["cause"], "missing", "{json}");
     }
 }

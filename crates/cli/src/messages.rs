@@ -61,7 +61,7 @@ impl MessageArgs {
         }
         let report = load::messages(path, limit)?;
         match format {
-            Format::Text => out::print(&view::messages_text(&report, &args::text_options()))?,
+            Format::Text => out::exact(&view::messages_text(&report, &args::text_options()))?,
             Format::Json => out::json(&report)?,
         }
         Ok(Some(code(&report.about)))
@@ -71,7 +71,7 @@ impl MessageArgs {
 fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode> {
     let story = load::message(path, id)?;
     match format {
-        Format::Text => out::print(&view::message_text(&story, &args::text_options()))?,
+        Format::Text => out::exact(&view::message_text(&story, &args::text_options()))?,
         Format::Json => out::json(&story)?,
     }
     Ok(code(&story.about))
@@ -80,7 +80,7 @@ fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode>
 fn ends(path: &Path, other: &Path, format: Format, limit: usize) -> anyhow::Result<ExitCode> {
     let report = load::ends(path, other, limit)?;
     match format {
-        Format::Text => out::print(&view::ends_text(&report, &args::text_options()))?,
+        Format::Text => out::exact(&view::ends_text(&report, &args::text_options()))?,
         Format::Json => out::json(&report)?,
     }
     Ok(code(&report.about))

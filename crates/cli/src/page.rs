@@ -72,7 +72,7 @@ impl View {
         };
         match opener {
             Some(opener) => opener.open()?,
-            None => out::line(&file.display().to_string())?,
+            None => out::line(&out::name(&file))?,
         }
         Ok(exit::of(is_complete))
     }
@@ -93,7 +93,7 @@ pub(crate) fn write(path: &Path, asked: Asked, file: &Path) -> anyhow::Result<bo
         .with_context(|| {
             format!(
                 "cannot write the page to {}\nhint: -o FILE writes it elsewhere",
-                file.display()
+                out::name(file)
             )
         })?;
     Ok(is_complete)
@@ -159,7 +159,7 @@ impl Opener {
         let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null());
         let started = shell.stderr(Stdio::null()).spawn();
         let shell =
-            started.with_context(|| format!("cannot start sh to show {}", file.display()))?;
+            started.with_context(|| format!("cannot start sh to show {}", out::name(&file)))?;
         Ok(Self { shell, file })
     }
 
@@ -171,7 +171,7 @@ impl Opener {
         let told = line.map_or(Ok(()), |mut line| line.write_all(b"\n"));
         let done = told.and_then(|()| self.shell.wait());
         let (file, hint) = (
-            self.file.display(),
+            out::name(&self.file),
             "hint: open this file in a browser yourself; --no-open prints its path",
         );
         match done {

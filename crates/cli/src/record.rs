@@ -138,7 +138,7 @@ impl Record {
             .recording
             .options(self.target.target(), self.duration)?;
         if self.duration.is_none() {
-            eprintln!("recording to {}; Ctrl-C ends", options.output.display());
+            eprintln!("recording to {}; Ctrl-C ends", out::name(&options.output));
         }
         let outcome = record::record(&options)?;
         tell(&outcome);
@@ -148,7 +148,7 @@ impl Record {
         if outcome.write_error.is_some() {
             return Ok(ExitCode::from(exit::FAILED));
         }
-        eprintln!("hint: whylat report {}", outcome.path.display());
+        eprintln!("hint: whylat report {}", out::name(&outcome.path));
         Ok(exit::of(outcome.lost == 0))
     }
 }
@@ -156,7 +156,7 @@ impl Record {
 /// Says where the recording is and what went wrong with it.
 fn tell(outcome: &Outcome) {
     progress::clear();
-    eprintln!("recorded to {}", outcome.path.display());
+    eprintln!("recorded to {}", out::name(&outcome.path));
     for probe in &outcome.usdt {
         let fired = probe.fired.unwrap_or_default();
         eprintln!(
@@ -209,7 +209,7 @@ fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     if json {
         out::json(&report)
     } else {
-        out::print(&view::text(&report, &args::text_options()))
+        out::exact(&view::text(&report, &args::text_options()))
     }
 }
 

@@ -116,7 +116,7 @@ impl ReportArgs {
         }
         let report = load::diagnose(&path, judging)?;
         match format {
-            Format::Text => out::print(&view::text(&report, &args::text_options()))?,
+            Format::Text => out::exact(&view::text(&report, &args::text_options()))?,
             Format::Json => out::json(&report)?,
         }
         Ok(exit::of(report.about.is_complete()))

@@ -16,6 +16,9 @@ use crate::out;
 /// Begins the examples at the end of every command's help.
 const EXAMPLES: &str = "Examples:";
 
+/// Begins what exit codes mean, at the end of the program's own help.
+const CODES: &str = "Exit codes:";
+
 /// Prints a script for a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -33,7 +36,7 @@ impl Completions {
     pub(crate) fn execute(self, mut program: Command) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "whylat", &mut script);
-        out::print(&String::from_utf8_lossy(&script))?;
+        out::exact(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -51,29 +54,30 @@ pub(crate) struct Manual {
 impl Manual {
     pub(crate) fn execute(self, program: Command) -> anyhow::Result<ExitCode> {
         std::fs::create_dir_all(&self.dir)
-            .with_context(|| format!("cannot create {}", self.dir.display()))?;
+            .with_context(|| format!("cannot create {}", out::name(&self.dir)))?;
         let mut program = program.disable_help_subcommand(true);
         program.build();
-        write_pages(&self.dir, &program)?;
+        let codes = part(&program, CODES).unwrap_or_default();
+        write_pages(&self.dir, &program, &codes)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Pages of a command and of those below it.
-fn write_pages(dir: &Path, command: &Command) -> anyhow::Result<()> {
+/// Pages of a command and of those below it. `codes`: what exit codes mean.
+fn write_pages(dir: &Path, command: &Command, codes: &str) -> anyhow::Result<()> {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
-        write_pages(dir, below)?;
+        write_pages(dir, below, codes)?;
     }
     let man = Man::new(command.clone()).source(concat!("whylat ", env!("CARGO_PKG_VERSION")));
     let path = dir.join(man.get_filename());
     let mut page = Vec::new();
-    render(&man, command, &mut page)
+    render(&man, command, codes, &mut page)
         .and_then(|()| std::fs::write(&path, page))
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", out::name(&path)))
 }
 
-/// A page as `Man::render` makes it, but with the examples as they are, line by line.
-fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+/// A page as `Man::render` makes it, but with exit codes and the examples as they are, line by line.
+fn render(man: &Man, command: &Command, codes: &str, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_title(page)?;
     man.render_name_section(page)?;
     man.render_synopsis_section(page)?;
@@ -84,22 +88,35 @@ fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     if command.get_subcommands().any(|it| !it.is_hide_set()) {
         man.render_subcommands_section(page)?;
     }
-    let Some(examples) = examples(command) else {
-        return Ok(());
-    };
-    let mut roff = Roff::new();
-    roff.control("SH", ["EXAMPLES"]).control("nf", []);
-    for line in examples.lines() {
-        roff.text([roman(line.trim())]);
+    section("EXIT STATUS", codes, page)?;
+    if let Some(examples) = examples(command) {
+        section("EXAMPLES", &examples, page)?;
     }
-    roff.control("fi", []).to_writer(page)?;
     page.flush()
+}
+
+/// A section whose lines stay as they are in the help, but for its indentation.
+fn section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
+    const INDENTATION: &str = "  ";
+    let mut roff = Roff::new();
+    roff.control("SH", [title]).control("nf", []);
+    for line in lines.lines() {
+        roff.text([roman(line.strip_prefix(INDENTATION).unwrap_or(line))]);
+    }
+    roff.control("fi", []).to_writer(page)
 }
 
 /// The examples at the end of a command's help, one a line.
 fn examples(command: &Command) -> Option<String> {
+    part(command, EXAMPLES)
+}
+
+/// The lines under a title at the end of a command's help, up to an empty one.
+fn part(command: &Command, title: &str) -> Option<String> {
     let help = command.get_after_help()?.to_string();
-    Some(help.strip_prefix(EXAMPLES)?.trim_start().to_owned())
+    let mut parts = help.split("\n\n");
+    let lines = parts.find_map(|part| part.strip_prefix(title))?;
+    Some(lines.trim_matches('\n').to_owned())
 }
 
 #[cfg(test)]
@@ -156,6 +173,36 @@ mod tests {
             }
         });
         assert!(seen > 30, "{seen}");
+    }
+
+    #[test]
+    fn every_page_says_what_exit_codes_mean() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let dir = scratch.path().to_owned();
+        let manual = Manual { dir: dir.clone() };
+        manual.execute(crate::program()).expect("written");
+        let pages = std::fs::read_dir(dir).expect("pages");
+        for page in pages.flatten() {
+            let text = std::fs::read_to_string(page.path()).expect("a page");
+            let codes = text.split(".SH \"EXIT STATUS\"\n").nth(1);
+            let codes = codes.unwrap_or_else(|| panic!("{text}"));
+            for code in ["0  done", "1  failed", "2  wrong usage", "3  done, but"] {
+                assert!(codes.contains(&format!("\n{code}")), "{code}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_no_wider_than_a_report() {
+        let mut program = crate::program();
+        program.build();
+        visit(&program, "whylat", &mut |path, command| {
+            let help = command.clone().render_long_help().to_string();
+            for line in help.lines().filter(|line| !line.starts_with("Usage: ")) {
+                let columns = line.chars().count();
+                assert!(columns <= view::MOST_COLUMNS, "{path}: {line}");
+            }
+        });
     }
 
     #[test]

@@ -80,10 +80,10 @@ impl Explaining {
             return Ok(built_in);
         };
         let csv = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the categories in {}", path.display()))?;
+            .with_context(|| format!("cannot read the categories in {}", out::name(path)))?;
         built_in
             .with(&csv)
-            .with_context(|| format!("cannot use the categories in {}", path.display()))
+            .with_context(|| format!("cannot use the categories in {}", out::name(path)))
     }
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn print(
     options: &TextOptions,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        Format::Text => out::print(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
+        Format::Text => out::exact(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
         Format::Json => out::json(report)?,
     }
     Ok(exit::of(report.about.is_complete()))

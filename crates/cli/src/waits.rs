@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use crate::format::Format;
-use crate::{args, exit, load, out};
+use crate::{args, exit, load, out, values};
 
 /// Groups that text shows; JSON has all.
 const SHOWN: usize = 10;
@@ -21,10 +21,10 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_enum, group = "filtered")]
     by: Option<By>,
     /// Only waits that ended this long after the recording's start, or later
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "filtered")]
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     from: Option<u64>,
     /// Only waits that ended earlier than this after the recording's start
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "filtered")]
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     to: Option<u64>,
     /// Only waits of this process
     #[arg(long, value_name = "PID", requires = "by")]
@@ -36,7 +36,7 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_name = "OBJECT", requires = "by")]
     object: Option<String>,
     /// Only waits that were blocked longer than this
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns, requires = "by")]
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "by")]
     longer_than: Option<u64>,
     /// Show so many groups, or connections [default: as text the worst, as JSON all]
     #[arg(long, value_name = "NUMBER")]
@@ -113,7 +113,7 @@ impl WaitArgs {
 
 fn print(report: &WaitReport, format: Format) -> anyhow::Result<()> {
     match format {
-        Format::Text => out::print(&view::waits_text(report, &args::text_options())),
+        Format::Text => out::exact(&view::waits_text(report, &args::text_options())),
         Format::Json => out::json(report),
     }
 }

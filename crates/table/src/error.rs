@@ -1,6 +1,7 @@
 //! What can go wrong with a recording directory: errors that end an operation, and problems
 //! that a reader reports and works around.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,29 +10,54 @@ use parquet::errors::ParquetError;
 
 use crate::manifest::FORMAT;
 
+/// A name or a cause within a message: it stays on its line, whoever made the recording, and steers no terminal.
+pub(crate) fn shown(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    let mut shown = String::new();
+    for c in text.as_ref().to_string_lossy().chars() {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Writing a recording failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The path is taken.
-    #[error("cannot create the recording {}: it exists already\nhint: name another path with -o, or replace it with --force", path.display())]
+    #[error(
+        "cannot create the recording {}: it exists already\nhint: name another path with -o, or replace it with --force",
+        shown(path)
+    )]
     Exists {
         /// The path asked for.
         path: PathBuf,
     },
     /// Told to replace something that is not a recording.
-    #[error("will not replace {}: it is not a recording\nhint: name another path with -o", path.display())]
+    #[error(
+        "will not replace {}: it is not a recording\nhint: name another path with -o",
+        shown(path)
+    )]
     NotARecording {
         /// The path asked for.
         path: PathBuf,
     },
     /// Another process writes this recording.
-    #[error("the recording {} is still being written by another process\nhint: stop that recorder first, or name another path", path.display())]
+    #[error(
+        "the recording {} is still being written by another process\nhint: stop that recorder first, or name another path",
+        shown(path)
+    )]
     Busy {
         /// The recording.
         path: PathBuf,
     },
     /// No space, or the user's quota is used up.
-    #[error("cannot {what} {}: {source}\nhint: free some space, or name a path on another disk with -o", path.display())]
+    #[error(
+        "cannot {what} {}: {source}\nhint: free some space, or name a path on another disk with -o",
+        shown(path)
+    )]
     Full {
         /// What was tried.
         what: &'static str,
@@ -41,7 +67,10 @@ pub enum WriteError {
         source: io::Error,
     },
     /// Not allowed to write there.
-    #[error("cannot {what} {}: {source}\nhint: name a path that you may write to with -o", path.display())]
+    #[error(
+        "cannot {what} {}: {source}\nhint: name a path that you may write to with -o",
+        shown(path)
+    )]
     Denied {
         /// What was tried.
         what: &'static str,
@@ -51,7 +80,10 @@ pub enum WriteError {
         source: io::Error,
     },
     /// Any other failure of the file system.
-    #[error("cannot {what} {}: {source}\nhint: see that the directory exists and that its disk works", path.display())]
+    #[error(
+        "cannot {what} {}: {source}\nhint: see that the directory exists and that its disk works",
+        shown(path)
+    )]
     Io {
         /// What was tried.
         what: &'static str,
@@ -61,7 +93,11 @@ pub enum WriteError {
         source: io::Error,
     },
     /// The rows could not be made into Parquet.
-    #[error("cannot encode rows of table {table} for {}: {source}\nhint: the rows already sealed are safe; please report this", path.display())]
+    #[error(
+        "cannot encode rows of table {} for {}: {source}\nhint: the rows already sealed are safe; please report this",
+        shown(table),
+        shown(path)
+    )]
     Encode {
         /// Their table.
         table: String,
@@ -80,7 +116,8 @@ pub enum WriteError {
     },
     /// A sealed file that was to be merged or kept cannot be read.
     #[error(
-        "cannot merge table {table}: {problem}\nhint: the undamaged segments stay readable; `whylat validate` lists the damage"
+        "cannot merge table {}: {problem}\nhint: the undamaged segments stay readable; `whylat validate` lists the damage",
+        shown(table)
     )]
     Damaged {
         /// Their table.
@@ -135,31 +172,47 @@ impl WriteError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Nothing is there.
-    #[error("cannot open the recording {}: no such directory\nhint: make one with `whylat record`, or look for it with `ls -d *.whylat`", path.display())]
+    #[error(
+        "cannot open the recording {}: no such directory\nhint: make one with `whylat record`, or look for it with `ls -d *.whylat`",
+        shown(path)
+    )]
     NotFound {
         /// The path asked for.
         path: PathBuf,
     },
     /// A file where the directory should be.
-    #[error("cannot open the recording {}: it is a file, and a recording is a directory\nhint: name the NAME.whylat directory itself", path.display())]
+    #[error(
+        "cannot open the recording {}: it is a file, and a recording is a directory\nhint: name the NAME.whylat directory itself",
+        shown(path)
+    )]
     NotADirectory {
         /// The path asked for.
         path: PathBuf,
     },
     /// A directory of another kind.
-    #[error("{} is not a recording: it has no manifest.jsonl\nhint: name a NAME.whylat directory", path.display())]
+    #[error(
+        "{} is not a recording: it has no manifest.jsonl\nhint: name a NAME.whylat directory",
+        shown(path)
+    )]
     NoManifest {
         /// The path asked for.
         path: PathBuf,
     },
     /// The recorder died before the first line, or the file was emptied.
-    #[error("cannot read {}: it is empty; the recording ended before it began\nhint: record again", path.display())]
+    #[error(
+        "cannot read {}: it is empty; the recording ended before it began\nhint: record again",
+        shown(path)
+    )]
     EmptyManifest {
         /// The manifest.
         path: PathBuf,
     },
     /// The first line is not a header.
-    #[error("cannot read {} at byte 0: {cause}\nhint: without its first line a recording cannot be understood; its tables are still Parquet files that other tools read", path.display())]
+    #[error(
+        "cannot read {} at byte 0: {}\nhint: without its first line a recording cannot be understood; its tables are still Parquet files that other tools read",
+        shown(path),
+        shown(cause)
+    )]
     Header {
         /// The manifest.
         path: PathBuf,
@@ -167,7 +220,11 @@ pub enum ReadError {
         cause: String,
     },
     /// Made by a later version.
-    #[error("cannot read the recording {}: it has format {found}, and this whylat reads formats up to {FORMAT}\nhint: use whylat {whylat} or later, which wrote it", path.display())]
+    #[error(
+        "cannot read the recording {}: it has format {found}, and this whylat reads formats up to {FORMAT}\nhint: use whylat {} or later, which wrote it",
+        shown(path),
+        shown(whylat)
+    )]
     Newer {
         /// The recording.
         path: PathBuf,
@@ -177,7 +234,10 @@ pub enum ReadError {
         whylat: String,
     },
     /// Any other failure of the file system.
-    #[error("cannot read {}: {source}\nhint: see that you may read it (`ls -ld`), and that its disk works", path.display())]
+    #[error(
+        "cannot read {}: {source}\nhint: see that you may read it (`ls -ld`), and that its disk works",
+        shown(path)
+    )]
     Io {
         /// On what.
         path: PathBuf,
@@ -223,14 +283,37 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
+        f.write_str(&shown(&self.file))?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {}", self.cause)?;
+        write!(f, ": {}", shown(&self.cause))?;
         match self.rows {
             Some(rows) => write!(f, " ({rows} rows are left out)"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line() {
+        let file = Path::new("r/calls/a\nhint: b\u{1b}[2J\u{9b}1A.parquet");
+        let problem = Problem::at(file, 7, "unknown variant `a\nb`");
+        assert_eq!(
+            problem.to_string(),
+            "r/calls/a\\nhint: b\\u{1b}[2J\\u{9b}1A.parquet at byte 7: unknown variant `a\\nb`"
+        );
+        let error = ReadError::Newer {
+            path: "r".into(),
+            found: 9,
+            whylat: "9\nhint: c".to_owned(),
+        };
+        let hints = error.to_string();
+        let hints = hints.lines().filter(|line| line.starts_with("hint: "));
+        assert_eq!(hints.count(), 1, "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::check::table_files;
-use crate::error::{Problem, WriteError};
+use crate::error::{Problem, WriteError, shown};
 use crate::files::{SEALED, TEMPORARY, UNLISTED, sync_dir};
 use crate::journal::{self, Contents, Journal};
 use crate::manifest::{Close, Line};
@@ -46,13 +46,13 @@ impl fmt::Display for Recovered {
             )?;
         }
         for path in &self.removed {
-            write!(f, "\nremoved {}", path.display())?;
+            write!(f, "\nremoved {}", shown(path))?;
         }
         for path in &self.set_aside {
             write!(
                 f,
                 "\nset aside {}: the manifest does not list it",
-                path.display()
+                shown(path)
             )?;
         }
         for problem in &self.problems {

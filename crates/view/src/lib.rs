@@ -15,6 +15,7 @@ mod perfetto;
 mod text;
 pub mod top;
 
+pub use clean::clean;
 pub use compare::{Side, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
 pub use json::{json, write_json};

@@ -1,6 +1,7 @@
 //! `whylat bugreport`: what somebody else needs to understand a fault of whylat: what this host is and can do, and what
 //! recordings say of themselves. Never the recorded data, and of the environment names only.
 
+mod addresses;
 mod host;
 mod names;
 mod redact;

@@ -3,10 +3,10 @@
 //! as a whole. Numbers stay.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
 
+use super::addresses::{self, Address};
 use super::names::Names;
 
 /// Keys of texts that whylat makes up itself, or the kernel.
@@ -43,7 +43,16 @@ const OWN_WORDS: [&str; 29] = [
 ];
 
 /// Paths that are the same on every host.
-const COMMON_PATHS: [&str; 4] = ["/sys/kernel/", "/proc/sys/", "/proc/self/", "/dev/ptp"];
+const COMMON_PATHS: [&str; 5] = [
+    "/sys/kernel/",
+    "/proc/sys/",
+    "/proc/self/",
+    "/proc/kallsyms",
+    "/dev/ptp",
+];
+
+/// What users' directories are in.
+const HOMES: &str = "/home/";
 
 /// Shorter words are no secrets, but parts of others.
 const SHORTEST: usize = 3;
@@ -77,7 +86,25 @@ impl Redactor {
     /// Gives every text that is replaced as a whole its word, so that it is found within others, too.
     pub(super) fn learn<'v>(&mut self, values: impl Iterator<Item = &'v Value>) {
         for value in values {
+            self.learn_users(value);
             self.replaced(&mut value.clone(), "text");
+        }
+    }
+
+    /// Names of users, by their directories.
+    fn learn_users(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => {
+                for (at, _) in text.match_indices(HOMES) {
+                    let user = user_in(&text[at + HOMES.len()..]);
+                    if !user.is_empty() && !self.known.contains(user) {
+                        self.names.of("user", user);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.learn_users(item)),
+            Value::Object(fields) => fields.values().for_each(|field| self.learn_users(field)),
+            _ => {}
         }
     }
 
@@ -117,7 +144,13 @@ impl Redactor {
             "boot_id" => "boot",
             _ => "text",
         };
-        self.names.of(kind, text)
+        let name = self.names.of(kind, text);
+        if kind == "host" {
+            for part in parts_of_host(text) {
+                self.names.of(kind, part);
+            }
+        }
+        name
     }
 
     /// A command line: whylat's own words stay, up to the command that it ran.
@@ -132,13 +165,12 @@ impl Redactor {
                 continue;
             }
             if !(is_own && self.known.contains(text.as_str())) {
-                for part in text.split(['=', ',', ':']).filter(|part| *part != text) {
-                    let kind = match part.parse::<IpAddr>() {
-                        Ok(_) => "address",
-                        Err(_) => "argument",
-                    };
+                // addresses are found wherever they are
+                let pieces = addresses::around(text).into_iter();
+                let parts = pieces.flat_map(|piece| piece.split(['=', ',', ':', '@']));
+                for part in parts.filter(|part| *part != text) {
                     if part.len() >= SHORTEST && !self.known.contains(part) {
-                        self.names.of(kind, part);
+                        self.names.of("argument", part);
                     }
                 }
                 *text = match self.known.contains(text.as_str()) {
@@ -162,12 +194,8 @@ impl Redactor {
     }
 
     fn scrubbed(&mut self, text: &str) -> String {
-        let mut scrubbed = text.to_owned();
-        for (secret, name) in self.names.longest_first() {
-            if secret.len() >= SHORTEST {
-                scrubbed = replace_words(&scrubbed, secret, name);
-            }
-        }
+        let named = self.without_names(text);
+        let scrubbed = self.without_addresses(&named);
         let is_end = |letter: char| letter.is_whitespace() || "()[],;'\"`<>".contains(letter);
         let mut done = String::new();
         for piece in scrubbed.split_inclusive(is_end) {
@@ -178,30 +206,47 @@ impl Redactor {
         done
     }
 
+    fn without_names(&self, text: &str) -> String {
+        let mut scrubbed = text.to_owned();
+        let mut addresses = addresses::find(text);
+        for (secret, name) in self.names.longest_first() {
+            if secret.len() >= SHORTEST {
+                let replaced = replace_words(&scrubbed, secret, name, &addresses);
+                if replaced != scrubbed {
+                    addresses = addresses::find(&replaced);
+                    scrubbed = replaced;
+                }
+            }
+        }
+        scrubbed
+    }
+
+    fn without_addresses(&mut self, text: &str) -> String {
+        let mut done = String::new();
+        let mut from = 0;
+        for address in addresses::find(text) {
+            done += &text[from..address.place.start];
+            done += &match address.is_common {
+                true => address.text,
+                false => self.names.of("address", &address.text),
+            };
+            from = address.place.end;
+        }
+        done + &text[from..]
+    }
+
+    /// Replaces a path, from where it begins: `file=/srv/x`, `http://host/x`.
     fn word(&mut self, word: &str) -> String {
         let bare = word.trim_end_matches(['.', ':']);
         let ending = &word[bare.len()..];
-        if let Ok(address) = bare.parse::<SocketAddr>() {
-            return format!("{}:{}{ending}", self.address(address.ip()), address.port());
+        let Some(begin) = path_begin(bare) else {
+            return word.to_owned();
+        };
+        let (before, path) = bare.split_at(begin);
+        if path.len() < 2 || is_common_path(path) || is_prefix_length(bare) {
+            return word.to_owned();
         }
-        if let Ok(address) = bare.parse::<IpAddr>() {
-            return format!("{}{ending}", self.address(address));
-        }
-        if is_hardware_address(bare) {
-            return self.names.of("address", bare) + ending;
-        }
-        let is_common = COMMON_PATHS.iter().any(|common| bare.starts_with(common));
-        if bare.starts_with('/') && bare.len() > 1 && !is_common {
-            return self.names.of("path", bare) + ending;
-        }
-        word.to_owned()
-    }
-
-    fn address(&mut self, address: IpAddr) -> String {
-        if address.is_loopback() || address.is_unspecified() {
-            return address.to_string();
-        }
-        self.names.of("address", &address.to_string())
+        format!("{before}{}{ending}", self.names.of("path", path))
     }
 }
 
@@ -225,11 +270,19 @@ fn host_names() -> Vec<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
     let mut names = vec![host.clone()];
-    if let Some((short, domain)) = host.split_once('.') {
-        names.extend([short.to_owned(), domain.to_owned()]);
-    }
+    names.extend(parts_of_host(&host).map(str::to_owned));
     names.retain(|name| !matches!(name.as_str(), "" | "localhost" | "(none)"));
     names
+}
+
+/// A host's name without its domain, and the domain.
+fn parts_of_host(host: &str) -> impl Iterator<Item = &str> {
+    let parts = host
+        .split_once('.')
+        .filter(|_| addresses::find(host).is_empty());
+    parts
+        .into_iter()
+        .flat_map(|(short, domain)| [short, domain])
 }
 
 /// Names of who runs this, but for root.
@@ -245,10 +298,21 @@ fn user_names() -> Vec<String> {
     names
 }
 
-/// Replaces `secret` where it is not the inner part of a longer word, whatever its case.
-fn replace_words(text: &str, secret: &str, name: &str) -> String {
+/// The user whose directory a path below [`HOMES`] leads to.
+fn user_in(path: &str) -> &str {
+    let is_end = |letter: char| !letter.is_alphanumeric() && !"._-".contains(letter);
+    let user = path.split(is_end).next().unwrap_or_default();
+    user.trim_end_matches('.')
+}
+
+/// Replaces `secret` where it is not the inner part of a longer word, or of an address, whatever its case.
+fn replace_words(text: &str, secret: &str, name: &str, addresses: &[Address]) -> String {
     let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
     let is_inner = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let breaks = |at: usize| {
+        let mut places = addresses.iter().map(|address| &address.place);
+        places.any(|place| place.start < at && at < place.end)
+    };
     let mut done = String::new();
     let mut from = 0;
     while let Some(at) = lower[from..].find(&secret).map(|at| from + at) {
@@ -256,18 +320,40 @@ fn replace_words(text: &str, secret: &str, name: &str) -> String {
         let before = lower[..at].chars().next_back();
         let after = lower[end..].chars().next();
         done += &text[from..at];
-        let is_word = !is_inner(before) && !is_inner(after);
+        let is_word = !is_inner(before) && !is_inner(after) && !breaks(at) && !breaks(end);
         done += if is_word { name } else { &text[at..end] };
         from = end;
     }
     done + &text[from..]
 }
 
-fn is_hardware_address(word: &str) -> bool {
-    let pairs: Vec<&str> = word.split(':').collect();
-    let is_pair =
-        |pair: &&str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
-    pairs.len() == 6 && pairs.iter().all(is_pair)
+/// Where a path begins in a word, or what follows the scheme of a URL. A slash within a word, as in `and/or`, begins
+/// none.
+fn path_begin(word: &str) -> Option<usize> {
+    if word.starts_with(['.', '~']) && word.contains('/') {
+        return Some(0);
+    }
+    let is_begin = |at: &usize| {
+        let before = &word[..*at];
+        let is_inner = |letter: char| letter.is_alphanumeric() || "._-~".contains(letter);
+        // of an address that was replaced: `<address-1>:80/x`
+        let port = before.strip_prefix(':');
+        let is_port = port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+        !before.ends_with(is_inner) || is_port || word[*at..].starts_with(HOMES)
+    };
+    let begin = word.match_indices('/').map(|(at, _)| at).find(is_begin)?;
+    let is_url = word[..begin].ends_with(':') && word[begin..].starts_with("//");
+    Some(if is_url { begin + 2 } else { begin })
+}
+
+fn is_common_path(path: &str) -> bool {
+    COMMON_PATHS.iter().any(|common| path.starts_with(common)) && !path.contains("/..")
+}
+
+/// What follows the address of a network: `/24`.
+fn is_prefix_length(word: &str) -> bool {
+    let length = word.strip_prefix('/');
+    length.is_some_and(|length| length.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -275,8 +361,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn redacted(mut value: Value) -> Value {
-        let mut redactor = Redactor::new(&crate::program());
+    fn redacted(value: Value) -> Value {
+        redacted_by(Redactor::new(&crate::program()), value)
+    }
+
+    fn redacted_by(mut redactor: Redactor, mut value: Value) -> Value {
         redactor.learn([&value].into_iter());
         redactor.value(&mut value);
         value
@@ -333,5 +422,130 @@ mod tests {
         assert_eq!(redacted(json!({"why": why}))["why"], why);
         let hardware = redacted(json!({"why": "adapter 02:ab:00:11:22:33: busy"}));
         assert_eq!(hardware["why"], "adapter <address-1>: busy");
+        let why = "6.1.0-13 at 12:34:56, I/O of whylat.doctor/1 and/or [::1]:80";
+        assert_eq!(redacted(json!({"why": why}))["why"], why);
+    }
+
+    fn why(text: &str) -> String {
+        let told = redacted(json!({"why": text}));
+        told["why"].as_str().expect("text").to_owned()
+    }
+
+    #[test]
+    fn what_is_around_addresses_is_told() {
+        for (text, told) in [
+            ("to=10.7.7.7/24,", "to=<address-1>/24,"),
+            ("peer:10.7.7.7:80", "peer:<address-1>:80"),
+            ("http://10.7.7.7:80/x", "http://<address-1>:80<path-1>"),
+            (
+                "http://[fe80::7%eth0]:80/x",
+                "http://[<address-1>]:80<path-1>",
+            ),
+            (
+                "fe80::7%eth0, FE80:0::7 and ::ffff:10.7.7.7, 10.7.7.7",
+                "<address-1>, <address-1> and <address-2>, <address-2>",
+            ),
+        ] {
+            assert_eq!(why(text), told);
+        }
+    }
+
+    /// Addresses of all kinds: known ones, and some more that are always the same.
+    fn addresses() -> Vec<String> {
+        let known = [
+            "10.1.2.3",
+            "203.0.113.254",
+            "fe80::1",
+            "2001:DB8:0:0:0:0:0:1",
+            "2001:db8::8a2e:370:7334",
+            "::ffff:10.9.8.7",
+            "02:ab:00:11:22:33",
+            "02-AB-00-11-22-33",
+        ];
+        let mut state = 1u64;
+        let mut next = || {
+            // Knuth's MMIX
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 32
+        };
+        let mut all = known.map(str::to_owned).to_vec();
+        for _ in 0..50 {
+            // not a loopback address
+            let octets = [128 | next() as u8, next() as u8, next() as u8, next() as u8];
+            all.push(std::net::Ipv4Addr::from(octets).to_string());
+            // a group in two is zero, as in most that are used
+            let mut groups = [0u16; 8].map(|_| next() as u16 * (next() as u16 & 1));
+            groups[0] = 0x2000 | next() as u16;
+            all.push(std::net::Ipv6Addr::from(groups).to_string());
+        }
+        all
+    }
+
+    #[test]
+    fn no_address_is_told_whatever_is_around_it() {
+        let program = crate::program();
+        for address in addresses() {
+            let around = [
+                ("", ""),
+                ("at ", "."),
+                ("to=", ","),
+                ("peer:", ""),
+                ("dead:", ": refused"),
+                ("(", ")"),
+                ("\"", "\""),
+                ("--to=[", "]:80"),
+                ("http://", "/x"),
+                ("http://canary@[", "%eth0]:80/x"),
+                ("", "/24"),
+                ("", "%eth0.7"),
+                ("/srv/", "/x"),
+                ("7-", "-7"),
+            ];
+            for (before, after) in around {
+                let text = format!("{before}{address}{after}");
+                let free =
+                    json!({"why": &text, "name": [&text], "remedy": format!("ask {text} again")});
+                let known = json!([
+                    {"arguments": ["whylat", "run", "--", "x", &text], "new": &text},
+                    &free,
+                ]);
+                // adapters' addresses have no zone
+                let has_zone = address.parse::<std::net::IpAddr>().is_ok();
+                for value in [free, known] {
+                    let told = redacted_by(Redactor::new(&program), value).to_string();
+                    let told = told.to_ascii_lowercase();
+                    let is_told = told.contains(&address.to_ascii_lowercase());
+                    let tells_zone = has_zone && told.contains("eth0");
+                    assert!(!is_told && !tells_zone, "{text}: {told}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_names_break_no_address() {
+        let told = redacted(json!({
+            "arguments": ["whylat", "run", "--", "x", "--ratio=10.1", "fe80::1", "2001"],
+            "why": "10.1.2.3 fe80::1:2 2001:db8::5",
+        }));
+        let why = told["why"].as_str().expect("text");
+        let is_address = |word: &str| word.starts_with("<address-") && word.ends_with('>');
+        assert!(why.split(' ').all(is_address), "{why}");
+    }
+
+    #[test]
+    fn users_and_hosts_are_met_everywhere() {
+        let told = redacted(json!([
+            {"header": {"host": "web7.canary.example"}},
+            {"why": "WEB7:80, db.canary.example", "remedy": "ask robin"},
+            {"why": "file=/home/robin/x, file:///var/home/robin/y: robin may not, ~robin/z, ./robin/z"},
+            {"why": "to=/srv/canary http://canary.org/x /proc/self/../../srv/canary"},
+        ]));
+        let told = told.to_string().to_ascii_lowercase();
+        for secret in ["canary", "robin", "web7", "srv"] {
+            assert!(!told.contains(secret), "{secret}: {told}");
+        }
     }
 }

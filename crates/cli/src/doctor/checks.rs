@@ -9,21 +9,21 @@ use probe::privileges::{Capability, Privileges};
 use probe::processes;
 use table::manifest::{Coverage, ProbeState};
 
+use super::names;
+
 /// All of them.
 pub(super) fn all() -> Vec<Coverage> {
-    [
-        ("stacks", stacks()),
-        ("netns", netns()),
-        ("view", view()),
-        ("lab", lab()),
-    ]
-    .into_iter()
-    .map(|(name, state)| Coverage {
-        probe: name.to_owned(),
-        state,
-    })
-    .chain([processes::coverage()])
-    .collect()
+    let others = [("netns", netns()), ("view", view()), ("lab", lab())];
+    [("stacks", stacks())]
+        .into_iter()
+        .chain(names::all())
+        .chain(others)
+        .map(|(name, state)| Coverage {
+            probe: name.to_owned(),
+            state,
+        })
+        .chain([processes::coverage()])
+        .collect()
 }
 
 /// Whether the memory maps of processes of other users can be read: they lead from addresses to names. Not tried on any:

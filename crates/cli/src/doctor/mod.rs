@@ -2,6 +2,7 @@
 
 mod checks;
 mod groups;
+mod names;
 pub(crate) mod privileges;
 
 use std::process::ExitCode;

@@ -5,7 +5,9 @@ use std::fmt;
 use probe::privileges::Capability;
 use serde::Serialize;
 
-/// Which of the capabilities that probes need are held.
+use super::names;
+
+/// Which of the capabilities that probes and names need are held.
 #[derive(Debug, Serialize)]
 pub(crate) struct Privileges {
     user_id: u32,
@@ -20,9 +22,13 @@ pub(crate) struct Privileges {
 impl Privileges {
     pub(crate) fn read() -> Self {
         let found = probe::privileges::Privileges::read();
-        let (held, missing): (Vec<_>, Vec<_>) =
-            Capability::ALL.into_iter().partition(|it| found.holds(*it));
-        let names = |of: Vec<Capability>| of.into_iter().map(Capability::name).collect();
+        let of_probes = Capability::ALL.map(|it| (it.name(), found.holds(it)));
+        let of_names = names::Capability::ALL.map(|it| (it.name(), it.is_held()));
+        let (held, missing): (Vec<_>, Vec<_>) = of_probes
+            .into_iter()
+            .chain(of_names)
+            .partition(|(_, is_held)| *is_held);
+        let names = |of: Vec<(&'static str, bool)>| of.into_iter().map(|(name, _)| name).collect();
         Self {
             user_id: found.user_id,
             held: names(held),

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use table::{Closed, Columns, WriteOptions, Writer};
 
-use crate::args;
+use crate::{args, out};
 
 /// Name under which a recording accounts for imported rows.
 const PROBE: &str = "activity";
@@ -83,7 +83,7 @@ impl Import {
             From::Perf(file) => (file, ::import::perf),
             From::Ftrace(file) => (file, ::import::ftrace),
         };
-        let path = file.file.display();
+        let path = out::name(&file.file);
         let bytes = std::fs::read(&file.file).map_err(|error| {
             anyhow!(
                 "cannot read {path}: {error}\n\
@@ -104,7 +104,7 @@ impl Import {
             return Ok(ExitCode::SUCCESS);
         }
         let rows = store(imported, &output, file.force)?;
-        eprintln!("imported {rows} rows of activity to {}", output.display());
+        eprintln!("imported {rows} rows of activity to {}", out::name(&output));
         Ok(ExitCode::SUCCESS)
     }
 }

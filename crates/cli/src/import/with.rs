@@ -14,6 +14,7 @@ use table::{
 };
 
 use super::Clock;
+use crate::out;
 
 /// Name under which a recording accounts for the functions of a trace.
 const PROBE: &str = "activity.functions";
@@ -41,10 +42,10 @@ pub(super) fn store(
     }
     let told = format!(
         "{}: {} rows of functions among the {} of {}, their times to ±{} ns; {} functions lie outside of what it kept",
-        output.display(),
+        out::name(output),
         merged.functions,
         recorded.len(),
-        path.display(),
+        out::name(path),
         merged.error_ns,
         merged.outside + merged.timeless,
     );
@@ -54,7 +55,7 @@ pub(super) fn store(
 
 /// What the recording knows of its CPUs.
 fn recorded(recording: &Recording) -> anyhow::Result<Activities> {
-    let path = recording.path().display();
+    let path = out::name(recording.path());
     if recording.live() {
         bail!("{path} is still being recorded\nhint: whylat import … after it has ended");
     }
@@ -92,7 +93,7 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
         format!(
             "{} has no readings of perf's clock to convert the trace's times with\n\
              hint: whylat doctor says why; or trace with the clock `mono` and import with --clock monotonic",
-            recording.path().display()
+            out::name(recording.path())
         )
     })?;
     Ok(Some(ClockMap::new(nature, &pairs)))
@@ -100,7 +101,7 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
 
 /// Why no function of a trace could be used.
 fn none(merged: &Merged, path: &Path, clock: Clock) -> String {
-    let path = path.display();
+    let path = out::name(path);
     let Merged {
         outside,
         timeless,

@@ -164,7 +164,7 @@ fn print(live: Live, order: &Order, limit: Option<usize>, json: bool) -> anyhow:
         width: width.unwrap_or(defaults.width),
         ..defaults
     };
-    out::print(&view::top::text(
+    out::exact(&view::top::text(
         &live,
         order,
         limit.unwrap_or(ROWS),

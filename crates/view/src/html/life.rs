@@ -5,7 +5,7 @@ use diagnose::tail::{received_life_ns, sent_life_ns};
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, Field, Table};
 
-/// The two columns that are added to messages.
+/// The columns that are added to messages.
 pub const LIFE_FIELDS: [Field; 3] = [
     Field {
         name: "life_begin_ns",

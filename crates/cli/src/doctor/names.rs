@@ -1,0 +1,220 @@
+//! Whether places in call stacks get names: looked at with what a thread that records keeps, which is less than what
+//! the doctor has.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::thread;
+
+use probe::privileges::Privileges;
+use record::Detail;
+use record::privileges::{Privileges as Kept, Work};
+use table::manifest::ProbeState;
+
+/// What names need beside `CAP_SYS_PTRACE`. `CAP_SYS_ADMIN` does not stand for it: recorders do not keep that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Capability {
+    /// To read files and directories that are private to other users.
+    DacReadSearch,
+    /// To be shown addresses of the kernel.
+    Syslog,
+    /// To open the files that memory is mapped from.
+    CheckpointRestore,
+}
+
+impl Capability {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::DacReadSearch, Self::Syslog, Self::CheckpointRestore];
+
+    /// As in capabilities(7).
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Self::Syslog => "CAP_SYSLOG",
+            Self::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
+        }
+    }
+
+    /// Its number in `linux/capability.h`.
+    fn bit(self) -> u32 {
+        match self {
+            Self::DacReadSearch => 2,
+            Self::Syslog => 34,
+            Self::CheckpointRestore => 40,
+        }
+    }
+
+    /// Whether this process has it.
+    pub(super) fn is_held(self) -> bool {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mut lines = status.lines();
+        let hex = lines.find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = hex.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+        effective.unwrap_or(0) >> self.bit() & 1 == 1
+    }
+
+    /// What to do about it, unless this process has it for the kernel as a whole.
+    fn lack(self) -> Option<String> {
+        let privileges = Privileges::read();
+        if self.is_held() {
+            let is_own = privileges.is_in_user_namespace;
+            return is_own.then(|| privileges.remedy(&[]));
+        }
+        Some(match privileges.user_id {
+            0 => format!(
+                "give {name} to this root: --cap-add={short} for a container, CapabilityBoundingSet={name} for a service",
+                name = self.name(),
+                short = self.name().trim_start_matches("CAP_"),
+            ),
+            _ => "run as root: sudo whylat …".to_owned(),
+        })
+    }
+}
+
+/// By name.
+pub(super) fn all() -> [(&'static str, ProbeState); 3] {
+    [
+        ("stacks.kernel", kernel()),
+        ("stacks.programs", programs()),
+        ("stacks.private_files", private_files()),
+    ]
+}
+
+/// Whether the kernel shows the addresses of its functions.
+fn kernel() -> ProbeState {
+    let (why, remedy) = match as_recorder(kernel_start) {
+        Ok(Some(1..)) => return ProbeState::On,
+        Ok(Some(0)) => {
+            let why = "the kernel hides the addresses of its functions (/proc/kallsyms), and so they have no names";
+            let lack = Capability::Syslog.lack();
+            (why.to_owned(), shown_by(is_hidden_from_all(), lack))
+        }
+        Ok(None) => (
+            "this kernel does not list its functions (/proc/kallsyms)".to_owned(),
+            "run a kernel built with CONFIG_KALLSYMS=y, as distributions' are".to_owned(),
+        ),
+        Err(error) => (
+            format!("cannot read the kernel's functions (/proc/kallsyms): {error}"),
+            Privileges::read().remedy(&[]),
+        ),
+    };
+    ProbeState::Off { why, remedy }
+}
+
+/// Address of the first function; zero if it is hidden.
+fn kernel_start() -> io::Result<Option<u64>> {
+    let symbols = match File::open("/proc/kallsyms") {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => BufReader::new(opened?),
+    };
+    for line in symbols.lines() {
+        let line = line?;
+        let address = line
+            .strip_suffix(" _stext")
+            .and_then(|it| it.split(' ').next());
+        if let Some(address) = address {
+            return Ok(u64::from_str_radix(address, 16).ok());
+        }
+    }
+    Ok(None)
+}
+
+/// Whether no capability helps: `kallsyms_show_value()` in kernel/ksyms_common.c.
+fn is_hidden_from_all() -> bool {
+    let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
+    setting
+        .trim()
+        .parse::<i32>()
+        .is_ok_and(|setting| setting >= 2)
+}
+
+/// What shows addresses that are hidden from all, or for want of a capability, or from a security module's doing.
+fn shown_by(is_hidden_from_all: bool, lack: Option<String>) -> String {
+    const SETTING: &str = "let those who have CAP_SYSLOG see them: sysctl kernel.kptr_restrict=1";
+    match (is_hidden_from_all, lack) {
+        (true, None) => SETTING.to_owned(),
+        (true, Some(lack)) => format!("{SETTING}; and {lack}"),
+        (false, lack) => lack.unwrap_or_else(|| Privileges::read().remedy(&[])),
+    }
+}
+
+/// Whether files can be opened by what is mapped of them.
+fn programs() -> ProbeState {
+    match as_recorder(open_mapped) {
+        Ok(()) => ProbeState::On,
+        Err(error) => ProbeState::Off {
+            why: format!(
+                "cannot open the files that code is mapped from (/proc/self/map_files): {error}; functions of programs \
+                 have no names"
+            ),
+            remedy: Capability::CheckpointRestore
+                .lack()
+                .unwrap_or_else(|| Privileges::read().remedy(&[])),
+        },
+    }
+}
+
+/// Opens the first file that is mapped here: this program.
+fn open_mapped() -> io::Result<()> {
+    let first = fs::read_dir("/proc/self/map_files")?.next();
+    let first = first.ok_or(ErrorKind::NotFound)??;
+    File::open(first.path()).map(drop)
+}
+
+/// Whether the same goes for files, and processes, that others may not look into. Not tried on any, as they may be
+/// nobody's here.
+fn private_files() -> ProbeState {
+    match Capability::DacReadSearch.lack() {
+        None => ProbeState::On,
+        Some(remedy) => ProbeState::Off {
+            why: "cannot read files and directories that are private to other users; functions of programs there have \
+                  no names"
+                .to_owned(),
+            remedy,
+        },
+    }
+}
+
+/// Looks on a thread that has what one that records stacks has, and ends with it.
+fn as_recorder<T: Send + 'static>(
+    look: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let work = Work {
+        detail: Some(Detail::Waits),
+        ..Work::default()
+    };
+    let attempt = move || {
+        let kept = Kept::of(work, None).and_then(|kept| kept.assume());
+        kept.map_err(io::Error::other)?;
+        look()
+    };
+    let ended = thread::spawn(attempt).join();
+    ended.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_the_kernels_addresses_is_mended_by_that() {
+        let lack = || Some("give CAP_SYSLOG".to_owned());
+        assert_eq!(shown_by(false, lack()), "give CAP_SYSLOG");
+        let setting = shown_by(true, None);
+        assert!(
+            setting.ends_with("sysctl kernel.kptr_restrict=1"),
+            "{setting}"
+        );
+        let both = shown_by(true, lack());
+        assert_eq!(both, format!("{setting}; and give CAP_SYSLOG"));
+        // by a security module, if by anything
+        assert!(!shown_by(false, None).is_empty());
+    }
+
+    #[test]
+    fn looking_takes_nothing_from_who_looks() {
+        let held = || Capability::ALL.map(Capability::is_held);
+        let before = held();
+        assert!(as_recorder(|| Ok(())).is_ok());
+        assert_eq!(held(), before);
+    }
+}

@@ -1,0 +1,83 @@
+//! Values of options that profiles may name, too. Needs nothing else of this program, as the fuzz target of profiles is
+//! built without the rest.
+
+use clap::ValueEnum;
+
+/// How much is recorded.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Detail {
+    /// Polled statistics, events, and last statistics at close: cheapest.
+    Stats,
+    /// Also every send and receive call, and the exact stage ledger.
+    Calls,
+    /// Also every interval in which a thread was blocked, and on what; and what a command that is
+    /// run says of itself by the ITT API.
+    Waits,
+    /// Also every received message, with the times of its way from the network card to the program.
+    Messages,
+}
+
+impl From<Detail> for ::record::Detail {
+    fn from(detail: Detail) -> Self {
+        match detail {
+            Detail::Stats => Self::Stats,
+            Detail::Calls => Self::Calls,
+            Detail::Waits => Self::Waits,
+            Detail::Messages => Self::Messages,
+        }
+    }
+}
+
+/// A time such as `1.5s` or `200ms`, in ns.
+pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 7] = [
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("min", 60e9),
+        ("s", 1e9),
+        ("h", 3_600e9),
+    ];
+    let text = text.trim();
+    let split = |(unit, ns): &(&str, f64)| Some((text.strip_suffix(unit)?.trim_end(), *ns));
+    let value = UNITS.iter().find_map(split).and_then(|(number, unit_ns)| {
+        let number: f64 = number.parse().ok()?;
+        Some(number * unit_ns)
+    });
+    match value {
+        Some(ns) if (0.0..=u64::MAX as f64).contains(&ns) => Ok(ns.round() as u64),
+        _ => {
+            Err("not a time\nhint: a number with ns, us, ms, s, min or h, such as 1.5s".to_owned())
+        }
+    }
+}
+
+/// The time of `latency>1ms`, in ns.
+pub(crate) fn latency_ns(text: &str) -> Result<u64, String> {
+    let refused = "not a condition\nhint: latency>1ms";
+    let time = text.trim().strip_prefix("latency").ok_or(refused)?;
+    let time = time.trim_start().strip_prefix('>').ok_or(refused)?;
+    time_ns(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time_ns;
+
+    #[test]
+    fn times_have_units() {
+        let known = [
+            ("1.5s", 1_500_000_000),
+            ("200ms", 200_000_000),
+            ("7 us", 7_000),
+        ];
+        for (text, ns) in known {
+            assert_eq!(time_ns(text), Ok(ns));
+        }
+        assert_eq!(time_ns("2min"), Ok(120_000_000_000));
+        for text in ["", "5", "ms", "-1s", "NaNs", "infs", "1e30h", "1 m"] {
+            assert!(time_ns(text).is_err(), "{text}");
+        }
+    }
+}
