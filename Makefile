@@ -110,8 +110,8 @@ MINUTES ?= 60
 agent-kills: build fleet/.venv/dev
 	fleet/.venv/bin/python tests/faults/agent_kills.py --minutes $(MINUTES) --output docs/reliability.md
 
-# The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: four
-# minutes. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
+# The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: ten
+# minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
 # first run.
 kernels: build
 	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
@@ -127,7 +127,7 @@ package-check: packages
 
 # Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.
-faults: build
+faults: build fleet/.venv/dev
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
 
 # The part of them that takes a minute; without root it is left out.

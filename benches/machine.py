@@ -18,7 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 WHYLAT = TARGET / "release" / "whylat"
-MEANING = "docs/benchmarks.md"
 
 
 class BenchError(Exception):

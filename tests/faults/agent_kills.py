@@ -20,11 +20,12 @@ import threading
 import time
 from pathlib import Path
 
-import duckdb
+import page
+from agents import Agent, configure
+from dataset import Dataset
+from harness import Netns, Seen, Wrong, _tied, demand, refuse_without_root, scratch, thousands
 
-from harness import WHYLAT, Netns, Seen, Wrong, _tied, demand, refuse_without_root, scratch, thousands, until
-from run import put
-
+FAULT = "agents killed"
 HOSTS = 3
 INTERVAL_NS = 60_000_000_000
 # A life of an agent from when it watches, and a time for which the target is there or away, s.
@@ -99,29 +100,17 @@ class Host:
             stdout=subprocess.PIPE,
             preexec_fn=_tied(self.netns.fd),
         )
-        self.config = self.place / "agent.toml"
-        self.config.write_text(
-            f'[host]\nname = "{self.name}"\n[watch]\nnetns = "own"\n'
-            f'[ship]\ntarget = "{place}/dataset"\nspool = "{self.place}/spool"\n[metrics]\nlisten = ""\n'
-        )
+        configure(self.place, self.name, place / "dataset")
 
     def live(self, how_long_s, number, longest_s=None):
         """Runs an agent for so long, and ends it by this signal."""
-        ready = self.place / "ready"
-        ready.unlink(missing_ok=True)
-        command = [WHYLAT, "agent", "--config", self.config, "--ready-file", ready]
-        with (self.place / "said").open("ab") as said:
-            agent = subprocess.Popen(
-                [str(word) for word in command], stdout=said, stderr=said, preexec_fn=_tied(self.netns.fd)
-            )
-        until("the agent ready", lambda: ready.exists() or agent.poll() is not None)
-        demand(agent.poll() is None, f"an agent ended: {(self.place / 'said').read_text()[-800:]}")
+        agent = Agent(self.netns, self.place)
         ready_ns = time.time_ns()
         how_long_s(self)
-        demand(agent.poll() is None, f"an agent ended: {(self.place / 'said').read_text()[-800:]}")
-        agent.send_signal(number)
+        agent.demand_alive()
+        agent.signal(number)
         ended_ns = time.time_ns()
-        agent.wait(timeout=longest_s)
+        agent.wait(longest_s)
         self.lives.append(Life(ready_ns, ended_ns, number == signal.SIGKILL))
 
     def end(self):
@@ -153,22 +142,6 @@ def move_until(place, end_s, rng):
     return times
 
 
-class Dataset:
-    """What readers see: of an hour that is merged, its file only."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def rows(self, table, columns, host):
-        """Rows of a table of one host, in order of their begin."""
-        names = [str(file) for file in self.path.glob(f"{table}/*/*/{host}.*.parquet")]
-        hours = {name for name in names if len(name.split(".")[-2]) == 2}
-        files = [name for name in names if name in hours or name[: -len("MM.parquet")] + ".parquet" not in hours]
-        words = ", ".join(columns)
-        query = f"SELECT {words} FROM read_parquet({files}) WHERE host = '{host}' ORDER BY begin_ns"
-        return duckdb.sql(query).fetchall()
-
-
 def calls_between(calls, begin_ns, end_ns, inner):
     """Calls that lie within; or, not `inner`, that may."""
     first, last = (0, 1) if inner else (1, 0)
@@ -198,8 +171,10 @@ def check_life(life, coverage, writes, calls):
     least_ns = whole_ns if life.ended_ns - whole_ns > STORE_NS else whole_ns - INTERVAL_NS
     if life.killed:
         demand(not own or own[0][0] <= life.ready_ns, f"the begin of a life is not there: {life}, {own}")
-        demand(stored_ns >= min(least_ns, life.ended_ns) or least_ns < life.ready_ns,
-               f"more was lost than the open minute: {life}, {own}")
+        demand(
+            stored_ns >= min(least_ns, life.ended_ns) or least_ns < life.ready_ns,
+            f"more was lost than the open minute: {life}, {own}",
+        )
     counted = sum(writes.get(begin, 0) for begin, _ in own)
     if not own:
         return Found(0, 0, 0, 0, life.ended_ns - life.ready_ns)
@@ -265,8 +240,11 @@ def line(minutes, times, found):
         "and the rest within the time in which a life begins or ends; 0 twice"
     )
     return Seen(
-        "agents killed", f"{HOSTS} agents, SIGKILL at random; target renamed away and back",
-        "at most the open minute lost, 0 counted twice", seen,
+        FAULT,
+        f"{HOSTS} agents, SIGKILL at random; target renamed away and back",
+        "at most the open minute lost, 0 counted twice",
+        seen,
+        minutes,
     )
 
 
@@ -288,11 +266,15 @@ def main():
         place.mkdir(exist_ok=True)
         try:
             row = agent_kills(options.minutes, place, options.seed)
-        except Wrong as wrong:
-            sys.exit(f"failed: {wrong}")
+        except Exception as error:  # whatever the test did not expect is a failure of it
+            if options.output:
+                page.put_failure(options.output, FAULT, error, options.minutes)
+            if isinstance(error, Wrong):
+                sys.exit(f"failed: {error}")
+            raise
         print(row.seen)
-        if options.output:
-            put(options.output, [row])
+        if options.output and not page.put(options.output, row):
+            print("its row stays: it is of a longer run")
 
 
 if __name__ == "__main__":

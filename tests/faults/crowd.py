@@ -21,6 +21,8 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 # Linger with no time: closing resets, so that no port waits in TIME_WAIT.
 AT_ONCE = struct.pack("ii", 1, 0)
+# A port is free again long before, s.
+FREE_WITHIN_S = 60
 
 
 def cookie(sock):
@@ -62,17 +64,27 @@ def answer_all(sock):
 
 def exchange(port, source=0):
     """One connection and one byte each way; its cookie and port."""
-    sock = socket.socket()
-    if source:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", source))
-    sock.connect(("127.0.0.1", port))
-    sock.send(b"q")
-    sock.recv(1)
-    seen = cookie(sock), sock.getsockname()[1]
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-    sock.close()
-    return seen
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        if source:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", source))
+        sock.connect(("127.0.0.1", port))
+        sock.send(b"q")
+        sock.recv(1)
+        return cookie(sock), sock.getsockname()[1]
+
+
+def exchange_from(source, port):
+    """The same from this port, once the other end of the connection before has closed."""
+    end = time.monotonic() + FREE_WITHIN_S
+    while True:
+        try:
+            return exchange(port, source)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.0005)
 
 
 class CloneArgs(ctypes.Structure):
@@ -93,6 +105,10 @@ def fork_as(pid):
 
 # Pids that are used again and again.
 PIDS = 8
+# Of the processes that make a connection, one in so many stays for a while: who looks every 50 ms still meets it. No
+# factor is shared with PIDS, so that every pid has such lives.
+STAYING = 5
+STAYS_S = 0.1
 
 
 def forks(count, every):
@@ -112,10 +128,11 @@ def forks(count, every):
         if pid == 0:
             if tells:
                 tell_of_exchange(f"fork-{number}", port, writer)
+                time.sleep(STAYS_S if number // every % STAYING == 0 else 0)
             os._exit(0)
         os.waitpid(pid, 0)
         if tells:
-            sys.stdout.write(os.read(reader, 100).decode())
+            sys.stdout.write(os.read(reader, 4096).decode())
         elif len(pids) < PIDS:
             pids.append(pid)
     os.kill(server, 9)
@@ -137,11 +154,20 @@ def named(name):
         exchange(port)
 
 
+def started_ticks():
+    """When this process started, in clock ticks since boot (field 22 of its `stat`; its name may hold anything)."""
+    with open("/proc/self/stat", "rb") as stat:
+        return int(stat.read().rpartition(b")")[2].split()[19])
+
+
 def tell_of_exchange(name, port, writer):
-    """One connection under this name."""
+    """One connection under this name: who made it, in which of a pid's lives, and between which times."""
     take_name(name.encode())
-    _, own = exchange(port)
-    os.write(writer, f"{os.getpid()} {own} {name}\n".encode())
+    before_ns = time.monotonic_ns()
+    conn, own = exchange(port)
+    after_ns = time.monotonic_ns()
+    told = (os.getpid(), own, name, conn, started_ticks(), before_ns, after_ns)
+    os.write(writer, f"{' '.join(map(str, told))}\n".encode())
 
 
 def flows(count, ports):
@@ -157,14 +183,7 @@ def flows(count, ports):
     for free in sources:
         free.close()
     ready()
-    lines = []
-    for number in range(count):
-        for _ in range(100):
-            try:
-                lines.append(exchange(port, numbers[number % ports]))
-                break
-            except OSError:  # the other end has not closed yet
-                time.sleep(0.0005)
+    lines = [exchange_from(numbers[number % ports], port) for number in range(count)]
     sys.stdout.write("".join(f"{conn} {own}\n" for conn, own in lines))
 
 

@@ -1,7 +1,7 @@
 """Disks that fail, are slow, or lose power. `disk.c` stands between whylat and its files; see there."""
 
 import errno
-import json
+import re
 import shutil
 import subprocess
 import threading
@@ -17,7 +17,9 @@ from harness import (
     Workload,
     demand,
     demand_identity,
+    demand_promised,
     finish,
+    promised,
     report,
     scratch,
     thousands,
@@ -60,11 +62,7 @@ def write_errors(options):
             with Workload(*rounds, netns=netns):
                 judge = Judge(place, library, port)
                 judge.all(cases)
-    gone = f"{judge.not_begun} could not be begun (exit 1)"
-    seen = (
-        f"{len(cases)} recordings: {gone}, {judge.told} say what failed (exit 3 or 1), {judge.untouched} ended before; "
-        "all are read, residual 0"
-    )
+    seen = f"{len(cases)} recordings: {judge.told()}; all rows that manifests promise are read, residual 0"
     done = "EIO or ENOSPC at operation n, once, every third, or for good"
     return Seen("write errors", done, "documented exit code, earlier data readable, gap recorded", seen)
 
@@ -74,8 +72,16 @@ class Judge:
 
     def __init__(self, place, library, port):
         self.place, self.library, self.port = place, library, port
-        self.told = self.not_begun = self.untouched = 0
+        self.not_begun = self.counted = self.unharmed = self.open = self.untouched = 0
         self.lock, self.wrong = threading.Lock(), []
+
+    def told(self):
+        """How many there were of each kind."""
+        return (
+            f"{self.not_begun} could not be begun (exit 1); {self.counted} count the rows that the disk refused, "
+            f"{self.unharmed} lost no row, but a merge, a removal or a line of the manifest; {self.open} say that they "
+            f"were not closed; each of these names the path that failed (exit 3 or 1); {self.untouched} ended before"
+        )
 
     def all(self, cases):
         """Each case, four at a time: a recorder waits most of its life."""
@@ -115,26 +121,55 @@ class Judge:
         shutil.rmtree(recorder.path)
 
     def readable(self, path, code, said):
-        """What is there is whole, and what is not is told."""
+        """What the manifest promises is read; what is lost is told, by the account or as a recording that was not
+        closed. Where the recorder met no error, nothing is.
+        """
         answer = report(path)
-        demand(not answer["problems"], f"problems: {answer['problems']}")
+        rows, gone = demand_promised(path, answer)
+        demand(not gone, f"promised and not there: {gone}")
+        refused = re.findall(r"^error: (.+)$", said, re.MULTILINE)
         closed = answer["closed"] == "in_order"
-        produced, lost = demand_identity(answer) if closed else (0, 0)
-        failed = "error" in said
-        if closed and not failed:
+        lost, refused_rows = _accounted(answer, rows) if closed else (0, 0)
+        if closed and not refused:
             demand(lost == 0 and code == 0, f"exit {code}, {lost} lost without a word")
             self.count("untouched")
             return
         demand(code in (1, 3), f"exit {code} though it says: {said}")
-        demand(not closed or lost > 0 or "merge" in said or failed, f"nothing told of {produced}: {said}")
+        demand(refused, f"not closed, exit {code}, and not a word why: {said}")
+        demand(str(path) in refused[0] and "hint: " in said, f"it does not say what failed: {said}")
         if not closed:
-            whylat("recover", path)
-        self.count("told")
+            _demand_told_open(path, rows)
+        self.count("open" if not closed else "counted" if refused_rows else "unharmed")
 
     def count(self, what):
         """One more of these."""
         with self.lock:
             setattr(self, what, getattr(self, what) + 1)
+
+
+def _accounted(answer, rows):
+    """Every record is accounted for, and a reader gets what the account calls stored. Gives how many were lost, and how
+    many of them because the disk refused.
+    """
+    _, lost = demand_identity(answer)
+    stored, read = sum(probe["stored"] for probe in answer["loss"]), sum(rows.values())
+    demand(stored == read, f"{stored} rows are stored by the account, and {read} are read: {rows}")
+    return lost, sum(probe["lost"].get("disk", 0) for probe in answer["loss"])
+
+
+def _demand_told_open(path, rows):
+    """A recording that was not closed says so: in the answer, by the exit code, and when `recover` closes it, by which
+    no row is lost.
+    """
+    answer = report(path, code=(3,))
+    demand(answer["closed"] == "not_closed", f"it is {answer['closed']}")
+    told = whylat("recover", path, code=(3,)).decode()
+    demand("the end may be missing" in told, f"recovered without a word of what is missing: {told}")
+    whylat("validate", path, code=(3,))
+    answer = report(path)
+    demand(answer["closed"] == "recovered", f"recovered, it is {answer['closed']}")
+    again, _ = demand_promised(path, answer)
+    demand(again == rows, f"{rows} rows before it was recovered, {again} after")
 
 
 def slow_disk(options):
@@ -221,19 +256,7 @@ class Crash:
     def acknowledged(self, manifest):
         """Segments of which the recorder was told that they are on disk."""
         file = self.kept.get(manifest)
-        return _segments(self.synced[file]) if file is not None else {}
-
-
-def _segments(text):
-    """Files that whole lines of a manifest promise: those of the last merge of a table, and what came after it."""
-    files = {}
-    for written in bytes(text).split(b"\n")[:-1]:
-        line = json.loads(written)
-        if merged := line.get("merged"):
-            files[merged["table"]] = {merged["file"]}
-        elif segment := line.get("segment"):
-            files.setdefault(segment["table"], set()).add(segment["file"])
-    return files
+        return promised(self.synced[file]) if file is not None else {}
 
 
 def _operations(log):
@@ -275,12 +298,12 @@ def power_cut(options):
 
 def _check_crash(crash, place, root):
     """Both readings; gives how many segments were acknowledged."""
-    promised = crash.acknowledged(str(root / "manifest.jsonl"))
+    known = crash.acknowledged(str(root / "manifest.jsonl"))
     for strict in (True, False):
         left = place / "left"
         crash.leave(left, strict)
         found = left / str(root).lstrip("/")
-        if promised:
+        if known:
             said = subprocess.run([WHYLAT, "validate", found], capture_output=True, text=True, check=False)
             demand(said.returncode in (0, 1, 3) and "panicked" not in said.stderr, f"{said.stderr[-400:]}")
             harmless = ("is not in the manifest", "was never sealed", "not closed", "every digest")
@@ -288,9 +311,10 @@ def _check_crash(crash, place, root):
                 line for line in said.stdout.splitlines() if ".parquet" in line and not any(w in line for w in harmless)
             ]
             demand(not bad, f"strict={strict}: {bad[:3]}")
-            on_disk = _segments((found / "manifest.jsonl").read_bytes())
-            for table, files in promised.items():
-                newer = on_disk.get(table, set())
-                demand(files <= newer or len(newer) == 1, f"{table}: {files - newer} is gone")
+            on_disk = promised((found / "manifest.jsonl").read_bytes())
+            for table, files in known.items():
+                newer = on_disk.get(table, {}).keys()
+                gone = files.keys() - newer
+                demand(not gone or len(newer) == 1, f"{table}: {gone} is gone")
         shutil.rmtree(left)
-    return sum(len(files) for files in promised.values())
+    return sum(len(files) for files in known.values())

@@ -5,8 +5,10 @@ changed: no sysctl, no route, no file of others.
 """
 
 import contextlib
+import csv
 import ctypes
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,12 +39,13 @@ class Wrong(Exception):
 
 @dataclasses.dataclass
 class Seen:
-    """A line of the table in docs/reliability.md."""
+    """A line of the table in docs/reliability.md; `minutes`: for how long, of faults that take as long as one likes."""
 
     fault: str
     done: str
     threshold: str
     seen: str
+    minutes: float | None = None
 
 
 def demand(holds, what):
@@ -71,8 +75,20 @@ def _tied(netns=None, extra=None):
     return prepare
 
 
-def finish(*command, code=0, env=None, netns=None, longest=LONGEST):
-    """Runs a command to its end; gives its stdout. Its exit code is demanded, and that it does not panic."""
+def inside(netns, function):
+    """Calls a function in a network namespace: in a thread of its own, as nobody else is to go there."""
+
+    def go():
+        if LIBC.setns(netns.fd, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(go).result()
+
+
+def outcome(*command, code=0, env=None, netns=None, longest=LONGEST):
+    """Runs a command to its end; gives what it said. Its exit code is demanded, and that it does not panic."""
     done = subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -86,7 +102,12 @@ def finish(*command, code=0, env=None, netns=None, longest=LONGEST):
     allowed = code if isinstance(code, tuple) else (code,)
     demand(done.returncode in allowed, f"{command[1:3]} ended with {done.returncode}, not {allowed}: {said[-800:]}")
     demand("panicked" not in said, f"{command[1:3]} panicked: {said[-800:]}")
-    return done.stdout
+    return done
+
+
+def finish(*command, **options):
+    """The same; gives its stdout."""
+    return outcome(*command, **options).stdout
 
 
 def whylat(*arguments, **options):
@@ -113,18 +134,62 @@ def report_but_connections(path, code=(0, 3)):
     return json.loads(b"".join(lines))
 
 
-def csv(path, table, scratch):
-    """Rows of a table as lists of words, the header first. No field of the tables asked for holds a comma."""
+def columns(path, table, names, scratch):
+    """Columns of a table as words, row by row; what is absent is empty."""
     out = Path(scratch) / f"{table}.csv"
     whylat("report", "--format", "csv", "--table", table, "-o", out, "--force", path, code=(0, 3))
-    return [line.split(",") for line in out.read_text().splitlines()]
+    return _columns(out, names)
 
 
-def columns(path, table, names, scratch):
-    """Columns of a table, row by row."""
-    header, *rows = csv(path, table, scratch)
-    places = [header.index(name) for name in names]
-    return [tuple(row[place] for place in places) for row in rows]
+def _columns(out, names):
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, strict=True)
+        header = next(rows)
+        places = [header.index(name) for name in names]
+        for row in rows:
+            yield tuple(row[place] for place in places)
+
+
+def rows_read(path, table):
+    """How many rows of a table a reader gets."""
+    out = whylat("report", "--format", "csv", "--table", table, path, code=(0, 3)).decode()
+    return sum(1 for _ in csv.reader(io.StringIO(out, newline=""), strict=True)) - 1
+
+
+def promised(manifest):
+    """Segments that whole lines of a manifest promise, by table and file: its last merge, and what came later."""
+    tables = {}
+    for written in manifest.split(b"\n")[:-1]:
+        line = json.loads(written)
+        if merged := line.get("merged"):
+            tables[merged["table"]] = {merged["file"]: merged}
+        elif segment := line.get("segment"):
+            tables.setdefault(segment["table"], {})[segment["file"]] = segment
+    return tables
+
+
+def _is_whole(path, segment):
+    return path.is_file() and path.stat().st_size == segment["bytes"]
+
+
+def demand_promised(path, answer):
+    """Of every table a reader gets what the manifest promises, but for files that are not there: each is named in the
+    answer, with its rows. Gives the rows of each table, and these files.
+    """
+    rows, gone = {}, []
+    left_out = {part["table"]: part["rows"] for part in answer.get("left_out", [])}
+    for table, files in promised((path / "manifest.jsonl").read_bytes()).items():
+        missing = {name: it["rows"] for name, it in files.items() if not _is_whole(path / name, it)}
+        there = sum(it["rows"] for it in files.values()) - sum(missing.values())
+        rows[table] = rows_read(path, table)
+        demand(rows[table] == there, f"{rows[table]} rows of {table}, and {there} were promised and are there")
+        told = left_out.get(table, 0)
+        demand(told == sum(missing.values()), f"{told} rows of {table} are told to be left out, not {missing}")
+        gone += missing
+    for name in gone:
+        demand(any(name in problem for problem in answer["problems"]), f"{name} is not there, and nothing says so")
+    demand(len(answer["problems"]) == len(gone), f"not there: {gone}; told: {answer['problems']}")
+    return rows, gone
 
 
 def account(answer, probe):

@@ -1,60 +1,72 @@
 #!/usr/bin/env python3
 """Breaks what whylat depends on, one thing after the other, and says what became of it.
 
-In: names of tests (default: all), and how much. Out: a line for each, with --output a table in docs/reliability.md,
-between its two marks; exit code 1 if a threshold was missed. Needs root; works in namespaces of its own.
+In: names of tests (default: all), and how much. Out: a line for each, with --output a row in docs/reliability.md, also
+of those that failed; exit code 1 if a threshold was missed. Needs root; works in namespaces of its own.
 """
 
 import argparse
+import dataclasses
 import os
-import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import consumer
 import crowds
 import disk
 import names
-from harness import Wrong, refuse_without_root
+import page
+from harness import Seen, Wrong, demand, refuse_without_root
 
-# Name → test, and whether it is one of the few that `make faults-quick` runs.
+
+@dataclasses.dataclass
+class Test:
+    """A test, and the fault of its row. `make faults-quick` plays the quick ones; long ones take `--minutes`."""
+
+    play: Callable[[argparse.Namespace], Seen]
+    fault: str
+    is_quick: bool = False
+    is_long: bool = False
+
+
 TESTS = {
-    "stopped": (consumer.stopped, True),
-    "write_errors": (disk.write_errors, True),
-    "slow_disk": (disk.slow_disk, False),
-    "power_cut": (disk.power_cut, True),
-    "live_copies": (consumer.live_copies, False),
-    "leftovers": (consumer.leftovers, False),
-    "forks": (crowds.forks, False),
-    "flows": (crowds.flows, True),
-    "namespaces": (crowds.namespaces, False),
-    "full_maps": (crowds.full_maps, False),
-    "churn": (crowds.churn, False),
-    "hostile_names": (names.hostile, True),
-    "status_reads": (consumer.status_reads, False),
-    "memory_limit": (consumer.memory_limit, False),
+    "stopped": Test(consumer.stopped, "consumer stopped", is_quick=True),
+    "write_errors": Test(disk.write_errors, "write errors", is_quick=True),
+    "slow_disk": Test(disk.slow_disk, "slow disk"),
+    "power_cut": Test(disk.power_cut, "power cut", is_quick=True),
+    "live_copies": Test(consumer.live_copies, "copy of a live recording"),
+    "leftovers": Test(consumer.leftovers, "SIGKILL: sysctls"),
+    "forks": Test(crowds.forks, "pid reuse"),
+    "flows": Test(crowds.flows, "short flows", is_quick=True),
+    "namespaces": Test(crowds.namespaces, "namespaces"),
+    "full_maps": Test(crowds.full_maps, "more flows than a map holds"),
+    "churn": Test(crowds.churn, "churn", is_long=True),
+    "hostile_names": Test(names.hostile, "hostile names", is_quick=True),
+    "status_reads": Test(consumer.status_reads, "loss counters read"),
+    "memory_limit": Test(consumer.memory_limit, "memory limit hit"),
 }
 
-BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
-
-def table(rows):
-    """The rows as Markdown."""
-    lines = ["| fault | what was done | threshold | seen |", "|---|---|---|---|"]
-    lines += [f"| {row.fault} | {row.done} | {row.threshold} | {row.seen} |" for row in rows]
-    return "\n".join(lines)
-
-
-def put(path, rows):
-    """Puts the rows into the page's table, between its marks; those of other faults stay."""
-    text = path.read_text()
-    head, _, rest = text.partition(BEGIN)
-    before, _, tail = rest.partition(END)
-    new = {row.fault: line for row, line in zip(rows, table(rows).splitlines()[2:], strict=True)}
-    old = {line.split(" | ")[0].removeprefix("| "): line for line in before.strip().splitlines()[2:]}
-    lines = table([]).splitlines() + list({**old, **new}.values())
-    path.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"]))
+def play(name, options):
+    """Plays a test, and puts its row where it belongs, whatever comes of it. Whether it passed."""
+    test, start = TESTS[name], time.monotonic()
+    try:
+        row = test.play(options)
+        demand(row.fault == test.fault, f"its row is of {row.fault!r}")
+    except Exception as error:  # whatever a test did not expect is a failure of it
+        if not isinstance(error, Wrong):
+            traceback.print_exc()
+        print(f"{name:14} FAILED: {page.reason(error)}", flush=True)
+        if options.output:
+            page.put_failure(options.output, test.fault, error, options.minutes if test.is_long else None)
+        return False
+    print(f"{name:14} {time.monotonic() - start:6.1f} s  {row.seen}", flush=True)
+    if options.output and not page.put(options.output, row):
+        print(f"{name:14} its row stays: it is of a longer run", flush=True)
+    return True
 
 
 def main():
@@ -74,20 +86,8 @@ def main():
     if options.quick and os.geteuid() != 0:
         return print("skipped: the fault tests record, as root")
     refuse_without_root()
-    chosen = options.tests or [name for name, (_, quick) in TESTS.items() if quick or not options.quick]
-    rows, failed = [], []
-    for name in chosen:
-        start = time.monotonic()
-        try:
-            row = TESTS[name][0](options)
-        except (Wrong, OSError, subprocess.SubprocessError) as wrong:
-            failed.append(name)
-            print(f"{name:14} FAILED: {wrong}", flush=True)
-            continue
-        rows.append(row)
-        print(f"{name:14} {time.monotonic() - start:6.1f} s  {row.seen}", flush=True)
-        if options.output:
-            put(options.output, rows)
+    chosen = options.tests or [name for name, test in TESTS.items() if test.is_quick or not options.quick]
+    failed = [name for name in chosen if not play(name, options)]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 

@@ -7,16 +7,29 @@ way, or is off, by what is there and never by a version. `whylat doctor` says wh
 says it, too.
 
 This is what it said on Debian's kernels for virtual machines. There, too, a client that stalls on
-Nagle's algorithm was recorded at every detail, and a path that swallowed everything for a second: the
-counts had to be exact, and the causes found, or the missing probe named. On a path that netem makes
-longer, round trips had to be as long, and calls as many as a kprobe counted; and functions that the
-kernel's own tracer (function_graph) saw had to be the causes of the messages that they delayed.
-`make kernels` does all this in emulated guests and writes this page. In one more, with network adapters
-that stamp packets, it looks at the stamps of messages (`messages.nic`, docs/messages.md).
+Nagle's algorithm was recorded at every detail, a path that swallowed everything for a second, and
+loopback that did so for two. The counts had to be exact, and the causes found; of the stalls, which
+polls cannot tell, detail `stats` had to say so, and what would tell. Where programs do not load (5.10),
+every report had to name each probe that it asked for in vain, why, and what mends it; what takes
+programs had to be neither counted nor found; and of segments that were sent again on loopback, which
+the kernel counts by itself, it had to be said that a timer may have sent them, and what would tell.
+
+On a path that netem makes longer, round trips had to be as long, and calls as many as a kprobe
+counted; and functions that the kernel's own tracer (function_graph) saw had to be the causes of the
+messages that they delayed. `make kernels` does all this in emulated guests and writes this page. In
+one more, with network adapters that stamp packets, it looks at the stamps of messages
+(`messages.nic`, docs/messages.md).
 
 """
 
 WORDS = {"on": "on", "fallback": "falls back", "off": "off"}
+
+# What is left of `tcp_stats` where programs do not load.
+POLLED = "tcp_stats.without_bpf"
+
+
+class Unexplained(Exception):
+    """A probe is not simply on, and nothing says why."""
 
 
 def text(columns):
@@ -28,7 +41,7 @@ def text(columns):
     lines = [row(["probe", *kernels]), row(["---"] * (len(kernels) + 1))]
     notes = []
     for probe in probes:
-        cells = [cell(state(coverage, probe), notes) for _, coverage in columns]
+        cells = [cell(probe, state(coverage, probe), notes) for _, coverage in columns]
         lines.append(row([f"`{probe}`", *cells]))
     lines.append("")
     lines += [f"{number}. {note}" for number, note in enumerate(notes, 1)]
@@ -40,15 +53,21 @@ def row(cells):
 
 
 def state(coverage, name):
-    """A probe's state. A part of a probe that is not named by itself works as the whole does."""
-    return coverage.get(name) or coverage.get(name.rpartition(".")[0])
+    """A probe's state. A part of a probe that is not named by itself works as the whole does, and statistics are polled
+    where the programs that read them do not load: all or none of them do, `inventory` among them."""
+    known = coverage.get(name) or coverage.get(name.rpartition(".")[0])
+    if known or name != "tcp_stats":
+        return known
+    if coverage[POLLED]["state"] == "off":
+        return coverage[POLLED]
+    return {"state": "fallback", "which": f"by polls (`{POLLED}`)", "why": coverage["inventory"]["why"]}
 
 
-def cell(probe, notes):
+def cell(name, probe, notes):
     """State of a probe, with the number of the note that says why."""
     if probe is None:
-        return "off"
-    note = reason(probe)
+        raise Unexplained(f"{name} is off, and doctor does not name it")
+    note = reason(name, probe)
     if note is None:
         return WORDS[probe["state"]]
     if note not in notes:
@@ -56,10 +75,12 @@ def cell(probe, notes):
     return f"{WORDS[probe['state']]} ({notes.index(note) + 1})"
 
 
-def reason(probe):
+def reason(name, probe):
     """Why a probe is not simply on."""
+    if probe["state"] == "on":
+        return None
+    if not probe["why"]:
+        raise Unexplained(f"{name} is {probe['state']}, and doctor does not say why")
     if probe["state"] == "fallback":
         return f"{probe['which']}: {probe['why']}"
-    if probe["state"] == "off":
-        return f"{probe['why']}: {probe['remedy']}"
-    return None
+    return ": ".join(part for part in (probe["why"], probe["remedy"]) if part)

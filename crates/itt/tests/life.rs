@@ -200,16 +200,18 @@ fn calls_of_signal_handlers_are_kept_or_counted() {
     let mut child = command.spawn().expect("it runs");
     let mut output = child.stdout.take().expect("a pipe");
     assert!(session.follow(child).success());
-    let mut calls = String::new();
-    output.read_to_string(&mut calls).expect("read");
-    let calls: u64 = calls.trim().parse().expect("a number");
+    let mut told = String::new();
+    output.read_to_string(&mut told).expect("read");
+    let (calls, signals) = told.trim().split_once(' ').expect("two numbers");
+    let [calls, signals] = [calls, signals].map(|it| it.parse::<u64>().expect("a number"));
     let read: u64 = totals(&session.records).values().sum();
     let losses = session.ring.losses();
     assert_eq!(read + losses.full + losses.interrupted, calls, "{losses:?}");
     assert!(
-        losses.interrupted < 308 && losses.damaged_chunks == 0,
+        signals >= 307 && losses.interrupted <= signals,
         "{losses:?}"
     );
+    assert_eq!(losses.damaged_chunks, 0);
 }
 
 #[test]
