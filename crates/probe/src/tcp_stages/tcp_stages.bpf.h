@@ -156,13 +156,18 @@ static __always_inline void account_asleep(struct socket_state *st, const struct
 }
 
 /*
- * Before anything else is accounted: what passed since the last look. Returns when it is: a hook that had read its clock
- * before it came by the ledger may be behind the hook that had it meanwhile.
+ * When it is: a hook that had read its clock before it came by the ledger may be behind the one that had it meanwhile.
+ * A function of its own, as verifiers up to Linux 6.1 follow each branch to the end of the program.
  */
+__noinline u64 ledger_time(struct stage_ledger *led, u64 now_ns)
+{
+	return led && now_ns < led->accounted_ns ? led->accounted_ns : now_ns;
+}
+
+/* Before anything else is accounted: what passed since the last look. Returns when it is. */
 static __always_inline u64 wake(struct socket_state *st, const struct tcp_sock *tp, u64 now_ns)
 {
-	if (now_ns < st->ledger.accounted_ns)
-		now_ns = st->ledger.accounted_ns;
+	now_ns = ledger_time(&st->ledger, now_ns);
 	account_asleep(st, tp, now_ns);
 	take_rtt_sample(&st->ledger, tp, st->watched);
 	return now_ns;
@@ -228,6 +233,18 @@ __noinline int note_stage(struct stage_ledger *led, u32 stage)
 	return 0;
 }
 
+/* An end closes: from now on what passes is not seen, and this was what stopped the next byte. */
+__noinline int begin_unseen(struct stage_ledger *led, u32 stage, u32 rwnd_jiffies)
+{
+	if (!led)
+		return 0;
+	led->unseen = 1;
+	led->rwnd_jiffies = rwnd_jiffies;
+	led->stage = stage;
+	led->unsure = stage == STAGE_UNKNOWN;
+	return 0;
+}
+
 /*
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
  * sends and readings are all that is seen. The kernel's own clock still tells how long the
@@ -235,12 +252,12 @@ __noinline int note_stage(struct stage_ledger *led, u32 stage)
  * sure only if the same is seen at its end, and no stall ended in between.
  */
 static __always_inline void account_unseen(struct stage_ledger *led, struct sock *sk,
-					   const struct tcp_sock *tp, u64 now_ns)
+					   const struct tcp_sock *tp, bool stall_ended, u64 now_ns)
 {
 	u32 jiffies = rwnd_limited_jiffies(tp), stage = brake(led, sk, tp);
 	s32 limited = seq_diff(jiffies, led->rwnd_jiffies);
-	bool unsure, stall_ended = stall_ended_unseen(led, tp);
 	u64 until_ns, last_ns;
+	bool unsure;
 
 	last_ns = last_sent_ns(tp);
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0 && last_ns)
@@ -254,8 +271,6 @@ static __always_inline void account_unseen(struct stage_ledger *led, struct sock
 		now_ns);
 	led->rwnd_jiffies = jiffies;
 	note_stage(led, stage);
-	if (stall_ended)
-		end_stall(led, tp);
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
@@ -298,8 +313,8 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 		note_flight(led, tp);
 		return;
 	}
-	if (led->unseen) {
-		account_unseen(led, sk, tp, now_ns);
+	if (led->unseen) { /* of a stall that has ended the next reading tells */
+		account_unseen(led, sk, tp, false, now_ns);
 	} else if (was_acknowledged(led, tp)) {
 		account_idle(led, tp, now_ns);
 		account_in_flight(led, tp, now_ns);
@@ -423,7 +438,7 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 
 	now_ns = wake(st, tp, now_ns);
 	if (led->unseen)
-		account_unseen(led, sk, tp, now_ns);
+		account_unseen(led, sk, tp, stall_ended_unseen(led, tp), now_ns);
 	else if (tp->write_seq == tp->snd_una)
 		account_acknowledged(led, tp, now_ns);
 	else
@@ -432,6 +447,8 @@ static __always_inline void stages_on_read(struct socket_state *st, struct sock 
 	if (!bytes_ready(sk, tp))
 		led->ready_ns = 0;
 	track_own_window(led, tp, now_ns);
+	if (stall_ended_unseen(led, tp))
+		end_stall(led, tp);
 	remember(st, tp);
 }
 
@@ -446,12 +463,8 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 		end_stall(led, tp);
 		led->ended = 1;
 	}
-	if (!led->unseen) {
-		led->unseen = 1;
-		led->rwnd_jiffies = rwnd_limited_jiffies(tp);
-		led->stage = brake(led, sk, tp);
-		led->unsure = led->stage == STAGE_UNKNOWN;
-	}
+	if (!led->unseen)
+		begin_unseen(led, brake(led, sk, tp), rwnd_limited_jiffies(tp));
 	/* tcp_close_state() comes before tcp_send_fin() */
 	if (is_fin_sent(state) && !led->fin_sent && tp->write_seq == tp->snd_nxt) {
 		led->stage = STAGE_IN_FLIGHT;
