@@ -218,7 +218,7 @@ def _damage(said, path, place):
     files = promised((path / "manifest.jsonl").read_bytes())["connections"]
     (path / next(iter(files))).unlink()
     said.run("validate", path, code=(1,))
-    said.run("recover", path, code=(0,))
+    said.run("recover", path, code=(3,))
     said.run("report", path, code=(3,))
     said.run("report", "--format", "json", path, code=(3,), kind="json")
     said.run("report", "--format", "html", path, code=(3,), kind="html", file=place / "out.html")

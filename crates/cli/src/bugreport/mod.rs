@@ -90,7 +90,7 @@ impl Bugreport {
         parts.push(readme(&parts, self.redact));
         let output = self.output.clone().unwrap_or_else(default_output);
         self.write(&output, &parts)?;
-        out::line(&output.display().to_string())?;
+        out::line(&out::name(&output))?;
         eprintln!("look at it before you send it: README in it says what is in it");
         Ok(ExitCode::SUCCESS)
     }
@@ -105,7 +105,7 @@ impl Bugreport {
         for (number, recording) in (1..).zip(&recordings) {
             let path = recording.join(MANIFEST);
             let text = fs::read_to_string(&path).map_err(|error| {
-                let path = path.display();
+                let path = out::name(&path);
                 anyhow!("cannot read {path}: {error}\nhint: name a recording's directory")
             })?;
             let lines = text
@@ -120,7 +120,7 @@ impl Bugreport {
     }
 
     fn write(&self, output: &Path, parts: &[Part]) -> anyhow::Result<()> {
-        let shown = output.display();
+        let shown = out::name(output);
         let written = match (is_archive(output), self.force) {
             (true, true) => replace(output, parts),
             (true, false) => archive(output, parts),
