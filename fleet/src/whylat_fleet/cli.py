@@ -177,7 +177,7 @@ def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
 
 
 def _write_private(path: Path, shown: str) -> None:
-    """A file that no other user may read: it tells of addresses and of who talks to whom. A pipe or a device stays as it is."""
+    """A file that no other user may read: it tells of addresses and of who talks to whom. A pipe stays as it is."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fchmod(file.fileno(), 0o600)
