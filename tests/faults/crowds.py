@@ -193,6 +193,7 @@ def flows(options):
     demand(len(truth) == 3 * each, f"{len(truth)} connections were made, and {3 * each} were wanted")
     # a socket is missing when every record of it was lost
     demand(missing <= lost, f"{missing} sockets are missing, and only {lost} records counted as lost")
+    demand(missing < len(truth), "not one socket is recorded")
     # how many are lost, and counted, is a matter of how much of the machine there is
     if not (options.whole or options.loaded):
         demand(missing <= 0.01 * 3 * each, f"{missing} of {3 * each} sockets are missing")
