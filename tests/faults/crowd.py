@@ -112,7 +112,9 @@ STAYS_S = 0.1
 
 
 def forks(count, every):
-    """So many processes, one in `every` of which makes a connection, under a name of its own. Those have few pids."""
+    """So many processes, one in `every` of which makes a connection. Those have few pids; every other of them has the
+    name of all such, so that nothing but its start tells it from who had its pid before.
+    """
     sock, port = listener()
     reader, writer = os.pipe()
     server = os.fork()
@@ -127,7 +129,8 @@ def forks(count, every):
         pid = fork_as(pids[number // every % PIDS]) if tells and len(pids) == PIDS else os.fork()
         if pid == 0:
             if tells:
-                tell_of_exchange(f"fork-{number}", port, writer)
+                own = number // every % 2
+                tell_of_exchange(f"fork-{number}" if own else "fork", port, writer)
                 time.sleep(STAYS_S if number // every % STAYING == 0 else 0)
             os._exit(0)
         os.waitpid(pid, 0)

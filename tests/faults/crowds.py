@@ -107,13 +107,13 @@ def forks(options):
         made = len(lives)
         demand(made == -(-count // every), f"{made} of {count} processes made a connection, not one in {every}")
         right = _attributed(answer, lives)
-        met, gone = _told_apart(recorder.path, place, lives)
+        started, read = _told_apart(recorder.path, place, lives)
     demand(right >= 0.99 * made, f"only {right} of {made} attributed")
-    demand(met > 0, "no process was met while it lived, so that no start was compared")
+    demand(0 < read < made, f"{read} of {made} processes lived when they were looked up: some must, and some not")
     uses = made / len({life.pid for life in lives})
     seen = (
-        f"{thousands(count)} forks; each pid made {uses:.0f} connections under as many names: {right} right, 0 wrong; "
-        f"{met} with the start of their process, {gone} were met within their connection and gone when looked up"
+        f"{thousands(count)} forks; each pid made {uses:.0f} connections, every other under the same name: {right} right, "
+        f"0 wrong; {started} with the start of their process, {started - read} of which were gone when looked up"
     )
     done = f"{thousands(count)} forks; one in {every} makes a connection, with a pid used before (clone3, `set_tid`)"
     return Seen("pid reuse", done, "0 misattributed", seen)
@@ -139,32 +139,33 @@ def _attributed(answer, lives):
 
 
 def _told_apart(path, place, lives):
-    """Of each life: is the start that is told its own? One that was gone before it was looked up has none: was it met
-    while it had its connection? Gives how many there were of both.
+    """Of each life: is the start that is told its own, in the tick that it read itself? Gives how many there were, and
+    of how many `/proc` told, too.
     """
     suspended_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    uses, met, gone = _uses(path, place), 0, 0
+    uses, started, read = _uses(path, place), 0, 0
     for life in lives:
         # of a pid's uses, the last that had begun when the connection had closed
         of_pid = uses.get(life.pid, [])
         place_of = bisect.bisect_right(of_pid, life.after_ns, key=lambda use: use[0])
         if not place_of:
             continue
-        begin_ns, is_start, comm = of_pid[place_of - 1]
-        own_ns = life.ticks * TICK_NS - suspended_ns
-        right = abs(begin_ns - own_ns) <= SAME_START_NS if is_start else life.before_ns <= begin_ns <= life.after_ns
-        if comm == life.name:
-            demand(right, f"{life} began at {own_ns} ns, and the recording has {begin_ns} ns (a start: {is_start})")
-            met, gone = met + is_start, gone + (not is_start)
-    demand(met + gone >= 0.99 * len(lives), f"only {met + gone} of {len(lives)} processes are in the recording")
-    return met, gone
+        begin_ns, is_read, comm = of_pid[place_of - 1]
+        since_ns = begin_ns - (life.ticks * TICK_NS - suspended_ns)
+        if comm == life.name and -SAME_START_NS <= since_ns:
+            right = since_ns <= TICK_NS + SAME_START_NS and begin_ns <= life.before_ns
+            demand(right, f"{life} began {since_ns} ns before what the recording has: {begin_ns} ns")
+            started, read = started + 1, read + is_read
+    demand(started >= 0.99 * len(lives), f"only {started} of {len(lives)} processes are in the recording")
+    return started, read
 
 
 def _uses(path, place):
-    """Uses of each pid, the first first: when it began or, without a start, was met; whether it has one; its name."""
+    """Uses of each pid, the first first: when it began; whether `/proc` told of it, too; its name."""
     uses = collections.defaultdict(list)
-    for pid, met_ns, started_ns, comm in columns(path, "processes", ["pid", "time_ns", "started_ns", "comm"], place):
-        uses[int(pid)].append((int(started_ns or met_ns), bool(started_ns), comm))
+    for pid, started_ns, exe, comm in columns(path, "processes", ["pid", "started_ns", "exe", "comm"], place):
+        demand(started_ns, f"process {pid} ({comm}) has no start")
+        uses[int(pid)].append((int(started_ns), bool(exe), comm))
     for of_pid in uses.values():
         of_pid.sort(key=lambda use: use[0])
     return uses

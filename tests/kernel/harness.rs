@@ -3,6 +3,7 @@
 
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -319,6 +320,11 @@ impl Recorder {
 
     pub fn pid(&self) -> u32 {
         self.process.0.id()
+    }
+
+    /// The directory that it records to.
+    pub fn recording(&self) -> PathBuf {
+        self.scratch.path().join("r.whylat")
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -5,7 +5,8 @@ use std::fs;
 
 use crate::processes;
 
-/// A capability that a probe needs. `CAP_SYS_ADMIN` stands for each of the first three, too.
+/// A capability that a probe needs, or the names of what it found. `CAP_SYS_ADMIN` stands for each of the first
+/// three, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// To load programs and maps.
@@ -18,17 +19,30 @@ pub enum Capability {
     SysPtrace,
     /// To enter other network namespaces, and to make some.
     SysAdmin,
+    /// To read files and directories that are private to other users: what holds names of functions.
+    DacReadSearch,
+    /// To be shown addresses of the kernel.
+    Syslog,
+    /// To open the files that memory is mapped from.
+    CheckpointRestore,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Bpf,
         Self::Perfmon,
         Self::NetAdmin,
         Self::SysPtrace,
         Self::SysAdmin,
+        Self::DacReadSearch,
+        Self::Syslog,
+        Self::CheckpointRestore,
     ];
+
+    /// What setcap gives a program of an ordinary user: what probes need. Not what is as good as root in the hands of
+    /// whoever may run the program.
+    const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
     /// As in capabilities(7).
     pub fn name(self) -> &'static str {
@@ -38,6 +52,9 @@ impl Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::SysPtrace => "CAP_SYS_PTRACE",
             Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Self::Syslog => "CAP_SYSLOG",
+            Self::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
         }
     }
 
@@ -49,6 +66,9 @@ impl Capability {
             Self::NetAdmin => 12,
             Self::SysPtrace => 19,
             Self::SysAdmin => 21,
+            Self::DacReadSearch => 2,
+            Self::Syslog => 34,
+            Self::CheckpointRestore => 40,
         }
     }
 
@@ -111,8 +131,7 @@ impl Privileges {
     pub fn remedy(&self, needs: &[Capability]) -> String {
         let lacks = needs.iter().copied().find(|it| !self.holds(*it));
         match lacks {
-            // As good as root: nothing that a program should be given.
-            Some(Capability::SysAdmin) if self.user_id != 0 => {
+            Some(capability) if self.user_id != 0 && !Capability::GIVEN.contains(&capability) => {
                 "run as root: sudo whylat …".to_owned()
             }
             Some(capability) if self.user_id != 0 => format!(
@@ -150,12 +169,8 @@ fn chosen(modes: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// What setcap gives a program of an ordinary user: all but `CAP_SYS_ADMIN`, which is as good as root.
 fn setcap_names() -> String {
-    let names = Capability::ALL
-        .iter()
-        .filter(|it| **it != Capability::SysAdmin);
-    let names: Vec<String> = names.map(|it| it.name().to_ascii_lowercase()).collect();
+    let names = Capability::GIVEN.map(|it| it.name().to_ascii_lowercase());
     names.join(",")
 }
 
@@ -182,7 +197,7 @@ mod tests {
     fn sys_admin_stands_for_those_that_were_split_from_it() {
         let root = with(0, &[Capability::SysAdmin]);
         let held = Capability::ALL.map(|it| root.holds(it));
-        assert_eq!(held, [true, true, true, false, true]);
+        assert_eq!(held, [true, true, true, false, true, false, false, false]);
     }
 
     #[test]
@@ -200,7 +215,7 @@ mod tests {
             // what is given is what was named
             let name = lacks.name().to_ascii_lowercase();
             let is_given = remedy.contains("sudo setcap ") && remedy.contains(&name);
-            assert_eq!(is_given, *lacks != Capability::SysAdmin, "{remedy}");
+            assert_eq!(is_given, Capability::GIVEN.contains(lacks), "{remedy}");
         }
         let all = with(0, &Capability::ALL);
         let changed = |change: fn(&mut Privileges)| {

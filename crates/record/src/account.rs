@@ -30,8 +30,8 @@ pub(crate) struct Added {
     pub(crate) symbols: u64,
     /// `activity` rows.
     pub(crate) activities: u64,
-    /// Records from the kernel that could not be decoded.
-    pub(crate) undecoded: u64,
+    /// Records from the kernel that could not be decoded, by probe.
+    pub(crate) undecoded: BTreeMap<&'static str, u64>,
 }
 
 /// Rows by table, as the writer counts them.
@@ -211,7 +211,11 @@ pub(crate) fn losses(
 ) -> Vec<Loss> {
     const RING: &str = "ring_full";
     const REENTERED: &str = "reentered";
+    const UNDECODED: &str = "undecoded";
     let account = |probe, table, produced| Account::new(probe, table, produced, stored, discarded);
+    let mut undecoded = added.undecoded.clone();
+    // of rows that only this side counts
+    let rows = |probe, rows| rows + added.undecoded.get(probe).copied().unwrap_or(0);
     let kernel = [
         account(
             "inventory",
@@ -240,8 +244,7 @@ pub(crate) fn losses(
             counts.tcp_events.produced + counts.events_reentered,
         )
         .lost(RING, counts.tcp_events.lost_ring_full)
-        .lost(REENTERED, counts.events_reentered)
-        .lost("undecoded", added.undecoded),
+        .lost(REENTERED, counts.events_reentered),
         account(
             "tcp_stats",
             "tcp_samples",
@@ -289,16 +292,29 @@ pub(crate) fn losses(
         account(
             "processes",
             "processes",
-            added.processes + counts.programs.lost_ring_full,
+            rows("processes", added.processes) + counts.programs.lost_ring_full,
         )
         .lost(RING, counts.programs.lost_ring_full),
-        account("waits.stacks", "stacks", added.stack_frames),
+        account(
+            "waits.stacks",
+            "stacks",
+            rows("waits.stacks", added.stack_frames),
+        ),
         account("waits.symbols", "symbols", added.symbols),
         account("clock", "clock_pairs", added.clock_pairs),
         account("cpu.processes", "process_samples", added.process_samples),
         account("cpu.cpus", "cpu_samples", added.cpu_samples),
     ];
-    kernel.into_iter().map(|account| account.loss).collect()
+    let mut losses: Vec<Loss> = Vec::from(kernel.map(|account| {
+        let records = undecoded.remove(account.loss.probe.as_str());
+        account.lost(UNDECODED, records.unwrap_or(0)).loss
+    }));
+    // of kinds that are no probe's
+    losses.extend(undecoded.into_iter().map(|(probe, records)| {
+        let none = account(probe, "", records);
+        none.lost(UNDECODED, records).loss
+    }));
+    losses
 }
 
 #[cfg(test)]
@@ -333,17 +349,24 @@ mod tests {
             filtered: 5,
             incomplete: 1,
         };
-        let stored = Rows::from([("calls", 88), ("tcp_samples", 13)]);
+        let added = Added {
+            processes: 3,
+            undecoded: BTreeMap::from([("calls", 1), ("processes", 2), ("rings", 4)]),
+            ..Added::default()
+        };
+        let stored = Rows::from([("calls", 87), ("tcp_samples", 13), ("processes", 3)]);
         let discarded = Rows::from([("calls", 5)]);
-        let losses = losses(&counts, polled, &Added::default(), &stored, &discarded);
+        let losses = losses(&counts, polled, &added, &stored, &discarded);
         let calls = losses
             .iter()
             .find(|loss| loss.probe == "calls")
             .expect("calls account");
         assert_eq!(calls.produced, 102);
-        assert_eq!(calls.lost_total(), 14);
+        assert_eq!(calls.lost_total(), 15);
         let inventory = losses.iter().find(|loss| loss.probe == "inventory");
         assert_eq!(inventory.expect("an account").lost_total(), 9);
+        let undecoded = losses.iter().filter_map(|it| it.lost.get("undecoded"));
+        assert_eq!(undecoded.sum::<u64>(), 1 + 2 + 4);
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");
         }

@@ -2,14 +2,15 @@
 //! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds. A recording
 //! stores them; a watch has a shelf in place of the store.
 
-use probe::clock::{Clocks, monotonic_ns};
+use probe::clock::Clocks;
 use probe::hooks::Drained;
 use probe::itt::Rows;
+use probe::processes::Seen;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line};
 use table::tables::{
-    ClockPairs, Connections, CpuSamples, Listeners, ProcessSamples, Processes, SentMessages, Spins,
-    StackFrames, TcpSamples, UdpSockets, Waits,
+    ClockPairs, Connections, CpuSamples, ProcessSamples, Processes, SentMessages, Spins,
+    StackFrames, TcpSamples, Waits,
 };
 use table::{Columns, TcpEventKind};
 
@@ -22,9 +23,6 @@ use crate::store::{Batch, Sink, Store};
 
 /// Readings of each clock pair, of which the narrowest is kept.
 const CLOCK_ATTEMPTS: u32 = 5;
-
-/// Pids with the command names that the kernel side saw.
-type Owners = [(u32, String)];
 
 /// See the module.
 pub(crate) struct Intake<S = Store> {
@@ -54,18 +52,22 @@ impl<S: Sink> Intake<S> {
     /// Whether something in it makes [`Intake::put`] read about processes.
     pub(crate) fn is_new(&self, drained: &Drained) -> bool {
         let mut owners = drained.owners.iter();
-        !drained.stacks.is_empty()
-            || owners.any(|(pid, comm)| !self.sockets.knows(*pid, Some(comm)))
+        !drained.stacks.is_empty() || owners.any(|owner| !self.sockets.knows(owner))
     }
 
     /// Stores what the hooks gave. Whether the state of a socket changed.
     pub(crate) fn put(&mut self, drained: Drained) -> bool {
         let changed = drained.events.kind.contains(&TcpEventKind::State);
-        self.added.undecoded += drained.undecoded;
-        self.put_programs(&drained.programs);
-        self.put_connections(&drained.connections, &drained.owners);
-        self.put_listeners(drained.listeners, &drained.owners);
-        self.put_udp_sockets(drained.udp_sockets, &drained.owners);
+        for (probe, records) in &drained.undecoded {
+            *self.added.undecoded.entry(probe).or_default() += records;
+        }
+        // what was known of those that became other programs is not true any more
+        self.sockets.forget_processes(&drained.programs);
+        self.put_seen(&drained.programs);
+        self.put_owners(&drained.owners);
+        self.put_connections(&drained.connections);
+        self.store.put(Batch::Listeners(drained.listeners));
+        self.store.put(Batch::UdpSockets(drained.udp_sockets));
         self.store.put(Batch::Calls(drained.calls));
         self.put_stacks(&drained.stacks);
         self.put_waits(drained.waits);
@@ -82,66 +84,56 @@ impl<S: Sink> Intake<S> {
         self.store.put(Batch::Sent(Box::new(sent)));
     }
 
-    /// Processes that became other programs: what was known of them is not true any more.
-    fn put_programs(&mut self, programs: &Owners) {
-        self.sockets.forget_processes(programs);
-        self.put_processes_now(programs.iter().map(|(pid, _)| *pid), programs);
-    }
-
-    fn put_connections(&mut self, seen: &Connections, owners: &Owners) {
+    fn put_connections(&mut self, seen: &Connections) {
         let mut rows = Connections::default();
         for index in 0..seen.len() {
             self.sockets.update(seen.row(index), &mut rows);
         }
         self.added.connections += (rows.len() - seen.len()) as u64;
-        self.put_owners(&rows.pid, &rows.time_ns, owners);
         self.store.put(Batch::Connections(rows));
     }
 
-    fn put_listeners(&mut self, rows: Listeners, owners: &Owners) {
-        self.put_owners(&rows.pid, &rows.time_ns, owners);
-        self.store.put(Batch::Listeners(rows));
+    /// Owners of sockets, with their use of the CPUs from when they are first met.
+    fn put_owners(&mut self, owners: &[Seen]) {
+        self.watch_cpu(owners.iter().map(|owner| owner.pid));
+        self.put_seen(owners);
     }
 
-    fn put_udp_sockets(&mut self, rows: UdpSockets, owners: &Owners) {
-        self.put_owners(&rows.pid, &rows.time_ns, owners);
-        self.store.put(Batch::UdpSockets(rows));
-    }
-
-    /// Owners of sockets: those that were not met before, with their use of the CPUs from now on.
-    fn put_owners(&mut self, pids: &[Option<u32>], times_ns: &[u64], owners: &Owners) {
-        let met = pids.iter().zip(times_ns);
-        let met = met.filter_map(|(pid, time_ns)| Some(((*pid)?, *time_ns)));
-        let mut samples = ProcessSamples::default();
-        for (pid, _) in met.clone().filter(|_| self.in_proc) {
-            self.cpu.watch(pid, &mut samples);
-        }
-        self.put_processes(met, owners);
-        self.put_cpu(samples, CpuSamples::default());
-    }
-
-    /// Processes that were not met before; `met` has pids with the times at which they were met.
-    fn put_processes(&mut self, met: impl Iterator<Item = (u32, u64)>, seen: &Owners) {
+    /// Processes that were not met before, or became other programs since.
+    fn put_seen(&mut self, seen: &[Seen]) {
         let mut processes = Processes::default();
-        self.sockets.describe_owners(met, seen, &mut processes);
+        self.sockets.describe(seen, &mut processes);
+        self.put_processes(processes);
+    }
+
+    /// Processes that were not met before, of which nothing is told but their ids.
+    fn put_pids(&mut self, pids: impl Iterator<Item = u32>) {
+        let mut processes = Processes::default();
+        self.sockets.describe_pids(pids, &mut processes);
+        self.put_processes(processes);
+    }
+
+    fn put_processes(&mut self, processes: Processes) {
         self.added.processes += processes.len() as u64;
         self.store.put(Batch::Processes(processes));
     }
 
-    /// The same, of processes that are there now.
-    fn put_processes_now(&mut self, pids: impl Iterator<Item = u32>, seen: &Owners) {
-        let now_ns = monotonic_ns();
-        self.put_processes(pids.map(|pid| (pid, now_ns)), seen);
+    fn watch_cpu(&mut self, pids: impl Iterator<Item = u32>) {
+        let mut samples = ProcessSamples::default();
+        for pid in pids.filter(|_| self.in_proc) {
+            self.cpu.watch(pid, &mut samples);
+        }
+        self.put_cpu(samples, CpuSamples::default());
     }
 
     fn put_waits(&mut self, waits: Waits) {
         let pids = waits.pid.chunk_by(|a, b| a == b);
-        self.put_processes_now(pids.filter_map(<[u32]>::first).copied(), &[]);
+        self.put_pids(pids.filter_map(<[u32]>::first).copied());
         self.store.put(Batch::Waits(Box::new(waits)));
     }
 
     fn put_spins(&mut self, spins: Spins) {
-        self.put_processes_now(spins.pid.iter().copied(), &[]);
+        self.put_pids(spins.pid.iter().copied());
         self.store.put(Batch::Spins(Box::new(spins)));
     }
 
@@ -176,7 +168,7 @@ impl<S: Sink> Intake<S> {
 
     /// What programs said by USDT probes.
     pub(crate) fn put_usdt(&mut self, Rows { counters, tasks }: Rows) {
-        self.put_processes_now(counters.pid.iter().chain(&tasks.pid).copied(), &[]);
+        self.put_pids(counters.pid.iter().chain(&tasks.pid).copied());
         self.store.put(Batch::Counters(Box::new(counters)));
         self.store.put(Batch::Tasks(Box::new(tasks)));
     }
@@ -209,7 +201,9 @@ impl<S: Sink> Intake<S> {
         let (mut samples, mut connections) = <(TcpSamples, Connections)>::default();
         polls.poll(&mut self.sockets, &mut samples, &mut connections);
         self.added.connections += connections.len() as u64;
-        self.put_owners(&connections.pid, &connections.time_ns, &[]);
+        let owners = || connections.pid.iter().copied().flatten();
+        self.watch_cpu(owners());
+        self.put_pids(owners());
         self.store.put(Batch::Connections(connections));
         self.store.put(Batch::Samples(Box::new(samples)));
     }

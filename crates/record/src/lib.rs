@@ -22,6 +22,7 @@ pub mod privileges;
 mod session;
 mod snapshot;
 mod sockets;
+mod spent;
 mod store;
 mod usdt;
 mod watch;

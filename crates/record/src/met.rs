@@ -1,17 +1,16 @@
 //! The processes that were met lately, so that each is described once. Hosts start programs for years: of
 //! many, those that were met longest ago are forgotten, and described again should they be met again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Processes in a generation. Two are kept: some megabytes.
 const GENERATION: usize = 4096;
 
 /// A process that was met.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) started_ns: Option<u64>,
-    /// Names under which the kernel met it: those of its threads.
-    pub(crate) comms: HashSet<String>,
+    pub(crate) comm: String,
 }
 
 /// Processes by pid.
@@ -28,20 +27,18 @@ impl Met {
 
     /// A process that is known was met again: it is young from now on.
     pub(crate) fn meet_again(&mut self, pid: u32) {
-        if !self.young.contains_key(&pid) && self.old.contains_key(&pid) {
-            self.meet(pid);
+        if let Some(known) = self.old.remove(&pid) {
+            self.meet(pid, known);
         }
     }
 
-    /// What is known of a process, which is young from now on; and whether it is new.
-    pub(crate) fn meet(&mut self, pid: u32) -> (&mut Known, bool) {
-        let known = self.young.remove(&pid).or_else(|| self.old.remove(&pid));
-        let is_new = known.is_none();
+    /// A process was met: whatever was known of others with its id is of the past.
+    pub(crate) fn meet(&mut self, pid: u32, known: Known) {
+        self.forget(pid);
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
-        let known = self.young.entry(pid).or_insert(known.unwrap_or_default());
-        (known, is_new)
+        self.young.insert(pid, known);
     }
 
     pub(crate) fn forget(&mut self, pid: u32) {
@@ -57,9 +54,10 @@ mod tests {
     #[test]
     fn of_many_processes_those_met_lately_are_known() {
         let (mut met, often, most) = (Met::default(), 1, 10 * GENERATION as u32);
-        met.meet(often);
+        met.meet(often, Known::default());
         for pid in 2..most {
-            assert!(met.meet(pid).1);
+            assert!(met.get(pid).is_none());
+            met.meet(pid, Known::default());
             met.meet_again(often);
             assert!(met.get(often).is_some());
         }

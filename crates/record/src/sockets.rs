@@ -2,18 +2,14 @@
 //! and notes which processes own them. In: rows as the kernel side gives them. Out: the same rows
 //! completed, and rows of processes met for the first time.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use probe::processes::ProcessReader;
+use probe::processes::{ProcessReader, Seen};
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
 use table::tables::{Connection, Connections, Process, Processes};
 
 use crate::met::{Known, Met};
-
-/// Names of threads that are kept of a process; one with more is looked up again now and then.
-const NAMES_KEPT: usize = 64;
 
 /// The recorded sockets that are open.
 #[derive(Default)]
@@ -72,11 +68,12 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Whether a process was met before, under this name if one is told. A pid under another name may be another process
-    /// by now: the kernel uses pids again.
-    pub(crate) fn knows(&self, pid: u32, comm: Option<&str>) -> bool {
-        let known = self.met.get(pid);
-        known.is_some_and(|known| comm.is_none_or(|comm| known.comms.contains(comm)))
+    /// Whether a process was met before.
+    pub(crate) fn knows(&self, seen: &Seen) -> bool {
+        let known = self.met.get(seen.pid);
+        known.is_some_and(|known| {
+            known.started_ns == Some(seen.started_ns) && known.comm == seen.comm
+        })
     }
 
     /// Forgets closed sockets' addresses; called now and then.
@@ -100,66 +97,51 @@ impl Sockets {
     }
 
     /// Forgets what these processes were.
-    pub(crate) fn forget_processes(&mut self, pids: &[(u32, String)]) {
-        for (pid, _) in pids {
-            self.met.forget(*pid);
+    pub(crate) fn forget_processes(&mut self, processes: &[Seen]) {
+        for process in processes {
+            self.met.forget(process.pid);
         }
     }
 
-    /// Adds rows for those processes that were not met before; `met` has pids with the times at which they were met. Of a
-    /// process that is gone by now, `owners` still tells the command name that the kernel saw.
-    pub(crate) fn describe_owners(
-        &mut self,
-        met: impl Iterator<Item = (u32, u64)>,
-        owners: &[(u32, String)],
-        rows: &mut Processes,
-    ) {
-        let told: HashMap<u32, &str> = owners.iter().map(|(pid, it)| (*pid, &**it)).collect();
-        for (pid, time_ns) in met {
-            let comm = told.get(&pid).copied();
-            if self.knows(pid, comm) {
-                self.met.meet_again(pid);
-            } else {
-                self.describe(pid, time_ns, comm, rows);
+    /// Adds rows for those processes that were not met before, as what they are now.
+    pub(crate) fn describe(&mut self, seen: &[Seen], rows: &mut Processes) {
+        for seen in seen {
+            if self.knows(seen) {
+                self.met.meet_again(seen.pid);
+                continue;
             }
-        }
-    }
-
-    fn describe(&mut self, pid: u32, time_ns: u64, comm: Option<&str>, rows: &mut Processes) {
-        // one that started later has the pid of the one that was met
-        let is_it = |process: &Process| process.started_ns.is_none_or(|at| at <= time_ns);
-        let reader = self.reader.as_ref();
-        let found = reader.and_then(|reader| reader.read(pid)).filter(is_it);
-        let started_ns = found.as_ref().and_then(|process| process.started_ns);
-        let (known, is_new) = self.met.meet(pid);
-        let is_same = !is_new && started_ns.is_some() && started_ns == known.started_ns;
-        if !is_same {
-            *known = Known {
-                started_ns,
-                ..Known::default()
+            let read = self.read(seen.pid).filter(|read| seen.is(read));
+            rows.push(Process {
+                started_ns: Some(seen.started_ns),
+                ..read.unwrap_or_else(|| seen.row())
+            });
+            let known = Known {
+                started_ns: Some(seen.started_ns),
+                comm: seen.comm.clone(),
             };
-            let gone = comm.map(|comm| gone(pid, comm, time_ns));
-            if let Some(process) = found.or(gone) {
-                rows.push(process);
-            }
+            self.met.meet(seen.pid, known);
         }
-        if known.comms.len() >= NAMES_KEPT {
-            known.comms.clear();
-        }
-        known.comms.extend(comm.map(str::to_owned));
     }
-}
 
-/// A process that only the kernel side met, at this time.
-fn gone(pid: u32, comm: &str, time_ns: u64) -> Process {
-    Process {
-        pid,
-        time_ns,
-        started_ns: None,
-        comm: comm.to_owned(),
-        exe: None,
-        cgroup: None,
-        uid: None,
+    /// The same of those of which nothing is told but their ids.
+    pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
+        for pid in pids {
+            if self.met.get(pid).is_some() {
+                self.met.meet_again(pid);
+                continue;
+            }
+            let read = self.read(pid);
+            let known = read.as_ref().map(|read| Known {
+                started_ns: read.started_ns,
+                comm: read.comm.clone(),
+            });
+            self.met.meet(pid, known.unwrap_or_default());
+            read.into_iter().for_each(|read| rows.push(read));
+        }
+    }
+
+    fn read(&self, pid: u32) -> Option<Process> {
+        self.reader.as_ref()?.read(pid)
     }
 }
 
@@ -174,47 +156,69 @@ mod tests {
     /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304): a process that is gone.
     const GONE: u32 = 4_194_305;
 
-    fn met(sockets: &mut Sockets, pid: u32, time_ns: u64, comm: &str) -> Vec<(String, u64, bool)> {
+    fn seen(pid: u32, started_ns: u64, comm: &str) -> Seen {
+        Seen {
+            time_ns: started_ns + 5,
+            pid,
+            started_ns,
+            comm: comm.to_owned(),
+        }
+    }
+
+    /// Command names and starts of the rows that come of it.
+    fn met(sockets: &mut Sockets, seen: Seen) -> Vec<(String, Option<u64>)> {
         let mut rows = Processes::default();
-        let owners = [(pid, comm.to_owned())];
-        sockets.describe_owners([(pid, time_ns)].into_iter(), &owners, &mut rows);
-        let row = |index| {
-            let row = rows.row(index);
-            (row.comm, row.time_ns, row.started_ns.is_some())
-        };
-        (0..rows.len()).map(row).collect()
+        sockets.describe(&[seen], &mut rows);
+        rows.comm.into_iter().zip(rows.started_ns).collect()
     }
 
     #[test]
     fn a_pid_that_is_used_again_is_another_process() {
-        let mut sockets = Sockets::default();
-        let first = met(&mut sockets, GONE, 10, "first");
-        assert_eq!(first, [("first".to_owned(), 10, false)]);
-        assert_eq!(met(&mut sockets, GONE, 20, "first"), []);
-        let second = met(&mut sockets, GONE, 30, "second");
-        assert_eq!(second, [("second".to_owned(), 30, false)]);
+        let mut sockets = Sockets::new(true);
+        let first = || seen(GONE, 10, "same");
+        assert_eq!(met(&mut sockets, first()), [("same".to_owned(), Some(10))]);
+        assert_eq!(met(&mut sockets, first()), []);
+        let second = met(&mut sockets, seen(GONE, 30, "same"));
+        assert_eq!(second, [("same".to_owned(), Some(30))]);
+        let renamed = met(&mut sockets, seen(GONE, 30, "other"));
+        assert_eq!(renamed, [("other".to_owned(), Some(30))]);
     }
 
     #[test]
-    fn threads_with_names_of_their_own_are_one_process() {
+    fn what_proc_tells_is_taken_of_the_same_process_only() {
         let mut sockets = Sockets::new(true);
         let own = std::process::id();
-        let now_ns = probe::clock::monotonic_ns();
-        assert_eq!(met(&mut sockets, own, now_ns, "one").len(), 1);
-        assert_eq!(met(&mut sockets, own, now_ns, "two"), []);
-        assert_eq!(met(&mut sockets, own, now_ns, "two"), []);
-        // met before this process began: it was another one
-        assert_eq!(
-            met(&mut sockets, own, 1, "old"),
-            [("old".to_owned(), 1, false)]
-        );
+        let read = sockets.read(own).expect("this process");
+        let started_ns = read.started_ns.expect("its start");
+        let mut rows = Processes::default();
+        // as exact as the kernel has it: within the tick
+        let seen = |started_ns| seen(own, started_ns, &read.comm);
+        sockets.describe(&[seen(started_ns + 1_234_567)], &mut rows);
+        // before this process began it was another one
+        sockets.describe(&[seen(started_ns - 1_000_000_000)], &mut rows);
+        assert_eq!(rows.started_ns[0], Some(started_ns + 1_234_567));
+        let executables: Vec<bool> = rows.exe.iter().map(Option::is_some).collect();
+        assert_eq!(executables, [true, false]);
+    }
+
+    #[test]
+    fn those_of_which_only_the_id_is_told_are_described_once() {
+        let mut sockets = Sockets::new(true);
+        let own = std::process::id();
+        let mut rows = Processes::default();
+        sockets.describe_pids([own, GONE, own].into_iter(), &mut rows);
+        assert_eq!(rows.pid, [own]);
     }
 
     #[test]
     fn where_ids_are_others_there_is_the_kernels_name_and_no_more() {
         let mut sockets = Sockets::new(false);
         let now_ns = probe::clock::monotonic_ns();
-        let named = met(&mut sockets, std::process::id(), now_ns, "kernels");
-        assert_eq!(named, [("kernels".to_owned(), now_ns, false)]);
+        let own = std::process::id();
+        let named = met(&mut sockets, seen(own, now_ns, "kernels"));
+        assert_eq!(named, [("kernels".to_owned(), Some(now_ns))]);
+        let mut rows = Processes::default();
+        sockets.describe_pids([own + 1].into_iter(), &mut rows);
+        assert_eq!(rows.len(), 0);
     }
 }

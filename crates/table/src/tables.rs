@@ -15,7 +15,7 @@ table! {
         /// When the row was written; of a process that was gone by then, when it was met.
         time_ns: u64, "ns";
         /// When the process started; tells two uses of one pid apart.
-        started_ns: Option<u64>, "ns", null = "the process was gone before it was looked up";
+        started_ns: Option<u64>, "ns", null = "the process was gone before it was looked up, and no hook met it";
         /// Command name (`/proc/PID/comm`), at most 15 bytes.
         comm: String, "-";
         /// Path of the executable.

@@ -241,7 +241,7 @@ impl<'a> Collector<'a> {
 
     fn take(&mut self) {
         let drained = self.drainer.take();
-        self.meter.undecoded(drained.undecoded);
+        self.meter.undecoded(drained.undecoded.values().sum());
         let News {
             near,
             troubled,

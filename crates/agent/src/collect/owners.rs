@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use probe::processes::ProcessReader;
+use probe::processes::{ProcessReader, Seen};
 
 use crate::apps::{Application, ConnectionFacts, Rules};
 
@@ -13,13 +13,10 @@ struct Owner {
     comm: String,
     command: Option<String>,
     cgroup: Option<String>,
-    /// Names that the kernel saw: those of its threads. A new one may be that of another program.
-    seen: Vec<String>,
+    /// As the kernel side met it; under another name it may be another program.
+    seen: Seen,
     is_used: bool,
 }
-
-/// Threads of so many names are told from other programs.
-const SEEN_MOST: usize = 64;
 
 /// Owners seen lately.
 #[derive(Debug)]
@@ -44,19 +41,17 @@ impl Owners {
         self.rules = rules;
     }
 
-    /// A process was seen to own a connection under this command name: now it can still be asked.
-    pub(super) fn met(&mut self, pid: u32, comm: &str) {
-        let mut seen = Vec::new();
-        if let Some(owner) = self.known.get_mut(&pid) {
+    /// A process was seen to own a connection: now it can still be asked.
+    pub(super) fn met(&mut self, seen: &Seen) {
+        if let Some(owner) = self.known.get_mut(&seen.pid)
+            && owner.seen.started_ns == seen.started_ns
+            && owner.seen.comm == seen.comm
+        {
             owner.is_used = true;
-            if owner.seen.len() >= SEEN_MOST || owner.seen.iter().any(|name| name == comm) {
-                return;
-            }
-            seen = std::mem::take(&mut owner.seen);
+            return;
         }
-        seen.push(comm.to_owned());
-        let owner = self.read(pid, seen);
-        self.known.insert(pid, owner);
+        let owner = self.read(seen);
+        self.known.insert(seen.pid, owner);
     }
 
     /// Command name of a process.
@@ -86,17 +81,18 @@ impl Owners {
     }
 
     /// Of a process that is gone, or cannot be seen, only the name is known that the kernel saw.
-    fn read(&self, pid: u32, seen: Vec<String>) -> Owner {
-        let process = self.reader.as_ref().and_then(|reader| reader.read(pid));
-        let (comm, cgroup) = match process {
-            Some(process) => (process.comm, process.cgroup),
-            None => (seen.last().cloned().unwrap_or_default(), None),
+    fn read(&self, seen: &Seen) -> Owner {
+        let reader = self.reader.as_ref();
+        let process = reader.and_then(|reader| reader.read(seen.pid));
+        let (comm, command, cgroup) = match process.filter(|process| seen.is(process)) {
+            Some(process) => (process.comm, command_line(seen.pid), process.cgroup),
+            None => (seen.comm.clone(), None, None),
         };
         Owner {
             comm,
-            command: self.reader.as_ref().and_then(|_| command_line(pid)),
+            command,
             cgroup,
-            seen,
+            seen: seen.clone(),
             is_used: true,
         }
     }
@@ -117,6 +113,16 @@ fn command_line(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn seen(pid: u32, comm: &str) -> Seen {
+        let now_ns = probe::clock::monotonic_ns();
+        Seen {
+            time_ns: now_ns,
+            pid,
+            started_ns: now_ns,
+            comm: comm.to_owned(),
+        }
+    }
+
     fn rules(application: Application) -> Rules {
         Rules::new(&[application]).expect("rules")
     }
@@ -133,7 +139,7 @@ mod tests {
             true,
         );
         assert!(owners.application(Some(own), None).is_none(), "not yet met");
-        owners.met(own, "whatever");
+        owners.met(&seen(own, "whatever"));
         let found = owners.application(Some(own), None).expect("named");
         assert_eq!(found.name, "tests");
         owners.forget(|_| false);
@@ -146,14 +152,28 @@ mod tests {
     fn a_process_of_another_namespace_is_not_asked_for() {
         let own = std::process::id();
         let mut owners = Owners::new(Rules::default(), false);
-        owners.met(own, "other");
+        owners.met(&seen(own, "other"));
         assert_eq!(owners.comm(own), Some("other"));
     }
 
     #[test]
     fn of_a_process_that_is_gone_the_name_remains() {
         let mut owners = Owners::new(Rules::default(), true);
-        owners.met(u32::MAX, "curl");
+        owners.met(&seen(u32::MAX, "curl"));
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
+    }
+
+    #[test]
+    fn who_uses_an_id_again_is_not_who_used_it_before() {
+        let mut owners = Owners::new(Rules::default(), true);
+        let own = std::process::id();
+        let before = Seen {
+            started_ns: 1,
+            ..seen(own, "before")
+        };
+        owners.met(&before);
+        assert_eq!(owners.comm(own), Some("before"));
+        owners.met(&seen(own, "now"));
+        assert_ne!(owners.comm(own), Some("before"));
     }
 }

@@ -55,8 +55,8 @@ impl Watched {
 
     /// Takes what was drained: first who is there, then what was read, at last who is gone.
     pub(super) fn take(&mut self, drained: Drained, span: &Span) -> News {
-        for (pid, comm) in &drained.owners {
-            self.owners.met(*pid, comm);
+        for owner in &drained.owners {
+            self.owners.met(owner);
         }
         let mut gone = Vec::new();
         for index in 0..drained.connections.len() {

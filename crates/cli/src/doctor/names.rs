@@ -5,69 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::thread;
 
-use probe::privileges::Privileges;
+use probe::privileges::{Capability, Privileges};
 use record::Detail;
 use record::privileges::{Privileges as Kept, Work};
 use table::manifest::ProbeState;
 
-/// What names need beside `CAP_SYS_PTRACE`. `CAP_SYS_ADMIN` does not stand for it: recorders do not keep that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Capability {
-    /// To read files and directories that are private to other users.
-    DacReadSearch,
-    /// To be shown addresses of the kernel.
-    Syslog,
-    /// To open the files that memory is mapped from.
-    CheckpointRestore,
-}
-
-impl Capability {
-    /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::DacReadSearch, Self::Syslog, Self::CheckpointRestore];
-
-    /// As in capabilities(7).
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
-            Self::Syslog => "CAP_SYSLOG",
-            Self::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
-        }
-    }
-
-    /// Its number in `linux/capability.h`.
-    fn bit(self) -> u32 {
-        match self {
-            Self::DacReadSearch => 2,
-            Self::Syslog => 34,
-            Self::CheckpointRestore => 40,
-        }
-    }
-
-    /// Whether this process has it.
-    pub(super) fn is_held(self) -> bool {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mut lines = status.lines();
-        let hex = lines.find_map(|line| line.strip_prefix("CapEff:"));
-        let effective = hex.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-        effective.unwrap_or(0) >> self.bit() & 1 == 1
-    }
-
-    /// What to do about it, unless this process has it for the kernel as a whole.
-    fn lack(self) -> Option<String> {
-        let privileges = Privileges::read();
-        if self.is_held() {
-            let is_own = privileges.is_in_user_namespace;
-            return is_own.then(|| privileges.remedy(&[]));
-        }
-        Some(match privileges.user_id {
-            0 => format!(
-                "give {name} to this root: --cap-add={short} for a container, CapabilityBoundingSet={name} for a service",
-                name = self.name(),
-                short = self.name().trim_start_matches("CAP_"),
-            ),
-            _ => "run as root: sudo whylat …".to_owned(),
-        })
-    }
+/// What to do about a capability, unless this process has it for the kernel as a whole.
+fn lack(capability: Capability) -> Option<String> {
+    let privileges = Privileges::read();
+    let is_whole = !privileges.is_in_user_namespace && privileges.holds(capability);
+    (!is_whole).then(|| privileges.remedy(&[capability]))
 }
 
 /// By name.
@@ -85,7 +32,7 @@ fn kernel() -> ProbeState {
         Ok(Some(1..)) => return ProbeState::On,
         Ok(Some(0)) => {
             let why = "the kernel hides the addresses of its functions (/proc/kallsyms), and so they have no names";
-            let lack = Capability::Syslog.lack();
+            let lack = lack(Capability::Syslog);
             (why.to_owned(), shown_by(is_hidden_from_all(), lack))
         }
         Ok(None) => (
@@ -146,8 +93,7 @@ fn programs() -> ProbeState {
                 "cannot open the files that code is mapped from (/proc/self/map_files): {error}; functions of programs \
                  have no names"
             ),
-            remedy: Capability::CheckpointRestore
-                .lack()
+            remedy: lack(Capability::CheckpointRestore)
                 .unwrap_or_else(|| Privileges::read().remedy(&[])),
         },
     }
@@ -163,7 +109,7 @@ fn open_mapped() -> io::Result<()> {
 /// Whether the same goes for files, and processes, that others may not look into. Not tried on any, as they may be
 /// nobody's here.
 fn private_files() -> ProbeState {
-    match Capability::DacReadSearch.lack() {
+    match lack(Capability::DacReadSearch) {
         None => ProbeState::On,
         Some(remedy) => ProbeState::Off {
             why: "cannot read files and directories that are private to other users; functions of programs there have \
@@ -212,9 +158,8 @@ mod tests {
 
     #[test]
     fn looking_takes_nothing_from_who_looks() {
-        let held = || Capability::ALL.map(Capability::is_held);
-        let before = held();
+        let before = Privileges::read();
         assert!(as_recorder(|| Ok(())).is_ok());
-        assert_eq!(held(), before);
+        assert_eq!(Privileges::read(), before);
     }
 }

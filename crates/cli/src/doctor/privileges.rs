@@ -5,8 +5,6 @@ use std::fmt;
 use probe::privileges::Capability;
 use serde::Serialize;
 
-use super::names;
-
 /// Which of the capabilities that probes and names need are held.
 #[derive(Debug, Serialize)]
 pub(crate) struct Privileges {
@@ -22,13 +20,9 @@ pub(crate) struct Privileges {
 impl Privileges {
     pub(crate) fn read() -> Self {
         let found = probe::privileges::Privileges::read();
-        let of_probes = Capability::ALL.map(|it| (it.name(), found.holds(it)));
-        let of_names = names::Capability::ALL.map(|it| (it.name(), it.is_held()));
-        let (held, missing): (Vec<_>, Vec<_>) = of_probes
-            .into_iter()
-            .chain(of_names)
-            .partition(|(_, is_held)| *is_held);
-        let names = |of: Vec<(&'static str, bool)>| of.into_iter().map(|(name, _)| name).collect();
+        let (held, missing): (Vec<_>, Vec<_>) =
+            Capability::ALL.into_iter().partition(|it| found.holds(*it));
+        let names = |of: Vec<Capability>| of.into_iter().map(Capability::name).collect();
         Self {
             user_id: found.user_id,
             held: names(held),

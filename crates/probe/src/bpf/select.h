@@ -7,6 +7,7 @@
 #include <asm-generic/errno-base.h>
 
 #include "kernel.h"
+#include "process.h"
 
 const volatile bool select_all = false;
 const volatile u16 select_port = 0; /* host byte order; 0: not by port */
@@ -82,15 +83,14 @@ static __always_inline bool is_selected_comm(const char *comm)
 	return true;
 }
 
-/* What the running program calls itself; a thread of io_uring has a name of the kernel's. */
-static __always_inline void current_comm(char comm[16])
+/* The process of a thread. */
+static __always_inline void process_fill(struct process_seen *process, struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *first = task->group_leader;
 
-	if (task->flags & PF_IO_WORKER)
-		bpf_probe_read_kernel(comm, 16, task->group_leader->comm);
-	else
-		bpf_get_current_comm(comm, 16);
+	process->started_ns = first->start_time;
+	process->pid = task->tgid;
+	bpf_probe_read_kernel(process->comm, sizeof(process->comm), first->comm);
 }
 
 static __always_inline void select_task(u32 tgid, u8 why)

@@ -134,11 +134,10 @@ struct socket_state {
 	struct sample_memory sampled;
 	u32 first_sent; /* sequence numbers of the two streams' first bytes */
 	u32 first_received;
-	u32 pid;   /* who owns it, as last written out; 0: not known */
-	u32 owner; /* who last called on it */
+	u32 owner; /* process that last called on it */
 	u8 role;
 	u8 chosen;
-	u8 owner_recorded; /* is_recorded_task(pid) */
+	u8 owner_recorded; /* is_recorded_task(process.pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u16 left_out;	   /* the first poll since the last reading that left it out; 0: none did */
 	u16 number;	   /* connection_number(), which the socket loses when it closes */
@@ -148,8 +147,8 @@ struct socket_state {
 	struct stage_ledger ledger;
 	struct call_summary calls;
 
-	char comm[16];	    /* of pid */
-	u64 connect_ns;	    /* when connect() was called; 0: not seen */
+	struct process_seen process; /* who owns it, as last written out */
+	u64 connect_ns;		     /* when connect() was called; 0: not seen */
 	u64 listen_ns;	    /* of the listening socket: when listen() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
 	u64 since_ns;	    /* when the ledger began */

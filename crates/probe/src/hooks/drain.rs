@@ -1,6 +1,7 @@
 //! Ring buffers → columns. The consumer looks at its own pace, and is woken when a ring fills faster.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -13,7 +14,9 @@ use table::tables::{
 };
 
 use super::HooksError;
+use crate::clock::monotonic_ns;
 use crate::inventory;
+use crate::processes::Seen;
 use crate::stacks::SeenStack;
 use crate::watch::SocketReading;
 use crate::wire::types as wire;
@@ -21,12 +24,36 @@ use crate::wire::{Wire, read, read_all};
 
 // SAFETY: `record_header` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_header {}
+// SAFETY: as above, and of arrays of them.
+unsafe impl Wire for wire::process_seen {}
 
 /// Batches that are taken without a pause: at most this many times 8 KiB to decode.
 const AT_ONCE: usize = 8;
 
-/// Rings of the hooks.
+/// Takes what lies in a ring: a record or a batch.
+type Taker = fn(&mut Drained, &[u8]);
+
+/// How many [`Rings`] there are.
 const RINGS: usize = 7;
+
+/// The rings of the hooks, by what lies in them.
+#[derive(Clone, Copy)]
+pub(super) struct Rings<'a> {
+    /// Rare records, each with a header.
+    pub(super) records: &'a dyn MapCore,
+    /// The same, of watched sockets.
+    pub(super) readings: &'a dyn MapCore,
+    /// Batches of calls.
+    pub(super) calls: &'a dyn MapCore,
+    /// Batches of waits.
+    pub(super) waits: &'a dyn MapCore,
+    /// Stacks, one at a time.
+    pub(super) stacks: &'a dyn MapCore,
+    /// Batches of received messages.
+    pub(super) received: &'a dyn MapCore,
+    /// Batches of sent messages.
+    pub(super) sent: &'a dyn MapCore,
+}
 
 /// Rows taken from the rings since the last [`Drainer::take`].
 #[derive(Debug, Default)]
@@ -49,10 +76,10 @@ pub struct Drained {
     pub listeners: Listeners,
     /// UDP sockets.
     pub udp_sockets: UdpSockets,
-    /// Owners of these: pid and command name.
-    pub owners: Vec<(u32, String)>,
-    /// Recorded processes that became other programs, with their names.
-    pub programs: Vec<(u32, String)>,
+    /// Owners of these, one for each row that has one.
+    pub owners: Vec<Seen>,
+    /// Recorded processes that became other programs, which they are now.
+    pub programs: Vec<Seen>,
     /// Events.
     pub events: TcpEvents,
     /// Statistics of sockets.
@@ -61,8 +88,8 @@ pub struct Drained {
     pub stages: TcpStages,
     /// Watched sockets, as they were read.
     pub readings: Vec<SocketReading>,
-    /// Records that could not be decoded; zero unless program and reader do not fit.
-    pub undecoded: u64,
+    /// Records that could not be decoded, by probe; none unless program and reader do not fit.
+    pub undecoded: BTreeMap<&'static str, u64>,
 }
 
 /// Takes records out of the rings.
@@ -74,79 +101,34 @@ pub struct Drainer<'a> {
 }
 
 impl<'a> Drainer<'a> {
-    pub(super) fn new(
-        records: &'a dyn MapCore,
-        readings: &'a dyn MapCore,
-        call_ring: &'a dyn MapCore,
-        wait_ring: &'a dyn MapCore,
-        stack_ring: &'a dyn MapCore,
-        received_ring: &'a dyn MapCore,
-        sent_ring: &'a dyn MapCore,
-    ) -> Result<Self, HooksError> {
+    pub(super) fn new(rings: Rings<'a>) -> Result<Self, HooksError> {
+        let takers: [(&dyn MapCore, Taker); RINGS] = [
+            (rings.records, Drained::take_record),
+            (rings.readings, Drained::take_record),
+            (rings.calls, Drained::take_calls),
+            (rings.waits, Drained::take_waits),
+            (rings.stacks, Drained::take_stack),
+            (rings.received, Drained::take_received),
+            (rings.sent, Drained::take_sent),
+        ];
+        let filling = watch(takers.map(|(ring, _)| ring)).map_err(|error| HooksError::Read {
+            what: "how full the rings are",
+            error: error.into(),
+        })?;
         let failed = |error| HooksError::Use {
             action: "map the ring buffers",
             error,
         };
         let rows = Rc::new(RefCell::new(Drained::default()));
-        let of_calls = Rc::clone(&rows);
-        let of_waits = Rc::clone(&rows);
-        let of_stacks = Rc::clone(&rows);
-        let of_received = Rc::clone(&rows);
-        let of_sent = Rc::clone(&rows);
-        let all = [
-            records,
-            readings,
-            call_ring,
-            wait_ring,
-            stack_ring,
-            received_ring,
-            sent_ring,
-        ];
-        let filling = watch(&all).map_err(|error| HooksError::Read {
-            what: "how full the rings are",
-            error: error.into(),
-        })?;
         let mut builder = RingBufferBuilder::new();
-        for ring in [records, readings] {
-            let of_records = Rc::clone(&rows);
+        for (ring, take) in takers {
+            let rows = Rc::clone(&rows);
             let take = move |bytes: &[u8]| {
-                of_records.borrow_mut().take_record(bytes);
+                take(&mut rows.borrow_mut(), bytes);
                 0
             };
             builder.add(ring, take).map_err(failed)?;
         }
-        builder
-            .add(call_ring, move |bytes| {
-                of_calls.borrow_mut().take_calls(bytes);
-                0
-            })
-            .map_err(failed)?;
-        builder
-            .add(wait_ring, move |bytes| {
-                of_waits.borrow_mut().take_waits(bytes);
-                0
-            })
-            .map_err(failed)?;
-        builder
-            .add(received_ring, move |bytes| {
-                let mut rows = of_received.borrow_mut();
-                crate::messages::append_received(&read_all(bytes), &mut rows.received);
-                0
-            })
-            .map_err(failed)?;
-        builder
-            .add(sent_ring, move |bytes| {
-                let mut rows = of_sent.borrow_mut();
-                crate::messages::append_sent(&read_all(bytes), &mut rows.sent);
-                0
-            })
-            .map_err(failed)?;
-        builder
-            .add(stack_ring, move |bytes| {
-                of_stacks.borrow_mut().take_stack(bytes);
-                0
-            })
-            .map_err(failed)?;
         Ok(Self {
             rings: builder.build().map_err(failed)?,
             filling,
@@ -185,7 +167,7 @@ impl AsFd for Drainer<'_> {
     }
 }
 
-fn watch(rings: &[&dyn MapCore; RINGS]) -> nix::Result<Epoll> {
+fn watch(rings: [&dyn MapCore; RINGS]) -> nix::Result<Epoll> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     for ring in rings {
         let when = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
@@ -200,19 +182,35 @@ impl Drained {
     }
 
     fn take_waits(&mut self, bytes: &[u8]) {
-        self.undecoded += crate::waits::append(&read_all(bytes), &mut self.waits);
+        let undecoded = crate::waits::append(&read_all(bytes), &mut self.waits);
+        self.not_decoded("waits", undecoded);
+    }
+
+    fn take_received(&mut self, bytes: &[u8]) {
+        crate::messages::append_received(&read_all(bytes), &mut self.received);
+    }
+
+    fn take_sent(&mut self, bytes: &[u8]) {
+        crate::messages::append_sent(&read_all(bytes), &mut self.sent);
     }
 
     fn take_stack(&mut self, bytes: &[u8]) {
         match crate::stacks::seen(bytes) {
             Some(stack) => self.stacks.push(stack),
-            None => self.undecoded += 1,
+            None => self.not_decoded("waits.stacks", 1),
         }
     }
 
     fn take_record(&mut self, bytes: &[u8]) {
         if self.decode(bytes).is_none() {
-            self.undecoded += 1;
+            let header = read::<wire::record_header>(bytes);
+            self.not_decoded(probe(header.map(|it| wire::record_kind(it.kind))), 1);
+        }
+    }
+
+    fn not_decoded(&mut self, probe: &'static str, records: u64) {
+        if records > 0 {
+            *self.undecoded.entry(probe).or_default() += records;
         }
     }
 
@@ -223,23 +221,20 @@ impl Drained {
             wire::record_kind::RECORD_SOCKET_SEEN => {
                 let seen = read(body)?;
                 self.connections.push(inventory::seen::row(&seen));
-                self.owners
-                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
+                self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_LISTENER_SEEN => {
                 let seen = read(body)?;
                 self.listeners.push(inventory::listener::row(&seen));
-                self.owners
-                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
+                self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_UDP_SEEN => {
                 let seen = read(body)?;
                 self.udp_sockets.push(crate::udp::row(&seen));
-                self.owners
-                    .extend(inventory::seen::owner(seen.pid, &seen.comm));
+                self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_PROGRAM_SEEN => {
-                self.programs.push(crate::waits::program(&read(body)?));
+                self.programs.extend(Seen::of(&read(body)?, monotonic_ns()));
             }
             wire::record_kind::RECORD_SPIN_SEEN => {
                 self.spins.push(crate::spins::row(&read(body)?)?);
@@ -260,5 +255,58 @@ impl Drained {
             _ => return None,
         }
         Some(())
+    }
+}
+
+/// Whose records they are; of unknown kinds nobody's.
+fn probe(kind: Option<wire::record_kind>) -> &'static str {
+    match kind {
+        Some(wire::record_kind::RECORD_SOCKET_SEEN) => "inventory",
+        Some(wire::record_kind::RECORD_LISTENER_SEEN) => "listeners",
+        Some(wire::record_kind::RECORD_UDP_SEEN) => "messages.udp_sockets",
+        Some(wire::record_kind::RECORD_PROGRAM_SEEN) => "processes",
+        Some(wire::record_kind::RECORD_SPIN_SEEN) => "spins",
+        Some(wire::record_kind::RECORD_TCP_EVENT) => "tcp_events",
+        Some(wire::record_kind::RECORD_TCP_SAMPLE | wire::record_kind::RECORD_SOCKET_READING) => {
+            "tcp_stats"
+        }
+        Some(wire::record_kind::RECORD_STAGE_READING) => "tcp_stages",
+        _ => "rings",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of `kind` with a body of `size` bytes, all of them set.
+    fn record(kind: wire::record_kind, size: usize) -> Vec<u8> {
+        let mut bytes = kind.0.to_ne_bytes().to_vec();
+        bytes.resize(size_of::<wire::record_header>() + size, 0xff);
+        bytes
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_where_its_probe_will_look() {
+        let mut drained = Drained::default();
+        // neither the kind of the event nor that of the call is one
+        drained.take_record(&record(wire::record_kind::RECORD_TCP_EVENT, 4096));
+        drained.take_record(&record(wire::record_kind::RECORD_SPIN_SEEN, 4096));
+        // too short
+        drained.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 0));
+        drained.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 7));
+        drained.take_record(&[]);
+        drained.take_record(&record(wire::record_kind::RECORD_KIND_COUNT, 4096));
+        let found = BTreeMap::from([
+            ("inventory", 2),
+            ("rings", 2),
+            ("spins", 1),
+            ("tcp_events", 1),
+        ]);
+        assert_eq!(drained.undecoded, found);
+        assert_eq!(
+            drained.events.len() + drained.spins.len() + drained.connections.len(),
+            0
+        );
     }
 }

@@ -29,6 +29,7 @@ use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 use attach::Attached;
 pub use count::{Counts, ProbeCount};
+use drain::Rings;
 pub use drain::{Drained, Drainer};
 pub use error::HooksError;
 use iterate::read_iterator;
@@ -231,15 +232,15 @@ impl Hooks<'_> {
     /// Reads what the programs wrote, at the caller's pace.
     pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
         let maps = &self.skel.maps;
-        Drainer::new(
-            &maps.records,
-            &maps.readings,
-            &maps.call_ring,
-            &maps.wait_ring,
-            &maps.stack_ring,
-            &maps.received_ring,
-            &maps.sent_ring,
-        )
+        Drainer::new(Rings {
+            records: &maps.records,
+            readings: &maps.readings,
+            calls: &maps.call_ring,
+            waits: &maps.wait_ring,
+            stacks: &maps.stack_ring,
+            received: &maps.received_ring,
+            sent: &maps.sent_ring,
+        })
     }
 
     /// A sampler of the run time of every loaded program, and of that of others.

@@ -107,7 +107,7 @@ impl Watching<'_> {
             more = self.hooks.read_more_sockets().unwrap();
         }
         let drained = self.drainer.take();
-        assert_eq!(drained.undecoded, 0);
+        assert!(drained.undecoded.is_empty(), "{:?}", drained.undecoded);
         let after = self.hooks.walked();
         let walked = Walked {
             sockets: after.sockets - before.sockets,

@@ -133,7 +133,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	read_addr(seen->local_addr, sk, true);
 	read_addr(seen->remote_addr, sk, false);
 	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
-	seen->pid = st->pid;
+	seen->owner = st->process;
 	seen->mss_bytes = tp->mss_cache;
 	seen->sndbuf_bytes = sk->sk_sndbuf;
 	seen->rcvbuf_bytes = sk->sk_rcvbuf;
@@ -142,7 +142,6 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->remote_port = remote_port(sk);
 	bpf_probe_read_kernel_str(seen->congestion, sizeof(seen->congestion),
 				  tp->inet_conn.icsk_ca_ops->name);
-	__builtin_memcpy(seen->comm, st->comm, sizeof(seen->comm));
 	seen->family = sk->__sk_common.skc_family;
 	seen->role = st->role;
 	seen->chosen = st->chosen;
@@ -176,7 +175,7 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	seen->closed_ns = closed_ns;
 	read_addr(seen->local_addr, sk, true);
 	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
-	seen->pid = st->pid;
+	seen->owner = st->process;
 	seen->waiting = sk->sk_ack_backlog;
 	seen->waiting_max = sk->sk_max_ack_backlog;
 	seen->drops = sk->sk_drops.counter;
@@ -185,7 +184,6 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	seen->mib = mib;
 	seen->local_port = local_port(tp);
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
-	__builtin_memcpy(seen->comm, st->comm, sizeof(seen->comm));
 	record_submit(record);
 }
 
@@ -321,15 +319,14 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 					 const struct tcp_sock *tp)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	bool known = st->pid == tgid;
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool known = st->process.pid == tgid;
 
-	if (st->owner == tgid || st->owners == OWNERS_MOST ||
-	    (bpf_get_current_task_btf()->flags & PF_KTHREAD))
+	if (st->owner == tgid || st->owners == OWNERS_MOST || (task->flags & PF_KTHREAD))
 		return;
 	st->owner = tgid;
 	st->owners++;
-	st->pid = tgid;
-	current_comm(st->comm);
+	process_fill(&st->process, task);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	st->owner_recorded = is_recorded_task(tgid);
@@ -352,8 +349,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	st->ended_cookie = 0;
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
 	st->listen_ns = role == ROLE_SERVER ? bpf_ktime_get_ns() : 0;
-	st->pid = bpf_get_current_pid_tgid() >> 32;
-	current_comm(st->comm);
+	process_fill(&st->process, bpf_get_current_task_btf());
 }
 
 static __always_inline void socket_on_established(struct sock *sk, const struct tcp_sock *tp,
@@ -401,8 +397,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	if (!st)
 		return;
 	if (state == TCP_LISTEN) {
-		st->pid = tgid;
-		bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
+		process_fill(&st->process, task);
 		if (target)
 			listener_emit(st, sk, tp, 0);
 		return;
@@ -411,14 +406,11 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	if (!has_stream(state))
 		return;
 	now_ns = bpf_ktime_get_ns();
-	if (!st->cookie) {
-		st->pid = tgid;
+	if (!st->cookie)
 		socket_begin(st, sk, tp, 0, now_ns);
-	} else if (st->pid) {
+	else if (st->process.pid)
 		return;
-	}
-	st->pid = tgid;
-	bpf_probe_read_kernel(st->comm, sizeof(st->comm), task->comm);
+	process_fill(&st->process, task);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	socket_emit(st, sk, tp, 0, now_ns);

@@ -6,6 +6,8 @@
 
 #include <linux/types.h>
 
+#include "../bpf/process.h"
+
 #define ROLE_UNKNOWN 0
 #define ROLE_CLIENT 1
 #define ROLE_SERVER 2
@@ -21,8 +23,8 @@ struct socket_seen {
 	__u64 closed_ns;  /* 0: open */
 	__u8 local_addr[16];
 	__u8 remote_addr[16];
+	struct process_seen owner;
 	__u32 netns;
-	__u32 pid; /* 0: owner not known */
 	__u32 mss_bytes;
 	__u32 sndbuf_bytes;
 	__u32 rcvbuf_bytes;
@@ -30,14 +32,13 @@ struct socket_seen {
 	__u16 local_port;
 	__u16 remote_port;
 	char congestion[16];
-	char comm[16]; /* of pid, when it was seen to own the socket */
 	__u8 family;
 	__u8 role;
 	__u8 chosen;
 	__u8 nodelay;
 	__u8 sndbuf_locked;
 	__u8 rcvbuf_locked;
-	__u8 pad[6];
+	__u8 pad[2];
 };
 
 /* What its network namespace has counted so far. */
@@ -57,15 +58,14 @@ struct listener_seen {
 	__u64 listen_ns; /* when listen() was called; 0: before the recording */
 	__u64 closed_ns; /* 0: open */
 	struct listener_mib mib;
+	struct process_seen owner;
 	__u8 local_addr[16];
 	__u32 netns;
-	__u32 pid;
 	__u32 waiting;	   /* connections that wait for accept() */
 	__u32 waiting_max; /* at most (listen(), net.core.somaxconn) */
 	__u32 drops;
 	__u16 local_port;
-	__u8 pad[2];
-	char comm[16]; /* of pid */
+	__u8 pad[6];
 };
 
 #endif

@@ -9,7 +9,7 @@ use table::{Chosen, Role};
 use crate::wire::types::socket_seen;
 use crate::wire::{self, Wire};
 
-// SAFETY: `socket_seen` is `repr(C)` and made of integers and arrays of them.
+// SAFETY: `socket_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for socket_seen {}
 
 /// `ROLE_*` and `CHOSEN_*` of `inventory.h`.
@@ -23,13 +23,6 @@ pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
 }
 
-/// The owner's pid and command name, as they were when it was seen to own the socket. The process
-/// may be gone by the time anyone looks it up.
-pub(crate) fn owner(pid: u32, comm: &[i8]) -> Option<(u32, String)> {
-    let comm = wire::text(comm);
-    (pid != 0 && !comm.is_empty()).then_some((pid, comm))
-}
-
 /// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.
 pub(crate) fn row(seen: &socket_seen) -> Connection {
     let socket_seen {
@@ -40,8 +33,8 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         closed_ns,
         local_addr,
         remote_addr,
+        owner,
         netns,
-        pid,
         mss_bytes,
         sndbuf_bytes,
         rcvbuf_bytes,
@@ -49,7 +42,6 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         local_port,
         remote_port,
         congestion,
-        comm: _,
         family: _,
         role,
         chosen,
@@ -79,7 +71,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         syn_retries: nonzero(connect_ns).map(|_| syn_retries),
         opened_ns: nonzero(opened_ns),
         closed_ns: nonzero(closed_ns),
-        pid: (pid != 0).then_some(pid),
+        pid: (owner.pid != 0).then_some(owner.pid),
         peer_conn: None,
         nodelay: Some(nodelay != 0),
         congestion: Some(wire::text(&congestion)),

@@ -1,5 +1,6 @@
 //! Processes from `/proc`. In: pids, command names, cgroup paths, as the user gives them. Out:
-//! rows of `processes` ([`ProcessReader`]), the owner of a socket file ([`SocketOwners`]), and
+//! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`Seen`]), the owner of a socket file
+//! ([`SocketOwners`]), and
 //! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`descendants`],
 //! [`Cgroup`]).
 //!
@@ -9,6 +10,7 @@
 mod cgroup;
 mod facts;
 mod owners;
+mod seen;
 mod target;
 
 pub(crate) use cgroup::cgroup2_root;
@@ -16,6 +18,7 @@ pub use cgroup::{Cgroup, CgroupError};
 pub use facts::ProcessReader;
 pub(crate) use facts::USER_TICK_NS;
 pub use owners::{Owners, SocketOwners};
+pub use seen::Seen;
 pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
 
 use table::manifest::{Coverage, ProbeState};

@@ -6,7 +6,7 @@ use crate::inventory::seen::address;
 use crate::wire::Wire;
 use crate::wire::types::udp_seen;
 
-// SAFETY: `udp_seen` is `repr(C)` and made of integers and arrays of them.
+// SAFETY: `udp_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for udp_seen {}
 
 /// The row of a record.
@@ -21,12 +21,10 @@ pub(crate) fn row(seen: &udp_seen) -> UdpSocket {
         dropped,
         local_addr,
         remote_addr,
+        owner,
         netns,
-        pid,
         local_port,
         remote_port,
-        comm: _,
-        pad: _,
     } = *seen;
     let nonzero = |ns: u64| (ns != 0).then_some(ns);
     UdpSocket {
@@ -35,7 +33,7 @@ pub(crate) fn row(seen: &udp_seen) -> UdpSocket {
         netns,
         local: address(local_addr, local_port).to_string(),
         remote: (remote_port != 0).then(|| address(remote_addr, remote_port).to_string()),
-        pid: (pid != 0).then_some(pid),
+        pid: (owner.pid != 0).then_some(owner.pid),
         created_ns: nonzero(created_ns),
         closed_ns: nonzero(closed_ns),
         received,

@@ -63,22 +63,21 @@ static __always_inline struct udp_socket *udp_socket(struct sock *sk)
 	return READ_ONCE(udp_recorded) ? bpf_sk_storage_get(&udp_sockets, sk, NULL, 0) : NULL;
 }
 
-/* Whose it is, as far as it is known, and that it is recorded from now on. */
-static __always_inline void udp_begin(struct udp_socket *udp, u64 cookie, u32 pid)
+/* It is recorded from now on. */
+static __always_inline void udp_begin(struct udp_socket *udp, u64 cookie)
 {
-	udp->seen.pid = pid;
 	udp->seen.cookie = cookie;
 	udp_recorded = 1;
 }
 
-static __always_inline struct udp_socket *udp_choose(struct sock *sk, u32 pid)
+static __always_inline struct udp_socket *udp_choose(struct sock *sk)
 {
 	struct udp_socket *udp = sk_storage_made(&udp_sockets, sk);
 
 	if (!udp)
 		__sync_fetch_and_add(&lost_socket_storage, 1);
 	else if (!udp->seen.cookie)
-		udp_begin(udp, bpf_get_socket_cookie(sk), pid);
+		udp_begin(udp, bpf_get_socket_cookie(sk));
 	return udp;
 }
 
@@ -92,7 +91,7 @@ static __always_inline struct udp_socket *udp_met(struct sock *sk, bool in_call)
 	if (!select_all && !is_selected_port(sk) &&
 	    !(in_call && udp_met_at_calls && is_target_current()))
 		return NULL;
-	return udp_choose(sk, 0);
+	return udp_choose(sk);
 }
 
 /* A process creates a socket. */
@@ -109,8 +108,8 @@ static __always_inline void udp_on_create(struct bpf_sock *ctx)
 		return;
 	}
 	udp->seen.created_ns = bpf_ktime_get_ns();
-	bpf_probe_read_kernel(udp->seen.comm, sizeof(udp->seen.comm), task->comm);
-	udp_begin(udp, bpf_get_socket_cookie(ctx), task->tgid);
+	process_fill(&udp->seen.owner, task);
+	udp_begin(udp, bpf_get_socket_cookie(ctx));
 }
 
 /* The walk over all open files. */
@@ -122,9 +121,9 @@ static __always_inline void udp_on_walk(struct task_struct *task, struct sock *s
 
 	if (!select_all && !(why && *why == TASK_RECORDED) && !is_selected_port(sk))
 		return;
-	udp = udp_choose(sk, tgid);
+	udp = udp_choose(sk);
 	if (udp && !udp->told)
-		bpf_probe_read_kernel(udp->seen.comm, sizeof(udp->seen.comm), task->comm);
+		process_fill(&udp->seen.owner, task);
 }
 
 static __always_inline u64 udp_place(const struct sock *sk)
@@ -142,13 +141,13 @@ static __always_inline u64 udp_place(const struct sock *sk)
 /* A call shows who uses the socket, and where it is by now; see socket_owner(). */
 static __always_inline bool udp_owner_changed(struct udp_socket *udp)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (udp->seen.pid == tgid || udp->owners == OWNERS_MOST ||
-	    (bpf_get_current_task_btf()->flags & PF_KTHREAD))
+	if (udp->seen.owner.pid == task->tgid || udp->owners == OWNERS_MOST ||
+	    (task->flags & PF_KTHREAD))
 		return false;
 	udp->owners++;
-	udp->seen.pid = tgid;
+	process_fill(&udp->seen.owner, task);
 	return true;
 }
 
@@ -161,8 +160,6 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 	if (udp->told && !changed && place == udp->place)
 		return;
 	udp->place = place;
-	if (changed || !udp->seen.comm[0])
-		current_comm(udp->seen.comm);
 	udp->seen.netns = sk->__sk_common.skc_net.net->ns.inum;
 	read_addr(udp->seen.local_addr, sk, true);
 	read_addr(udp->seen.remote_addr, sk, false);

@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
+#include "../bpf/process.h"
+
 /* Times are of bpf_ktime_get_ns(). */
 struct udp_seen {
 	__u64 cookie;
@@ -19,12 +21,10 @@ struct udp_seen {
 	__u64 dropped; /* datagrams that found the receive buffer full */
 	__u8 local_addr[16];
 	__u8 remote_addr[16]; /* of connect() */
+	struct process_seen owner;
 	__u32 netns;
-	__u32 pid;
 	__u16 local_port;
 	__u16 remote_port; /* 0: not connected */
-	char comm[16];	   /* of pid */
-	__u8 pad[4];
 };
 
 #endif

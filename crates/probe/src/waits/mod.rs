@@ -9,15 +9,13 @@ use std::hash::{BuildHasher, RandomState};
 use table::tables::Waits;
 use table::{Columns, WaitObject, Waker};
 
-use crate::wire::types::{program_seen, syscall_object, wait_object, wait_record, wait_waker};
-use crate::wire::{Wire, text};
+use crate::wire::Wire;
+use crate::wire::types::{syscall_object, wait_object, wait_record, wait_waker};
 
 pub use look::{Doing, Looker, MOST_THREADS, ProcessLook, ThreadLook};
 
 // SAFETY: `wait_record` is `repr(C)` and made of integers.
 unsafe impl Wire for wait_record {}
-// SAFETY: see above.
-unsafe impl Wire for program_seen {}
 
 /// System calls that can block, and what for. Those that take a descriptor as their first argument wait
 /// for what it stands for.
@@ -130,11 +128,6 @@ fn waits_for(number: libc::c_long) -> syscall_object {
         .iter()
         .find(|(_, numbers)| numbers.contains(&number));
     found.map_or(syscall_object::SYSCALL_OTHER, |(what, _)| *what)
-}
-
-/// A process and the name of the program that it became.
-pub(crate) fn program(seen: &program_seen) -> (u32, String) {
-    (seen.pid, text(&seen.comm))
 }
 
 /// Kind of an object.

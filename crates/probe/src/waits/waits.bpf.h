@@ -38,18 +38,17 @@ struct {
 
 struct program_record {
 	struct record_header header;
-	struct program_seen seen;
+	struct process_seen seen;
 };
 
 /* sched_process_exec: threads that only wait are named by their process. */
-static __always_inline void program_emit(u32 pid)
+static __always_inline void program_emit(struct task_struct *task)
 {
 	struct program_record *record = record_reserve(RECORD_PROGRAM_SEEN, sizeof(*record));
 
 	if (!record)
 		return;
-	record->seen.pid = pid;
-	bpf_get_current_comm(record->seen.comm, sizeof(record->seen.comm));
+	process_fill(&record->seen, task);
 	record_submit(record);
 }
 

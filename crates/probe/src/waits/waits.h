@@ -72,12 +72,6 @@ struct wait_record {
 	__u32 pad2;
 };
 
-/* A recorded process became another program. */
-struct program_seen {
-	__u32 pid;
-	char comm[16];
-};
-
 #define WAIT_BATCH_LEN 64
 
 struct wait_batch {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Detail, Drainer, Hooks, Storage};
-use probe::self_cost::{BpfTimeSampler, Statistics, Usage};
+use probe::self_cost::Statistics;
 use probe::tcp_stats::PollTimes;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
@@ -27,6 +27,7 @@ use crate::intake::Intake;
 use crate::plan::{attach, describe, is_in_proc, pids, resolve, without_hooks};
 use crate::poll::Polls;
 use crate::privileges::Privileges;
+use crate::spent::Spent;
 use crate::{RecordError, Target, launch};
 
 use pace::Pace;
@@ -127,7 +128,10 @@ pub fn watch(
     let watch = Watch {
         header: describe(&host, options.detail, &options.arguments),
         only_own,
-        bpf_time: bpf_time.map(|it| it.with_statistics(statistics)),
+        spent: Spent::begin(
+            host.now_ns,
+            bpf_time.map(|it| it.with_statistics(statistics)),
+        ),
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
         polls,
@@ -137,7 +141,6 @@ pub fn watch(
         polls_ns: Vec::new(),
         pace,
         started_ns: host.now_ns,
-        start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
         draining: false,
         walk_ns: 0,
         polls_done: 0,
@@ -154,7 +157,7 @@ struct Watch<'a> {
     only_own: bool,
     hooks: Option<&'a Hooks<'a>>,
     drainer: Option<&'a Drainer<'a>>,
-    bpf_time: Option<BpfTimeSampler>,
+    spent: Spent,
     /// How sockets are read without hooks.
     polls: Option<Polls>,
     intake: Intake<Shelf>,
@@ -164,7 +167,6 @@ struct Watch<'a> {
     polls_ns: Vec<u64>,
     pace: Pace,
     started_ns: u64,
-    start_cpu_ns: u64,
     /// Some sockets may be sending their last bytes.
     draining: bool,
     /// When the next walk may be.
@@ -236,10 +238,7 @@ impl Watch<'_> {
             }
             self.walk_if_due(hooks, now_ns)?;
         }
-        if let Some(bpf_time) = &mut self.bpf_time {
-            // Without the run time the cost says so; that is no reason to stop.
-            let _ = bpf_time.tick(now_ns);
-        }
+        self.spent.tick(now_ns);
         Ok(())
     }
 
@@ -314,7 +313,7 @@ impl Watch<'_> {
             gone: self.gone(),
             coverage: self.coverage.iter().cloned().chain(of_polls).collect(),
             loss,
-            cost: self.cost(now_ns),
+            cost: self.spent.cost(now_ns),
             interval_ns: self.pace.interval_ns(),
             poll_mean_ns: self.pace.poll_mean_ns(),
             only_own: self.only_own,
@@ -330,19 +329,5 @@ impl Watch<'_> {
             }
             _ => Vec::new(),
         }
-    }
-
-    fn cost(&self, now_ns: u64) -> Option<Cost> {
-        let usage = Usage::read().ok()?;
-        let bpf_time = self.bpf_time.as_ref();
-        let bpf = bpf_time.map(BpfTimeSampler::cost).unwrap_or_default();
-        Some(Cost {
-            wall_ns: now_ns.saturating_sub(self.started_ns),
-            cpu_ns: usage.cpu_ns.saturating_sub(self.start_cpu_ns),
-            start_cpu_ns: self.start_cpu_ns,
-            max_rss_bytes: usage.max_rss_bytes,
-            bpf_cpu_share: bpf.cpu_share(),
-            bpf_sampled_ns: bpf.sampled_ns,
-        })
     }
 }

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Hooks of detail `calls`: the ledger and the call log. A part of hooks.bpf.c. */
+#ifndef WHYLAT_HOOKS_CALLS_BPF_H
+#define WHYLAT_HOOKS_CALLS_BPF_H
+
+/* `now_ns`: 0 if the clock is not read yet, which takes longer than most of what is done here. */
+static __always_inline void on_segment(struct socket_state *st, struct sock *sk,
+				       const struct tcp_sock *tp, u32 ack_seq, bool bare,
+				       u64 now_ns)
+{
+	if (!ledger_try_lock(st))
+		return;
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
+	events_on_segment(st, tp, now_ns);
+	stages_on_segment(st, sk, tp, ack_seq, bare, now_ns);
+	ledger_unlock(st);
+}
+
+static __always_inline void messages_on_segment(struct sock *sk, const struct tcp_sock *tp,
+						const struct sk_buff *skb, bool bare, u64 now_ns)
+{
+	if (!bare)
+		receive_on_segment(sk, tp, skb, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq),
+				   now_ns);
+	if (detail_sent)
+		send_on_ack(sk, tp, SKB_CB(skb, u32, ack_seq), SENT_BY_ACK, now_ns);
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	bool bare, late;
+	u64 now_ns = 0;
+
+	if (!must_look(sk))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
+	if (detail_messages && READ_ONCE(*targets_of(sk))) {
+		now_ns = bpf_ktime_get_ns();
+		messages_on_segment(sk, tp, skb, bare, now_ns);
+	}
+	late = bare && ack_may_be_by_timer(tp);
+	if (!late && !segment_may_matter(sk, tp) && !segment_may_wake(tp))
+		return 0;
+	st = socket_recorded(sk);
+	if (!st)
+		return 0;
+	socket_has_news(st, sk);
+	note_ready(&st->ledger, tp);
+	if (late || segment_matters(st, sk, tp))
+		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare, now_ns);
+	return 0;
+}
+
+/* With --all, a socket that was open before is met at its first call. One that fails for want of a stream does not
+ * begin it. */
+static __always_inline struct socket_state *socket_met(struct sock *sk)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	u64 now_ns;
+
+	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk) ||
+	    !has_stream(sk->__sk_common.skc_state))
+		return NULL;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = tp ? socket_choose(sk, CHOSEN_TARGET) : NULL;
+	if (!st || st->cookie)
+		return st;
+	now_ns = bpf_ktime_get_ns();
+	socket_begin(st, sk, tp, 0, now_ns);
+	/* that of a process is told with its owner */
+	if (bpf_get_current_task_btf()->flags & PF_KTHREAD)
+		socket_emit(st, sk, tp, 0, now_ns);
+	return st;
+}
+
+/*
+ * The recorded socket of a call, or NULL; only TCP sockets are ever recorded. `late`: its connection has closed; what
+ * came before may still be taken, and what went wrong is told. One that the program has disconnected itself has other
+ * numbers by now.
+ */
+static __always_inline struct socket_state *socket_at_call(struct sock *sk, bool *late)
+{
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	*late = false;
+	if (st && st->cookie)
+		return st;
+	*late = st && st->ended_cookie && remote_port(sk);
+	return *late ? st : socket_met(sk);
+}
+
+/* A call on a socket that is closed is looked at, whatever else is: there are few. */
+static __always_inline bool is_closed(const struct sock *sk)
+{
+	return sk->__sk_common.skc_state == TCP_CLOSE;
+}
+
+static __always_inline int on_send_call(struct sock *sk, int result, int flags)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
+	struct call_end end;
+	u64 now_ns;
+	bool quiet, late;
+
+	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp) && !is_closed(sk)))
+		return 0;
+	st = socket_at_call(sk, &late);
+	if (!st || (late && only_summaries))
+		return 0;
+	if (result > 0 && !late)
+		socket_has_news(st, sk);
+	if (!late)
+		socket_owner(st, sk, tp);
+	quiet = send_is_quiet(st, sk, tp);
+	now_ns = bpf_ktime_get_ns();
+	if (!late && ledger_try_lock(st)) {
+		stages_on_send(st, sk, tp, quiet, now_ns);
+		ledger_unlock(st);
+	}
+	if (only_summaries) {
+		call_count(st->calls.writes, result);
+		return 0;
+	}
+	if (detail_sent && st->chosen == CHOSEN_TARGET)
+		send_on_call(sk, tp, result, now_ns);
+	end = call_end_of(sk, true);
+	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+{
+	if (detail_sent && udp_is(sk))
+		udp_on_send_call(sk, result);
+	return on_send_call(sk, result, flags);
+}
+
+/* Where there is no such tracepoint. */
+SEC("fexit/tcp_sendmsg")
+int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, int result)
+{
+	return on_send_call(sk, result, 0);
+}
+
+static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct socket_state *st;
+	struct call_end end = {};
+	u64 now_ns, unread_ns = 0;
+	bool late;
+
+	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp) && !is_closed(sk)))
+		return 0;
+	st = socket_at_call(sk, &late);
+	if (!st || (late && only_summaries))
+		return 0;
+	if (result > 0 && !late)
+		socket_has_news(st, sk);
+	now_ns = bpf_ktime_get_ns();
+	if (!late)
+		socket_owner(st, sk, tp);
+	if (only_summaries)
+		receive_count(st, result, flags);
+	else
+		end = call_end_of(sk, false);
+	if (detail_messages && st->chosen == CHOSEN_TARGET) {
+		if (takes_bytes(result, flags))
+			receive_on_call(sk, tp, st, result, now_ns);
+		else
+			receive_on_peek(sk);
+	}
+	if (result > 0 && !late && !(flags & (MSG_ERRQUEUE | MSG_OOB)))
+		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
+	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+{
+	if (detail_messages && udp_is(sk))
+		udp_on_receive_call(sk, result, flags);
+	return on_receive_call(sk, result, flags);
+}
+
+/* Where there is no such tracepoint. */
+SEC("fexit/tcp_recvmsg")
+int BPF_PROG(handle_tcp_recvmsg, struct sock *sk, struct msghdr *msg, u64 len, int flags,
+	     int *addr_len, int result)
+{
+	return on_receive_call(sk, result, flags);
+}
+
+/* The same before Linux 5.19. */
+SEC("fexit/tcp_recvmsg")
+int BPF_PROG(handle_tcp_recvmsg_nonblock, struct sock *sk, struct msghdr *msg, u64 len,
+	     int nonblock, int flags, int *addr_len, int result)
+{
+	return on_receive_call(sk, result, flags);
+}
+
+/* The thread gives its CPU away, because it cannot go on. Returns when, 0 if it is not recorded. */
+static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, unsigned int state)
+{
+	struct thread_state *thread;
+	struct syscall_args args;
+	struct sock *sk;
+
+	syscall_read(task, &args);
+	if (!detail_waits && !is_socket_call(args.number))
+		return 0;
+	thread = thread_recorded(task);
+	if (!thread)
+		return 0;
+	sk = call_socket(task, &args);
+	if (!detail_waits && !sk)
+		return 0;
+	thread->out_ns = bpf_ktime_get_ns();
+	thread->in_call = sk != NULL;
+	if (sk)
+		call_on_block(&thread->call, task, sk, args.number, thread->out_ns);
+	if (detail_waits) {
+		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
+		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
+	}
+	return thread->out_ns;
+}
+
+/* The thread runs again. `now_ns`: 0 if the clock is not read yet. */
+static __always_inline void thread_on_resume(struct task_struct *task, u64 now_ns)
+{
+	struct thread_state *thread = thread_known(task);
+
+	if (!thread || !thread->out_ns)
+		return;
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
+	if (thread->in_call)
+		call_on_resume(&thread->call, now_ns - thread->out_ns, now_ns);
+	if (detail_waits && thread->wait.start_ns) {
+		if (now_ns - thread->out_ns >= KERNEL_STACK_LEAST_NS)
+			thread->wait.kernel_stack = stack_of_kernel(task, &thread->stacks);
+		wait_end(&thread->wait, task, now_ns);
+	}
+	thread->blocked_ns = thread->out_ns;
+	thread->back_ns = now_ns;
+	thread->out_ns = 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	u64 now_ns = 0;
+
+	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
+		now_ns = thread_on_block(ctx, prev, prev_state);
+	if (!(next->flags & PF_KTHREAD))
+		thread_on_resume(next, now_ns);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(handle_sched_waking, struct task_struct *task)
+{
+	struct thread_state *thread;
+
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	thread = thread_known(task);
+	if (thread)
+		wait_woken(&thread->wait, task);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the recorder itself runs: attached to nothing. A part of hooks.bpf.c. */
+#ifndef WHYLAT_RECORDER_BPF_H
+#define WHYLAT_RECORDER_BPF_H
+
+/* Learns where the CPU on which it is run keeps what is per CPU. */
+SEC("raw_tp")
+int learn_cpu(void *ctx)
+{
+	learn_cpu_distance();
+	return 0;
+}
+
+/* Hands over the batches of the CPU on which it is run (BPF_F_TEST_RUN_ON_CPU). */
+SEC("raw_tp")
+int flush_batches(void *ctx)
+{
+	struct received_batch *received;
+	struct call_batch *calls;
+	struct wait_batch *waits;
+	struct sent_batch *sent;
+
+	for (u32 which = 0; which < 2; which++) {
+		u32 key = which;
+
+		calls = bpf_map_lookup_elem(&call_batches, &key);
+		if (calls && batch_flush_begin(&calls->batch)) {
+			call_batch_flush(calls);
+			batch_flush_end(&calls->batch);
+		}
+	}
+	for (u32 by = 0; by < SENT_BY_COUNT; by++) {
+		sent = sent_batch(by);
+		if (sent && batch_flush_begin(&sent->batch)) {
+			sent_batch_flush(sent);
+			batch_flush_end(&sent->batch);
+		}
+	}
+	waits = wait_batch();
+	if (waits && batch_flush_begin(&waits->batch)) {
+		wait_batch_flush(waits);
+		batch_flush_end(&waits->batch);
+	}
+	for (u32 by = 0; by < RECEIVED_BY_COUNT; by++) {
+		received = received_batch(by);
+		if (received && batch_flush_begin(&received->batch)) {
+			received_batch_flush(received);
+			batch_flush_end(&received->batch);
+		}
+	}
+	return 0;
+}
+
+/* Walks all open files: sockets that were open before, and owners. */
+SEC("iter/task_file")
+int walk_task_files(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct socket *socket;
+
+	if (!task || !file)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket || !socket->sk)
+		return 0;
+	if (socket->sk->sk_protocol == IPPROTO_TCP)
+		socket_on_walk(task, socket->sk);
+	else if (detail_messages && udp_is(socket->sk))
+		udp_on_walk(task, socket->sk);
+	return 0;
+}
+
+/* A poll begins: sockets that it has read already are left out by its further walks. */
+SEC("raw_tp")
+int BPF_PROG(begin_poll, u64 which, u64 over_active, u64 default_level, u64 has_levels)
+{
+	walk_begin(which, over_active, default_level, has_levels);
+	return 0;
+}
+
+/* False if the ring is full. */
+static __always_inline bool read_sample(struct socket_state *st, struct sock *sk,
+					const struct tcp_sock *tp)
+{
+	struct tcp_sample_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
+
+	if (!record)
+		return false;
+	record->header.kind = RECORD_TCP_SAMPLE;
+	sample_fill(&record->sample, st, sk, tp, false, bpf_ktime_get_ns());
+	sample_remember(&st->sampled, tp);
+	record_submit(record);
+	walked.sockets++;
+	return true;
+}
+
+/* False if the ring is full. A ledger that a hook is changing at this moment is left to the next
+ * poll. */
+static __always_inline bool read_ledger(struct socket_state *st, struct sock *sk,
+					const struct tcp_sock *tp)
+{
+	struct stage_reading_record *record = bpf_ringbuf_reserve(&readings, sizeof(*record), 0);
+	u64 now_ns;
+
+	/* its sample may be read already, and not be new any more */
+	st->ledger.changed = 1;
+	if (!record)
+		return false;
+	if (!ledger_try_lock(st)) {
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		return true;
+	}
+	now_ns = bpf_ktime_get_ns();
+	events_on_segment(st, tp, now_ns);
+	stages_on_read(st, sk, tp, now_ns);
+	st->ledger.changed = 0;
+	stages_copy(&record->reading, st, sk, tp, false);
+	ledger_unlock(st);
+	record->header.kind = RECORD_STAGE_READING;
+	record_submit(record);
+	walked.ledgers++;
+	return true;
+}
+
+/* Walks the recorded sockets: statistics and ledgers, where something happened since the last poll. */
+SEC("iter/bpf_sk_storage_map")
+int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	/* as the iterator shows it, to be read only at constant offsets */
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+	bool sampled;
+
+	if (!sk || !shown) {
+		walk_end();
+		return 0;
+	}
+	if (!shown->cookie || shown->sampled.round == walked.round)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	sampled = sample_is_new(&shown->sampled, tp);
+	if (!sampled && !(detail_calls && shown->ledger.changed)) {
+		walk_count_unchanged();
+		return 0;
+	}
+	st = socket_recorded(sk);
+	if (!st)
+		return 0;
+	if ((!sampled || read_sample(st, sk, tp)) && (!detail_calls || read_ledger(st, sk, tp)))
+		st->sampled.round = walked.round;
+	else
+		walked.postponed++;
+	return 0;
+}
+
+/* The same of all that is watched, each socket at its own rate. */
+SEC("iter/bpf_sk_storage_map")
+int read_watched(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (sk && shown)
+		return watch_visit(sk, shown);
+	walk_end();
+	return 0;
+}
+
+/* The same of those that are active, over `active_sockets`. */
+SEC("iter/bpf_sk_storage_map")
+int read_active(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		watch_visit_active(sk);
+	else
+		walk_end();
+	return 0;
+}
+
+/* When nothing is attached any more: what was sent and is not acknowledged. */
+SEC("iter/bpf_sk_storage_map")
+int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		send_on_close(sk);
+	return 0;
+}
+
+/* The same of UDP, and the last row of each socket. */
+SEC("iter/bpf_sk_storage_map")
+int read_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+
+	if (sk && ctx->value)
+		udp_on_end(sk);
+	return 0;
+}
+
+/*
+ * Advances the ledgers of sockets of which an end has closed: no hook sees their ACKs. Their
+ * statistics are not read, which is done at random times only.
+ */
+SEC("iter/bpf_sk_storage_map")
+int read_draining(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct socket_state *shown = ctx->value;
+	struct sock *sk = ctx->sk;
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (!sk || !shown || !shown->cookie || !shown->ledger.unseen || shown->ledger.ended)
+		return 0;
+	walked.draining++;
+	tp = bpf_skc_to_tcp_sock(sk);
+	st = socket_recorded(sk);
+	if (!tp || !st || tp->write_seq == tp->snd_una || !ledger_try_lock(st))
+		return 0;
+	stages_on_read(st, sk, tp, bpf_ktime_get_ns());
+	ledger_unlock(st);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,75 @@
+//! From where everything is attached to where the command runs: takes what is there, gives up privileges, and tells that
+//! all is recorded.
+
+use std::process::Child;
+
+use super::Session;
+use super::child::end;
+use super::setup::discard;
+use crate::privileges::Privileges;
+use crate::{RecordError, Target, launch};
+
+impl Session<'_> {
+    /// Takes what is there, starts the command, if there is one, and tells that all is recorded. A command does not go
+    /// on if that fails.
+    pub(super) fn begin(&mut self) -> Result<Option<Child>, RecordError> {
+        self.drain();
+        self.poll()?;
+        self.read_cpu();
+        let privileges = Privileges::of(self.work, self.user.as_ref())?;
+        let mut child = match &self.options.target {
+            Target::Command(command) => Some(self.start(command)?),
+            _ => None,
+        };
+        let begun = self.tell_ready();
+        // after the command was started, which has what it would have without whylat
+        let begun = begun.and_then(|()| Ok(privileges.assume()?));
+        if begun.is_err() {
+            child.iter_mut().for_each(end);
+        }
+        begun.map(|()| child)
+    }
+
+    /// Writes the file that says "recording", if one is asked for.
+    fn tell_ready(&self) -> Result<(), RecordError> {
+        let Some(path) = &self.options.ready_file else {
+            return Ok(());
+        };
+        let written = std::fs::write(path, std::process::id().to_string());
+        written.map_err(|source| RecordError::Ready {
+            path: path.clone(),
+            source,
+        })
+    }
+
+    /// Starts the command. Whoever this process forks meanwhile is recorded from its birth.
+    fn start(&mut self, command: &crate::Command) -> Result<Child, RecordError> {
+        let own_pid = std::process::id();
+        if let Some(hooks) = self.hooks {
+            hooks.record_children_of(own_pid)?;
+        }
+        let mut child = launch::start(
+            command,
+            self.signals.mask_before(),
+            &self.listening.environment(),
+        );
+        let forgotten = self.hooks.map(|hooks| hooks.forget_process(own_pid));
+        if let Some(Err(error)) = forgotten {
+            child.iter_mut().for_each(end);
+            return Err(error.into());
+        }
+        if let (Ok(child), Some(polls)) = (&child, &mut self.polls) {
+            polls.set_command(child.id());
+        }
+        child
+    }
+
+    /// A recording of nothing is not left behind.
+    pub(super) fn abandon(self) {
+        if let Some((writer, _)) = self.intake.store.finish() {
+            let path = writer.path().to_owned();
+            drop(writer);
+            discard(&path);
+        }
+    }
+}

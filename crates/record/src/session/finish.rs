@@ -1,0 +1,150 @@
+//! The end: last readings, detaching, the accounts of all probes, and a closed recording.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use probe::clock::monotonic_ns;
+use probe::hooks::{self, Hooks};
+use probe::tcp_stats::SampleCounts;
+use probe::{itt, nic, usdt};
+use table::WriteError;
+use table::manifest::{Line, Loss, UsdtProbe};
+
+use super::Session;
+use crate::RecordError;
+use crate::account::{Added, Rows, kept_losses, losses, nic_loss, said_losses};
+use crate::keep::{Keeping, WindowCounts};
+use crate::poll::Polls;
+use crate::usdt::Usdt;
+
+/// A recording that was made.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The directory.
+    pub path: PathBuf,
+    /// How the command ended; `None` when none was started.
+    pub status: Option<ExitStatus>,
+    /// Records lost, for any cause.
+    pub lost: u64,
+    /// The USDT probes that were listened to.
+    pub usdt: Vec<UsdtProbe>,
+    /// What the disk refused, if anything; the rest is stored.
+    pub write_error: Option<WriteError>,
+}
+
+impl Outcome {
+    /// The command's exit code as a shell gives it: its own, or 128 + signal.
+    pub fn command_exit_code(&self) -> Option<u8> {
+        let status = self.status?;
+        let code = status
+            .code()
+            .or_else(|| status.signal().map(|signal| 128 + signal));
+        code.and_then(|code| u8::try_from(code).ok())
+    }
+}
+
+/// What the probes counted in all.
+struct Totals {
+    hooks: hooks::Counts,
+    polled: SampleCounts,
+    windows: Option<WindowCounts>,
+    stamps: Option<nic::Counts>,
+    itt: Option<itt::Counts>,
+    usdt: Option<usdt::Counts>,
+}
+
+impl Totals {
+    /// With what became of the rows.
+    fn losses(&self, added: &Added, stored: &Rows, discarded: &Rows) -> Vec<Loss> {
+        let mut all = losses(&self.hooks, self.polled, added, stored, discarded);
+        let windows = self.windows.into_iter();
+        all.extend(windows.flat_map(|counts| kept_losses(counts, added, stored, discarded)));
+        all.extend(self.stamps.map(nic_loss));
+        let (itt, usdt) = (self.itt.as_ref(), self.usdt.as_ref());
+        all.extend(said_losses(itt, usdt, stored, discarded));
+        all
+    }
+}
+
+impl Session<'_> {
+    /// Takes last readings, detaches, empties the rings, and closes the recording.
+    pub(super) fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
+        self.detach()?;
+        let (totals, usdt) = self.end_probes()?;
+        let ended_ns = monotonic_ns();
+        let cost = self.spent.cost(ended_ns);
+        let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
+            return Err(RecordError::Stored {
+                path: self.options.output.clone(),
+            });
+        };
+        let path = writer.path().to_owned();
+        // rows that could not be sealed are counted, and the end can be told all the same
+        write_error = write_error.or(writer.seal().err());
+        let losses = totals.losses(&self.intake.added, writer.stored(), writer.discarded());
+        let lost = losses.iter().map(Loss::lost_total).sum();
+        let mut lines = losses
+            .into_iter()
+            .map(Line::Loss)
+            .chain(usdt.iter().cloned().map(Line::Usdt))
+            .chain(cost.map(Line::Cost));
+        let told = lines.try_for_each(|line| writer.line(&line));
+        match told.and_then(|()| writer.close(ended_ns)) {
+            Ok(closed) => write_error = write_error.or(closed.failures.into_iter().next()),
+            Err(error) => write_error = Some(write_error.unwrap_or(error)),
+        }
+        Ok(Outcome {
+            path,
+            status,
+            lost,
+            usdt,
+            write_error,
+        })
+    }
+
+    /// Takes last readings, and lets go of the kernel; what the rings hold is taken.
+    fn detach(&mut self) -> Result<(), RecordError> {
+        self.drain();
+        self.poll()?;
+        self.intake.read_cpu();
+        if let Some(hooks) = self.hooks {
+            hooks.walk()?;
+            hooks.detach()?;
+            self.usdt.iter().for_each(Usdt::detach);
+            hooks.flush()?;
+        }
+        self.stamper.iter_mut().for_each(nic::Stamper::detach);
+        self.drain_all();
+        self.keeping.iter_mut().for_each(Keeping::detach);
+        Ok(())
+    }
+
+    /// What the probes still held, and what they counted; and the USDT probes that were listened to.
+    fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
+        let stamps = self.stamper.take().map(|mut stamper| {
+            self.intake.put_sent(stamper.finish());
+            stamper.counts()
+        });
+        // after the last stamp
+        self.intake.read_clocks();
+        self.intake.put_symbols();
+        let itt = self.listening.finish(&self.intake.store);
+        let usdt = self.usdt.as_mut();
+        let usdt = usdt.map(|usdt| usdt.finish(&mut self.intake)).transpose()?;
+        let (usdt, probes) = usdt.unzip();
+        if let Some(polls) = &self.polls {
+            self.intake.put_coverage(polls.coverage());
+        }
+        let hooks = self.hooks.map(Hooks::counts).transpose()?;
+        let totals = Totals {
+            hooks: hooks.unwrap_or_default(),
+            polled: self.polls.as_ref().map(Polls::counts).unwrap_or_default(),
+            windows: self.keeping.as_ref().map(Keeping::counts),
+            stamps,
+            itt,
+            usdt,
+        };
+        Ok((totals, probes.unwrap_or_default()))
+    }
+}

@@ -1,0 +1,146 @@
+//! From what the user asked for to a session: probes attached, the recording begun.
+
+use std::path::Path;
+
+use nix::unistd::User;
+use probe::clock::{Host, monotonic_ns};
+use probe::hooks::{Hooks, Storage};
+use probe::self_cost::Statistics;
+use probe::signals::Signals;
+use probe::tcp_stats::PollTimes;
+use probe::{activity, nic, usdt};
+use table::manifest::ProbeState;
+use table::{WriteOptions, Writer};
+
+use super::{Due, Outcome, Session};
+use crate::intake::Intake;
+use crate::keep;
+use crate::listen::Listening;
+use crate::plan::{attach, header, is_in_proc, pids, resolve, without_hooks};
+use crate::poll::Polls;
+use crate::privileges::{Privileges, Work};
+use crate::snapshot::Asked;
+use crate::spent::Spent;
+use crate::store::Store;
+use crate::usdt::{Usdt, attach_usdt, find_probes};
+use crate::{Options, RecordError, Target, launch};
+
+/// Makes a recording; returns when the command has ended, the time is over or a signal came.
+///
+/// # Errors
+/// When the target does not exist, nothing can be recorded, or the directory cannot be made.
+/// Probes that this host does not allow are no error but coverage.
+pub fn record(options: &Options) -> Result<Outcome, RecordError> {
+    let signals = Signals::block().map_err(RecordError::Signals)?;
+    let plan = resolve(&options.target)?;
+    let found = find_probes(options, &plan)?;
+    let is_usdt = !found.is_empty();
+    let (listening, itt_coverage) = Listening::begin(options)?;
+    // without it the cost of BPF programs is not known, which is no reason not to record
+    let statistics = Statistics::begin().ok();
+    let host = Host::read()?;
+    let mut storage = Storage::uninit();
+    let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
+        Ok(hooks) => {
+            let coverage = hooks.coverage().to_vec();
+            (Some(hooks), coverage)
+        }
+        Err(error) => (None, without_hooks(&error, options.detail, is_usdt)),
+    };
+    let mut usdt_storage = usdt::Storage::uninit();
+    let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
+    coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
+    let mut flight_storage = activity::Storage::uninit();
+    let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
+    coverage.extend(flight_coverage);
+    let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
+    let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
+    let polls = match hooks {
+        Some(_) => None,
+        None => Some(Polls::open(&options.target)?),
+    };
+    coverage.extend(polls.as_ref().map(Polls::coverage));
+    coverage.extend(itt_coverage);
+    let seed = host.now_ns ^ u64::from(std::process::id());
+    // one who has no name any more gets nothing
+    let user = launch::invoking_user().ok().flatten();
+    let store = begin_store(options, &host, user.as_ref())?;
+    let mut intake = Intake::new(store, is_in_proc(hooks.as_ref()));
+    // before the first stamp
+    intake.read_clocks();
+    let mut nic_storage = nic::Storage::uninit();
+    let stamper = hooks
+        .as_ref()
+        .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks, options.nic_stamps));
+    let (stamper, nic_coverage) = stamper.unwrap_or_default();
+    coverage.extend(nic_coverage);
+    coverage.push(intake.cpu.coverage());
+    coverage.extend(pids());
+    coverage.extend_from_slice(intake.clocks.coverage());
+    let work = Work {
+        detail: hooks.as_ref().map(|_| options.detail),
+        polls: polls.is_some(),
+        stamps: stamper.is_some(),
+        command: matches!(options.target, Target::Command(_)),
+    };
+    for entry in coverage {
+        intake.put_coverage(entry);
+    }
+    let usdt = probes.as_ref().map(Usdt::new);
+    if let Some(usdt) = &usdt {
+        usdt.put_probes(&intake);
+    }
+    let flight = keeping.as_ref().map(|keeping| keeping.flight().programs());
+    let others = usdt.as_ref().map(Usdt::program).into_iter();
+    let others = others.chain(stamper.as_ref().map(nic::Stamper::program));
+    let others = others.chain(flight.into_iter().flatten());
+    let started_ns = monotonic_ns();
+    let bpf_time = hooks
+        .as_ref()
+        .map(|hooks| hooks.run_time(started_ns, others));
+    let bpf_time = bpf_time.and_then(Result::ok);
+    let bpf_time = bpf_time.map(|it| it.with_statistics(statistics));
+    let session = Session {
+        options,
+        work,
+        user,
+        signals,
+        hooks: hooks.as_ref(),
+        drainer: drainer.as_ref(),
+        polls,
+        poll_times: PollTimes::new(seed, mean_ns, host.now_ns),
+        intake,
+        listening,
+        usdt,
+        stamper,
+        asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
+        keeping,
+        spent: Spent::begin(started_ns, bpf_time),
+        overseen: None,
+        busy: false,
+        draining: false,
+        next: Due::default(),
+    };
+    session.run()
+}
+
+/// The store of a new recording. When it cannot begin, nothing of the recording is left behind.
+fn begin_store(options: &Options, host: &Host, user: Option<&User>) -> Result<Store, RecordError> {
+    let storing = Privileges::of_storing(user)?;
+    let write = WriteOptions {
+        force: options.force,
+        ..WriteOptions::default()
+    };
+    let writer = Writer::create(&options.output, &header(host, options), write)?;
+    let path = writer.path().to_owned();
+    let given = user.map(|user| writer.give_to(user.uid.as_raw(), user.gid.as_raw()));
+    let begun = given.transpose().map_err(RecordError::from);
+    let begun = begun.and_then(|_| Ok(Store::start(writer, storing)?));
+    begun.inspect_err(|_| discard(&path))
+}
+
+/// Removes a recording that was created a moment ago and holds nothing but its manifest's first lines.
+pub(super) fn discard(path: &Path) {
+    // the error that led here is the one to be told
+    let _ = std::fs::remove_dir_all(path);
+}

@@ -1,0 +1,47 @@
+//! What whylat itself uses, from its beginning on.
+
+use probe::self_cost::{BpfTimeSampler, Usage};
+use table::manifest::Cost;
+
+/// See the module.
+pub(crate) struct Spent {
+    started_ns: u64,
+    /// CPU time that was used before everything was set up.
+    start_cpu_ns: u64,
+    /// `None`: there are no BPF programs, or the kernel does not tell of them.
+    bpf_time: Option<BpfTimeSampler>,
+}
+
+impl Spent {
+    /// Everything is set up.
+    pub(crate) fn begin(started_ns: u64, bpf_time: Option<BpfTimeSampler>) -> Self {
+        Self {
+            started_ns,
+            start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
+            bpf_time,
+        }
+    }
+
+    /// Samples the run time of the programs, if that is due.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        if let Some(bpf_time) = &mut self.bpf_time {
+            // Without the run time the cost says so; that is no reason to stop.
+            let _ = bpf_time.tick(now_ns);
+        }
+    }
+
+    /// So far; `None`: the host does not tell.
+    pub(crate) fn cost(&self, now_ns: u64) -> Option<Cost> {
+        let usage = Usage::read().ok()?;
+        let bpf = self.bpf_time.as_ref().map(BpfTimeSampler::cost);
+        let bpf = bpf.unwrap_or_default();
+        Some(Cost {
+            wall_ns: now_ns.saturating_sub(self.started_ns),
+            cpu_ns: usage.cpu_ns.saturating_sub(self.start_cpu_ns),
+            start_cpu_ns: self.start_cpu_ns,
+            max_rss_bytes: usage.max_rss_bytes,
+            bpf_cpu_share: bpf.cpu_share(),
+            bpf_sampled_ns: bpf.sampled_ns,
+        })
+    }
+}
