@@ -1,59 +1,10 @@
-//! What makes a command line pleasant: completion, manual pages, profiles. No privileges needed.
+//! What makes a command line pleasant: help, manual pages, profiles. No privileges needed.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{finish, program, root, whylat};
-
-/// What a shell offers after `line`, whose last word is being typed, by the script that whylat prints.
-fn completed(line: &str) -> Vec<String> {
-    let script = r#"
-        source <("$0" completions bash)
-        read -ra COMP_WORDS <<<"$1"
-        [[ $1 == *" " ]] && COMP_WORDS+=("")
-        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-        _whylat whylat "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        printf '%s\n' "${COMPREPLY[@]}""#;
-    let said = finish(Command::new("bash").args(["-c", script, program(), line]));
-    said.ended(0);
-    said.out.lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn bash_completes() {
-    let known = [
-        ("whylat rep", "report"),
-        ("whylat run --det", "--detail"),
-        ("whylat run --detail m", "messages"),
-        ("whylat lab ", "fault"),
-        ("whylat lab fault --var", "--variant"),
-        ("whylat lab fault --variant h", "healthy"),
-        ("whylat import ", "ftrace"),
-    ];
-    for (line, wanted) in known {
-        let offered = completed(line);
-        assert!(offered.iter().any(|it| it == wanted), "{line}: {offered:?}");
-    }
-}
-
-#[test]
-fn other_shells_take_their_scripts() {
-    for (shell, check) in [("zsh", "-n"), ("fish", "--no-execute")] {
-        if finish(Command::new("sh").args(["-c", "command -v \"$0\"", shell])).code != Some(0) {
-            eprintln!("skipped: {shell} is not installed");
-            continue;
-        }
-        let scratch = tempfile::tempdir().expect("a directory");
-        let path = scratch.path().join("whylat");
-        let script = finish(whylat("completions").arg(shell));
-        script.ended(0);
-        fs::write(&path, &script.out).expect("write");
-        let said = finish(Command::new(shell).arg(check).arg(&path));
-        said.ended(0);
-        assert_eq!(said.err, "", "{shell}");
-    }
-}
+use crate::harness::{finish, root, whylat};
 
 #[test]
 fn manual_pages_render() {
@@ -74,10 +25,6 @@ fn manual_pages_render() {
     ] {
         let page = scratch.path().join(name).with_extension("1");
         assert!(pages.contains(&page), "{name} is not in {pages:?}");
-    }
-    if finish(Command::new("sh").args(["-c", "command -v man"])).code != Some(0) {
-        eprintln!("skipped: man is not installed");
-        return;
     }
     for page in &pages {
         let mut man = Command::new("man");

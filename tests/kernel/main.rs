@@ -11,6 +11,7 @@ mod agent_host;
 mod bpf;
 mod bugreport;
 mod command_line;
+mod completion;
 mod copy;
 mod counts;
 mod delayed_acks;
