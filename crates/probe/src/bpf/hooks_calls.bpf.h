@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Hooks of detail `calls`: the ledger and the call log. A part of hooks.bpf.c. */
+/* Hooks of details `calls` and `waits`: ledger, call log, threads. A part of hooks.bpf.c. */
 #ifndef WHYLAT_HOOKS_CALLS_BPF_H
 #define WHYLAT_HOOKS_CALLS_BPF_H
 
