@@ -14,6 +14,7 @@ mod command_line;
 mod completion;
 mod copy;
 mod counts;
+mod damage;
 mod delayed_acks;
 mod delays;
 mod demo;

