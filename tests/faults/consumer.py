@@ -112,7 +112,7 @@ def _check_copy(copy):
 
 
 # What was recorded is sealed by then, s: what CPUs hold back is collected every second and sealed after two
-# (FLUSH_EVERY_NS in crates/record/src/session.rs, `segment_ns` in crates/table/src/write.rs).
+# (FLUSH_EVERY_NS in crates/record/src/session/mod.rs, `segment_ns` in crates/table/src/write.rs).
 SEALED_WITHIN_S = 4
 # Connections that are too many for an agent that stands still, or has no memory: each leaves some kB, and the ring has
 # 4 MB (`records` in crates/probe/src/bpf/ring.h).

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use crate::harness::{Recorder, Site, Tied, finish, program, root, until, whylat};
 use crate::instrumented::open_directory;
 use crate::report::Report;
-use crate::top::{Terminal, top_in};
+use crate::terminal::Terminal;
+use crate::top::top_in;
 
 const NOBODY: u32 = 65534;
 

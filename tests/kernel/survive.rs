@@ -22,8 +22,10 @@ const KILLS: usize = 200;
 const AT_ONCE: usize = 8;
 /// Segments are sealed at this interval.
 const SEALING_MS: u64 = 2_000;
-/// Longest life after everything is attached, on a machine that keeps to the interval.
+/// Longest life after everything is attached; and what lives that do not end before the first interval have after the
+/// first sealing at least, so that they end around the second one.
 const LONGEST_MS: u64 = 3_000;
+const AFTER_SEALING_MS: u64 = 1_500;
 
 /// Uniform numbers that are the same in every run (SplitMix64).
 struct Random(u64);
@@ -81,9 +83,8 @@ fn readable(recording: &Path) -> BTreeMap<String, u64> {
     rows
 }
 
-/// One recording, killed; gives how many rows had been sealed. The part of its life beyond the
-/// first interval begins when something has been sealed: a machine that runs many recorders at
-/// once, and others' programs, may be late with that.
+/// One recording, killed; gives how many rows had been sealed. Lives of more than an interval are counted from the first
+/// sealing, with which a machine that runs many recorders at once, and others' programs, may be late.
 fn record_and_kill(arguments: &str, life_ms: u64) -> u64 {
     let recorder = Recorder::start(arguments);
     let path = recorder.recording();
@@ -93,7 +94,8 @@ fn record_and_kill(arguments: &str, life_ms: u64) -> u64 {
         until("sealed rows of calls", || {
             sealed(&path).contains_key("calls").then_some(())
         });
-        std::thread::park_timeout(Duration::from_millis(life_ms - SEALING_MS));
+        let left_ms = AFTER_SEALING_MS + life_ms - SEALING_MS;
+        std::thread::park_timeout(Duration::from_millis(left_ms));
     }
     let scratch = recorder.kill();
     let sealed = sealed(&path);

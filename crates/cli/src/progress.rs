@@ -2,9 +2,12 @@
 //! line, so that a crate for bars, with its own of terminals, widths and threads, would be more than is needed.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use record::privileges::Privileges;
 use table::progress::Step;
 
 /// Nothing is shown of what takes less: whoever waits so long begins to wonder.
@@ -34,7 +37,10 @@ pub(crate) fn watch() {
 }
 
 fn show(step: &Step) {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    // who holds it may be held by the terminal
+    let Ok(mut line) = LINE.try_lock() else {
+        return;
+    };
     let now = Instant::now();
     let line = line.get_or_insert_with(|| Line {
         what: step.what.clone(),
@@ -56,6 +62,59 @@ fn show(step: &Step) {
     // a terminal that is gone is no reason to stop
     let _ = write!(stderr, "\r\x1b[K{}", words(step, now - line.since));
     let _ = stderr.flush();
+}
+
+/// Shows how much of a given time is over, until it is dropped or other work is shown: by a thread of its own, as a
+/// terminal that is held (Ctrl-S) holds whoever writes to it.
+pub(crate) struct Clock {
+    ends: Arc<AtomicBool>,
+}
+
+impl Clock {
+    /// `None`: there is no terminal for it, or no thread.
+    pub(crate) fn start(what: String, of: Duration) -> Option<Self> {
+        if !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&ends);
+        let tick = move || {
+            // who only writes needs nothing; without that it does not write
+            if Privileges::none(None)
+                .and_then(|none| none.assume())
+                .is_ok()
+            {
+                run(&what, of, &ended);
+            }
+        };
+        thread::Builder::new().spawn(tick).ok()?;
+        Some(Self { ends })
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+fn run(what: &str, of: Duration, ended: &AtomicBool) {
+    let begun = Instant::now();
+    let count_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    while begun.elapsed() < of && !ended.load(Ordering::Relaxed) && is_shown(what) {
+        show(&Step {
+            what: what.to_owned(),
+            done: count_ms(begun.elapsed()),
+            of: count_ms(of),
+        });
+        thread::park_timeout(REDRAW);
+    }
+}
+
+/// Whether this work has the line, or nothing has.
+fn is_shown(what: &str) -> bool {
+    let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    line.as_ref().is_none_or(|line| line.what == what)
 }
 
 /// Takes the line away, before something else is said.

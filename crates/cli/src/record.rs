@@ -12,6 +12,7 @@ use table::tables::{Connection, Listener, UdpSocket, Wait};
 
 use crate::confine::confine;
 use crate::page::Opener;
+use crate::progress::Clock;
 use crate::{args, exit, load, out, page, progress};
 
 /// Records a command.
@@ -49,7 +50,7 @@ impl Run {
         let opener = self
             .open
             .then(|| Opener::start(page::beside(&options.output)));
-        let outcome = match record::record(&options) {
+        let outcome = match record::record(&options, || ()) {
             Ok(outcome) => outcome,
             Err(error) => {
                 let code = error.command_exit_code().unwrap_or(exit::FAILED);
@@ -137,10 +138,15 @@ impl Record {
         let options = self
             .recording
             .options(self.target.target(), self.duration)?;
+        let what = format!("recording to {}", out::name(&options.output));
         if self.duration.is_none() {
-            eprintln!("recording to {}; Ctrl-C ends", out::name(&options.output));
+            eprintln!("{what}; Ctrl-C ends");
         }
-        let outcome = record::record(&options)?;
+        let mut clock = None;
+        let outcome = record::record(&options, || {
+            clock = self.duration.and_then(|of| Clock::start(what, of));
+        })?;
+        drop(clock);
         tell(&outcome);
         if let Some(warning) = unseen(&outcome.path, &options.target) {
             eprintln!("warning: {warning}");

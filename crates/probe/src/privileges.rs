@@ -6,7 +6,7 @@ use std::fs;
 use crate::processes;
 
 /// A capability that a probe needs, or the names of what it found. `CAP_SYS_ADMIN` stands for each of the first
-/// three, too.
+/// three, too; not for those of names, as recorders do not keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// To load programs and maps.

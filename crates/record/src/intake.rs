@@ -61,8 +61,6 @@ impl<S: Sink> Intake<S> {
         for (probe, records) in &drained.undecoded {
             *self.added.undecoded.entry(probe).or_default() += records;
         }
-        // what was known of those that became other programs is not true any more
-        self.sockets.forget_processes(&drained.programs);
         self.put_seen(&drained.programs);
         self.put_owners(&drained.owners);
         self.put_connections(&drained.connections);

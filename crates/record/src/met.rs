@@ -3,14 +3,49 @@
 
 use std::collections::HashMap;
 
+use probe::processes::{Seen, USER_TICK_NS};
+use table::tables::Process;
+
 /// Processes in a generation. Two are kept: some megabytes.
 const GENERATION: usize = 4096;
 
 /// A process that was met.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     pub(crate) started_ns: Option<u64>,
+    /// Which program it was; `None`: only `/proc` told of it, which has the start by the tick, too.
+    pub(crate) execs: Option<u32>,
+    /// As the last row has them.
     pub(crate) comm: String,
+    pub(crate) exe: Option<String>,
+}
+
+impl Known {
+    pub(crate) fn of(row: &Process, execs: Option<u32>) -> Self {
+        Self {
+            started_ns: row.started_ns,
+            execs,
+            comm: row.comm.clone(),
+            exe: row.exe.clone(),
+        }
+    }
+
+    /// Whether it is this process, and this program or a later one.
+    pub(crate) fn is(&self, seen: &Seen) -> bool {
+        let is_it = self.started_ns == Some(seen.started_ns);
+        is_it && self.execs.is_some_and(|execs| execs >= seen.execs)
+    }
+
+    /// Whether the row of `later`, of the same pid, would say nothing new.
+    pub(crate) fn tells(&self, later: &Self) -> bool {
+        let is_same = match (self.started_ns, later.started_ns) {
+            (Some(by_tick_ns), Some(at_ns)) if self.execs.is_none() => {
+                by_tick_ns.abs_diff(at_ns) <= USER_TICK_NS
+            }
+            (before, now) => before == now,
+        };
+        is_same && self.comm == later.comm && self.exe == later.exe
+    }
 }
 
 /// Processes by pid.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use probe::processes::{ProcessReader, Seen};
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
-use table::tables::{Connection, Connections, Process, Processes};
+use table::tables::{Connection, Connections, Processes};
 
 use crate::met::{Known, Met};
 
@@ -68,12 +68,9 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Whether a process was met before.
+    /// Whether a process was met before, as this program or as what it became since.
     pub(crate) fn knows(&self, seen: &Seen) -> bool {
-        let known = self.met.get(seen.pid);
-        known.is_some_and(|known| {
-            known.started_ns == Some(seen.started_ns) && known.comm == seen.comm
-        })
+        self.met.get(seen.pid).is_some_and(|known| known.is(seen))
     }
 
     /// Forgets closed sockets' addresses; called now and then.
@@ -96,29 +93,20 @@ impl Sockets {
         gone
     }
 
-    /// Forgets what these processes were.
-    pub(crate) fn forget_processes(&mut self, processes: &[Seen]) {
-        for process in processes {
-            self.met.forget(process.pid);
-        }
-    }
-
-    /// Adds rows for those processes that were not met before, as what they are now.
+    /// Adds rows for those processes that were not met before, or became other programs since.
     pub(crate) fn describe(&mut self, seen: &[Seen], rows: &mut Processes) {
         for seen in seen {
             if self.knows(seen) {
                 self.met.meet_again(seen.pid);
                 continue;
             }
-            let read = self.read(seen.pid).filter(|read| seen.is(read));
-            rows.push(Process {
-                started_ns: Some(seen.started_ns),
-                ..read.unwrap_or_else(|| seen.row())
-            });
-            let known = Known {
-                started_ns: Some(seen.started_ns),
-                comm: seen.comm.clone(),
-            };
+            let read = self.reader.as_ref().and_then(|reader| reader.read_as(seen));
+            let row = read.unwrap_or_else(|| seen.row());
+            let known = Known::of(&row, Some(seen.execs));
+            let before = self.met.get(seen.pid);
+            if !before.is_some_and(|before| before.tells(&known)) {
+                rows.push(row);
+            }
             self.met.meet(seen.pid, known);
         }
     }
@@ -130,18 +118,11 @@ impl Sockets {
                 self.met.meet_again(pid);
                 continue;
             }
-            let read = self.read(pid);
-            let known = read.as_ref().map(|read| Known {
-                started_ns: read.started_ns,
-                comm: read.comm.clone(),
-            });
+            let read = self.reader.as_ref().and_then(|reader| reader.read(pid));
+            let known = read.as_ref().map(|row| Known::of(row, None));
             self.met.meet(pid, known.unwrap_or_default());
-            read.into_iter().for_each(|read| rows.push(read));
+            read.into_iter().for_each(|row| rows.push(row));
         }
-    }
-
-    fn read(&self, pid: u32) -> Option<Process> {
-        self.reader.as_ref()?.read(pid)
     }
 }
 
@@ -156,11 +137,12 @@ mod tests {
     /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304): a process that is gone.
     const GONE: u32 = 4_194_305;
 
-    fn seen(pid: u32, started_ns: u64, comm: &str) -> Seen {
+    fn seen(pid: u32, started_ns: u64, execs: u32, comm: &str) -> Seen {
         Seen {
             time_ns: started_ns + 5,
             pid,
             started_ns,
+            execs,
             comm: comm.to_owned(),
         }
     }
@@ -175,39 +157,53 @@ mod tests {
     #[test]
     fn a_pid_that_is_used_again_is_another_process() {
         let mut sockets = Sockets::new(true);
-        let first = || seen(GONE, 10, "same");
+        let first = || seen(GONE, 10, 1, "same");
         assert_eq!(met(&mut sockets, first()), [("same".to_owned(), Some(10))]);
         assert_eq!(met(&mut sockets, first()), []);
-        let second = met(&mut sockets, seen(GONE, 30, "same"));
+        let second = met(&mut sockets, seen(GONE, 30, 1, "same"));
         assert_eq!(second, [("same".to_owned(), Some(30))]);
-        let renamed = met(&mut sockets, seen(GONE, 30, "other"));
-        assert_eq!(renamed, [("other".to_owned(), Some(30))]);
     }
 
     #[test]
-    fn what_proc_tells_is_taken_of_the_same_process_only() {
+    fn a_process_is_described_again_when_it_becomes_another_program() {
+        let mut sockets = Sockets::new(true);
+        assert_eq!(met(&mut sockets, seen(GONE, 30, 1, "sh")).len(), 1);
+        let second = met(&mut sockets, seen(GONE, 30, 2, "client"));
+        assert_eq!(second, [("client".to_owned(), Some(30))]);
+        // what sockets of before still say of it; a name that it took since; a program that looks the same
+        assert_eq!(met(&mut sockets, seen(GONE, 30, 1, "sh")), []);
+        assert_eq!(met(&mut sockets, seen(GONE, 30, 2, "worker 1")), []);
+        assert_eq!(met(&mut sockets, seen(GONE, 30, 3, "client")), []);
+    }
+
+    #[test]
+    fn of_one_that_had_the_pid_before_there_is_what_the_kernel_side_saw() {
         let mut sockets = Sockets::new(true);
         let own = std::process::id();
-        let read = sockets.read(own).expect("this process");
+        let read = ProcessReader::new().read(own).expect("this process");
         let started_ns = read.started_ns.expect("its start");
         let mut rows = Processes::default();
-        // as exact as the kernel has it: within the tick
-        let seen = |started_ns| seen(own, started_ns, &read.comm);
-        sockets.describe(&[seen(started_ns + 1_234_567)], &mut rows);
-        // before this process began it was another one
-        sockets.describe(&[seen(started_ns - 1_000_000_000)], &mut rows);
-        assert_eq!(rows.started_ns[0], Some(started_ns + 1_234_567));
-        let executables: Vec<bool> = rows.exe.iter().map(Option::is_some).collect();
-        assert_eq!(executables, [true, false]);
+        let earlier = seen(own, started_ns - 1_000_000_000, 1, "earlier");
+        sockets.describe(
+            &[earlier, seen(own, started_ns + 1, 1, &read.comm)],
+            &mut rows,
+        );
+        assert_eq!(rows.comm, ["earlier", &read.comm]);
+        assert_eq!(rows.exe, [None, read.exe]);
     }
 
     #[test]
-    fn those_of_which_only_the_id_is_told_are_described_once() {
+    fn of_which_only_the_id_was_told_before_is_the_same_process() {
         let mut sockets = Sockets::new(true);
         let own = std::process::id();
         let mut rows = Processes::default();
         sockets.describe_pids([own, GONE, own].into_iter(), &mut rows);
         assert_eq!(rows.pid, [own]);
+        // the kernel's start, which is not cut to the tick
+        let exact_ns = rows.started_ns[0].expect("its start") + 1_234_567;
+        let seen = seen(own, exact_ns, 1, &rows.comm[0]);
+        assert_eq!(met(&mut sockets, seen.clone()), []);
+        assert!(sockets.knows(&seen));
     }
 
     #[test]
@@ -215,7 +211,7 @@ mod tests {
         let mut sockets = Sockets::new(false);
         let now_ns = probe::clock::monotonic_ns();
         let own = std::process::id();
-        let named = met(&mut sockets, seen(own, now_ns, "kernels"));
+        let named = met(&mut sockets, seen(own, now_ns, 1, "kernels"));
         assert_eq!(named, [("kernels".to_owned(), Some(now_ns))]);
         let mut rows = Processes::default();
         sockets.describe_pids([own + 1].into_iter(), &mut rows);

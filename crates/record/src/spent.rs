@@ -6,20 +6,24 @@ use table::manifest::Cost;
 /// See the module.
 pub(crate) struct Spent {
     started_ns: u64,
-    /// CPU time that was used before everything was set up.
+    /// CPU time that was used before that: to set up.
     start_cpu_ns: u64,
     /// `None`: there are no BPF programs, or the kernel does not tell of them.
     bpf_time: Option<BpfTimeSampler>,
 }
 
 impl Spent {
-    /// Everything is set up.
-    pub(crate) fn begin(started_ns: u64, bpf_time: Option<BpfTimeSampler>) -> Self {
+    pub(crate) fn begin(started_ns: u64) -> Self {
         Self {
             started_ns,
             start_cpu_ns: Usage::read().map_or(0, |usage| usage.cpu_ns),
-            bpf_time,
+            bpf_time: None,
         }
+    }
+
+    /// That of these programs, too.
+    pub(crate) fn with_programs(self, bpf_time: Option<BpfTimeSampler>) -> Self {
+        Self { bpf_time, ..self }
     }
 
     /// Samples the run time of the programs, if that is due.

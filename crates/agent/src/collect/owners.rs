@@ -13,7 +13,7 @@ struct Owner {
     comm: String,
     command: Option<String>,
     cgroup: Option<String>,
-    /// As the kernel side met it; under another name it may be another program.
+    /// As the kernel side met it.
     seen: Seen,
     is_used: bool,
 }
@@ -45,7 +45,7 @@ impl Owners {
     pub(super) fn met(&mut self, seen: &Seen) {
         if let Some(owner) = self.known.get_mut(&seen.pid)
             && owner.seen.started_ns == seen.started_ns
-            && owner.seen.comm == seen.comm
+            && owner.seen.execs >= seen.execs
         {
             owner.is_used = true;
             return;
@@ -83,8 +83,8 @@ impl Owners {
     /// Of a process that is gone, or cannot be seen, only the name is known that the kernel saw.
     fn read(&self, seen: &Seen) -> Owner {
         let reader = self.reader.as_ref();
-        let process = reader.and_then(|reader| reader.read(seen.pid));
-        let (comm, command, cgroup) = match process.filter(|process| seen.is(process)) {
+        let process = reader.and_then(|reader| reader.read_as(seen));
+        let (comm, command, cgroup) = match process {
             Some(process) => (process.comm, command_line(seen.pid), process.cgroup),
             None => (seen.comm.clone(), None, None),
         };
@@ -119,6 +119,7 @@ mod tests {
             time_ns: now_ns,
             pid,
             started_ns: now_ns,
+            execs: 1,
             comm: comm.to_owned(),
         }
     }

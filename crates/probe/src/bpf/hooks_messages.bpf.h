@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Hooks of detail `messages`. A part of hooks.bpf.c. */
 #ifndef WHYLAT_HOOKS_MESSAGES_BPF_H
 #define WHYLAT_HOOKS_MESSAGES_BPF_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* A process as the kernel side meets it: pid and start say which it is, the name may change. */
+/* A process as the kernel side meets it: pid and start say which it is, `execs` which program. */
 #ifndef WHYLAT_PROCESS_H
 #define WHYLAT_PROCESS_H
 
@@ -8,8 +8,8 @@
 struct process_seen {
 	__u64 started_ns; /* CLOCK_MONOTONIC */
 	__u32 pid;	  /* 0: not known */
+	__u32 execs;	  /* how often it and its ancestors have become other programs */
 	char comm[16];	  /* of its first thread, as in /proc/PID/comm */
-	__u8 pad[4];
 };
 
 #endif

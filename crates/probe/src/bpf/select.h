@@ -90,6 +90,7 @@ static __always_inline void process_fill(struct process_seen *process, struct ta
 
 	process->started_ns = first->start_time;
 	process->pid = task->tgid;
+	process->execs = first->self_exec_id;
 	bpf_probe_read_kernel(process->comm, sizeof(process->comm), first->comm);
 }
 

@@ -107,9 +107,10 @@ impl<'a> Drainer<'a> {
             (rings.readings, Drained::take_record),
             (rings.calls, Drained::take_calls),
             (rings.waits, Drained::take_waits),
-            (rings.stacks, Drained::take_stack),
             (rings.received, Drained::take_received),
             (rings.sent, Drained::take_sent),
+            // the last that is looked at when there is much in all: what does not fit there is asked for again
+            (rings.stacks, Drained::take_stack),
         ];
         let filling = watch(takers.map(|(ring, _)| ring)).map_err(|error| HooksError::Read {
             what: "how full the rings are",

@@ -160,7 +160,8 @@ struct listener_seen_record {
 
 /* Writes what a chosen listening socket has let wait and dropped so far (tcp_listendrop()). */
 static __always_inline void listener_emit(const struct socket_state *st, struct sock *sk,
-					  const struct tcp_sock *tp, u64 closed_ns)
+					  const struct tcp_sock *tp,
+					  const struct process_seen *owner, u64 closed_ns)
 {
 	struct listener_seen_record *record = record_reserve(RECORD_LISTENER_SEEN, sizeof(*record));
 	struct listener_seen *seen;
@@ -175,7 +176,7 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	seen->closed_ns = closed_ns;
 	read_addr(seen->local_addr, sk, true);
 	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
-	seen->owner = st->process;
+	seen->owner = *owner;
 	seen->waiting = sk->sk_ack_backlog;
 	seen->waiting_max = sk->sk_max_ack_backlog;
 	seen->drops = sk->sk_drops.counter;
@@ -194,7 +195,7 @@ static __always_inline void listener_on_change(struct sock *sk, bool closes)
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
 	if (st && tp && st->chosen == CHOSEN_TARGET)
-		listener_emit(st, sk, tp, closes ? bpf_ktime_get_ns() : 0);
+		listener_emit(st, sk, tp, &st->process, closes ? bpf_ktime_get_ns() : 0);
 }
 
 /* Gives a socket its storage. A socket that has one keeps it. */
@@ -384,6 +385,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	u32 tgid = task->tgid;
 	u8 state = sk->__sk_common.skc_state, *why = bpf_map_lookup_elem(&tasks, &tgid);
 	bool target = select_all || (why && *why == TASK_RECORDED) || is_selected_port(sk);
+	struct process_seen process;
 	struct socket_state *st;
 	u64 now_ns;
 
@@ -397,20 +399,23 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 	if (!st)
 		return;
 	if (state == TCP_LISTEN) {
-		process_fill(&st->process, task);
+		/* shared ones have many; that of the storage is copied to what is accepted meanwhile */
+		process_fill(&process, task);
+		if (!st->process.pid)
+			st->process = process;
 		if (target)
-			listener_emit(st, sk, tp, 0);
+			listener_emit(st, sk, tp, &process, 0);
 		return;
 	}
 	/* not yet connected, or closed while its descriptor is still open */
 	if (!has_stream(state))
 		return;
 	now_ns = bpf_ktime_get_ns();
-	if (!st->cookie)
-		socket_begin(st, sk, tp, 0, now_ns);
-	else if (st->process.pid)
+	if (st->cookie && st->process.pid)
 		return;
 	process_fill(&st->process, task);
+	if (!st->cookie)
+		socket_begin(st, sk, tp, 0, now_ns);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	socket_emit(st, sk, tp, 0, now_ns);

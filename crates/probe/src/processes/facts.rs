@@ -1,7 +1,10 @@
 //! One process → a row of `processes`. In: `/proc/PID`. Out: what may be read of it.
 
+use std::cell::Cell;
+
 use table::tables::Process;
 
+use super::Seen;
 use crate::clock::{Clock, monotonic_ns, read_pair};
 
 /// Boot time and monotonic time are taken to be apart by the same amount until it changes by
@@ -10,7 +13,7 @@ const SAME_OFFSET_NS: i64 = 1_000_000;
 
 /// `/proc` counts in `USER_HZ`, which is 100 per second on every architecture that the kernel's
 /// BPF supports (`include/uapi/asm-generic/param.h`).
-pub(crate) const USER_TICK_NS: u64 = 10_000_000;
+pub const USER_TICK_NS: u64 = 10_000_000;
 
 /// Attempts of the clock reading; it is made once per reader and refresh.
 const ATTEMPTS: u32 = 8;
@@ -18,7 +21,7 @@ const ATTEMPTS: u32 = 8;
 /// Reads processes, with start times on the recording's time axis.
 #[derive(Debug, Clone)]
 pub struct ProcessReader {
-    suspended_ns: i64,
+    suspended_ns: Cell<i64>,
 }
 
 impl Default for ProcessReader {
@@ -30,22 +33,41 @@ impl Default for ProcessReader {
 impl ProcessReader {
     /// A reader for this host.
     pub fn new() -> Self {
-        let mut reader = Self { suspended_ns: 0 };
+        let reader = Self {
+            suspended_ns: Cell::new(0),
+        };
         reader.refresh();
         reader
     }
 
     /// Reads anew how long the host was suspended since boot. A start time read later than a
     /// suspend comes out too early by its length if the process started before it.
-    pub fn refresh(&mut self) {
+    fn refresh(&self) {
         let Some(pair) = read_pair(Clock::Boottime, ATTEMPTS) else {
             return;
         };
         let suspended_ns = pair.other_ns - pair.monotonic_ns as i64;
         // A start time tells two uses of one pid apart, so it must not vary with the reading.
-        if (suspended_ns - self.suspended_ns).abs() > SAME_OFFSET_NS {
-            self.suspended_ns = suspended_ns;
+        if (suspended_ns - self.suspended_ns.get()).abs() > SAME_OFFSET_NS {
+            self.suspended_ns.set(suspended_ns);
         }
+    }
+
+    /// The row of a process that the kernel side met, with its start as that has it; `None` when it is gone, whoever
+    /// uses its id by now.
+    pub fn read_as(&self, seen: &Seen) -> Option<Process> {
+        // who uses the id again started later
+        let latest_ns = seen.started_ns.saturating_add(USER_TICK_NS);
+        let is_it = |read: &Process| read.started_ns.is_none_or(|at_ns| at_ns <= latest_ns);
+        let mut read = self.read(seen.pid)?;
+        if !is_it(&read) {
+            // or the host was suspended meanwhile, so that all that started since seem later than they are
+            self.refresh();
+            read = self.read(seen.pid)?;
+        }
+        let is_it = is_it(&read);
+        read.started_ns = Some(seen.started_ns);
+        is_it.then_some(read)
     }
 
     /// The row of process `pid`; `None` when there is no such process.
@@ -74,7 +96,7 @@ impl ProcessReader {
             .ok()?;
         // Field 22 is `start_boottime`, which goes on while the host is suspended.
         let boot_ns = i64::try_from(ticks.checked_mul(USER_TICK_NS)?).ok()?;
-        Some((boot_ns - self.suspended_ns).max(0) as u64)
+        Some((boot_ns - self.suspended_ns.get()).max(0) as u64)
     }
 }
 
@@ -148,6 +170,41 @@ mod tests {
         );
         stop(child);
         assert_eq!(reader.read(pid), None);
+    }
+
+    fn seen(pid: u32, started_ns: u64) -> Seen {
+        Seen {
+            time_ns: monotonic_ns(),
+            pid,
+            started_ns,
+            execs: 1,
+            comm: "test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_of_the_process_that_was_met() {
+        let reader = ProcessReader::new();
+        let own = std::process::id();
+        let started_ns = reader.read(own).unwrap().started_ns.unwrap();
+        // as exact as the kernel has it
+        let exact_ns = started_ns + USER_TICK_NS / 2;
+        let read = reader.read_as(&seen(own, exact_ns)).unwrap();
+        assert_eq!(read.started_ns, Some(exact_ns));
+        // it had the id before this process
+        let before = seen(own, started_ns - 2 * USER_TICK_NS);
+        assert_eq!(reader.read_as(&before), None);
+    }
+
+    #[test]
+    fn a_suspend_since_the_last_reading_is_seen() {
+        let own = std::process::id();
+        let started_ns = ProcessReader::new().read(own).unwrap().started_ns.unwrap();
+        let reader = ProcessReader::new();
+        reader
+            .suspended_ns
+            .set(reader.suspended_ns.get() - 3_600_000_000_000);
+        assert!(reader.read_as(&seen(own, started_ns)).is_some());
     }
 
     #[test]

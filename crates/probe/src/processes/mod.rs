@@ -15,8 +15,7 @@ mod target;
 
 pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
-pub use facts::ProcessReader;
-pub(crate) use facts::USER_TICK_NS;
+pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
 pub use seen::Seen;
 pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};

@@ -2,20 +2,21 @@
 
 use table::tables::Process;
 
-use super::USER_TICK_NS;
 use crate::wire::text;
 use crate::wire::types::process_seen;
 
 /// A process that was met: which one it was, and what it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// When it was met, `CLOCK_MONOTONIC` nanoseconds.
+    /// When, `CLOCK_MONOTONIC` nanoseconds; of one that became another program, when that was read.
     pub time_ns: u64,
     /// Its id, which the kernel uses again.
     pub pid: u32,
     /// Its start, `CLOCK_MONOTONIC` nanoseconds: with the id, which process it is.
     pub started_ns: u64,
-    /// Command name of its first thread, as `/proc/PID/comm` shows it.
+    /// How often it, and those that it was forked from, became other programs: with the others, which program it is.
+    pub execs: u32,
+    /// Command name of its first thread, as `/proc/PID/comm` shows it. A socket keeps the one of when its owner was met.
     pub comm: String,
 }
 
@@ -25,22 +26,16 @@ impl Seen {
         let process_seen {
             started_ns,
             pid,
+            execs,
             comm,
-            pad: _,
         } = seen;
         (*pid != 0).then(|| Self {
             time_ns,
             pid: *pid,
             started_ns: *started_ns,
+            execs: *execs,
             comm: text(comm),
         })
-    }
-
-    /// Whether `read`, which `/proc` told later under the same id, is this process. One that uses the id again started
-    /// later; `/proc` counts in ticks, and takes a start from before a suspend to be earlier than it was.
-    pub fn is(&self, read: &Process) -> bool {
-        let latest_ns = self.started_ns.saturating_add(USER_TICK_NS);
-        read.started_ns.is_none_or(|at_ns| at_ns <= latest_ns)
     }
 
     /// The row of a process of which nobody knows more.

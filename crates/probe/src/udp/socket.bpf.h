@@ -122,7 +122,7 @@ static __always_inline void udp_on_walk(struct task_struct *task, struct sock *s
 	if (!select_all && !(why && *why == TASK_RECORDED) && !is_selected_port(sk))
 		return;
 	udp = udp_choose(sk);
-	if (udp && !udp->told)
+	if (udp && !udp->told && !udp->seen.owner.pid)
 		process_fill(&udp->seen.owner, task);
 }
 

@@ -94,7 +94,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(mut self) -> Result<Outcome, RecordError> {
+    fn run(mut self, begun: impl FnOnce()) -> Result<Outcome, RecordError> {
         let mut child = match self.begin() {
             Ok(child) => child,
             Err(error) => {
@@ -102,6 +102,7 @@ impl Session<'_> {
                 return Err(error);
             }
         };
+        begun();
         // after the command was started, which is not to give way
         let filling = self.drainer.map(AsFd::as_fd);
         let store = self.intake.store.priority();

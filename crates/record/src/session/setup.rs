@@ -25,12 +25,13 @@ use crate::store::Store;
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
-/// Makes a recording; returns when the command has ended, the time is over or a signal came.
+/// Makes a recording; returns when the command has ended, the time is over or a signal came. Calls `begun` once
+/// everything is attached, and privileges are given up.
 ///
 /// # Errors
 /// When the target does not exist, nothing can be recorded, or the directory cannot be made.
 /// Probes that this host does not allow are no error but coverage.
-pub fn record(options: &Options) -> Result<Outcome, RecordError> {
+pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
     let plan = resolve(&options.target)?;
     let found = find_probes(options, &plan)?;
@@ -95,6 +96,7 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
     let others = others.chain(stamper.as_ref().map(nic::Stamper::program));
     let others = others.chain(flight.into_iter().flatten());
     let started_ns = monotonic_ns();
+    let spent = Spent::begin(started_ns);
     let bpf_time = hooks
         .as_ref()
         .map(|hooks| hooks.run_time(started_ns, others));
@@ -115,13 +117,13 @@ pub fn record(options: &Options) -> Result<Outcome, RecordError> {
         stamper,
         asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
         keeping,
-        spent: Spent::begin(started_ns, bpf_time),
+        spent: spent.with_programs(bpf_time),
         overseen: None,
         busy: false,
         draining: false,
         next: Due::default(),
     };
-    session.run()
+    session.run(begun)
 }
 
 /// The store of a new recording. When it cannot begin, nothing of the recording is left behind.

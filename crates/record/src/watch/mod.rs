@@ -128,10 +128,8 @@ pub fn watch(
     let watch = Watch {
         header: describe(&host, options.detail, &options.arguments),
         only_own,
-        spent: Spent::begin(
-            host.now_ns,
-            bpf_time.map(|it| it.with_statistics(statistics)),
-        ),
+        spent: Spent::begin(host.now_ns)
+            .with_programs(bpf_time.map(|it| it.with_statistics(statistics))),
         hooks: hooks.as_ref(),
         drainer: drainer.as_ref(),
         polls,
