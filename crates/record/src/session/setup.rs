@@ -1,5 +1,6 @@
 //! From what the user asked for to a session: probes attached, the recording begun.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use nix::unistd::User;
@@ -95,13 +96,7 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
     let others = usdt.as_ref().map(Usdt::program).into_iter();
     let others = others.chain(stamper.as_ref().map(nic::Stamper::program));
     let others = others.chain(flight.into_iter().flatten());
-    let started_ns = monotonic_ns();
-    let spent = Spent::begin(started_ns);
-    let bpf_time = hooks
-        .as_ref()
-        .map(|hooks| hooks.run_time(started_ns, others));
-    let bpf_time = bpf_time.and_then(Result::ok);
-    let bpf_time = bpf_time.map(|it| it.with_statistics(statistics));
+    let spent = spent(hooks.as_ref(), others, statistics);
     let session = Session {
         options,
         work,
@@ -117,13 +112,25 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
         stamper,
         asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
         keeping,
-        spent: spent.with_programs(bpf_time),
+        spent,
         overseen: None,
         busy: false,
         draining: false,
         next: Due::default(),
     };
     session.run(begun)
+}
+
+/// What whylat uses from now on, `others` being programs beside those of the hooks.
+fn spent<'a>(
+    hooks: Option<&'a Hooks<'_>>,
+    others: impl Iterator<Item = BorrowedFd<'a>>,
+    statistics: Option<Statistics>,
+) -> Spent {
+    let started_ns = monotonic_ns();
+    let spent = Spent::begin(started_ns);
+    let bpf_time = hooks.and_then(|hooks| hooks.run_time(started_ns, others).ok());
+    spent.with_programs(bpf_time.map(|it| it.with_statistics(statistics)))
 }
 
 /// The store of a new recording. When it cannot begin, nothing of the recording is left behind.
