@@ -37,7 +37,7 @@ fn what_keeps_a_server_busy_is_named_and_mended() {
         }
         assert_eq!(said["rule"], "head_of_line_blocking");
         let p99_ns = [found, mended].map(|step| quantile_ns(step, "p99"));
-        if p99_ns[0] <= p99_ns[1] {
+        if p99_ns[0] < 2 * p99_ns[1] {
             return Err(format!("no faster: p99 {p99_ns:?} ns"));
         }
         Ok(())

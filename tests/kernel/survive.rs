@@ -179,6 +179,20 @@ fn two_hundred_kills() {
     assert_eq!(self::pins(), pins, "a pin was left behind");
 }
 
+/// One recorder alone, which has no other in its way: something is sealed in time.
+#[test]
+fn a_recording_is_sealed_at_its_interval() {
+    if !root() {
+        return;
+    }
+    let (_load, pid) = load();
+    let recorder = Recorder::start(&format!("-p {pid}"));
+    std::thread::park_timeout(Duration::from_millis(LONGEST_MS - 200));
+    let scratch = recorder.kill();
+    let sealed = sealed(&scratch.path().join("r.whylat"));
+    assert!(sealed.contains_key("calls"), "{sealed:?}");
+}
+
 /// Waits until no BPF object of ours is left beside those that were there before. The kernel
 /// frees them a moment after the process that held them has ended.
 fn until_gone(before: &BTreeSet<bpf::Object>) {
