@@ -13,6 +13,8 @@ mod owners;
 mod seen;
 mod target;
 
+use std::sync::OnceLock;
+
 pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
 pub use facts::{ProcessReader, USER_TICK_NS};
@@ -28,8 +30,12 @@ const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 /// Whether this process is in the initial pid namespace; `None` when that cannot be told.
 pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
-    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
-    Some(namespace.ino() == INITIAL_PID_NAMESPACE)
+    // a process stays in the one that it began in (setns(2): it is its children that go elsewhere)
+    static ANSWER: OnceLock<Option<bool>> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
+        Some(namespace.ino() == INITIAL_PID_NAMESPACE)
+    })
 }
 
 /// Whether this process sees those of the whole host, under the ids by which the kernel knows them.
