@@ -72,7 +72,7 @@ fn taken_from_a_reader(arguments: &[&str]) {
         return;
     }
     let (truth, messages) = received_by(include_str!("programs/behind.c"), arguments);
-    let (mut run_queue, mut rest_ns) = (Vec::new(), Vec::new());
+    let (mut run_queue, mut rest) = (Vec::new(), Vec::new());
     for (message, truth) in messages.iter().zip(&truth) {
         let given_back_ns = number(truth, "/given_back_ns");
         let (Some(woken_ns), Some(running_ns)) = (message.woken_ns, message.running_ns) else {
@@ -82,10 +82,15 @@ fn taken_from_a_reader(arguments: &[&str]) {
         };
         run_queue.push((running_ns - woken_ns, given_back_ns - woken_ns));
         let whole_ns = message.done_ns - message.first_arrival_ns.expect("it arrived");
-        rest_ns.push(whole_ns - (running_ns - woken_ns));
+        let beside_ns = number(truth, "/beside_ns");
+        // what the ends saw themselves is as long, or longer: it has their calls in it
+        rest.push((
+            (whole_ns - (running_ns - woken_ns)).max(beside_ns),
+            beside_ns,
+        ));
     }
     most_are_near(&run_queue);
-    assert!(middle(rest_ns.clone()) < 100_000, "{rest_ns:?}");
+    most_are_near(&rest);
 }
 
 /// What a program in C says of each of its messages, and those that it received, in order.

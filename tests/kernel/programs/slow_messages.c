@@ -7,7 +7,7 @@
  *   faults     it writes to memory that it has given back
  *   flood      datagrams come in on its CPU
  *   crowd      so do datagrams that another program then takes
- *   moves      another thread moves it to the other CPU and back
+ *   moves      another thread moves it to the other CPU, where it may not run, and back
  *   none       nothing
  * A second argument is how long the neighbour, the call, the lock or the computing lasts, ms; else it is one.
  * Both ends are real-time threads, so that nothing else on the host gets in the way. Prints for each slow message
@@ -46,7 +46,8 @@
 /* few enough that their program takes all before the next come */
 #define CROWD_LISTENERS 31
 #define FLOOD_NS 200000ULL
-#define MOVED_TIMES 12
+#define MOVED_TIMES 3
+#define MOVED_FOR_NS 50000
 #define MOVED_EVERY_NS 10000
 #define LEAST_LOST_NS 50000
 #define PAUSE_NS 100000
@@ -68,9 +69,12 @@ static unsigned long long slow_ns = 1000000;
 static unsigned long long steps;
 static struct sockaddr_in everyone = {.sin_family = AF_INET};
 static int flooding, listening[LISTENERS], listener_count;
+/* asked for once: sysconf() reads a file */
+static int cpus;
 static int sending[CONNECTIONS], receiving[CONNECTIONS], taken[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static sem_t take_it, has_it;
+static sem_t take_it, has_it, hold_it;
+static volatile int moved;
 static struct {
 	unsigned long long begin_ns, end_ns;
 	/* of its work: on a CPU, and without one */
@@ -184,7 +188,7 @@ static void move_to(pid_t thread, int cpu)
 	cpu_set_t one;
 
 	CPU_ZERO(&one);
-	CPU_SET(cpu % sysconf(_SC_NPROCESSORS_ONLN), &one);
+	CPU_SET(cpu % cpus, &one);
 	must(!sched_setaffinity(thread, sizeof(one), &one), "sched_setaffinity");
 }
 
@@ -289,20 +293,34 @@ static void *keeper(void *unused)
 	return unused;
 }
 
+/* Has the CPU to which the reader is moved, so that it runs there at no time: what it loses, it loses by the moves. */
+static void *holder(void *unused)
+{
+	run_on(1, PRIORITY + 1);
+	for (;;) {
+		sem_wait(&hold_it);
+		while (moved)
+			;
+	}
+	return unused;
+}
+
 static void *mover(void *unused)
 {
 	const struct timespec pause = {.tv_nsec = MOVED_EVERY_NS};
 
-	run_on(1, PRIORITY + 1);
+	run_on(1, PRIORITY + 2);
 	for (;;) {
 		sem_wait(&take_it);
 		for (int i = 0; i < MOVED_TIMES; i++) {
-			/* to where the reader is not, and it there */
-			move_to(0, 1 - i % 2);
+			moved = 1;
+			sem_post(&hold_it);
+			move_to(getpid(), 1);
+			spin(MOVED_FOR_NS);
+			move_to(getpid(), 0);
+			moved = 0;
 			nanosleep(&pause, NULL);
-			move_to(getpid(), 1 - i % 2);
 		}
-		move_to(0, 1);
 	}
 	return unused;
 }
@@ -407,14 +425,17 @@ static int is_spoilt(int which)
 int main(int arguments, char **argument)
 {
 	int epoll = epoll_create1(0), status;
-	pthread_t thread;
+	pthread_t thread, other;
 
 	for (int i = 0; i < KINDS; i++)
 		if (arguments > 1 && !strcmp(argument[1], kinds[i]))
 			kind = i;
 	if (arguments > 2)
 		slow_ns = strtoull(argument[2], NULL, 10) * 1000000;
-	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0), "pipe");
+	cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	must(!pipe(taken) && !sem_init(&take_it, 0, 0) && !sem_init(&has_it, 0, 0) &&
+		     !sem_init(&hold_it, 0, 0),
+	     "pipe");
 	if (kind == FLOOD || kind == CROWD) {
 		receive_on_first_cpu();
 		listen_for_datagrams();
@@ -432,7 +453,8 @@ int main(int arguments, char **argument)
 	run_on(0, PRIORITY);
 	if (kind == FLOOD || kind == CROWD || kind == MOVES)
 		steps = steps_of_work();
-	must(!pthread_create(&thread, NULL, kind == MOVES ? mover : keeper, NULL),
+	must(!pthread_create(&thread, NULL, kind == MOVES ? mover : keeper, NULL) &&
+		     !(kind == MOVES && pthread_create(&other, NULL, holder, NULL)),
 	     "pthread_create");
 	for (int i = 0; i < CONNECTIONS; i++) {
 		struct epoll_event event = {.events = EPOLLIN, .data.fd = receiving[i]};
