@@ -15,7 +15,7 @@ use super::threads::name_thread;
 use crate::error::LabError;
 
 /// Keys that are stored in redis.
-const KEYS: usize = 20_000;
+const KEYS: usize = 100_000;
 /// Keys that a step of a sweep of redis looks at.
 const STEP_KEYS: usize = 100;
 
