@@ -76,7 +76,7 @@ impl Met {
         self.young.insert(pid, known);
     }
 
-    pub(crate) fn forget(&mut self, pid: u32) {
+    fn forget(&mut self, pid: u32) {
         self.young.remove(&pid);
         self.old.remove(&pid);
     }

@@ -6,6 +6,7 @@ use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage};
 use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
+use crate::poll::Polls;
 use crate::{Options, RecordError, Target};
 
 /// What the user asked for, found on this host.
@@ -65,8 +66,42 @@ fn check_readable(pid: u32) -> Result<(), RecordError> {
     }
 }
 
+/// How sockets are read: by hooks, or without them by polls; and what can be told so.
+pub(crate) struct Means<'a> {
+    pub(crate) hooks: Option<Hooks<'a>>,
+    pub(crate) polls: Option<Polls>,
+    pub(crate) coverage: Vec<Coverage>,
+}
+
+/// Attaches the hooks for a plan; where this host does not allow that, opens what is polled. With `usdt`, the user asked
+/// for USDT probes, which need hooks.
+///
+/// # Errors
+/// Where sockets cannot be polled either.
+pub(crate) fn means<'a>(
+    storage: &'a mut Storage,
+    target: &Target,
+    plan: &Plan,
+    detail: Detail,
+    usdt: bool,
+) -> Result<Means<'a>, RecordError> {
+    let means = match attach(storage, plan, detail) {
+        Ok(hooks) => Means {
+            coverage: hooks.coverage().to_vec(),
+            hooks: Some(hooks),
+            polls: None,
+        },
+        Err(error) => Means {
+            hooks: None,
+            polls: Some(Polls::open(target)?),
+            coverage: without_hooks(&error, detail, usdt),
+        },
+    };
+    Ok(means)
+}
+
 /// Loads and attaches the probes for a plan.
-pub(crate) fn attach<'a>(
+fn attach<'a>(
     storage: &'a mut Storage,
     plan: &Plan,
     detail: Detail,

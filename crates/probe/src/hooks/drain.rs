@@ -37,7 +37,6 @@ type Taker = fn(&mut Drained, &[u8]);
 const RINGS: usize = 7;
 
 /// The rings of the hooks, by what lies in them.
-#[derive(Clone, Copy)]
 pub(super) struct Rings<'a> {
     /// Rare records, each with a header.
     pub(super) records: &'a dyn MapCore,

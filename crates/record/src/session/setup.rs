@@ -17,7 +17,7 @@ use super::{Due, Outcome, Session};
 use crate::intake::Intake;
 use crate::keep;
 use crate::listen::Listening;
-use crate::plan::{attach, header, is_in_proc, pids, resolve, without_hooks};
+use crate::plan::{Means, header, is_in_proc, means, pids, resolve};
 use crate::poll::Polls;
 use crate::privileges::{Privileges, Work};
 use crate::snapshot::Asked;
@@ -42,13 +42,17 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
-    let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
-        Ok(hooks) => {
-            let coverage = hooks.coverage().to_vec();
-            (Some(hooks), coverage)
-        }
-        Err(error) => (None, without_hooks(&error, options.detail, is_usdt)),
-    };
+    let Means {
+        hooks,
+        polls,
+        mut coverage,
+    } = means(
+        &mut storage,
+        &options.target,
+        &plan,
+        options.detail,
+        is_usdt,
+    )?;
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
@@ -57,10 +61,6 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
     coverage.extend(flight_coverage);
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
-    let polls = match hooks {
-        Some(_) => None,
-        None => Some(Polls::open(&options.target)?),
-    };
     coverage.extend(polls.as_ref().map(Polls::coverage));
     coverage.extend(itt_coverage);
     let seed = host.now_ns ^ u64::from(std::process::id());

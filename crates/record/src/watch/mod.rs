@@ -24,7 +24,7 @@ use table::manifest::{Cost, Coverage, Header, Loss};
 use crate::account::losses;
 use crate::cpu::cpu_ns;
 use crate::intake::Intake;
-use crate::plan::{attach, describe, is_in_proc, pids, resolve, without_hooks};
+use crate::plan::{Means, describe, is_in_proc, means, pids, resolve};
 use crate::poll::Polls;
 use crate::privileges::Privileges;
 use crate::spent::Spent;
@@ -102,18 +102,12 @@ pub fn watch(
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
-    let (hooks, mut coverage) = match attach(&mut storage, &plan, options.detail) {
-        Ok(hooks) => {
-            let coverage = hooks.coverage().to_vec();
-            (Some(hooks), coverage)
-        }
-        Err(error) => (None, without_hooks(&error, options.detail, false)),
-    };
+    let Means {
+        hooks,
+        polls,
+        mut coverage,
+    } = means(&mut storage, &options.target, &plan, options.detail, false)?;
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
-    let polls = match hooks {
-        Some(_) => None,
-        None => Some(Polls::open(&options.target)?),
-    };
     let intake = Intake::new(Shelf::default(), is_in_proc(hooks.as_ref()));
     coverage.push(intake.cpu.coverage());
     coverage.extend(pids());
