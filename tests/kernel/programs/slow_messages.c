@@ -7,7 +7,7 @@
  *   faults     it writes to memory that it has given back
  *   flood      datagrams come in on its CPU
  *   crowd      so do datagrams that another program then takes
- *   moves      another thread moves it to the other CPU, where it may not run, and back
+ *   moves      another thread moves it to the other CPU, which a third one has, and back
  *   none       nothing
  * A second argument is how long the neighbour, the call, the lock or the computing lasts, ms; else it is one.
  * Both ends are real-time threads, so that nothing else on the host gets in the way. Prints for each slow message
