@@ -177,15 +177,13 @@ fn store_all(
         };
         let sealed = stored.and_then(|()| writer.seal_if_due(monotonic_ns()));
         match sealed {
-            Ok(true) => {
-                if given_back.elapsed() >= GIVES_BACK_EVERY {
-                    // the collector waits for the locks that it takes, and so must not wait for a turn
-                    priority.hurry();
-                    give_back_free_memory();
-                    given_back = Instant::now();
-                }
+            Ok(true) if given_back.elapsed() >= GIVES_BACK_EVERY => {
+                // the collector waits for the locks that it takes, and so must not wait for a turn
+                priority.hurry();
+                give_back_free_memory();
+                given_back = Instant::now();
             }
-            Ok(false) => {}
+            Ok(_) => {}
             Err(error) => {
                 first_error.get_or_insert(error);
             }
