@@ -231,6 +231,36 @@ fn over_a_pair_of_devices() {
     }
 }
 
+/// The stack takes a list of packets before it hands the first to its socket: each has its own times all the same,
+/// and no two the same. Two packets may have one place among the arrivals: of the first nothing is known then.
+#[test]
+fn what_the_driver_gives_at_once() {
+    if !root() {
+        return;
+    }
+    let known = over_veth("lists", "10.99.0.2");
+    let number = |call: &Value| call["number"].as_u64().expect("its number");
+    let mut begun = HashMap::new();
+    for (call, _) in &known.sent {
+        begun.insert(number(call), call["begin_ns"].as_u64().expect("when"));
+    }
+    let mut arrived: Vec<u64> = Vec::new();
+    for (call, message) in &known.received {
+        let Some(at_ns) = message.first_arrival_ns else {
+            println!("not known: {message:?}");
+            continue;
+        };
+        assert!(at_ns >= begun[&number(call)], "{message:?}: {call}");
+        assert!(message.ready_ns.is_some(), "{message:?}: {call}");
+        arrived.push(at_ns);
+    }
+    assert_eq!((known.received.len(), begun.len()), (2002, 2002));
+    assert!(arrived.len() + 2 >= 2002, "{} are known", arrived.len());
+    arrived.sort_unstable();
+    let twice = arrived.windows(2).filter(|pair| pair[0] == pair[1]);
+    assert_eq!(twice.count(), 0);
+}
+
 #[test]
 fn several_with_one_call() {
     if root() {
@@ -241,13 +271,13 @@ fn several_with_one_call() {
 #[test]
 fn several_readers() {
     if root() {
-        // Two that read at the same time may be taken for each other.
-        run(&["threads", "127.0.0.1"]).check_times(50);
+        // Two that read at the same time may be taken for each other, if they are as long: one of 1,001 lengths.
+        run(&["threads", "127.0.0.1"]).check_times(2);
     }
 }
 
-/// It takes a datagram before the kernel has told of it, and ends its call before it is noted; and two may be
-/// exchanged, if one was lost.
+/// It takes a datagram before the kernel has told of it, and ends its call before it is noted. All are as long: two
+/// may be exchanged.
 #[test]
 fn a_reader_that_is_faster_than_the_kernel() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -262,7 +292,7 @@ fn a_reader_that_is_faster_than_the_kernel() {
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
     finish(compiler.arg(&source)).ended(0);
-    record(scratch, &[binary.to_str().expect("text")]).check_times(100);
+    record(scratch, &[binary.to_str().expect("text")]).check_times(20);
 }
 
 #[test]

@@ -670,13 +670,14 @@ table! {
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
         /// did.
-        first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, of more than 256 unread datagrams, or it came before the recording";
+        first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, of more than 256 unread datagrams, of a datagram that its reader had early and that could be another, or it came before the recording";
         /// The same of the last, which made it whole: not always the one with the last byte.
         last_arrival_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
         /// When TCP took that (`tcp_probe`); a datagram: when the stack took it from the driver, IP first
         /// (`netif_receive_skb`).
         tcp_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
-        /// When that was handed to the socket: all before it had come, too (`sk_data_ready`).
+        /// When that was handed to the socket: all before it had come, too (`sk_data_ready`); a datagram that its
+        /// reader had before: when that copied it or its call ended.
         ready_ns: Option<u64>, "ns", null = "as `tcp_ns`, or the reader took it before";
         /// When the thread that had waited since before that was woken.
         woken_ns: Option<u64>, "ns", null = "it did not wait then";

@@ -5,10 +5,11 @@ which the sender's line has, too.
 Arguments: how, the address at which it reads, and the network namespaces (paths) of the sender and of the
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
 (several with one call, recvmmsg), `threads` (several readers), `segments` (UDP_SEGMENT), `joined` (the same, with
-UDP_GRO at the reader), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
+UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives several at once), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
 (nobody reads until the receive buffer is full)."""
 
 import ctypes
+import fcntl
 import json
 import os
 import random
@@ -130,6 +131,46 @@ def send_all(netns, address, count, burst):
             time.sleep(choice.random() / 300)
 
 
+def give_lists(device):
+    """The driver of the pair (veth) then polls, and gives what it has in lists, as those of adapters do."""
+    sioc_ethtool, ethtool_sgro = 0x8946, 0x2C
+    value = ctypes.create_string_buffer(struct.pack("II", ethtool_sgro, 1))
+    request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, sioc_ethtool, request)
+
+
+def send_apart(netns, address, numbers, burst):
+    """In a process of its own, in bursts: each when it is told to. Its id, and the socket over which it is told."""
+    ours, its = socket.socketpair()
+    child = os.fork()
+    if child:
+        return child, ours
+    ours.close()
+    enter(netns)
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    for at in range(0, len(numbers), burst):
+        its.recv(1)
+        for number in numbers[at : at + burst]:
+            send(sock, number, datagram(number, random.Random(number), 1_000), address)
+        its.send(b".")
+    os.write(1, "".join(json.dumps(line) + "\n" for line in log).encode())
+    os._exit(0)
+
+
+def receive_bursts(sock, senders, count, burst):
+    """Each burst when it is there: then no call has a datagram before its socket is told of it."""
+    for at in range(0, count, burst * len(senders)):
+        for _, sender in senders:
+            sender.send(b".")
+        for _, sender in senders:
+            sender.recv(1)
+        for _ in range(min(burst * len(senders), count - at)):
+            receive(sock)
+    for child, _ in senders:
+        os.waitpid(child, 0)
+
+
 def send_segments(netns, address, count):
     """Of 100 bytes each, the last of less."""
     enter(netns)
@@ -209,6 +250,11 @@ elif how == "segments":
 elif how == "joined":
     threads.append(start(send_segments, sender_netns, at, 101))
     receive_segments(server, 101, joined=True)
+elif how == "lists":
+    give_lists("v0")
+    count, burst = 2002, 26
+    senders = [send_apart(sender_netns, at, range(first, count, 2), burst) for first in (0, 1)]
+    receive_bursts(server, senders, count, burst)
 elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):

@@ -280,11 +280,20 @@ struct tcphdr {
 };
 
 struct iphdr {
+	u8 ihl : 4;
+	__be16 tot_len;
+	__be16 frag_off;
 	u8 protocol;
 };
 
 struct ipv6hdr {
+	__be16 payload_len;
 	u8 nexthdr;
+};
+
+struct udphdr {
+	__be16 dest;
+	__be16 len;
 };
 
 struct skb_shared_hwtstamps {
@@ -299,6 +308,7 @@ struct skb_shared_info {
 
 struct sk_buff {
 	struct sk_buff *next;
+	struct sk_buff *prev;
 	struct net_device *dev;
 	struct sock *sk;
 	unsigned char *head;

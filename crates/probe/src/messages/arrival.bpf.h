@@ -18,8 +18,9 @@ struct arrival {
 	u64 skb;
 	u64 arrived_ns;
 	u32 ifindex; /* of the device that handed it over and has not seen it taken; 0: taken */
-	u32 pad;
-	u64 taken_ns; /* what is not TCP's: when the stack took it; before arrived_ns: of another packet */
+	/* of what is not TCP's: */
+	u32 untold_cpu; /* which took it, and one more; 0: its socket was told of it */
+	u64 taken_ns;	/* when the stack took it; before arrived_ns: of another packet */
 };
 
 struct {
