@@ -4,7 +4,7 @@ which the sender's line has, too.
 
 Arguments: how, the address at which it reads, and the network namespaces (paths) of the sender and of the
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
-(several with one call, recvmmsg), `threads` (several readers), `segments` (UDP_SEGMENT), `joined` (the same, with
+(several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments` (UDP_SEGMENT), `joined` (the same, with
 UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives several at once), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
 (nobody reads until the receive buffer is full)."""
 
@@ -121,12 +121,12 @@ def receive_many(sock, count):
         count -= taken
 
 
-def send_all(netns, address, count, burst):
+def send_all(netns, address, count, burst, most=1_000):
     enter(netns)
     choice = random.Random(9)
     sock = socket.socket(family, socket.SOCK_DGRAM)
     for number in range(count):
-        send(sock, number, datagram(number, choice, 1_000), address)
+        send(sock, number, datagram(number, choice, most), address)
         if number % burst == 0:
             time.sleep(choice.random() / 300)
 
@@ -240,9 +240,9 @@ if how == "answers":
 elif how == "many":
     threads.append(start(send_all, sender_netns, at, 1009, 7))
     receive_many(server, 1009)
-elif how == "threads":
+elif how in ("threads", "alike"):
     readers = [start(lambda: [receive(server) for _ in range(251)]) for _ in range(4)]
-    send_all(sender_netns, at, 1004, 3)
+    send_all(sender_netns, at, 1004, 3, 0 if how == "alike" else 1_000)
     threads = readers
 elif how == "segments":
     threads.append(start(send_segments, sender_netns, at, 101))

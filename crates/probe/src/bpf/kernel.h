@@ -293,7 +293,6 @@ struct ipv6hdr {
 
 struct udphdr {
 	__be16 dest;
-	__be16 len;
 };
 
 struct skb_shared_hwtstamps {

@@ -203,15 +203,28 @@ static __always_inline struct udp_queue *udp_queue_begin(struct sock *sk)
 	return queue;
 }
 
+/* Is the packet among the last of the socket's queue? */
+static __always_inline bool udp_lies(const struct sock *sk, u64 skb)
+{
+	void *at = udp_newest(sk);
+
+	for (u32 i = 0; i < QUEUED_MOST && at && at != &sk->sk_receive_queue; i++) {
+		if ((u64)at == skb)
+			return true;
+		at = KERNEL_READ_POINTER(&((struct sk_buff *)at)->prev);
+	}
+	return false;
+}
+
 /* Was what the socket is told of taken by a call that has ended, and did not find it? Then that is settled. */
-static __always_inline bool udp_was_owed(struct udp_queue *queue, const struct sock *sk)
+static __always_inline bool udp_was_owed(struct udp_queue *queue, const struct sock *sk, u64 skb)
 {
 	u64 owed_ns;
 
-	if (!READ_ONCE(queue->owed_ns))
+	if (!READ_ONCE(queue->owed_ns) || udp_lies(sk, skb))
 		return false;
 	owed_ns = __sync_lock_test_and_set(&queue->owed_ns, 0);
-	return owed_ns && !udp_newest(sk) && bpf_ktime_get_ns() - owed_ns <= OWED_MOST_NS;
+	return owed_ns && bpf_ktime_get_ns() - owed_ns <= OWED_MOST_NS;
 }
 
 static __always_inline void datagram_times(struct datagram *to, u64 arrived_ns, u64 taken_ns,
@@ -365,7 +378,7 @@ static __always_inline void datagram_note(struct udp_queue *queue, const struct 
 	__sync_lock_test_and_set(&at->number, number + 1);
 	if ((in->is_cloned || at->skb == in->skb) && input_was_taken(in))
 		at->claimed = number + 1;
-	else if (udp_was_owed(queue, sk))
+	else if (udp_was_owed(queue, sk, at->skb))
 		__sync_lock_test_and_set(&at->claimed, number + 1);
 }
 
@@ -402,7 +415,7 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 	if (datagram_arrived(&datagram, in, sk, newest, bpf_ktime_get_ns()))
 		datagram_note(queue, &datagram, in, sk);
 	else
-		udp_was_owed(queue, sk);
+		udp_was_owed(queue, sk, 0);
 }
 
 /* sk_data_ready: a datagram has come into the socket's queue. */
@@ -422,7 +435,7 @@ static __always_inline void udp_on_ready(struct sock *sk)
 	}
 	if (queue && udp_queue_opens(queue, sk))
 		udp_queue_on_ready(queue, in, sk);
-	else
+	else if (!in->is_not_one || (u64)udp_newest(sk) == in->skb)
 		input_told(in);
 }
 

@@ -117,7 +117,7 @@ static __always_inline void udp_received(const struct udp_socket *udp, const str
 	batch_end(&batch->batch);
 }
 
-/* struct user_msghdr, of which a struct mmsghdr begins with one. */
+/* struct user_msghdr */
 struct message_header {
 	u64 name;
 	u64 name_len;
@@ -130,7 +130,7 @@ struct message_piece {
 	u64 len;
 };
 
-/* Bytes for which a recvmsg() has room, or the first of a recvmmsg(), if it is in one piece; -1: not known. */
+/* Bytes for which a recvmsg() has room, if it is in one piece; -1: not known. */
 static __always_inline s64 message_room(struct task_struct *task)
 {
 	struct message_header header;
@@ -138,7 +138,7 @@ static __always_inline s64 message_room(struct task_struct *task)
 	struct syscall_args args;
 
 	syscall_read(task, &args);
-	if ((args.number != SYS_recvmsg && args.number != SYS_recvmmsg) || has_ring(task) ||
+	if (args.number != SYS_recvmsg || has_ring(task) ||
 	    bpf_probe_read_user(&header, sizeof(header), (const void *)args.second) ||
 	    header.pieces_len != 1 ||
 	    bpf_probe_read_user(&piece, sizeof(piece), (const void *)header.pieces))
@@ -156,6 +156,7 @@ static __always_inline void udp_on_receive_call(struct sock *sk, int result, int
 	struct datagram *at;
 	u64 now_ns;
 
+	udp_copied(&copied, task->pid);
 	if (!udp || flags & (MSG_PEEK | MSG_ERRQUEUE) || (result < 0 && result != -EFAULT))
 		return;
 	now_ns = bpf_ktime_get_ns();
@@ -164,7 +165,6 @@ static __always_inline void udp_on_receive_call(struct sock *sk, int result, int
 		taking.asked = message_room(task);
 	taking.tid = task->pid;
 	taking.bytes = result;
-	udp_copied(&copied, taking.tid);
 	taking.copied = copied.skb;
 	taking.had_ns = copied.copy_ns ? copied.copy_ns : now_ns;
 	taking.port = sk->__sk_common.skc_num;

@@ -35,8 +35,17 @@ struct udp_taking {
 	u32 next_place; /* of what the socket still has, or NO_DATAGRAM */
 	u32 coming;	/* packets that it may be, of which the socket is not told yet */
 	u16 coming_cpu;
-	u16 port; /* of the socket */
+	u16 port;	/* of the socket */
+	u32 is_claimed; /* what was found is */
 };
+
+/* NULL: another call has claimed it. */
+static __always_inline struct datagram *udp_claim(struct udp_queue *queue, u32 found)
+{
+	struct datagram *at = udp_datagram(queue, found);
+
+	return __sync_lock_test_and_set(&at->claimed, found + 1) == found + 1 ? NULL : at;
+}
 
 #define FITS_CUT 1
 #define FITS 2
@@ -77,7 +86,7 @@ static __always_inline void udp_not_left(struct udp_queue *queue, u32 next_place
 	for (u32 i = 1; i <= QUEUED_MOST; i++) {
 		struct datagram *at = udp_datagram(queue, next_place - i);
 
-		if (at->left_by == tid && at->cpu != next->cpu &&
+		if (at->left_by == tid && at->cpu != next->cpu && next->arrived_ns &&
 		    at->arrived_ns + at->until_ready_ns > next->arrived_ns + next->until_taken_ns)
 			at->left_by = 0;
 	}
@@ -126,6 +135,12 @@ __noinline int udp_find(struct udp_queue *queue, struct udp_taking *taking)
 			continue;
 		}
 		fits = at->left_by == taking->tid ? 0 : udp_fits(at->len, taking);
+		if (fits == FITS && !READ_ONCE(taking->fits) && !taking->copied) {
+			/* if another thread's call is faster, the next is ours */
+			if (!udp_claim(queue, place))
+				continue;
+			*(volatile u32 *)&taking->is_claimed = 1;
+		}
 		if (fits <= READ_ONCE(taking->fits)) {
 			at->left_by = taking->tid;
 			continue;
@@ -232,13 +247,6 @@ __noinline int udp_release(struct udp_queue *queue, u32 found)
 	return 0;
 }
 
-static __always_inline struct datagram *udp_claim(struct udp_queue *queue, u32 found)
-{
-	struct datagram *at = udp_datagram(queue, found);
-
-	return __sync_lock_test_and_set(&at->claimed, found + 1) == found + 1 ? NULL : at;
-}
-
 /* The oldest packet that the socket still has, of the queue of its readers, and then of what has come. */
 static __always_inline void udp_next(struct udp_taking *taking, const struct sock *sk)
 {
@@ -263,7 +271,10 @@ static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct u
 	udp_next(taking, sk);
 	taking->found = taking->next_place = NO_DATAGRAM;
 	udp_find(queue, taking);
-	return taking->found == NO_DATAGRAM ? NULL : udp_claim(queue, taking->found);
+	if (taking->found == NO_DATAGRAM)
+		return NULL;
+	return taking->is_claimed ? udp_datagram(queue, taking->found)
+				  : udp_claim(queue, taking->found);
 }
 
 /*
@@ -297,6 +308,8 @@ static __always_inline struct datagram *udp_take(struct sock *sk, struct udp_tak
 		at = udp_take_early(sk, queue, taking);
 	if (taking->found != NO_DATAGRAM)
 		udp_release(queue, taking->found);
+	else if (queue->closed && !taking->next)
+		queue->head = taking->tail; /* the socket has none: what is noted was lost */
 	return at;
 }
 
