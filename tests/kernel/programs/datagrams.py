@@ -4,8 +4,9 @@ which the sender's line has, too.
 
 Arguments: how, the address at which it reads, and the network namespaces (paths) of the sender and of the
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
-(several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments` (UDP_SEGMENT), `joined` (the same, with
-UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives several at once), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
+(several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments`
+(UDP_SEGMENT), `joined` (the same, with UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives
+several at once), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
 (nobody reads until the receive buffer is full)."""
 
 import ctypes

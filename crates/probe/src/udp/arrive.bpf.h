@@ -19,13 +19,13 @@
 /* A power of two: as many small ones as the default receive buffer holds, about. */
 #define DATAGRAMS 256
 
-/* CPUs that queue to one socket at the same moment. */
+/* Packets that other CPUs may have queued behind one, or noted before it, at the same moment. */
 #define QUEUED_MOST 4
 
 /* A reader on another CPU is never faster by more. */
 #define OWED_MOST_NS 10000
 
-#define LEN_UNKNOWN ((u32) - 1) /* the reader was faster */
+#define LEN_UNKNOWN ((u32) - 1) /* only its packet is known, which is not one whole datagram */
 
 struct datagram {
 	u64 skb;
