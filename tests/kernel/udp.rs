@@ -277,6 +277,18 @@ fn several_with_one_call() {
     }
 }
 
+/// Each socket gets a clone, and the last one the packet itself. Over loopback nothing marks it as one for all.
+#[test]
+fn several_sockets_get_the_same() {
+    if root() {
+        let over_loopback = run(&["everyone", "127.255.255.255"]);
+        for known in [over_loopback, over_veth("everyone", "10.99.0.255")] {
+            assert_eq!(known.received.len(), 7 * 211);
+            known.check_times(0);
+        }
+    }
+}
+
 #[test]
 fn several_readers() {
     if root() {

@@ -6,14 +6,15 @@ Arguments: how, the address at which it reads, and the network namespaces (paths
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
 (several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments`
 (UDP_SEGMENT), `joined` (the same, with UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives
-several at once), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full`
-(nobody reads until the receive buffer is full)."""
+several at once), `everyone` (the address is a broadcast's: several sockets get each), `corked` (MSG_MORE), `told`
+(prints its port, and waits for the end of its input), `full` (nobody reads until the receive buffer is full)."""
 
 import ctypes
 import fcntl
 import json
 import os
 import random
+import select
 import socket
 import struct
 import sys
@@ -126,10 +127,26 @@ def send_all(netns, address, count, burst, most=1_000):
     enter(netns)
     choice = random.Random(9)
     sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     for number in range(count):
         send(sock, number, datagram(number, choice, most), address)
         if number % burst == 0:
             time.sleep(choice.random() / 300)
+
+
+def listen_too(address):
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(address)
+    return sock
+
+
+def receive_each(socks, count):
+    left = count * len(socks)
+    while left:
+        for sock in select.select(socks, [], [])[0]:
+            receive(sock)
+            left -= 1
 
 
 def give_lists(device):
@@ -229,6 +246,7 @@ how, host, sender_netns, own_netns = (sys.argv[1:] + [None] * 4)[:4]
 enter(own_netns)
 family = socket.AF_INET6 if ":" in host else socket.AF_INET
 server = socket.socket(family, socket.SOCK_DGRAM)
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, how == "everyone")
 server.bind((host, 0))
 at = server.getsockname()
 expected, threads = [], []
@@ -256,6 +274,10 @@ elif how == "lists":
     count, burst = 2002, 26
     senders = [send_apart(sender_netns, at, range(first, count, 2), burst) for first in (0, 1)]
     receive_bursts(server, senders, count, burst)
+elif how == "everyone":
+    listeners = [server] + [listen_too(at) for _ in range(6)]
+    threads.append(start(send_all, sender_netns, at, 211, 5))
+    receive_each(listeners, 211)
 elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):

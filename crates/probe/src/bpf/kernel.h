@@ -315,6 +315,7 @@ struct sk_buff {
 	u16 transport_header;
 	u16 inner_transport_header;
 	u16 protocol;
+	u8 cloned : 1;
 	u8 encapsulation : 1; /* in a tunnel: the inner headers hold */
 	u8 pkt_type : 3;
 	u32 end;

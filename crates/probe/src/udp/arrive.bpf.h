@@ -63,6 +63,7 @@ struct {
  */
 struct udp_input {
 	u64 skb;
+	u64 head;  /* of its data, which clones have too */
 	u64 netns; /* struct net * */
 	u64 arrived_ns;
 	u64 taken_ns;
@@ -70,7 +71,7 @@ struct udp_input {
 	u16 port;      /* to which the datagram goes; 0: the packet is not one whole datagram */
 	u16 bytes;     /* that it has */
 	u16 segments;  /* datagrams that it was joined of, or is to be cut into */
-	u8 is_cloned;  /* it goes to several sockets, or is cut: their packets are others */
+	u8 is_cloned;  /* it goes to several sockets for certain, or is cut: their packets are others */
 	u8 is_not_one; /* no socket was told of the one before, either */
 };
 
@@ -158,6 +159,7 @@ static __always_inline void udp_on_input(const struct sk_buff *skb)
 	in->state = INPUT_NOTED;
 	barrier();
 	in->skb = (u64)skb;
+	in->head = (u64)skb->head;
 	in->netns = (u64)skb->dev->nd_net.net;
 	in->taken_ns = bpf_ktime_get_ns();
 	in->arrived_ns = arrived_ns(skb);
@@ -326,26 +328,51 @@ static __always_inline bool input_untold(struct datagram *to, const struct udp_i
 	return true;
 }
 
+static __always_inline bool udp_is_clone(const void *skb)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, cloned);
+}
+
+/* Is it one of the packets that each of several sockets gets of the input? The last of them is the input itself. */
+static __always_inline bool udp_is_clone_of(const struct udp_input *in, const void *skb)
+{
+	return udp_is_clone(skb) &&
+	       (u64)KERNEL_READ_POINTER(&((struct sk_buff *)skb)->head) == in->head;
+}
+
+enum told {
+	TOLD_NOTHING, /* it is noted, or cannot be told */
+	TOLD_INPUT,
+	TOLD_OTHER,
+};
+
 /*
  * Which datagram the socket is told of: of a packet of this CPU, behind which other CPUs' may lie by now and which a
- * reader may have taken; or of one that another CPU brought, and left to this one to queue. False: it is noted, or
- * cannot be told.
+ * reader may have taken; or of one that another CPU brought, and left to this one to queue.
  */
-static __always_inline bool datagram_arrived(struct datagram *to, const struct udp_input *in,
-					     const struct sock *sk, void *newest, u64 now_ns)
+static __always_inline enum told datagram_arrived(struct datagram *to, const struct udp_input *in,
+						  const struct sock *sk, void *newest, u64 now_ns)
 {
 	void *here;
 
+	if (newest && udp_is_clone_of(in, newest)) {
+		datagram_of_newest(to, newest, in->arrived_ns, in->taken_ns, now_ns);
+		return TOLD_INPUT;
+	}
 	if (in->is_cloned && !in->is_not_one) {
 		datagram_of_cloned(to, in, newest, now_ns);
-		return true;
+		return TOLD_INPUT;
 	}
 	here = udp_newest_here(sk, newest);
+	if (here && datagram_untold(to, here, now_ns))
+		return (u64)here == in->skb ? TOLD_INPUT : TOLD_OTHER;
 	if (here)
-		return datagram_untold(to, here, now_ns);
+		return TOLD_NOTHING;
 	if (in->state != INPUT_NOTED && !in->is_not_one)
-		return input_untold(to, in, now_ns);
-	return newest && (u64)newest != in->skb && datagram_untold(to, newest, now_ns);
+		return input_untold(to, in, now_ns) ? TOLD_INPUT : TOLD_NOTHING;
+	if (!newest || (u64)newest == in->skb || udp_is_clone(newest))
+		return TOLD_NOTHING;
+	return datagram_untold(to, newest, now_ns) ? TOLD_OTHER : TOLD_NOTHING;
 }
 
 /* Its socket was told of the input, or none is recorded. */
@@ -368,7 +395,8 @@ static __always_inline bool input_was_taken(struct udp_input *in)
 }
 
 static __always_inline void datagram_note(struct udp_queue *queue, const struct datagram *from,
-					  struct udp_input *in, const struct sock *sk)
+					  enum told told, struct udp_input *in,
+					  const struct sock *sk)
 {
 	u32 number = __sync_fetch_and_add(&queue->tail, 1);
 	struct datagram *at = udp_datagram(queue, number);
@@ -376,7 +404,7 @@ static __always_inline void datagram_note(struct udp_queue *queue, const struct 
 	*at = *from;
 	/* whose call has not seen it here owes it, and looks again: see udp_take_early() */
 	__sync_lock_test_and_set(&at->number, number + 1);
-	if ((in->is_cloned || at->skb == in->skb) && input_was_taken(in))
+	if (told == TOLD_INPUT && input_was_taken(in))
 		at->claimed = number + 1;
 	else if (udp_was_owed(queue, sk, at->skb))
 		__sync_lock_test_and_set(&at->claimed, number + 1);
@@ -400,10 +428,12 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 					       struct sock *sk)
 {
 	struct datagram datagram = {};
+	enum told told;
 	void *newest;
 
 	if (in->state == INPUT_TAKEN) {
-		if ((u64)udp_newest(sk) != in->skb) {
+		newest = udp_newest(sk);
+		if ((u64)newest != in->skb && !(newest && udp_is_clone_of(in, newest))) {
 			input_told(in);
 			return;
 		}
@@ -412,10 +442,11 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 	}
 	newest = udp_newest(sk);
 	datagram.cpu = bpf_get_smp_processor_id();
-	if (datagram_arrived(&datagram, in, sk, newest, bpf_ktime_get_ns()))
-		datagram_note(queue, &datagram, in, sk);
-	else
+	told = datagram_arrived(&datagram, in, sk, newest, bpf_ktime_get_ns());
+	if (told == TOLD_NOTHING)
 		udp_was_owed(queue, sk, 0);
+	else
+		datagram_note(queue, &datagram, told, in, sk);
 }
 
 /* sk_data_ready: a datagram has come into the socket's queue. */

@@ -60,11 +60,14 @@ static __always_inline u32 udp_fits(u32 len, const struct udp_taking *taking)
 	return 0;
 }
 
-/* Does the socket still have it, and all after it? An earlier packet may have had that address. */
+/*
+ * Does the socket still have it, and all after it? What is noted may be of an earlier packet of that address, and so
+ * may what is known of the next, if that is a clone.
+ */
 static __always_inline bool udp_is_next(const struct datagram *at, const struct udp_taking *taking)
 {
-	return at->skb == taking->next && (!at->arrived_ns || !taking->next_arrived_ns ||
-					   at->arrived_ns == taking->next_arrived_ns);
+	return at->skb == taking->next &&
+	       (!at->arrived_ns || at->arrived_ns >= taking->next_arrived_ns);
 }
 
 /*
