@@ -1,7 +1,7 @@
 //! Messages of UDP: every datagram that a call moved, as the program says, with the times of its own way: it
 //! arrived while it was sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use table::tables::{Connection, ReceivedMessage, SentMessage, UdpSocket};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Tied, finish, program, root};
+use crate::harness::{Recorder, Tied, finish, planted, program, root};
 use crate::report::{Report, number};
 
 /// Sends and reads datagrams: see its head.
@@ -237,37 +237,44 @@ fn over_a_pair_of_devices() {
 }
 
 /// The stack takes a list of packets before it hands the first to its socket: each has its own times all the same, and
-/// no two of one CPU the same. If the ring of datagrams is closed, nothing is known of the rest of a burst.
+/// no two of one CPU the same.
 #[test]
 fn what_the_driver_gives_at_once() {
-    const BURST: usize = 52;
-    if !root() {
-        return;
+    if root() {
+        planted(|| {
+            let times = arrivals(&over_veth("lists", "10.99.0.2"));
+            let early = times.iter().filter(|it| it.arrived.1 < it.begun_ns).count();
+            // two CPUs may take a packet each in the same nanosecond
+            let own: HashSet<_> = times.iter().map(|it| it.arrived).collect();
+            assert_eq!((own.len(), early), (times.len(), 0));
+            match times.len() {
+                2002 => Ok(()),
+                known => Err(format!("of {known} of 2002 it was seen that they arrived")),
+            }
+        });
     }
-    let known = over_veth("lists", "10.99.0.2");
-    let number = |call: &Value| call["number"].as_u64().expect("its number");
-    let mut begun = HashMap::new();
-    for (call, _) in &known.sent {
-        begun.insert(number(call), call["begin_ns"].as_u64().expect("when"));
-    }
+}
+
+/// On which CPU and when a datagram arrived, and when the call began that sent it.
+struct Arrival {
+    arrived: (u16, u64),
+    begun_ns: u64,
+}
+
+fn arrivals(known: &Known) -> Vec<Arrival> {
+    let of_call = |call: &Value| number(call, "/number");
+    let sent = known.sent.iter();
+    let begun: HashMap<u64, u64> = sent
+        .map(|(call, _)| (of_call(call), number(call, "/begin_ns")))
+        .collect();
     let times = known.received.iter().filter_map(|(call, message)| {
         message.ready_ns?;
-        let arrived = (message.receive_cpu?, message.first_arrival_ns?);
-        Some((arrived, begun[&number(call)]))
+        Some(Arrival {
+            arrived: (message.receive_cpu?, message.first_arrival_ns?),
+            begun_ns: begun[&of_call(call)],
+        })
     });
-    let (mut arrived, begun): (Vec<_>, Vec<u64>) = times.unzip();
-    let early = arrived
-        .iter()
-        .zip(&begun)
-        .filter(|(at, begun)| at.1 < **begun);
-    let early = early.count();
-    // two CPUs may take a packet each in the same nanosecond
-    arrived.sort_unstable();
-    let twice = arrived.windows(2).filter(|pair| pair[0] == pair[1]);
-    let (known, wrong) = (arrived.len(), twice.count() + early);
-    println!("{known} are known, {wrong} are not their own");
-    assert_eq!(wrong, 0);
-    assert!(known + BURST >= 2002, "{known} are known");
+    times.collect()
 }
 
 #[test]
@@ -324,7 +331,7 @@ fn a_reader_that_is_faster_than_the_kernel() {
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
     finish(compiler.arg(&source)).ended(0);
-    record(scratch, &[binary.to_str().expect("text")]).check_times(20);
+    record(scratch, &[binary.to_str().expect("text")]).check_times(2);
 }
 
 #[test]

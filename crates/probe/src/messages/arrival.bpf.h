@@ -21,6 +21,7 @@ struct arrival {
 	/* of what is not TCP's: */
 	u32 untold_cpu; /* which took it, and one more; 0: its socket was told of it */
 	u64 taken_ns;	/* when the stack took it; before arrived_ns: of another packet */
+	u64 head;	/* of its data: a clone that has its address by now has others */
 };
 
 struct {
@@ -36,6 +37,14 @@ static __always_inline struct arrival *arrival_of(const struct sk_buff *skb)
 	u32 key = ((u64)skb >> 6 ^ (u64)skb >> 18) & (ARRIVALS - 1);
 
 	return bpf_map_lookup_elem(&arrivals, &key);
+}
+
+/* What is known of the packet; NULL: nothing. */
+static __always_inline struct arrival *arrival_known(const void *skb)
+{
+	struct arrival *arrival = skb ? arrival_of(skb) : NULL;
+
+	return arrival && arrival->skb == (u64)skb ? arrival : NULL;
 }
 
 static __always_inline void arrival_note(struct arrival *arrival, const struct sk_buff *skb,

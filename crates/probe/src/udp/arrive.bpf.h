@@ -8,19 +8,20 @@
 #ifndef WHYLAT_UDP_ARRIVE_BPF_H
 #define WHYLAT_UDP_ARRIVE_BPF_H
 
-#include "../messages/arrival.bpf.h"
+#include "input.bpf.h"
 #include "socket.bpf.h"
-
-#define IPV4_HEADER_LEN 20 /* without options */
-#define IPV6_HEADER_LEN 40
-#define UDP_HEADER_LEN 8
-#define IP_PART 0x3fff /* of frag_off: more parts follow, or where this one lies */
 
 /* A power of two: as many small ones as the default receive buffer holds, about. */
 #define DATAGRAMS 256
 
 /* Packets that other CPUs may have queued behind one, or noted before it, at the same moment. */
 #define QUEUED_MOST 4
+
+/* Packets that may be queued before the socket is told of the first: some kernels queue what all CPUs brought. */
+#define UNTOLD_MOST 64
+
+/* CPUs that may be told of a packet before another is. */
+#define TELLS_MOST 3
 
 /* A reader on another CPU is never faster by more. */
 #define OWED_MOST_NS 10000
@@ -57,121 +58,9 @@ struct {
 	__type(value, struct udp_queue);
 } udp_queues SEC(".maps");
 
-/*
- * The packet that the stack took last on this CPU. It is handed to its socket before the stack takes the next,
- * unless the driver gave several at once: then all are taken first.
- */
-struct udp_input {
-	u64 skb;
-	u64 head;  /* of its data, which clones have too */
-	u64 netns; /* struct net * */
-	u64 arrived_ns;
-	u64 taken_ns;
-	u64 state;     /* taken_ns: no socket was told of it; else INPUT_* */
-	u16 port;      /* to which the datagram goes; 0: the packet is not one whole datagram */
-	u16 bytes;     /* that it has */
-	u16 segments;  /* datagrams that it was joined of, or is to be cut into */
-	u8 is_cloned;  /* it goes to several sockets for certain, or is cut: their packets are others */
-	u8 is_not_one; /* no socket was told of the one before, either */
-};
-
-#define INPUT_NOTED 1 /* its socket was told */
-#define INPUT_TAKEN 2 /* a call had it before, and has noted it */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct udp_input);
-} udp_inputs SEC(".maps");
-
 static __always_inline struct datagram *udp_datagram(struct udp_queue *queue, u32 place)
 {
 	return &queue->datagrams[place & (DATAGRAMS - 1)];
-}
-
-/* May it be a datagram? Its data begins with the header of IP; of a part of one it does, too. */
-static __always_inline bool udp_may_be(const struct sk_buff *skb)
-{
-	u16 protocol = bpf_ntohs(skb->protocol);
-	void *header = skb->data;
-
-	if (protocol == ETH_P_IP)
-		return KERNEL_READ(struct iphdr, header, protocol) == IPPROTO_UDP;
-	return protocol == ETH_P_IPV6 &&
-	       KERNEL_READ(struct ipv6hdr, header, nexthdr) != IPPROTO_TCP;
-}
-
-static __always_inline u16 udp_segments(const struct sk_buff *skb)
-{
-	return KERNEL_READ(struct skb_shared_info, (void *)((u64)skb->head + skb->end), gso_segs);
-}
-
-/* Where the header of UDP begins, and how long the datagram is with it; NULL: it is not whole, or elsewhere. */
-static __always_inline void *udp_header(const struct sk_buff *skb, u16 *len)
-{
-	void *header = skb->data;
-
-	if (bpf_ntohs(skb->protocol) == ETH_P_IP) {
-		if (BPF_CORE_READ_BITFIELD_PROBED((struct iphdr *)header, ihl) !=
-			    IPV4_HEADER_LEN / 4 ||
-		    KERNEL_READ(struct iphdr, header, frag_off) & bpf_htons(IP_PART))
-			return NULL;
-		*len = bpf_ntohs(KERNEL_READ(struct iphdr, header, tot_len)) - IPV4_HEADER_LEN;
-		return header + IPV4_HEADER_LEN;
-	}
-	if (KERNEL_READ(struct ipv6hdr, header, nexthdr) != IPPROTO_UDP)
-		return NULL;
-	*len = bpf_ntohs(KERNEL_READ(struct ipv6hdr, header, payload_len));
-	return header + IPV6_HEADER_LEN;
-}
-
-/* To which port the packet brings how many bytes, if it is one datagram. */
-static __always_inline void udp_input_to(struct udp_input *in, const struct sk_buff *skb)
-{
-	void *header;
-	u16 len;
-
-	in->port = 0;
-	if (in->is_cloned)
-		return;
-	header = udp_header(skb, &len);
-	if (!header || len < UDP_HEADER_LEN)
-		return;
-	in->bytes = len - UDP_HEADER_LEN;
-	in->port = bpf_ntohs(KERNEL_READ(struct udphdr, header, dest));
-}
-
-/* netif_receive_skb, after arrival_ends(). */
-static __always_inline void udp_on_input(const struct sk_buff *skb)
-{
-	struct arrival *arrival;
-	struct udp_input *in;
-	u32 key = 0;
-
-	if (!udp_may_be(skb))
-		return;
-	arrival = arrival_of(skb);
-	in = bpf_map_lookup_elem(&udp_inputs, &key);
-	if (!arrival || !in)
-		return;
-	in->is_not_one = in->state > INPUT_TAKEN;
-	in->state = INPUT_NOTED;
-	barrier();
-	in->skb = (u64)skb;
-	in->head = (u64)skb->head;
-	in->netns = (u64)skb->dev->nd_net.net;
-	in->taken_ns = bpf_ktime_get_ns();
-	in->arrived_ns = arrived_ns(skb);
-	in->segments = udp_segments(skb);
-	in->is_cloned = in->segments > 1 || BPF_CORE_READ_BITFIELD(skb, pkt_type) != PACKET_HOST;
-	udp_input_to(in, skb);
-	if (in->arrived_ns) {
-		arrival->taken_ns = in->taken_ns;
-		arrival->untold_cpu = bpf_get_smp_processor_id() + 1;
-	}
-	barrier();
-	in->state = in->taken_ns;
 }
 
 /* Datagrams that lie in the socket's queues. */
@@ -196,11 +85,13 @@ static __always_inline void *udp_newest(const struct sock *sk)
 	return newest ? newest : queue_newest(&((struct udp_sock *)sk)->reader_queue);
 }
 
-static __always_inline struct udp_queue *udp_queue_begin(struct sock *sk)
+/* Unless the socket is known since it was made, some may be in it already. */
+static __always_inline struct udp_queue *udp_queue_begin(const struct udp_socket *udp,
+							 struct sock *sk)
 {
 	struct udp_queue *queue = sk_storage_made(&udp_queues, sk);
 
-	if (queue)
+	if (queue && !udp->seen.created_ns)
 		queue->closed = 1;
 	return queue;
 }
@@ -249,70 +140,116 @@ static __always_inline void datagram_of_input(struct datagram *to, const struct 
 	datagram_times(to, in->arrived_ns, in->taken_ns, ready_ns);
 }
 
-/* The newest packet of the socket's queue, with its times; 0: not known. */
-static __always_inline void datagram_of_newest(struct datagram *to, void *newest, u64 arrived_ns,
+/* A packet of the socket's queue, with its times; 0: not known. */
+static __always_inline void datagram_of_queued(struct datagram *to, u64 skb, u64 arrived_ns,
 					       u64 taken_ns, u64 ready_ns)
 {
-	to->skb = (u64)newest;
-	to->len = KERNEL_READ(struct sk_buff, newest, len);
+	to->skb = skb;
+	to->len = KERNEL_READ(struct sk_buff, (void *)skb, len);
 	to->segments = 1;
 	datagram_times(to, arrived_ns, taken_ns, ready_ns);
 }
 
 /* Of a packet that is cut, or goes to several sockets: it has the times of the whole. */
 static __always_inline void datagram_of_cloned(struct datagram *to, const struct udp_input *in,
-					       void *newest, u64 now_ns)
+					       u64 newest, u64 now_ns)
 {
 	if (newest)
-		datagram_of_newest(to, newest, in->arrived_ns, in->taken_ns, now_ns);
+		datagram_of_queued(to, newest, in->arrived_ns, in->taken_ns, now_ns);
 	else
 		datagram_of_input(to, in, now_ns);
 	if (to->skb == in->skb && in->segments > 1)
 		to->segments = in->segments;
 }
 
-/* What is known of the packet; NULL: nothing. */
-static __always_inline struct arrival *arrival_known(const void *skb)
+static __always_inline bool udp_is_clone(const void *skb)
 {
-	struct arrival *arrival = skb ? arrival_of(skb) : NULL;
-
-	return arrival && arrival->skb == (u64)skb ? arrival : NULL;
+	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, cloned);
 }
 
-/* This CPU's own of the last packets of the socket's queue, of which it is told now; NULL: it is taken already. */
-static __always_inline void *udp_newest_here(const struct sock *sk, void *newest)
+/* Of the end of a socket's queue, of which it is not told yet, the oldest packets; 0: there is none. */
+struct udp_untold {
+	u64 oldest_here; /* that this CPU took */
+	u64 oldest;
+};
+
+/* When all parts of a datagram are here (inet_frag_reasm_prepare()), the last has the data of the first. */
+static __always_inline bool udp_has_head(const void *skb, const struct arrival *arrival, u64 input)
+{
+	return (u64)skb == input ||
+	       (u64)KERNEL_READ_POINTER(&((struct sk_buff *)skb)->head) == arrival->head;
+}
+
+/*
+ * Behind a packet of this CPU others' may lie of which the socket is told already. Before the oldest packet is the
+ * queue itself, of which nothing is known.
+ */
+__noinline int udp_look_untold(struct udp_untold *to, u64 newest, u64 input)
 {
 	u32 here = bpf_get_smp_processor_id() + 1;
+	void *at = (void *)newest;
 
-	for (u32 i = 0; i < QUEUED_MOST; i++) {
-		const struct arrival *arrival = arrival_known(newest);
+	if (!to)
+		return 0;
+	to->oldest_here = to->oldest = 0;
+	for (u32 i = 0; i < UNTOLD_MOST; i++) {
+		const struct arrival *arrival = arrival_known(at);
+		u32 cpu;
 
-		if (!newest || newest == &sk->sk_receive_queue)
+		if (!arrival || !udp_has_head(at, arrival, input))
 			break;
-		if (arrival && arrival->untold_cpu == here)
-			return newest;
-		newest = KERNEL_READ_POINTER(&((struct sk_buff *)newest)->prev);
+		cpu = READ_ONCE(arrival->untold_cpu);
+		if (!cpu && to->oldest_here)
+			break;
+		if (cpu)
+			to->oldest = (u64)at;
+		if (cpu == here)
+			to->oldest_here = (u64)at;
+		at = KERNEL_READ_POINTER(&((struct sk_buff *)at)->prev);
 	}
-	return NULL;
+	return 0;
 }
 
-/* Is it for us to note it? Its socket was not told of it by another CPU. */
-static __always_inline bool arrival_tell(struct arrival *arrival)
+/* Is it for us to note it? Its socket was not told of it by another CPU. Else which CPU took it, and one more. */
+static __always_inline u32 arrival_tell(struct arrival *arrival)
 {
 	u32 cpu = READ_ONCE(arrival->untold_cpu);
 
-	return cpu && __sync_val_compare_and_swap(&arrival->untold_cpu, cpu, 0) == cpu;
+	return cpu && __sync_val_compare_and_swap(&arrival->untold_cpu, cpu, 0) == cpu ? cpu : 0;
 }
 
-/* A packet of the queue, unless its socket was told of it; without times if they are not known. */
-static __always_inline bool datagram_untold(struct datagram *to, void *skb, u64 now_ns)
+/* Another CPU's input is noted: no call is to look for it there. */
+static __always_inline void input_of_other_told(u32 cpu, u64 skb)
 {
-	struct arrival *arrival = arrival_known(skb);
+	struct udp_input *in;
+	u32 key = 0;
+	u64 state;
 
-	if (arrival && !arrival_tell(arrival))
+	in = bpf_map_lookup_percpu_elem(&udp_inputs, &key, cpu);
+	if (!in)
+		return;
+	state = READ_ONCE(in->state);
+	barrier();
+	if (in->skb == skb && state > INPUT_TAKEN)
+		__sync_val_compare_and_swap(&in->state, state, INPUT_NOTED);
+}
+
+/* A packet of the queue, unless its socket was told of it meanwhile. */
+static __always_inline bool datagram_untold(struct datagram *to, u64 skb, u64 now_ns)
+{
+	struct arrival *arrival = arrival_known((void *)skb);
+	u32 cpu;
+
+	if (!arrival)
 		return false;
-	datagram_of_newest(to, skb, arrival ? arrival->arrived_ns : 0,
-			   arrival ? arrival->taken_ns : 0, now_ns);
+	cpu = arrival_tell(arrival);
+	if (!cpu)
+		return false;
+	datagram_of_queued(to, skb, arrival->arrived_ns, arrival->taken_ns, now_ns);
+	if (to->cpu != cpu - 1) {
+		to->cpu = cpu - 1;
+		input_of_other_told(to->cpu, skb);
+	}
 	return true;
 }
 
@@ -326,11 +263,6 @@ static __always_inline bool input_untold(struct datagram *to, const struct udp_i
 		return false;
 	datagram_of_input(to, in, now_ns);
 	return true;
-}
-
-static __always_inline bool udp_is_clone(const void *skb)
-{
-	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, cloned);
 }
 
 /* Is it one of the packets that each of several sockets gets of the input? The last of them is the input itself. */
@@ -347,32 +279,41 @@ enum told {
 };
 
 /*
- * Which datagram the socket is told of: of a packet of this CPU, behind which other CPUs' may lie by now and which a
- * reader may have taken; or of one that another CPU brought, and left to this one to queue.
+ * Which datagram the socket is told of: of one that this CPU took, behind which others may lie by now; or if none of
+ * them is in the queue, of the input, which a reader has already. Some kernels queue what other CPUs took, too, and
+ * then tell the socket as often: so then of one of them.
  */
 static __always_inline enum told datagram_arrived(struct datagram *to, const struct udp_input *in,
-						  const struct sock *sk, void *newest, u64 now_ns)
+						  u64 newest, u64 now_ns)
 {
-	void *here;
+	struct udp_untold untold;
 
-	if (newest && udp_is_clone_of(in, newest)) {
-		datagram_of_newest(to, newest, in->arrived_ns, in->taken_ns, now_ns);
+	if (newest && udp_is_clone_of(in, (void *)newest)) {
+		datagram_of_queued(to, newest, in->arrived_ns, in->taken_ns, now_ns);
 		return TOLD_INPUT;
 	}
 	if (in->is_cloned && !in->is_not_one) {
 		datagram_of_cloned(to, in, newest, now_ns);
 		return TOLD_INPUT;
 	}
-	here = udp_newest_here(sk, newest);
-	if (here && datagram_untold(to, here, now_ns))
-		return (u64)here == in->skb ? TOLD_INPUT : TOLD_OTHER;
-	if (here)
+	for (u32 i = 0; i < TELLS_MOST; i++) {
+		u64 skb;
+
+		udp_look_untold(&untold, newest, in->skb);
+		if (!untold.oldest_here && in->state != INPUT_NOTED && !in->is_not_one &&
+		    input_untold(to, in, now_ns))
+			return TOLD_INPUT;
+		skb = untold.oldest_here ? untold.oldest_here : untold.oldest;
+		if (!skb)
+			break;
+		if (datagram_untold(to, skb, now_ns))
+			return skb == in->skb ? TOLD_INPUT : TOLD_OTHER;
+		/* another CPU was told of it meanwhile */
+	}
+	if (!newest || udp_is_clone((void *)newest) || arrival_known((void *)newest))
 		return TOLD_NOTHING;
-	if (in->state != INPUT_NOTED && !in->is_not_one)
-		return input_untold(to, in, now_ns) ? TOLD_INPUT : TOLD_NOTHING;
-	if (!newest || (u64)newest == in->skb || udp_is_clone(newest))
-		return TOLD_NOTHING;
-	return datagram_untold(to, newest, now_ns) ? TOLD_OTHER : TOLD_NOTHING;
+	datagram_of_queued(to, newest, 0, 0, now_ns);
+	return TOLD_OTHER;
 }
 
 /* Its socket was told of the input, or none is recorded. */
@@ -428,21 +369,19 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 					       struct sock *sk)
 {
 	struct datagram datagram = {};
+	u64 newest = (u64)udp_newest(sk);
 	enum told told;
-	void *newest;
 
 	if (in->state == INPUT_TAKEN) {
-		newest = udp_newest(sk);
-		if ((u64)newest != in->skb && !(newest && udp_is_clone_of(in, newest))) {
+		if (!udp_lies(sk, in->skb) && !(newest && udp_is_clone_of(in, (void *)newest))) {
 			input_told(in);
 			return;
 		}
 		/* it is still there: the call took another */
 		in->state = in->taken_ns;
 	}
-	newest = udp_newest(sk);
 	datagram.cpu = bpf_get_smp_processor_id();
-	told = datagram_arrived(&datagram, in, sk, newest, bpf_ktime_get_ns());
+	told = datagram_arrived(&datagram, in, newest, bpf_ktime_get_ns());
 	if (told == TOLD_NOTHING)
 		udp_was_owed(queue, sk, 0);
 	else
@@ -453,16 +392,18 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 static __always_inline void udp_on_ready(struct sock *sk)
 {
 	struct udp_queue *queue = NULL;
+	struct udp_socket *udp;
 	struct udp_input *in;
 	u32 key = 0;
 
 	in = bpf_map_lookup_elem(&udp_inputs, &key);
 	if (!in)
 		return;
-	if (udp_met(sk, false)) {
+	udp = udp_met(sk, false);
+	if (udp) {
 		queue = bpf_sk_storage_get(&udp_queues, sk, NULL, 0);
 		if (!queue)
-			queue = udp_queue_begin(sk);
+			queue = udp_queue_begin(udp, sk);
 	}
 	if (queue && udp_queue_opens(queue, sk))
 		udp_queue_on_ready(queue, in, sk);

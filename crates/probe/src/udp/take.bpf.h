@@ -95,6 +95,46 @@ static __always_inline void udp_not_left(struct udp_queue *queue, u32 next_place
 	}
 }
 
+/* Finds what the socket has next. What is claimed is it if nothing else is: then a call was taken for another. */
+__noinline int udp_find_next(struct udp_queue *queue, struct udp_taking *taking)
+{
+	u32 head;
+
+	if (!queue || !taking)
+		return 0;
+	head = queue->head;
+	for (u32 i = 0; i < DATAGRAMS; i++) {
+		u32 place = head + i;
+		const struct datagram *at = udp_datagram(queue, place);
+
+		if (place == taking->tail)
+			break;
+		if (at->number != place + 1 || !udp_is_next(at, taking))
+			continue;
+		*(volatile u32 *)&taking->next_place = place;
+		if (at->claimed != place + 1)
+			break;
+	}
+	return 0;
+}
+
+/* May it have been taken, by its place and its time? If it is not known what is next, nothing tells. */
+static __always_inline bool udp_is_before_next(const struct datagram *at, u32 place,
+					       const struct udp_taking *taking)
+{
+	if (!taking->next)
+		return true;
+	if (taking->next_place != NO_DATAGRAM)
+		return (s32)(place - taking->next_place) < 0;
+	return at->arrived_ns && at->arrived_ns < taking->next_arrived_ns;
+}
+
+/* Is all that was noted before what the socket has next taken, or lost? */
+static __always_inline bool udp_tells_left(const struct udp_taking *taking)
+{
+	return !taking->next || taking->next_place != NO_DATAGRAM;
+}
+
 /*
  * Finds what the call has taken: what the socket has no more, and no call has claimed; the oldest first, and of
  * that what this thread has not passed by before, which was lost (to a wrong checksum, say).
@@ -119,25 +159,13 @@ __noinline int udp_find(struct udp_queue *queue, struct udp_taking *taking)
 			taking->found = place;
 			break;
 		}
-		/* in memory only: the verifier must not tell what was found from what was not */
-		if (READ_ONCE(taking->next_place) != NO_DATAGRAM) {
-			u32 next = READ_ONCE(taking->next_place);
-
-			if (place - next > QUEUED_MOST)
+		if (!udp_is_before_next(at, place, taking)) {
+			if (!taking->copied)
 				break;
-			if (!udp_was_before(at, udp_datagram(queue, next), taking))
-				continue;
-			*(volatile u32 *)&taking->found = place;
-			break;
-		}
-		if (udp_is_next(at, taking)) {
-			udp_not_left(queue, place, taking->tid);
-			if (READ_ONCE(taking->fits))
-				break;
-			*(volatile u32 *)&taking->next_place = place;
 			continue;
 		}
 		fits = at->left_by == taking->tid ? 0 : udp_fits(at->len, taking);
+		/* in memory only: the verifier must not tell what was found from what was not */
 		if (fits == FITS && !READ_ONCE(taking->fits) && !taking->copied) {
 			/* if another thread's call is faster, the next is ours */
 			if (!udp_claim(queue, place))
@@ -145,7 +173,8 @@ __noinline int udp_find(struct udp_queue *queue, struct udp_taking *taking)
 			*(volatile u32 *)&taking->is_claimed = 1;
 		}
 		if (fits <= READ_ONCE(taking->fits)) {
-			at->left_by = taking->tid;
+			if (udp_tells_left(taking))
+				at->left_by = taking->tid;
 			continue;
 		}
 		if (READ_ONCE(taking->fits))
@@ -154,6 +183,25 @@ __noinline int udp_find(struct udp_queue *queue, struct udp_taking *taking)
 		*(volatile u32 *)&taking->fits = fits;
 	}
 	return 0;
+}
+
+/* Finds it among what was noted after what the socket has next, though it was queued before that. */
+static __always_inline void udp_find_behind(struct udp_queue *queue, struct udp_taking *taking)
+{
+	const struct datagram *next = udp_datagram(queue, taking->next_place);
+
+	for (u32 i = 1; i <= QUEUED_MOST; i++) {
+		u32 place = taking->next_place + i;
+		const struct datagram *at = udp_datagram(queue, place);
+
+		if (place == taking->tail)
+			break;
+		if (at->number == place + 1 && at->claimed != place + 1 &&
+		    udp_was_before(at, next, taking)) {
+			*(volatile u32 *)&taking->found = place;
+			break;
+		}
+	}
 }
 
 /* May it be what the call has taken, which the socket was not told of yet? `state` is its state. */
@@ -273,7 +321,14 @@ static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct u
 	barrier();
 	udp_next(taking, sk);
 	taking->found = taking->next_place = NO_DATAGRAM;
+	if (taking->next)
+		udp_find_next(queue, taking);
 	udp_find(queue, taking);
+	if (READ_ONCE(taking->next_place) != NO_DATAGRAM) {
+		udp_not_left(queue, taking->next_place, taking->tid);
+		if (READ_ONCE(taking->found) == NO_DATAGRAM)
+			udp_find_behind(queue, taking);
+	}
 	if (taking->found == NO_DATAGRAM)
 		return NULL;
 	return taking->is_claimed ? udp_datagram(queue, taking->found)
