@@ -171,6 +171,21 @@ impl Report {
         }
         assert_eq!(self.json["closed"], "in_order");
     }
+
+    /// The same, but where the kernel itself ran no program, which it counts: then it is to be planted again.
+    #[track_caller]
+    pub fn whole_but_for_the_kernel(&self) -> Result<(), String> {
+        let all = self.json["loss"].as_array().expect("loss");
+        let not_run = |loss: &&Value| {
+            number(loss, "/lost_total") > 0 && loss["lost"]["reentered"] == loss["lost_total"]
+        };
+        if let Some(loss) = all.iter().find(not_run) {
+            assert_eq!(loss["residual"], 0, "{loss}");
+            return Err(format!("the kernel ran no program: {loss}"));
+        }
+        self.assert_whole();
+        Ok(())
+    }
 }
 
 fn name(finding: &Value) -> String {
