@@ -182,7 +182,9 @@ fn a_reader_whom_nothing_delays_has_no_finding() {
         eprintln!("skipped: it needs root");
         return;
     }
-    let found: Vec<Value> = (0..QUIET).flat_map(|_| findings(&planted(|| record("none")))).collect();
+    let found: Vec<Value> = (0..QUIET)
+        .flat_map(|_| findings(&planted(|| record("none"))))
+        .collect();
     let groups = found
         .iter()
         .filter(|it| it["application"] == "slow_messages");
