@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import random
-import select
 import socket
 import struct
 import sys
@@ -127,7 +126,6 @@ def send_all(netns, address, count, burst, most=1_000):
     enter(netns)
     choice = random.Random(9)
     sock = socket.socket(family, socket.SOCK_DGRAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     for number in range(count):
         send(sock, number, datagram(number, choice, most), address)
         if number % burst == 0:
@@ -139,14 +137,6 @@ def listen_too(address):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(address)
     return sock
-
-
-def receive_each(socks, count):
-    left = count * len(socks)
-    while left:
-        for sock in select.select(socks, [], [])[0]:
-            receive(sock)
-            left -= 1
 
 
 def give_lists(device):
@@ -167,6 +157,7 @@ def send_apart(netns, address, numbers, burst):
     ours.close()
     enter(netns)
     sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     for at in range(0, len(numbers), burst):
         its.recv(1)
         for number in numbers[at : at + burst]:
@@ -176,7 +167,7 @@ def send_apart(netns, address, numbers, burst):
     os._exit(0)
 
 
-def receive_bursts(sock, senders, count, burst):
+def receive_bursts(socks, senders, count, burst):
     """Each burst when it is there: then no call has a datagram before its socket is told of it."""
     for at in range(0, count, burst * len(senders)):
         for _, sender in senders:
@@ -184,7 +175,8 @@ def receive_bursts(sock, senders, count, burst):
         for _, sender in senders:
             sender.recv(1)
         for _ in range(min(burst * len(senders), count - at)):
-            receive(sock)
+            for sock in socks:
+                receive(sock)
     for child, _ in senders:
         os.waitpid(child, 0)
 
@@ -273,11 +265,10 @@ elif how == "lists":
     give_lists("v0")
     count, burst = 2002, 26
     senders = [send_apart(sender_netns, at, range(first, count, 2), burst) for first in (0, 1)]
-    receive_bursts(server, senders, count, burst)
+    receive_bursts([server], senders, count, burst)
 elif how == "everyone":
     listeners = [server] + [listen_too(at) for _ in range(6)]
-    threads.append(start(send_all, sender_netns, at, 211, 5))
-    receive_each(listeners, 211)
+    receive_bursts(listeners, [send_apart(sender_netns, at, range(211), 5)], 211, 5)
 elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):

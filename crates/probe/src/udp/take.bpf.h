@@ -95,27 +95,34 @@ static __always_inline void udp_not_left(struct udp_queue *queue, u32 next_place
 	}
 }
 
-/* Finds what the socket has next. What is claimed is it if nothing else is: then a call was taken for another. */
-__noinline int udp_find_next(struct udp_queue *queue, struct udp_taking *taking)
-{
+/* What of the ring is looked at, in order. */
+struct udp_search {
+	struct udp_queue *queue;
+	struct udp_taking *taking;
 	u32 head;
+};
 
-	if (!queue || !taking)
+static long udp_find_next_at(u32 i, void *context)
+{
+	const struct udp_search *search = context;
+	struct udp_taking *taking = search->taking;
+	u32 place = search->head + i;
+	const struct datagram *at = udp_datagram(search->queue, place);
+
+	if (place == taking->tail)
+		return 1;
+	if (at->number != place + 1 || !udp_is_next(at, taking))
 		return 0;
-	head = queue->head;
-	for (u32 i = 0; i < DATAGRAMS; i++) {
-		u32 place = head + i;
-		const struct datagram *at = udp_datagram(queue, place);
+	taking->next_place = place;
+	return at->claimed != place + 1;
+}
 
-		if (place == taking->tail)
-			break;
-		if (at->number != place + 1 || !udp_is_next(at, taking))
-			continue;
-		*(volatile u32 *)&taking->next_place = place;
-		if (at->claimed != place + 1)
-			break;
-	}
-	return 0;
+/* Finds what the socket has next. What is claimed is it if nothing else is: then a call was taken for another. */
+static __always_inline void udp_find_next(struct udp_queue *queue, struct udp_taking *taking)
+{
+	struct udp_search search = {queue, taking, queue->head};
+
+	bpf_loop(DATAGRAMS, udp_find_next_at, &search, 0);
 }
 
 /* May it have been taken, by its place and its time? If it is not known what is next, nothing tells. */
@@ -135,61 +142,67 @@ static __always_inline bool udp_tells_left(const struct udp_taking *taking)
 	return !taking->next || taking->next_place != NO_DATAGRAM;
 }
 
+static long udp_find_at(u32 i, void *context)
+{
+	const struct udp_search *search = context;
+	struct udp_taking *taking = search->taking;
+	u32 place = search->head + i, fits;
+	struct datagram *at = udp_datagram(search->queue, place);
+
+	if (place == taking->tail)
+		return 1;
+	if (at->number != place + 1 || at->claimed == place + 1)
+		return 0;
+	if (at->skb == taking->copied) {
+		taking->found = place;
+		return 1;
+	}
+	if (!udp_is_before_next(at, place, taking))
+		return !taking->copied;
+	fits = at->left_by == taking->tid ? 0 : udp_fits(at->len, taking);
+	if (fits == FITS && !taking->fits && !taking->copied) {
+		/* if another thread's call is faster, the next is ours */
+		if (!udp_claim(search->queue, place))
+			return 0;
+		taking->is_claimed = 1;
+	}
+	if (fits <= taking->fits) {
+		if (udp_tells_left(taking))
+			at->left_by = taking->tid;
+		return 0;
+	}
+	if (taking->fits)
+		udp_datagram(search->queue, taking->found)->left_by = taking->tid;
+	taking->found = place;
+	taking->fits = fits;
+	return 0;
+}
+
 /*
  * Finds what the call has taken: what the socket has no more, and no call has claimed; the oldest first, and of
  * that what this thread has not passed by before, which was lost (to a wrong checksum, say).
  */
-__noinline int udp_find(struct udp_queue *queue, struct udp_taking *taking)
+static __always_inline void udp_find(struct udp_queue *queue, struct udp_taking *taking)
 {
-	u32 head;
+	struct udp_search search = {queue, taking, queue->head};
 
-	if (!queue || !taking)
-		return 0;
-	head = queue->head;
-	for (u32 i = 0; i < DATAGRAMS; i++) {
-		u32 place = head + i;
-		struct datagram *at = udp_datagram(queue, place);
-		u32 fits;
-
-		if (place == taking->tail)
-			break;
-		if (at->number != place + 1 || at->claimed == place + 1)
-			continue;
-		if (at->skb == taking->copied) {
-			taking->found = place;
-			break;
-		}
-		if (!udp_is_before_next(at, place, taking)) {
-			if (!taking->copied)
-				break;
-			continue;
-		}
-		fits = at->left_by == taking->tid ? 0 : udp_fits(at->len, taking);
-		/* in memory only: the verifier must not tell what was found from what was not */
-		if (fits == FITS && !READ_ONCE(taking->fits) && !taking->copied) {
-			/* if another thread's call is faster, the next is ours */
-			if (!udp_claim(queue, place))
-				continue;
-			*(volatile u32 *)&taking->is_claimed = 1;
-		}
-		if (fits <= READ_ONCE(taking->fits)) {
-			if (udp_tells_left(taking))
-				at->left_by = taking->tid;
-			continue;
-		}
-		if (READ_ONCE(taking->fits))
-			udp_datagram(queue, taking->found)->left_by = taking->tid;
-		*(volatile u32 *)&taking->found = place;
-		*(volatile u32 *)&taking->fits = fits;
-	}
-	return 0;
+	bpf_loop(DATAGRAMS, udp_find_at, &search, 0);
 }
 
-/* Finds it among what was noted after what the socket has next, though it was queued before that. */
-static __always_inline void udp_find_behind(struct udp_queue *queue, struct udp_taking *taking)
+/*
+ * What is known of the order when it is known what the socket has next: what was not left before that after all; and
+ * if nothing was found, what was noted after it, though it was queued before.
+ */
+__noinline int udp_find_behind(struct udp_queue *queue, struct udp_taking *taking)
 {
-	const struct datagram *next = udp_datagram(queue, taking->next_place);
+	const struct datagram *next;
 
+	if (!queue || !taking || taking->next_place == NO_DATAGRAM)
+		return 0;
+	udp_not_left(queue, taking->next_place, taking->tid);
+	if (taking->found != NO_DATAGRAM)
+		return 0;
+	next = udp_datagram(queue, taking->next_place);
 	for (u32 i = 1; i <= QUEUED_MOST; i++) {
 		u32 place = taking->next_place + i;
 		const struct datagram *at = udp_datagram(queue, place);
@@ -198,10 +211,11 @@ static __always_inline void udp_find_behind(struct udp_queue *queue, struct udp_
 			break;
 		if (at->number == place + 1 && at->claimed != place + 1 &&
 		    udp_was_before(at, next, taking)) {
-			*(volatile u32 *)&taking->found = place;
+			taking->found = place;
 			break;
 		}
 	}
+	return 0;
 }
 
 /* May it be what the call has taken, which the socket was not told of yet? `state` is its state. */
@@ -324,11 +338,7 @@ static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct u
 	if (taking->next)
 		udp_find_next(queue, taking);
 	udp_find(queue, taking);
-	if (READ_ONCE(taking->next_place) != NO_DATAGRAM) {
-		udp_not_left(queue, taking->next_place, taking->tid);
-		if (READ_ONCE(taking->found) == NO_DATAGRAM)
-			udp_find_behind(queue, taking);
-	}
+	udp_find_behind(queue, taking);
 	if (taking->found == NO_DATAGRAM)
 		return NULL;
 	return taking->is_claimed ? udp_datagram(queue, taking->found)
