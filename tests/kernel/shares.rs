@@ -255,12 +255,13 @@ fn without_room(gap: &Gap<'_>, paces: bool) -> Option<Known> {
 }
 
 /// Requests of one segment, with 20 ms of thought between answer and next request. Each is in
-/// flight until its answer comes, but at most for the least round trip that was seen; the rest is
-/// the client's own. So is the FIN at the end, for as long as the recording lasts.
+/// flight until its answer comes, but at most for TCP's least round trip, which the client reads
+/// before and after; the rest is the client's own. So is the FIN at the end, for as long as the
+/// recording lasts.
 fn think_time(congctl: &str) {
     const ROUNDS: usize = 97;
     let wire = wire(congctl, 5_000);
-    let client = format!("request-reply --rounds {ROUNDS} --pause-us 20000");
+    let client = format!("request-reply --rounds {ROUNDS} --pause-us 20000 --min-rtts");
     let (recorded, trace) = captured_rounds(
         &Site::over(&wire),
         "reply-server",
@@ -269,32 +270,22 @@ fn think_time(congctl: &str) {
         (ROUNDS, ROUNDS),
     );
     let client = client_of(&recorded, congctl);
-    let (requests, answers) = (trace.data(Way::Out), trace.data(Way::In));
-    let samples = trace.round_trips();
-    // The least round trip until then. The kernel's may be the next: one that a busy machine let
-    // wait between device and TCP was longer to TCP.
-    let least_ns = |until_ns| {
-        let seen = samples.iter().filter(|(at_ns, _)| *at_ns <= until_ns);
-        let mut seen: Vec<u64> = seen.map(|(_, ns)| *ns).collect();
-        seen.sort_unstable();
-        (seen[0], *seen.get(1).unwrap_or(&u64::MAX))
-    };
+    let least_us = recorded.client["min_rtts_us"].as_array();
+    let least_us = least_us.expect("round trips").iter();
+    let least_ns: Vec<u64> = least_us.map(|us| us.as_u64().expect("us") * 1000).collect();
+    assert_eq!(least_ns.len(), ROUNDS + 1);
+    let rounds = trace.data(Way::Out).into_iter().zip(trace.data(Way::In));
+    let rounds = rounds
+        .zip(least_ns.windows(2))
+        .map(|((request, answer), least_ns)| {
+            under_way(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
+        });
     let life_ns = number(&client, "/lifetime_ns");
     let end_ns = number(&client, "/opened_ns") + life_ns;
-    // TCP counts from its own stamp to its taking of the ACK; the device is passed in between.
-    let stack_ns = (number(&client, "/tcp/min_rtt_us") * 1000).saturating_sub(least_ns(end_ns).0);
-    let under_way = |sent_ns: u64, until_ns: u64| {
-        let (took_ns, least_ns) = (until_ns.saturating_sub(sent_ns), least_ns(until_ns));
-        Known {
-            least_ns: took_ns.min(least_ns.0),
-            most_ns: took_ns.min(least_ns.1) + stack_ns,
-        }
-    };
-    let rounds = requests.iter().zip(answers);
-    let rounds = rounds.map(|(request, answer)| under_way(request.time_ns, answer.time_ns));
     let mut sent = trace.passed(Way::Out);
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
-    let fin = fin.map(|fin| under_way(fin.time_ns, end_ns));
+    let fin = fin.zip(least_ns.last());
+    let fin = fin.map(|(fin, least_ns)| under_way(fin.time_ns, end_ns, (*least_ns, *least_ns)));
     let in_flight: Known = rounds.chain(fin).sum();
     compare(&client, &["in_flight"], in_flight);
     let idle = in_flight.rest_of(life_ns);
@@ -303,6 +294,16 @@ fn think_time(congctl: &str) {
         "the client thought for {idle:?}"
     );
     compare(&client, &["sender_app"], idle);
+}
+
+/// How long a segment counts as in flight whose ACK passed the device then, by TCP's least round
+/// trip before and after. TCP counts from its own stamp to its taking of the ACK, in whole
+/// microseconds.
+fn under_way(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> Known {
+    Known {
+        least_ns: acked_ns.saturating_sub(sent_ns).min(least_ns.1),
+        most_ns: least_ns.0 + 1_000,
+    }
 }
 
 /// The server sleeps before it reads each request, which is one segment. The request lies unread

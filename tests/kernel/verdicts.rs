@@ -1,7 +1,7 @@
 //! Workloads with a planted cause are judged rightly: the rule, the direction, the socket, and
 //! no other rule beside it, under cubic and under bbr.
 
-use lab::wire::LossWindow;
+use lab::wire::{LossWindow, PacketRecord};
 use lab::{Direction, DirectionConfig, Wire, WireConfig};
 
 use crate::harness::{Recorded, Site, planted};
@@ -122,8 +122,17 @@ fn tiny_receive_buffer(congctl: &str) {
     report.assert_claims(number(recorded.server_end(), "/id"), &[], &[]);
 }
 
-/// How bulk data fares over [`link`] with random loss.
-fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> (Recorded, f64) {
+/// Bulk data over [`link`] with random loss, and how it fared.
+struct Bulk {
+    recorded: Recorded,
+    /// Bits a second, until the last byte was acknowledged.
+    rate: f64,
+    /// The longest time in which the wire delivered no data, as a share of the transfer: nothing else
+    /// that is planted here stops it but a timer's wait for what was lost.
+    silence: f64,
+}
+
+fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> Bulk {
     let lossy = DirectionConfig {
         loss_ppm,
         ..link(congctl)
@@ -134,8 +143,29 @@ fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> (Recorded, f64) {
     let took_ns = number(truth, "/drained_ns") - number(truth, "/first_send_ns");
     let bytes = number(&recorded.server, "/connections/0/recv/bytes");
     let rate = bytes as f64 * 8e9 / took_ns as f64;
-    eprintln!("{congctl}, {loss_ppm} ppm lost: {:.1} Mbit/s", rate / 1e6);
-    (recorded, rate)
+    let silence = longest_silence_ns(&wire.stop().1) as f64 / took_ns as f64;
+    eprintln!(
+        "{congctl}, {loss_ppm} ppm lost: {:.1} Mbit/s, silent for {:.1} %",
+        rate / 1e6,
+        silence * 100.0
+    );
+    Bulk {
+        recorded,
+        rate,
+        silence,
+    }
+}
+
+/// Between two deliveries of the client's data, whether new or sent again.
+fn longest_silence_ns(log: &[PacketRecord]) -> u64 {
+    let data = |row: &&PacketRecord| {
+        row.direction == Direction::AToB && row.tcp.is_some_and(|tcp| tcp.payload_bytes > 0)
+    };
+    let there = log.iter().filter(data);
+    let mut delivered_ns: Vec<u64> = there.filter_map(|row| row.delivered_ns).collect();
+    delivered_ns.sort_unstable();
+    let silences = delivered_ns.windows(2).map(|pair| pair[1] - pair[0]);
+    silences.max().expect("deliveries")
 }
 
 #[test]
@@ -144,9 +174,9 @@ fn random_loss_slows_cubic() {
         return;
     }
     let recorded = planted(|| {
-        let (recorded, rate) = bulk_with_loss("cubic", 10_000);
-        let why = format!("1 % loss did not hurt: {rate} bit/s");
-        (rate < 25e6).then_some(recorded).ok_or(why)
+        let bulk = bulk_with_loss("cubic", 10_000);
+        let why = format!("1 % loss did not hurt: {} bit/s", bulk.rate);
+        (bulk.rate < 25e6).then_some(bulk.recorded).ok_or(why)
     });
     let id = client_under(&recorded, "cubic");
     recorded
@@ -154,17 +184,23 @@ fn random_loss_slows_cubic() {
         .assert_claims(id, &["fast_retransmits sending"], &[]);
 }
 
-/// What the path gives without loss, on this machine and now, is the measure.
+/// What the path gives without loss, on this machine and now, is the measure. BBR feels it, too,
+/// where the end of the data is lost: nothing comes after that, and a timer mends it. What of that
+/// is to be named begins at 5 % (docs/findings/README.md).
 #[test]
 fn random_loss_that_bbr_does_not_feel_is_no_harm() {
     if !crate::harness::root() {
         return;
     }
     let recorded = planted(|| {
-        let (_, without) = bulk_with_loss("bbr", 0);
-        let (recorded, with) = bulk_with_loss("bbr", 10_000);
-        let why = format!("bbr felt the loss: {with} of {without} bit/s");
-        (with > 0.85 * without).then_some(recorded).ok_or(why)
+        let without = bulk_with_loss("bbr", 0).rate;
+        let with = bulk_with_loss("bbr", 10_000);
+        let why = format!(
+            "bbr felt the loss: {} of {without} bit/s, silent for {}",
+            with.rate, with.silence
+        );
+        let unfelt = with.rate > 0.85 * without && with.silence < 0.05;
+        unfelt.then_some(with.recorded).ok_or(why)
     });
     let id = client_under(&recorded, "bbr");
     recorded.report.assert_claims(id, &[], &[]);

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use clap::Args;
@@ -234,6 +234,12 @@ impl Peer {
         set.map_err(|why| self.problem("set TCP_QUICKACK of", why))
     }
 
+    /// TCP's least round trip, microseconds (`tcpi_min_rtt`, Linux 4.6).
+    pub(crate) fn min_rtt_us(&self) -> Result<u32, LabError> {
+        read_min_rtt_us(self.stream.as_raw_fd())
+            .map_err(|why| self.problem("read TCP_INFO of", why))
+    }
+
     /// Tells the peer that no more is sent.
     pub(crate) fn end_of_stream(&mut self) -> Result<(), LabError> {
         self.stream
@@ -305,6 +311,21 @@ fn defer_accept(socket: &Socket, seconds: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// `libc::tcp_info` ends before `tcpi_min_rtt`, which is at 148 (`include/uapi/linux/tcp.h`).
+fn read_min_rtt_us(socket: RawFd) -> io::Result<u32> {
+    const AT: usize = 148;
+    let mut info = [0_u8; AT + size_of::<u32>()];
+    let mut length = info.len() as libc::socklen_t;
+    let (level, name, value) = (libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast());
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which outlives the call.
+    if unsafe { libc::getsockopt(socket, level, name, value, &raw mut length) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let field = info.last_chunk().filter(|_| length as usize == info.len());
+    let field = field.ok_or(ErrorKind::Unsupported)?;
+    Ok(u32::from_ne_bytes(*field))
 }
 
 /// A listening socket as the workload knows it.

@@ -60,6 +60,9 @@ pub(crate) struct RequestReply {
     /// Leaves Nagle's algorithm on.
     #[arg(long)]
     nagle: bool,
+    /// Reads TCP's least round trip before the first round and after each.
+    #[arg(long)]
+    min_rtts: bool,
     #[command(flatten)]
     waiting: Waiting,
     #[command(flatten)]
@@ -118,6 +121,8 @@ pub(crate) struct Truth {
     connections: Vec<ConnectionTruth>,
     /// Each round: start, all written, answer read; `CLOCK_MONOTONIC`. By connection.
     round_times_ns: Vec<[u64; 3]>,
+    /// TCP's least round trip before the first of them and after each, where that was asked for.
+    min_rtts_us: Vec<u32>,
 }
 
 /// What `short-lived` did.
@@ -140,6 +145,7 @@ struct Plan<'a> {
     rounds: u64,
     writes: &'a [Vec<u8>],
     waiting: &'a Waiting,
+    min_rtts: bool,
     /// Where all connections meet before each round.
     barrier: Option<&'a Barrier>,
 }
@@ -157,6 +163,7 @@ impl WriteWriteRead {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
+            min_rtts: false,
             barrier: None,
         };
         Ok(Truth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
@@ -177,6 +184,7 @@ impl RequestReply {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
+            min_rtts: self.min_rtts,
             barrier: self.together.then_some(&barrier),
         };
         // A single connection runs in the main thread, as a plain client would.
@@ -202,13 +210,23 @@ fn run_all(plan: &Plan<'_>, peers: Vec<Peer>) -> Result<Vec<Run>, LabError> {
     })
 }
 
-type Run = (ConnectionTruth, Vec<[u64; 3]>);
+/// What one connection did.
+struct Run {
+    connection: ConnectionTruth,
+    round_times_ns: Vec<[u64; 3]>,
+    min_rtts_us: Vec<u32>,
+}
 
 impl Plan<'_> {
     fn run(&self, mut peer: Peer) -> Result<Run, LabError> {
         let mut reply = vec![0; self.waiting.reply];
-        let mut times_ns =
-            Vec::with_capacity(usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT));
+        let kept = usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT);
+        let mut round_times_ns = Vec::with_capacity(kept);
+        let mut min_rtts_us = Vec::new();
+        if self.min_rtts {
+            min_rtts_us.reserve(kept + 1);
+            min_rtts_us.push(peer.min_rtt_us()?);
+        }
         for round in 1..=self.rounds {
             if let Some(barrier) = self.barrier {
                 barrier.wait();
@@ -222,17 +240,28 @@ impl Plan<'_> {
             if every > 0 && round % every == 0 && !peer.recv_exact(&mut reply)? {
                 return Err(peer.gone(0, reply.len()));
             }
-            times_ns.push([start_ns, sent_ns, now_ns()]);
+            round_times_ns.push([start_ns, sent_ns, now_ns()]);
+            if self.min_rtts {
+                min_rtts_us.push(peer.min_rtt_us()?);
+            }
             pause_us(self.waiting.pause_us);
         }
-        Ok((peer.close(), times_ns))
+        Ok(Run {
+            connection: peer.close(),
+            round_times_ns,
+            min_rtts_us,
+        })
     }
 }
 
 impl Truth {
     fn of(runs: Vec<Run>, stall_ms: u64) -> Self {
-        let (connections, times): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
-        let mut round_times_ns = times.concat();
+        let (mut connections, mut round_times_ns, mut min_rtts_us) = (vec![], vec![], vec![]);
+        for run in runs {
+            connections.push(run.connection);
+            round_times_ns.extend(run.round_times_ns);
+            min_rtts_us.extend(run.min_rtts_us);
+        }
         let mut sorted: Vec<u64> = round_times_ns
             .iter()
             .map(|[start, _, end]| end - start)
@@ -253,10 +282,13 @@ impl Truth {
             max_ns: at(100),
             connections,
             round_times_ns: Vec::new(),
+            min_rtts_us: Vec::new(),
         };
         round_times_ns.truncate(ROUNDS_KEPT);
+        min_rtts_us.truncate(ROUNDS_KEPT + 1);
         Truth {
             round_times_ns,
+            min_rtts_us,
             ..truth
         }
     }
@@ -304,10 +336,12 @@ mod tests {
             recv: Default::default(),
             thread: None,
         };
-        let runs = vec![
-            (connection.clone(), times[..2].to_vec()),
-            (connection, times[2..].to_vec()),
-        ];
+        let run = |times: &[[u64; 3]]| Run {
+            connection: connection.clone(),
+            round_times_ns: times.to_vec(),
+            min_rtts_us: Vec::new(),
+        };
+        let runs = vec![run(&times[..2]), run(&times[2..])];
         let truth = Truth::of(runs, 25);
         assert_eq!((truth.rounds, truth.stalled_rounds), (5, 2));
         assert_eq!(truth.stalled_ns, 81_000_000);
