@@ -298,6 +298,23 @@ fn several_sockets_get_the_same() {
     }
 }
 
+/// Two CPUs queue at the same moment: some kernels let one of them tell of what both brought, and of whose packets
+/// several sockets get the times are not known then. They are never another's, and no more than a burst lacks them.
+#[test]
+fn several_sockets_get_the_same_of_two_senders() {
+    const BURST: usize = 7 * 2 * 5;
+    if root() {
+        let over_loopback = run(&["crowd", "127.255.255.255"]);
+        for known in [over_loopback, over_veth("crowd", "10.99.0.255")] {
+            assert_eq!(known.received.len(), 7 * 422);
+            let seen = known.received.iter();
+            let seen = seen.filter(|(_, it)| it.ready_ns.is_some()).count();
+            assert_eq!(known.own_arrivals(), seen);
+            known.check_times(BURST);
+        }
+    }
+}
+
 #[test]
 fn several_readers() {
     if root() {

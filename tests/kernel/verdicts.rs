@@ -127,8 +127,9 @@ struct Bulk {
     recorded: Recorded,
     /// Bits a second, until the last byte was acknowledged.
     rate: f64,
-    /// The longest time in which the wire delivered no data, as a share of the transfer: nothing else
-    /// that is planted here stops it but a timer's wait for what was lost.
+    /// How long the wire delivered no data for two round trips or more, as a share of the transfer:
+    /// nothing that is planted here stops it for so long but a timer's wait for what was lost, and no
+    /// timer is shorter (`tcp_schedule_loss_probe()`).
     silence: f64,
 }
 
@@ -143,7 +144,7 @@ fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> Bulk {
     let took_ns = number(truth, "/drained_ns") - number(truth, "/first_send_ns");
     let bytes = number(&recorded.server, "/connections/0/recv/bytes");
     let rate = bytes as f64 * 8e9 / took_ns as f64;
-    let silence = longest_silence_ns(&wire.stop().1) as f64 / took_ns as f64;
+    let silence = silent_ns(&wire.stop().1) as f64 / took_ns as f64;
     eprintln!(
         "{congctl}, {loss_ppm} ppm lost: {:.1} Mbit/s, silent for {:.1} %",
         rate / 1e6,
@@ -157,7 +158,8 @@ fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> Bulk {
 }
 
 /// Between two deliveries of the client's data, whether new or sent again.
-fn longest_silence_ns(log: &[PacketRecord]) -> u64 {
+fn silent_ns(log: &[PacketRecord]) -> u64 {
+    const TWO_ROUND_TRIPS_NS: u64 = 40_000_000;
     let data = |row: &&PacketRecord| {
         row.direction == Direction::AToB && row.tcp.is_some_and(|tcp| tcp.payload_bytes > 0)
     };
@@ -165,7 +167,7 @@ fn longest_silence_ns(log: &[PacketRecord]) -> u64 {
     let mut delivered_ns: Vec<u64> = there.filter_map(|row| row.delivered_ns).collect();
     delivered_ns.sort_unstable();
     let silences = delivered_ns.windows(2).map(|pair| pair[1] - pair[0]);
-    silences.max().expect("deliveries")
+    silences.filter(|ns| *ns >= TWO_ROUND_TRIPS_NS).sum()
 }
 
 #[test]

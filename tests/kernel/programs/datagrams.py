@@ -6,8 +6,9 @@ Arguments: how, the address at which it reads, and the network namespaces (paths
 reader. How: `answers` (each is answered; now and then it is peeked at first, read in part, or late), `many`
 (several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments`
 (UDP_SEGMENT), `joined` (the same, with UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives
-several at once), `everyone` (the address is a broadcast's: several sockets get each), `corked` (MSG_MORE), `told`
-(prints its port, and waits for the end of its input), `full` (nobody reads until the receive buffer is full)."""
+several at once), `everyone` (the address is a broadcast's: several sockets get each), `crowd` (the same, of two
+processes), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full` (nobody reads
+until the receive buffer is full)."""
 
 import ctypes
 import fcntl
@@ -238,7 +239,7 @@ how, host, sender_netns, own_netns = (sys.argv[1:] + [None] * 4)[:4]
 enter(own_netns)
 family = socket.AF_INET6 if ":" in host else socket.AF_INET
 server = socket.socket(family, socket.SOCK_DGRAM)
-server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, how == "everyone")
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, how in ("everyone", "crowd"))
 server.bind((host, 0))
 at = server.getsockname()
 expected, threads = [], []
@@ -266,9 +267,11 @@ elif how == "lists":
     count, burst = 2002, 26
     senders = [send_apart(sender_netns, at, range(first, count, 2), burst) for first in (0, 1)]
     receive_bursts([server], senders, count, burst)
-elif how == "everyone":
+elif how in ("everyone", "crowd"):
     listeners = [server] + [listen_too(at) for _ in range(6)]
-    receive_bursts(listeners, [send_apart(sender_netns, at, range(211), 5)], 211, 5)
+    count = 2 if how == "crowd" else 1
+    senders = [send_apart(sender_netns, at, range(first, 211 * count, count), 5) for first in range(count)]
+    receive_bursts(listeners, senders, 211 * count, 5)
 elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):

@@ -121,7 +121,8 @@ pub(crate) struct Truth {
     connections: Vec<ConnectionTruth>,
     /// Each round: start, all written, answer read; `CLOCK_MONOTONIC`. By connection.
     round_times_ns: Vec<[u64; 3]>,
-    /// TCP's least round trip before the first of them and after each, where that was asked for.
+    /// TCP's least round trip before the first of them and after each, where that was asked for. By
+    /// connection, of which each has one more than rounds.
     min_rtts_us: Vec<u32>,
 }
 
@@ -285,7 +286,7 @@ impl Truth {
             min_rtts_us: Vec::new(),
         };
         round_times_ns.truncate(ROUNDS_KEPT);
-        min_rtts_us.truncate(ROUNDS_KEPT + 1);
+        min_rtts_us.truncate(ROUNDS_KEPT + truth.connections.len());
         Truth {
             round_times_ns,
             min_rtts_us,

@@ -37,7 +37,7 @@ struct stage_ledger {
 	u8 changed;	  /* since it was last read */
 	u8 hold_stage;	  /* STAGE_NAGLE or STAGE_SEND_BUFFER while hold_ns runs */
 	u64 accounted_ns; /* every nanosecond before this is in stage_ns */
-	u64 sent_ns;	  /* when snd_nxt was last seen to have moved */
+	u64 sent_ns;	  /* when the newest segment left, or the latest that it can have */
 	u64 rtt_sum_us;
 	u64 reader_slow_ns;
 

@@ -114,25 +114,30 @@ static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
 		skb_mstamp_ns);
 }
 
-/* The latest that what is under way can have left: if all is acknowledged, it has arrived by now. */
-static __always_inline u64 newest_sent_ns(const struct tcp_sock *tp, u64 now_ns)
+/* When the newest segment left, or else this. */
+static __always_inline u64 last_sent_or(const struct tcp_sock *tp, u64 else_ns, u64 now_ns)
 {
 	u64 newest_ns = last_sent_ns(tp);
 
 	if (!newest_ns)
-		return now_ns - path_rtt_ns(tp);
+		newest_ns = else_ns;
 	return newest_ns < now_ns ? newest_ns : now_ns;
+}
+
+/* At a first look, or the first for some time: if nothing is out, all that ever left has arrived. */
+static __always_inline void begin_sent(struct stage_ledger *led, const struct tcp_sock *tp,
+				       u64 now_ns)
+{
+	u64 arrived_ns = tp->packets_out ? now_ns : now_ns - path_rtt_ns(tp);
+
+	led->sent_ns = last_sent_or(tp, arrived_ns, now_ns);
 }
 
 /* Segments left since the last hook; if all are acknowledged, before the ACK. */
 static __always_inline void note_sent(struct stage_ledger *led, const struct tcp_sock *tp,
 				      u64 now_ns)
 {
-	u64 newest_ns = last_sent_ns(tp);
-
-	if (!newest_ns)
-		newest_ns = delivered_ns(tp);
-	led->sent_ns = newest_ns < now_ns ? newest_ns : now_ns;
+	led->sent_ns = last_sent_or(tp, delivered_ns(tp), now_ns);
 }
 
 /* How long at most the pacing timer spread out what left since the last hook. */
@@ -299,7 +304,7 @@ static __always_inline void ledger_init(struct socket_state *st, const struct tc
 	__builtin_memset(led, 0, sizeof(*led));
 	st->since_ns = now_ns;
 	led->accounted_ns = now_ns;
-	led->sent_ns = newest_sent_ns(tp, now_ns);
+	begin_sent(led, tp, now_ns);
 	led->best_ns = NSEC_PER_USEC;
 	led->unseen = state != TCP_ESTABLISHED;
 	led->fin_sent = is_fin_sent(state);

@@ -152,7 +152,7 @@ static __always_inline void account_asleep(struct socket_state *st, const struct
 	account(led, STAGE_IN_FLIGHT, arrived_ns < until_ns ? arrived_ns : until_ns);
 	account(led, STAGE_SENDER_APP, until_ns);
 	led->asleep_ns += until_ns - from_ns;
-	led->sent_ns = newest_sent_ns(tp, until_ns);
+	begin_sent(led, tp, until_ns);
 }
 
 /*

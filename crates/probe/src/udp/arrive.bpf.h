@@ -20,7 +20,7 @@
 /* Packets that may be queued before the socket is told of the first: some kernels queue what all CPUs brought. */
 #define UNTOLD_MOST 64
 
-/* CPUs that may be told of a packet before another is. */
+/* How often a CPU chooses anew whose choice another noted meanwhile. */
 #define TELLS_MOST 3
 
 /* A reader on another CPU is never faster by more. */
@@ -69,7 +69,15 @@ static __always_inline u32 udp_queued(const struct sock *sk)
 	return sk->sk_receive_queue.qlen + KERNEL_READ(struct udp_sock, sk, reader_queue.qlen);
 }
 
-/* The last packet of a queue, or NULL. */
+/* The first packet of a queue, or NULL. */
+static __always_inline void *queue_oldest(const struct sk_buff_head *queue)
+{
+	void *oldest = KERNEL_READ_POINTER(&queue->next);
+
+	return oldest == queue ? NULL : oldest;
+}
+
+/* The last, or NULL. */
 static __always_inline void *queue_newest(const struct sk_buff_head *queue)
 {
 	void *newest = KERNEL_READ_POINTER(&queue->prev);
@@ -77,7 +85,15 @@ static __always_inline void *queue_newest(const struct sk_buff_head *queue)
 	return newest == queue ? NULL : newest;
 }
 
-/* The newest packet of the socket's queues; NULL: a reader has taken all. */
+/* The oldest packet of the socket's queues: of that of its readers, and then of what has come. NULL: it has none. */
+static __always_inline void *udp_oldest(const struct sock *sk)
+{
+	void *oldest = queue_oldest(&((struct udp_sock *)sk)->reader_queue);
+
+	return oldest ? oldest : queue_oldest(&sk->sk_receive_queue);
+}
+
+/* The newest; NULL: a reader has taken all. */
 static __always_inline void *udp_newest(const struct sock *sk)
 {
 	void *newest = queue_newest(&sk->sk_receive_queue);
@@ -96,12 +112,17 @@ static __always_inline struct udp_queue *udp_queue_begin(const struct udp_socket
 	return queue;
 }
 
-/* Is the packet among the last of the socket's queue? */
-static __always_inline bool udp_lies(const struct sock *sk, u64 skb)
+/* Does the socket still have the packet, which is among those that came last? What is older has left before it. */
+static __always_inline bool udp_lies(const struct sock *sk, u64 skb, u64 arrived_ns)
 {
-	void *at = udp_newest(sk);
+	void *oldest = udp_oldest(sk), *at = udp_newest(sk);
+	const struct arrival *arrival = arrival_known(oldest);
 
-	for (u32 i = 0; i < QUEUED_MOST && at && at != &sk->sk_receive_queue; i++) {
+	if (!oldest || (u64)oldest == skb)
+		return oldest;
+	if (arrival && arrival->arrived_ns && arrived_ns)
+		return arrival->arrived_ns <= arrived_ns;
+	for (u32 i = 0; i < QUEUED_MOST && at; i++) {
 		if ((u64)at == skb)
 			return true;
 		at = KERNEL_READ_POINTER(&((struct sk_buff *)at)->prev);
@@ -110,11 +131,12 @@ static __always_inline bool udp_lies(const struct sock *sk, u64 skb)
 }
 
 /* Was what the socket is told of taken by a call that has ended, and did not find it? Then that is settled. */
-static __always_inline bool udp_was_owed(struct udp_queue *queue, const struct sock *sk, u64 skb)
+static __always_inline bool udp_was_owed(struct udp_queue *queue, const struct sock *sk, u64 skb,
+					 u64 arrived_ns)
 {
 	u64 owed_ns;
 
-	if (!READ_ONCE(queue->owed_ns) || udp_lies(sk, skb))
+	if (!READ_ONCE(queue->owed_ns) || udp_lies(sk, skb, arrived_ns))
 		return false;
 	owed_ns = __sync_lock_test_and_set(&queue->owed_ns, 0);
 	return owed_ns && bpf_ktime_get_ns() - owed_ns <= OWED_MOST_NS;
@@ -150,12 +172,12 @@ static __always_inline void datagram_of_queued(struct datagram *to, u64 skb, u64
 	datagram_times(to, arrived_ns, taken_ns, ready_ns);
 }
 
-/* Of a packet that is cut, or goes to several sockets: it has the times of the whole. */
+/* Of a packet that is cut, or goes to several sockets: it has the times of the whole. 0: a reader has what it got. */
 static __always_inline void datagram_of_cloned(struct datagram *to, const struct udp_input *in,
-					       u64 newest, u64 now_ns)
+					       u64 got, u64 now_ns)
 {
-	if (newest)
-		datagram_of_queued(to, newest, in->arrived_ns, in->taken_ns, now_ns);
+	if (got)
+		datagram_of_queued(to, got, in->arrived_ns, in->taken_ns, now_ns);
 	else
 		datagram_of_input(to, in, now_ns);
 	if (to->skb == in->skb && in->segments > 1)
@@ -167,7 +189,7 @@ static __always_inline bool udp_is_clone(const void *skb)
 	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, cloned);
 }
 
-/* Of the end of a socket's queue, of which it is not told yet, the oldest packets; 0: there is none. */
+/* The oldest packets at the end of a socket's queue of which it is not told yet; 0: there is none. */
 struct udp_untold {
 	u64 oldest_here; /* that this CPU took */
 	u64 oldest;
@@ -265,11 +287,39 @@ static __always_inline bool input_untold(struct datagram *to, const struct udp_i
 	return true;
 }
 
-/* Is it one of the packets that each of several sockets gets of the input? The last of them is the input itself. */
-static __always_inline bool udp_is_clone_of(const struct udp_input *in, const void *skb)
+/*
+ * Which of the last packets of a queue is the one that its socket gets of the input, which several get: a clone, or for
+ * the last of them the input itself. 0: none is.
+ */
+__noinline u64 udp_clone_of(const struct udp_input *in, u64 newest)
 {
-	return udp_is_clone(skb) &&
-	       (u64)KERNEL_READ_POINTER(&((struct sk_buff *)skb)->head) == in->head;
+	void *at = (void *)newest;
+
+	if (!in || !at || (!in->is_cloned && !udp_is_clone(at)))
+		return 0;
+	for (u32 i = 0; i < QUEUED_MOST && at; i++) {
+		if (udp_is_clone(at) &&
+		    (u64)KERNEL_READ_POINTER(&((struct sk_buff *)at)->head) == in->head)
+			return (u64)at;
+		at = KERNEL_READ_POINTER(&((struct sk_buff *)at)->prev);
+	}
+	return 0;
+}
+
+/* Is what the socket got of this CPU's input among what was noted last? */
+__noinline int udp_is_noted(struct udp_queue *queue, const struct udp_input *in)
+{
+	if (!queue || !in || !in->arrived_ns)
+		return 0;
+	for (u32 i = 1; i <= QUEUED_MOST; i++) {
+		u32 place = queue->tail - i;
+		const struct datagram *at = udp_datagram(queue, place);
+
+		if (at->number == place + 1 && at->arrived_ns == in->arrived_ns &&
+		    at->cpu == bpf_get_smp_processor_id())
+			return 1;
+	}
+	return 0;
 }
 
 enum told {
@@ -279,23 +329,15 @@ enum told {
 };
 
 /*
- * Which datagram the socket is told of: of one that this CPU took, behind which others may lie by now; or if none of
- * them is in the queue, of the input, which a reader has already. Some kernels queue what other CPUs took, too, and
- * then tell the socket as often: so then of one of them.
+ * Which datagram the socket is told of, if it is for itself alone: of one that this CPU took, behind which others may
+ * lie by now; or if none of them is in the queue, of the input, which a reader has already. Some kernels queue what
+ * other CPUs took, too, and then tell the socket as often: so then of one of them.
  */
-static __always_inline enum told datagram_arrived(struct datagram *to, const struct udp_input *in,
-						  u64 newest, u64 now_ns)
+static __always_inline enum told datagram_of_one(struct datagram *to, const struct udp_input *in,
+						 u64 newest, u64 clone, u64 now_ns)
 {
 	struct udp_untold untold;
 
-	if (newest && udp_is_clone_of(in, (void *)newest)) {
-		datagram_of_queued(to, newest, in->arrived_ns, in->taken_ns, now_ns);
-		return TOLD_INPUT;
-	}
-	if (in->is_cloned && !in->is_not_one) {
-		datagram_of_cloned(to, in, newest, now_ns);
-		return TOLD_INPUT;
-	}
 	for (u32 i = 0; i < TELLS_MOST; i++) {
 		u64 skb;
 
@@ -303,6 +345,10 @@ static __always_inline enum told datagram_arrived(struct datagram *to, const str
 		if (!untold.oldest_here && in->state != INPUT_NOTED && !in->is_not_one &&
 		    input_untold(to, in, now_ns))
 			return TOLD_INPUT;
+		if (!untold.oldest_here && clone) {
+			datagram_of_cloned(to, in, clone, now_ns);
+			return TOLD_INPUT;
+		}
 		skb = untold.oldest_here ? untold.oldest_here : untold.oldest;
 		if (!skb)
 			break;
@@ -314,6 +360,29 @@ static __always_inline enum told datagram_arrived(struct datagram *to, const str
 		return TOLD_NOTHING;
 	datagram_of_queued(to, newest, 0, 0, now_ns);
 	return TOLD_OTHER;
+}
+
+/* The same of any. What each of several sockets gets of an input, each is told of once. */
+static __always_inline enum told datagram_arrived(struct datagram *to, struct udp_queue *queue,
+						  const struct udp_input *in, u64 newest, u64 clone,
+						  u64 now_ns)
+{
+	bool cloned = in->is_cloned && !in->is_not_one;
+
+	if (cloned && in->segments > 1) {
+		datagram_of_cloned(to, in, newest, now_ns);
+		return TOLD_INPUT;
+	}
+	if ((cloned || clone) && udp_is_noted(queue, in)) {
+		if (cloned)
+			return TOLD_NOTHING;
+		clone = 0;
+	}
+	if (cloned || (clone && clone != in->skb)) {
+		datagram_of_cloned(to, in, clone, now_ns);
+		return TOLD_INPUT;
+	}
+	return datagram_of_one(to, in, newest, clone, now_ns);
 }
 
 /* Its socket was told of the input, or none is recorded. */
@@ -347,7 +416,7 @@ static __always_inline void datagram_note(struct udp_queue *queue, const struct 
 	__sync_lock_test_and_set(&at->number, number + 1);
 	if (told == TOLD_INPUT && input_was_taken(in))
 		at->claimed = number + 1;
-	else if (udp_was_owed(queue, sk, at->skb))
+	else if (udp_was_owed(queue, sk, at->skb, at->arrived_ns))
 		__sync_lock_test_and_set(&at->claimed, number + 1);
 }
 
@@ -369,11 +438,11 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 					       struct sock *sk)
 {
 	struct datagram datagram = {};
-	u64 newest = (u64)udp_newest(sk);
+	u64 newest = (u64)udp_newest(sk), clone = udp_clone_of(in, newest);
 	enum told told;
 
 	if (in->state == INPUT_TAKEN) {
-		if (!udp_lies(sk, in->skb) && !(newest && udp_is_clone_of(in, (void *)newest))) {
+		if (!udp_lies(sk, in->skb, in->arrived_ns) && !clone) {
 			input_told(in);
 			return;
 		}
@@ -381,9 +450,9 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 		in->state = in->taken_ns;
 	}
 	datagram.cpu = bpf_get_smp_processor_id();
-	told = datagram_arrived(&datagram, in, newest, bpf_ktime_get_ns());
+	told = datagram_arrived(&datagram, queue, in, newest, clone, bpf_ktime_get_ns());
 	if (told == TOLD_NOTHING)
-		udp_was_owed(queue, sk, 0);
+		udp_was_owed(queue, sk, 0, 0);
 	else
 		datagram_note(queue, &datagram, told, in, sk);
 }

@@ -312,16 +312,12 @@ __noinline int udp_release(struct udp_queue *queue, u32 found)
 	return 0;
 }
 
-/* The oldest packet that the socket still has, of the queue of its readers, and then of what has come. */
+/* What the socket still has. */
 static __always_inline void udp_next(struct udp_taking *taking, const struct sock *sk)
 {
+	void *next = udp_oldest(sk);
 	const struct arrival *arrival;
-	void *next = NULL;
 
-	if (KERNEL_READ(struct udp_sock, sk, reader_queue.qlen))
-		next = KERNEL_READ(struct udp_sock, sk, reader_queue.next);
-	else if (sk->sk_receive_queue.qlen)
-		next = sk->sk_receive_queue.next;
 	arrival = arrival_known(next);
 	taking->next = (u64)next;
 	taking->next_arrived_ns = arrival ? arrival->arrived_ns : 0;
