@@ -134,7 +134,6 @@ impl State {
             Fate::Deliver { .. } => Verdict::Travelling,
             Fate::Drop(cause) => Verdict::Dropped(cause),
         };
-        let delivered_ns = None;
         let row = self.log.push(PacketRecord {
             time_ns,
             direction,
@@ -142,7 +141,8 @@ impl State {
             packet_bytes,
             tcp,
             verdict,
-            delivered_ns,
+            handing_ns: None,
+            delivered_ns: None,
         });
         if let Fate::Deliver { at_ns } = fate {
             if at_ns <= time_ns && way.travelling.is_empty() {
@@ -188,7 +188,7 @@ impl State {
                     &mut self.log,
                     packet.row,
                     &packet.bytes,
-                    Some(Cause::Discarded),
+                    Err(Cause::Discarded),
                 );
             }
         }
@@ -220,27 +220,33 @@ impl Way {
     }
 
     fn hand_over(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], mut to: &File) {
+        let handing_ns = now_ns();
         // The receiver's TCP input runs inside this write (tun_get_user).
-        let refused = to.write(bytes).is_err();
-        self.settle(log, row, bytes, refused.then_some(Cause::Refused));
+        let end = match to.write(bytes) {
+            Ok(_) => Ok(handing_ns),
+            Err(_) => Err(Cause::Refused),
+        };
+        self.settle(log, row, bytes, end);
     }
 
-    /// Moves a packet from travelling to its end, in counters and log.
-    fn settle(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], lost: Option<Cause>) {
+    /// Moves a packet from travelling to its end, in counters and log: since when it was handed over, or why
+    /// it was not.
+    fn settle(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], end: Result<u64, Cause>) {
         let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.stats.travelling.remove(packet_bytes);
         let record = row.and_then(|row| log.records.get_mut(row));
-        match lost {
-            Some(cause) => {
+        match end {
+            Err(cause) => {
                 self.stats.dropped.of(cause).add(packet_bytes);
                 if let Some(record) = record {
                     record.verdict = Verdict::Dropped(cause);
                 }
             }
-            None => {
+            Ok(handing_ns) => {
                 self.stats.delivered.add(packet_bytes);
                 if let Some(record) = record {
                     record.verdict = Verdict::Delivered;
+                    record.handing_ns = Some(handing_ns);
                     record.delivered_ns = Some(now_ns());
                 }
             }

@@ -198,6 +198,9 @@ pub struct PacketRecord {
     pub tcp: Option<Segment>,
     /// What became of it.
     pub verdict: Verdict,
+    /// When it began to be handed over, `CLOCK_MONOTONIC`; `None` unless delivered. The receiver's kernel
+    /// takes it from now until `delivered_ns`.
+    pub handing_ns: Option<u64>,
     /// When it was handed over, `CLOCK_MONOTONIC`; `None` unless delivered.
     pub delivered_ns: Option<u64>,
 }
