@@ -87,6 +87,7 @@ impl Play<'_> {
             "congctl": self.congctl,
             "seed": self.seed,
             "expected": expected,
+            "lossless": scene.lossless,
             "wire": stats,
             "roles": roles,
             "beside": beside,

@@ -102,6 +102,8 @@ pub struct Scene {
     pub others: Vec<Pair>,
     /// When the fault is there, in microseconds after the wire's first packet; `None`: always.
     pub lasts_us: Option<Range<u64>>,
+    /// No loss belongs to it: where the path's queue overflows all the same, more was planted than this.
+    pub lossless: bool,
     /// Settings of an end's namespace.
     pub sysctls: Vec<(End, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
@@ -140,6 +142,7 @@ impl Scene {
             pair: Pair::new(server, client),
             others: Vec::new(),
             lasts_us: None,
+            lossless: false,
             sysctls: Vec::new(),
             beside: Vec::new(),
             cures: &[],
