@@ -87,23 +87,31 @@ fn stood_still(truth: &Value) -> f64 {
     longest_ns.expect("a CPU") as f64 / life_ns as f64
 }
 
-/// Packets that the path's queue had no room for, in a scene to which no loss belongs.
-fn overflowed(truth: &Value) -> u64 {
-    match truth["lossless"].as_bool().expect("it is said") {
+/// Packets that the path's queue had no room for, in a scene to which no loss belongs, if that loss is
+/// what was named. What was missed is not excused by them.
+fn overflowed(truth: &Value, report: &Report) -> u64 {
+    const LOSS: [&str; 2] = ["fast_retransmits ", "retransmit_timeouts "];
+    let lossless = truth["lossless"].as_bool().expect("it is said");
+    let names_loss = report.connections().iter().any(|connection| {
+        let claims = report.claims(number(connection, "/id"));
+        let is_loss = |claim: &String| LOSS.iter().any(|rule| claim.starts_with(rule));
+        claims.iter().any(is_loss)
+    });
+    match lossless && names_loss {
         true => number(&truth["wire"], "/a_to_b/dropped/queue/packets"),
         false => 0,
     }
 }
 
-/// Plays a variant and judges it: again, if it is wrong but the machine itself stood still, or if the
-/// path lost what it was not to lose.
+/// Plays a variant and judges it: again, if it is wrong but the machine itself stood still, or if a
+/// loss is named that the path was not to have, and had.
 fn judged(fault: &Fault, variant: &str, congctl: &str, judge: impl Fn(&Value, &Report)) {
     for play in 1.. {
         let (truth, report) = recorded(fault, variant, congctl);
         let Err(why) = catch_unwind(AssertUnwindSafe(|| judge(&truth, &report))) else {
             return;
         };
-        let (share, lost) = (stood_still(&truth), overflowed(&truth));
+        let (share, lost) = (stood_still(&truth), overflowed(&truth, &report));
         eprintln!(
             "{} {variant} {congctl}, play {play}: a CPU stood still {:.1} % of the time, {lost} \
              packets overflowed a queue",

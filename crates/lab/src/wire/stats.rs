@@ -199,7 +199,7 @@ pub struct PacketRecord {
     /// What became of it.
     pub verdict: Verdict,
     /// When it began to be handed over, `CLOCK_MONOTONIC`; `None` unless delivered. The receiver's kernel
-    /// takes it from now until `delivered_ns`.
+    /// takes it between then and `delivered_ns`.
     pub handing_ns: Option<u64>,
     /// When it was handed over, `CLOCK_MONOTONIC`; `None` unless delivered.
     pub delivered_ns: Option<u64>,
