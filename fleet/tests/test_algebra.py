@@ -119,7 +119,7 @@ def check(engine: Engine, x: np.ndarray) -> None:
     assert found[0].same_problem == pytest.approx(problem_part, abs=1e-6)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     bins=st.integers(2, 60),
