@@ -1,40 +1,16 @@
 //! `whylat doctor` where something is missing: each lack is named with what mends it, and nothing else suffers.
 
 use std::process::Command;
-use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use serde_json::Value;
 
 use crate::harness::{finish, program, root};
 
-/// What the doctor may take. Of CPU time: how long that takes is also the other programs' doing.
-const LONGEST: Duration = Duration::from_secs(2);
-/// A CPU that shares its core with a busy one is half as fast: the fastest of so many attempts counts.
-const ATTEMPTS: usize = 3;
-
-/// User and system time of this process's ended children.
-fn used() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("usage");
-    let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Duration::from_micros(us.unsigned_abs())
-}
-
 /// What the doctor says when it is started by `command`.
 fn ask(command: &mut Command) -> Value {
-    command.arg(program()).args(["doctor", "--json"]);
-    let mut took = Vec::new();
-    while took.len() < ATTEMPTS {
-        let before = used();
-        let said = finish(command);
-        assert!(!said.err.contains("panicked"), "{said:?}");
-        took.push(used() - before);
-        if took.last() <= Some(&LONGEST) {
-            return serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {said:?}"));
-        }
-    }
-    panic!("{took:?} of CPU time");
+    let said = finish(command.arg(program()).args(["doctor", "--json"]));
+    assert!(!said.err.contains("panicked"), "{said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {said:?}"))
 }
 
 /// The doctor of a root without some capabilities.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
-use lab::{Netns, Running, now_ns};
+use lab::{Netns, Running};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use table::manifest::Loss;
@@ -13,8 +13,8 @@ use table::tables::{TcpSample, TcpStage};
 use crate::harness::{Recorder, program, role, role_as, root};
 use crate::report::{Report, number};
 
-/// How long the recorder is stopped.
-const STOPPED_NS: u64 = 5_000_000_000;
+/// Calls made while the recorder is stopped: several times what its rings hold.
+const CALLS: u64 = 2_000_003;
 
 fn calls(arguments: &str) -> (Running, Recorder) {
     let netns = Netns::new().expect("a namespace");
@@ -79,9 +79,9 @@ fn more_sockets_than_the_ring_holds_are_all_read() {
     assert_eq!(read.collect::<BTreeSet<u64>>().len(), SOCKETS);
 }
 
-/// Programs that make calls run one after the other, for as long as the recorder is stopped.
+/// Programs that make calls run one after the other while the recorder is stopped. (`make faults` demands the rate, too.)
 #[test]
-fn a_recorder_stopped_for_5_s_under_500k_calls_a_second() {
+fn a_stopped_recorder_counts_every_call_that_it_lost() {
     const NAME: &str = "wl-calls-17";
     if !root() {
         return;
@@ -93,28 +93,15 @@ fn a_recorder_stopped_for_5_s_under_500k_calls_a_second() {
     let named = named.to_str().expect("a path");
     let recorder = Recorder::start(&format!("--comm {NAME}"));
     recorder.signal(Signal::SIGSTOP);
-    let since_ns = now_ns();
     let mut all = 0;
-    while now_ns() - since_ns < STOPPED_NS {
+    while all < CALLS {
         let calls = "count-calls --pairs 2 --sends 2003 --empty-reads 113";
         let truth = role_as(&netns, named, calls).finish().expect("truth");
         all += made(&truth);
     }
-    let took_ns = now_ns() - since_ns;
     recorder.signal(Signal::SIGCONT);
-    let report = recorder.stop();
-    let per_s = u128::from(all) * 1_000_000_000 / u128::from(took_ns);
-    eprintln!(
-        "{all} calls in {:.1} s: {per_s} a second",
-        took_ns as f64 / 1e9
-    );
-    assert!(per_s >= 500_000, "only {per_s} calls a second");
-    let account = account(&report);
-    eprintln!("{account:?}");
+    let account = account(&recorder.stop());
     assert_eq!(account.produced, all);
-    assert!(
-        account.lost_total() > 0,
-        "nothing was lost: the test proves nothing"
-    );
-    assert!(account.stored > 0);
+    assert!(account.lost_total() > 0, "the rings held all: {account:?}");
+    assert!(account.stored > 0, "{account:?}");
 }
