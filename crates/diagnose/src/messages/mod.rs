@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! way       row → the parts of its way, which add up to the whole
+//! marks     which times of a row are begin and ends of these, in their order
 //! story     one message by itself, step by step
 //! doing     what its CPUs did meanwhile
 //! nic       when the network adapter put it on the wire
@@ -12,6 +13,7 @@
 
 pub mod doing;
 pub mod ends;
+mod marks;
 pub mod nic;
 pub mod report;
 pub mod story;
@@ -114,20 +116,15 @@ impl MessageTable {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
             let key = (rows.conn[row], Direction::Received);
-            let way = Way::of_received(rows, row);
+            let row = rows.row(row);
+            let way = Way::of_received(&row);
             let digest = self.groups.entry(key).or_default();
-            digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
-                Row::Received(rows.row(row))
-            });
-            let doubt_ns = rows.doubt_ns[row];
-            digest.doubtful += u64::from(doubt_ns > 0);
-            digest.doubt_ns = digest.doubt_ns.max(doubt_ns);
-            if let Some(cut_bytes) = rows.cut_bytes[row] {
+            digest.doubtful += u64::from(row.doubt_ns > 0);
+            digest.doubt_ns = digest.doubt_ns.max(row.doubt_ns);
+            if let Some(cut_bytes) = row.cut_bytes {
                 *digest.cut.get_or_insert(0) += u64::from(cut_bytes > 0);
             }
-            if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
-                self.found = Some((way, Row::Received(rows.row(row))));
-            }
+            self.add(key, way, Row::Received(row));
         }
     }
 
@@ -144,23 +141,31 @@ impl MessageTable {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
             let key = (rows.conn[row], Direction::Sent);
+            let row = rows.row(row);
             let digest = self.groups.entry(key).or_default();
-            let placed = self.nics.place(rows, row);
+            let placed = self.nics.place(&row);
             let on_wire = placed.and_then(|placed| {
                 let stamped = digest.stamped.get_or_insert_default();
                 stamped.count(&placed)
             });
-            let way = Way::of_sent(rows, row, on_wire);
-            digest.add(rows.bytes[row], rows.spliced_bytes[row], way, || {
-                Row::Sent(rows.row(row))
-            });
-            if rows.packets[row].is_none() {
-                *digest.resent.get_or_insert(0) += u64::from(rows.resent_segments[row] > 0);
+            let way = Way::of_sent(&row, on_wire);
+            if row.packets.is_none() {
+                *digest.resent.get_or_insert(0) += u64::from(row.resent_segments > 0);
             }
-            if self.is_wanted(key, rows.offset_end[row], rows.bytes[row]) {
-                self.found = Some((way, Row::Sent(rows.row(row))));
-            }
+            self.add(key, way, Row::Sent(row));
         }
+    }
+
+    fn add(&mut self, key: (u64, Direction), way: Result<Way, Lack>, row: Row) {
+        let (offset_end, bytes, spliced_bytes) = match &row {
+            Row::Received(row) => (row.offset_end, row.bytes, row.spliced_bytes),
+            Row::Sent(row) => (row.offset_end, row.bytes, row.spliced_bytes),
+        };
+        if self.is_wanted(key, offset_end, bytes) {
+            self.found = Some((way, row.clone()));
+        }
+        let digest = self.groups.entry(key).or_default();
+        digest.add(bytes, spliced_bytes, way, row);
     }
 
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
@@ -259,13 +264,7 @@ fn lifetime(way: &Way, row: &Row, started_ns: u64) -> Lifetime {
 }
 
 impl Digest {
-    fn add(
-        &mut self,
-        bytes: u32,
-        spliced_bytes: u32,
-        way: Result<Way, Lack>,
-        row: impl FnOnce() -> Row,
-    ) {
+    fn add(&mut self, bytes: u32, spliced_bytes: u32, way: Result<Way, Lack>, row: Row) {
         self.count += 1;
         self.bytes += u64::from(bytes);
         self.spliced_bytes += u64::from(spliced_bytes);
@@ -281,7 +280,7 @@ impl Digest {
         let slowest = &mut self.slowest;
         let place = slowest.partition_point(|(kept, _)| kept.whole_ns >= way.whole_ns);
         if place < SLOWEST {
-            slowest.insert(place, (way, row()));
+            slowest.insert(place, (way, row));
             slowest.truncate(SLOWEST);
         }
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use table::Columns;
 use table::clock::{ClockMap, Nature};
-use table::tables::{ClockPair, ClockPairs, SentMessages};
+use table::tables::{ClockPair, ClockPairs, SentMessage};
 
 /// The adapters' clocks.
 #[derive(Debug, Default)]
@@ -65,13 +65,13 @@ impl NicClocks {
     }
 
     /// What a row's stamp says; `None`: it has none.
-    pub(super) fn place(&self, rows: &SentMessages, row: usize) -> Option<Placed> {
-        let (phc_ns, number) = (rows.nic_phc_ns[row]?, rows.nic_ptp[row]?);
+    pub(super) fn place(&self, row: &SentMessage) -> Option<Placed> {
+        let (phc_ns, number) = (row.nic_phc_ns?, row.nic_ptp?);
         let map = self.maps.get(&number);
         if map.and_then(|map| map.convert(phc_ns)).is_none() {
             return Some(Placed::Unplaced);
         }
-        let sent_ns = rows.driver_ns[row].unwrap_or(0)..=rows.acked_ns[row].unwrap_or(u64::MAX);
+        let sent_ns = row.driver_ns.unwrap_or(0)..=row.acked_ns.unwrap_or(u64::MAX);
         let stamp = map.and_then(|map| map.convert_within(phc_ns, sent_ns));
         Some(stamp.map_or(Placed::Impossible, |stamp| {
             Placed::At(OnWire {
@@ -119,13 +119,12 @@ mod tests {
     }
 
     fn stamped(driver_ns: u64, acked_ns: u64, ptp: u16) -> (Stamped, Option<OnWire>) {
-        let mut rows = SentMessages::default();
         let row = json!({
             "driver_ns": driver_ns, "acked_ns": acked_ns, "nic_phc_ns": 1_001_500_000, "nic_ptp": ptp,
         });
-        rows.push(row_of(row).expect("a row"));
+        let row = row_of(row).expect("a row");
         let mut stamped = Stamped::default();
-        let placed = clocks().place(&rows, 0).expect("a stamp");
+        let placed = clocks().place(&row).expect("a stamp");
         let on_wire = stamped.count(&placed);
         (stamped, on_wire)
     }

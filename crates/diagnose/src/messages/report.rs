@@ -184,7 +184,7 @@ pub struct Step {
 }
 
 /// What happens to messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The driver handed over the first of its segments.

@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
-use table::tables::{ReceivedMessage, SentMessage};
+use table::tables::ReceivedMessage;
 
 use super::doing::Meanwhile;
+use super::marks::Mark;
 use super::report::{Event, Row, Step, Took};
 use super::way::{Direction, Part, Way};
 
@@ -85,14 +86,16 @@ impl Row {
 
     /// Its time, from what is known first to what is known last, and its CPUs.
     pub(super) fn meanwhile(&self) -> Meanwhile {
-        let (known, tid, cpus) = match self {
-            Self::Received(row) => (received(row), row.tid, [row.receive_cpu, Some(row.cpu)]),
-            Self::Sent(row) => (sent(row), row.tid, [Some(row.cpu), row.driver_cpu]),
+        let (tid, cpus) = match self {
+            Self::Received(row) => (row.tid, [row.receive_cpu, Some(row.cpu)]),
+            Self::Sent(row) => (row.tid, [Some(row.cpu), row.driver_cpu]),
         };
-        let times = known.iter().map(|(ns, _)| *ns);
+        let marks = self.marks(None).into_iter();
+        let marks = marks.filter(|mark| !self.is_same(mark));
+        let times: Vec<u64> = marks.filter_map(|mark| mark.ns).collect();
         Meanwhile {
-            from_ns: times.clone().min().unwrap_or(0),
-            until_ns: times.max().unwrap_or(0),
+            from_ns: times.iter().copied().min().unwrap_or(0),
+            until_ns: times.iter().copied().max().unwrap_or(0),
             cpus: cpus.into_iter().flatten().collect(),
             tid,
         }
@@ -101,84 +104,38 @@ impl Row {
     /// What is known to have happened to it, in the order of time. `way`: its own, if it has one.
     pub(super) fn steps(&self, way: Option<&Way>) -> Vec<Step> {
         let on_wire = way.and_then(|way| way.on_wire);
-        let mut known = match self {
-            Self::Received(row) => received(row),
-            Self::Sent(row) => sent(row),
+        let marks = self.marks(on_wire).into_iter();
+        let seen = marks.filter_map(|mark| Some((mark.ns?, mark)));
+        let mut seen: Vec<(u64, Mark)> = seen.filter(|it| !self.is_same(&it.1)).collect();
+        seen.sort_by_key(|(ns, _)| *ns);
+        let first_ns = seen.first().map_or(0, |(ns, _)| *ns);
+        let steps = seen.into_iter().map(|(ns, mark)| Step {
+            after_ns: ns - first_ns,
+            what: mark.what,
+            cpu: mark.cpu,
+            tid: mark.tid,
+            error_ns: on_wire
+                .filter(|_| mark.what == Event::OnWire)
+                .map(|it| it.error_ns),
+            ends: way.and_then(|way| took(way, &mark)),
+        });
+        steps.collect()
+    }
+
+    /// Whether it is the arrival of the first of one segment, which is that of the last, too.
+    fn is_same(&self, mark: &Mark) -> bool {
+        let is_one = |row: &ReceivedMessage| {
+            row.segments <= 1 && row.first_arrival_ns == row.last_arrival_ns
         };
-        known.extend(on_wire.map(|it| (it.nic_ns, (Event::OnWire, None, None))));
-        known.sort_by_key(|(ns, _)| *ns);
-        let first_ns = known.first().map_or(0, |(ns, _)| *ns);
-        let mut parts = parts_by_end(way).into_iter().peekable();
-        let steps = known.into_iter();
-        steps
-            .map(|(ns, (what, cpu, tid))| Step {
-                after_ns: ns - first_ns,
-                what,
-                cpu,
-                tid,
-                error_ns: on_wire
-                    .filter(|_| what == Event::OnWire)
-                    .map(|it| it.error_ns),
-                ends: parts.next_if(|(end_ns, _)| *end_ns == ns).map(|it| it.1),
-            })
-            .collect()
+        mark.what == Event::FirstArrived && matches!(self, Self::Received(row) if is_one(row))
     }
 }
 
-/// The parts of a way, and when each ended; without the time in which all of it arrived at once.
-fn parts_by_end(way: Option<&Way>) -> Vec<(u64, Took)> {
-    let Some(way) = way else {
-        return Vec::new();
-    };
-    let mut end_ns = way.start_ns;
-    let parts = way.parts().map(|(part, ns)| {
-        end_ns += ns;
-        (end_ns, Took { part, ns })
-    });
-    let apart = |(_, took): &(u64, Took)| took.part != Part::Arriving || took.ns > 0;
-    parts.filter(apart).collect()
-}
-
-/// When, and what where.
-type Known = (u64, (Event, Option<u16>, Option<u32>));
-
-fn received(row: &ReceivedMessage) -> Vec<Known> {
-    let tid = Some(row.tid);
-    let is_datagram = row.cut_bytes.is_some();
-    let took = if is_datagram {
-        Event::StackTook
-    } else {
-        Event::TcpTook
-    };
-    let first = (row.segments > 1 && !is_datagram)
-        .then_some(row.first_arrival_ns)
-        .flatten();
-    let stamps = [
-        (first, (Event::FirstArrived, None, None)),
-        (row.last_arrival_ns, (Event::LastArrived, None, None)),
-        (row.tcp_ns, (took, row.receive_cpu, None)),
-        (row.ready_ns, (Event::Ready, None, None)),
-        (row.woken_ns, (Event::Woken, None, tid)),
-        (row.running_ns, (Event::Running, None, tid)),
-        (row.copy_ns, (Event::Copying, None, tid)),
-        (Some(row.done_ns), (Event::CallDone, Some(row.cpu), tid)),
-    ];
-    let stamps = stamps.into_iter();
-    stamps.filter_map(|(ns, step)| Some((ns?, step))).collect()
-}
-
-fn sent(row: &SentMessage) -> Vec<Known> {
-    let tid = Some(row.tid);
-    let stamps = [
-        (row.call_ns, (Event::CallBegun, None, tid)),
-        (row.tcp_ns, (Event::TcpSent, None, None)),
-        (row.queue_ns, (Event::Queued, None, None)),
-        (row.driver_ns, (Event::Driven, row.driver_cpu, None)),
-        (Some(row.done_ns), (Event::CallDone, Some(row.cpu), tid)),
-        (row.acked_ns, (Event::Acknowledged, None, None)),
-    ];
-    let stamps = stamps.into_iter();
-    stamps.filter_map(|(ns, step)| Some((ns?, step))).collect()
+/// The part that ends with a mark; not the time in which all of it arrived at once.
+fn took(way: &Way, mark: &Mark) -> Option<Took> {
+    let part = mark.ends()?;
+    let ns = way.part_ns(part)?;
+    (part != Part::Arriving || ns > 0).then_some(Took { part, ns })
 }
 
 #[cfg(test)]

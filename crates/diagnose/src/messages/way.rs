@@ -2,11 +2,15 @@
 //! one goes from its arrival to the end of the call that took it, a sent one from the begin of its call to
 //! the ACK. A datagram's call begins, and the copying of a small one, without a hook: a sent one goes from the
 //! queue of the device to the driver, and copying counts as the program's.
+//!
+//! Text, JSON, Perfetto's trace and the page take the parts of a message from here alone.
 
 use serde::Serialize;
-use table::tables::{ClockPairs, ReceivedMessages, SentMessages};
+use table::tables::{ClockPairs, ReceivedMessage, SentMessage};
 
+use super::marks::{self, Mark};
 use super::nic::{NicClocks, OnWire, Placed};
+use super::report::{Row, Step};
 
 /// Which way a message went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -19,7 +23,7 @@ pub enum Direction {
 }
 
 /// A part of the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// From the first byte's segment to the last one's.
@@ -79,6 +83,12 @@ impl Direction {
                 Part::Network,
             ],
         }
+    }
+
+    /// Where a part is among them; of the other direction's parts there are none.
+    fn place(self, part: Part) -> usize {
+        let place = self.parts().iter().position(|it| *it == part);
+        place.expect("marks name parts of their direction")
     }
 
     /// As people say it.
@@ -141,55 +151,37 @@ impl Way {
     ///
     /// # Errors
     /// When a time is missing that every message has, or the times are in no order.
-    pub fn of_received(rows: &ReceivedMessages, row: usize) -> Result<Self, Lack> {
-        let is_datagram = rows.cut_bytes[row].is_some();
-        let of_stream = |ns| (!is_datagram).then_some(ns);
-        let ready_ns = seen(rows.ready_ns[row])?;
-        let (copy_ns, done_ns) = (rows.copy_ns[row], Some(rows.done_ns[row]));
-        let stamps = [
-            of_stream(seen(rows.last_arrival_ns[row])?),
-            Some(seen(rows.tcp_ns[row])?),
-            of_stream(ready_ns),
-            is_datagram.then_some(ready_ns),
-            rows.woken_ns[row],
-            rows.running_ns[row],
-            copy_ns.or(done_ns),
-            copy_ns.and(done_ns),
-        ];
-        let start_ns = seen(rows.first_arrival_ns[row])?;
-        Self::through(Direction::Received, start_ns, &stamps)
+    pub fn of_received(row: &ReceivedMessage) -> Result<Self, Lack> {
+        match row.cut_bytes {
+            Some(_) => Self::through(Direction::Received, &marks::received_datagram(row)),
+            None => Self::through(Direction::Received, &marks::received(row)),
+        }
     }
 
     /// Of a sent message. `on_wire`: when the network adapter put it there, if that is known.
     ///
     /// # Errors
     /// As [`Way::of_received`].
-    pub fn of_sent(rows: &SentMessages, row: usize, on_wire: Option<OnWire>) -> Result<Self, Lack> {
-        if rows.packets[row].is_some() {
-            let driven_ns = Some(seen(rows.driver_ns[row])?);
-            let stamps = [None, None, None, driven_ns];
-            return Self::through(Direction::Sent, seen(rows.queue_ns[row])?, &stamps);
+    pub fn of_sent(row: &SentMessage, on_wire: Option<OnWire>) -> Result<Self, Lack> {
+        if row.packets.is_some() {
+            return Self::through(Direction::Sent, &marks::sent_datagram(row));
         }
-        let (done_ns, tcp_ns) = (rows.done_ns[row], seen(rows.tcp_ns[row])?);
-        let stamps = [
-            Some(done_ns.min(tcp_ns)),
-            (done_ns < tcp_ns).then_some(tcp_ns),
-            Some(seen(rows.queue_ns[row])?),
-            Some(seen(rows.driver_ns[row])?),
-            on_wire.map(|on_wire| on_wire.nic_ns),
-            Some(seen(rows.acked_ns[row])?),
-        ];
-        let way = Self::through(Direction::Sent, seen(rows.call_ns[row])?, &stamps)?;
+        let way = Self::through(Direction::Sent, &marks::sent(row, on_wire))?;
         Ok(Self { on_wire, ..way })
     }
 
-    /// `stamps`: when each part ended, in their order.
-    fn through(direction: Direction, start_ns: u64, stamps: &[Option<u64>]) -> Result<Self, Lack> {
+    /// `marks`: in the order of the way, the begin first.
+    fn through(direction: Direction, marks: &[Mark]) -> Result<Self, Lack> {
+        if marks.iter().any(Mark::is_lacking) {
+            return Err(Lack::Unseen);
+        }
+        let start_ns = marks[0].ns.ok_or(Lack::Unseen)?;
         let mut parts_ns = [None; PARTS_MOST];
         let mut from_ns = start_ns;
-        for (part_ns, stamp) in parts_ns.iter_mut().zip(stamps) {
-            if let Some(until_ns) = *stamp {
-                *part_ns = Some(until_ns.checked_sub(from_ns).ok_or(Lack::Disorder)?);
+        for mark in marks {
+            if let Some((part, until_ns)) = mark.ends().zip(mark.ns) {
+                let part_ns = until_ns.checked_sub(from_ns).ok_or(Lack::Disorder)?;
+                parts_ns[direction.place(part)] = Some(part_ns);
                 from_ns = until_ns;
             }
         }
@@ -207,15 +199,16 @@ impl Way {
         self.parts_ns
     }
 
+    /// How long a part took; `None`: it had none.
+    pub(super) fn part_ns(&self, part: Part) -> Option<u64> {
+        self.parts_ns[self.direction.place(part)]
+    }
+
     /// The parts that it had, with their lengths, in their order.
     pub fn parts(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
         let parts = self.direction.parts().iter().zip(self.parts_ns);
         parts.filter_map(|(part, ns)| Some((*part, ns?)))
     }
-}
-
-fn seen(ns: Option<u64>) -> Result<u64, Lack> {
-    ns.ok_or(Lack::Unseen)
 }
 
 /// The ways of all messages of a recording, one by one.
@@ -236,32 +229,38 @@ impl Ways {
     ///
     /// # Errors
     /// As [`Way::of_sent`].
-    pub fn of_sent(&self, rows: &SentMessages, row: usize) -> Result<Way, Lack> {
-        let on_wire = match self.nics.place(rows, row) {
+    pub fn of_sent(&self, row: &SentMessage) -> Result<Way, Lack> {
+        let on_wire = match self.nics.place(row) {
             Some(Placed::At(on_wire)) => Some(on_wire),
             Some(Placed::Unplaced | Placed::Impossible) | None => None,
         };
-        Way::of_sent(rows, row, on_wire)
+        Way::of_sent(row, on_wire)
+    }
+
+    /// What is known to have happened to a message, in the order of time, each with the part of its way that ends
+    /// with it.
+    pub fn steps(&self, row: &Row) -> Vec<Step> {
+        let way = match row {
+            Row::Received(row) => Way::of_received(row),
+            Row::Sent(row) => self.of_sent(row),
+        };
+        row.steps(way.ok().as_ref())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use table::{Columns, row_of};
+    use table::row_of;
 
     use super::*;
 
     fn received(given: Value) -> Result<Way, Lack> {
-        let mut rows = ReceivedMessages::default();
-        rows.push(row_of(given).expect("a row"));
-        Way::of_received(&rows, 0)
+        Way::of_received(&row_of(given).expect("a row"))
     }
 
     fn sent(given: Value) -> Result<Way, Lack> {
-        let mut rows = SentMessages::default();
-        rows.push(row_of(given).expect("a row"));
-        Way::of_sent(&rows, 0, None)
+        Way::of_sent(&row_of(given).expect("a row"), None)
     }
 
     fn parts(way: &Way) -> Vec<(Part, u64)> {
@@ -322,16 +321,14 @@ mod tests {
 
     #[test]
     fn an_adapter_that_tells_parts_the_driver_from_the_network() {
-        let mut rows = SentMessages::default();
         let row = json!({
             "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130, "done_ns": 120,
         });
-        rows.push(row_of(row).expect("a row"));
         let on_wire = OnWire {
             nic_ns: 118,
             error_ns: 4,
         };
-        let way = Way::of_sent(&rows, 0, Some(on_wire)).expect("a way");
+        let way = Way::of_sent(&row_of(row).expect("a row"), Some(on_wire)).expect("a way");
         assert_eq!(parts(&way)[3..], [(Part::Nic, 5), (Part::Network, 12)]);
         assert_eq!((way.whole_ns, way.on_wire), (30, Some(on_wire)));
     }

@@ -1,6 +1,7 @@
 //! Messages as far as the host delayed them: a received one from the moment all of it had arrived to the end of
 //! the call that took it, a sent one from the begin of its call to the driver.
 
+use table::Columns;
 use table::tables::{ReceivedMessages, SentMessages};
 
 use crate::messages::story::MessageId;
@@ -40,7 +41,7 @@ pub(super) struct Message {
 impl Message {
     /// A row of `received_messages`; `None`: not all of its times are known, or they cannot be.
     pub(super) fn received(rows: &ReceivedMessages, row: usize) -> Option<Self> {
-        Way::of_received(rows, row).ok()?;
+        Way::of_received(&rows.row(row)).ok()?;
         let done_ns = rows.done_ns[row];
         Some(Self {
             id: MessageId {
@@ -62,7 +63,7 @@ impl Message {
 
     /// A row of `sent_messages`; `None` as above.
     pub(super) fn sent(rows: &SentMessages, row: usize) -> Option<Self> {
-        Way::of_sent(rows, row, None).ok()?;
+        Way::of_sent(&rows.row(row), None).ok()?;
         let driver_ns = rows.driver_ns[row]?;
         let start_ns = rows.call_ns[row].or(rows.queue_ns[row])?;
         Some(Self {

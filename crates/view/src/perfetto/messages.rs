@@ -45,20 +45,19 @@ pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Resu
     let mut places = HashMap::new();
     for rows in recording.batches::<ReceivedMessage>() {
         for row in 0..rows.len() {
-            let way = Way::of_received(&rows, row);
-            received(rows.row(row), way).draw(drawing, &mut places)?;
+            received(rows.row(row)).draw(drawing, &mut places)?;
         }
     }
     for rows in recording.batches::<SentMessage>() {
         for row in 0..rows.len() {
-            let way = ways.of_sent(&rows, row);
-            sent(rows.row(row), way).draw(drawing, &mut places)?;
+            sent(rows.row(row), &ways).draw(drawing, &mut places)?;
         }
     }
     Ok(())
 }
 
-fn received(row: ReceivedMessage, way: Result<Way, Lack>) -> Message {
+fn received(row: ReceivedMessage) -> Message {
+    let way = Way::of_received(&row);
     let arrived = row.first_arrival_ns.zip(row.ready_ns);
     let took_ns = row.copy_ns.or(row.running_ns);
     Message {
@@ -74,7 +73,8 @@ fn received(row: ReceivedMessage, way: Result<Way, Lack>) -> Message {
     }
 }
 
-fn sent(row: SentMessage, way: Result<Way, Lack>) -> Message {
+fn sent(row: SentMessage, ways: &Ways) -> Message {
+    let way = ways.of_sent(&row);
     let on_wire_ns = way.ok().and_then(|way| way.on_wire).map(|it| it.nic_ns);
     let left = row.queue_ns.zip(on_wire_ns.or(row.driver_ns));
     let call = row.call_ns.map(|ns| (ns, row.done_ns));
@@ -214,3 +214,6 @@ impl Place {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The parts in a trace are those of `whylat report --message`, of every golden message.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use diagnose::messages::MessageTable;
+use diagnose::messages::story::MessageId;
+use diagnose::report::Recorded;
+use diagnose::waits::Names;
+
+use super::super::trace::Trace;
+use super::super::wire::read::{Value, fields, messages};
+use super::*;
+
+/// Name, begin and end.
+type Part = (String, u64, u64);
+
+fn golden(scratch: &Path) -> Recording {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_messages/recording");
+    let output = scratch.join("r.whylat");
+    table::write_fixture(folder, &output).expect("written");
+    Recording::open(output).expect("opened")
+}
+
+fn number(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<u64> {
+    fields.iter().find_map(|(field, value)| match value {
+        Value::Number(number) if *field == wanted => Some(*number),
+        _ => None,
+    })
+}
+
+fn text(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<String> {
+    fields.iter().find_map(|(field, value)| match value {
+        Value::Bytes(bytes) if *field == wanted => Some(String::from_utf8_lossy(bytes).into()),
+        _ => None,
+    })
+}
+
+/// Of each message, the spans within its own: what is drawn beside it has none. A span and what lies in it follow each
+/// other in the file.
+fn drawn(trace: &[u8]) -> BTreeMap<String, Vec<Part>> {
+    let mut names: HashMap<u64, String> = HashMap::new();
+    let mut open: Vec<(String, u64)> = Vec::new();
+    let mut id = String::new();
+    let mut all: BTreeMap<String, Vec<Part>> = BTreeMap::new();
+    for packet in messages(trace, 1) {
+        for (field, value) in &packet {
+            let (12, Value::Bytes(interned)) = (field, value) else {
+                continue;
+            };
+            for name in messages(interned, 2) {
+                let text = text(&name, 2).expect("a text");
+                names.insert(number(&name, 1).expect("a number"), text);
+            }
+        }
+        let event = packet.iter().find_map(|(field, value)| match value {
+            Value::Bytes(bytes) if *field == 11 => Some(*bytes),
+            _ => None,
+        });
+        let Some((ns, event)) = number(&packet, 8).zip(event) else {
+            continue;
+        };
+        match number(&fields(event), 9) {
+            Some(1) => {
+                let notes = messages(event, 4);
+                if let Some(first) = notes.first() {
+                    id = text(first, 6).expect("its id comes first");
+                    all.entry(id.clone()).or_default();
+                }
+                let name = number(&fields(event), 10).expect("a name");
+                open.push((names[&name].clone(), ns));
+            }
+            Some(2) => {
+                let (name, begin_ns) = open.pop().expect("it began");
+                if !open.is_empty() {
+                    all.entry(id.clone())
+                        .or_default()
+                        .push((name, begin_ns, ns));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The parts that the report has, as far as they took time.
+fn told(recording: &Recording, id: MessageId) -> Vec<Part> {
+    let mut table = MessageTable::new(recording.header().clone(), Names::default())
+        .with_clocks(&recording.read_all::<ClockPair>())
+        .looking_for(id);
+    recording.scan::<ReceivedMessage>(|rows| table.add_received(&rows));
+    recording.scan::<SentMessage>(|rows| table.add_sent(&rows));
+    let story = table.story(Recorded::default()).expect("it is there");
+    let lifetime = story.lifetime.into_iter();
+    let parts = lifetime.flat_map(|it| {
+        let mut at_ns = recording.header().started_ns + it.since_start_ns;
+        it.parts.into_iter().map(move |took| {
+            at_ns += took.ns;
+            (took.part.name().to_owned(), at_ns - took.ns, at_ns)
+        })
+    });
+    parts
+        .filter(|(_, begin_ns, end_ns)| end_ns > begin_ns)
+        .collect()
+}
+
+#[test]
+fn parts_are_those_of_the_report() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recording = golden(scratch.path());
+    let mut out = Vec::new();
+    let names = Names::default();
+    let mut drawing = Drawing::new(Trace::begin(&mut out).expect("memory"), &names);
+    draw(&mut drawing, &recording).expect("memory");
+    drawing.trace.finish().expect("memory");
+    let all = drawn(&out);
+    let rows = recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>();
+    assert_eq!(all.len() as u64, rows);
+    for (id, parts) in all {
+        assert_eq!(parts, told(&recording, id.parse().expect("an id")), "{id}");
+    }
+}
