@@ -7,7 +7,7 @@ use table::ActivityKind;
 
 use super::reference::{Reference, Usual};
 use super::spans::Whats;
-use super::tree::{Met, Node, Place, Times, Tree};
+use super::tree::{Met, Node, Place, SpanId, Times, Tree};
 
 /// A context is unexpected where fewer than this share of the reference messages meet it (NSight, section 5.2: a
 /// minority).
@@ -23,6 +23,17 @@ pub enum Anomaly {
     MoreOften,
     /// It took longer.
     Slower,
+}
+
+impl Anomaly {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unexpected => "unexpected",
+            Self::MoreOften => "more_often",
+            Self::Slower => "slower",
+        }
+    }
 }
 
 /// What a place added to a message.
@@ -55,6 +66,13 @@ pub(super) struct Explanation {
 }
 
 impl Explanation {
+    /// The spans of the message at the places that are its causes.
+    pub(super) fn spans(&self, times: &mut Times) -> Vec<(Node, SpanId)> {
+        let is_cause = |node| self.causes.iter().any(|cause| cause.node == node);
+        let spans = times.spans().iter().copied();
+        spans.filter(|(node, _)| is_cause(*node)).collect()
+    }
+
     /// What the causes explain of it, 0–1; one where nothing is to be explained.
     pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
         let known = self.causes.iter().filter(|it| is_known(it));

@@ -7,7 +7,7 @@ use super::message::Message;
 use super::queue::{Queue, Threads};
 use super::side::Side;
 use super::spans::{Span, Spans, What, Whats};
-use super::tree::{Met, Node, Place, Role, Times, Tree};
+use super::tree::{Met, Node, Place, Role, SpanId, Times, Tree};
 
 /// Fills the times of a message, and adds who had its CPUs.
 pub(super) fn tell(
@@ -105,12 +105,12 @@ impl Telling<'_> {
                     self.times.take(thread, met.time_ns);
                 }
                 let node = self.tree.node(Some(around), Place::Within(span.what));
-                self.times.add(node, met);
+                self.times.add_span(node, met, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
             } else if span.depth == 0 {
                 let node = self.tree.node(Some(role), Place::Other(span.what));
-                self.times.add(node, met);
+                self.times.add_span(node, met, piece.id(span));
                 thread = Some(node);
             }
         });
@@ -210,7 +210,7 @@ impl Telling<'_> {
                     None => Place::Other(span.what),
                 };
                 let node = self.tree.node(Some(around.unwrap_or(role)), place);
-                self.times.add(node, met);
+                self.times.add_span(node, met, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
             });
@@ -236,7 +236,7 @@ impl Telling<'_> {
             let met = time(other.begin_ns, other.end_ns);
             self.take_from_open(met.time_ns);
             let node = self.tree.node(Some(role), place);
-            self.times.add(node, met);
+            self.times.add_span(node, met, piece.id(softirq));
         }
     }
 
@@ -299,6 +299,15 @@ impl Piece {
     fn part(&self, span: &Span) -> (u64, u64) {
         let begin_ns = span.begin_ns.max(self.from_ns);
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
+    }
+
+    /// What tells a span on its CPU from others.
+    fn id(&self, span: &Span) -> SpanId {
+        SpanId {
+            cpu: self.cpu,
+            begin_ns: span.begin_ns,
+            depth: span.depth,
+        }
     }
 
     /// What of a span lies in it.

@@ -42,7 +42,7 @@ pub use band::Band;
 pub use cause::rules;
 pub use explain::{Anomaly, Settings};
 pub use message::{received_life_ns, sent_life_ns};
-pub use tree::Role;
+pub use tree::{Role, SpanId};
 
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
@@ -60,7 +60,7 @@ use reference::Reference;
 use report::{Judged, Other, SCHEMA, TailGroup, TailReport};
 use side::{GroupKey, Side};
 use spans::Whats;
-use tree::{Times, Tree};
+use tree::{Node, Times, Tree};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -301,6 +301,7 @@ impl TailTable {
             tail.told.push(Told {
                 message,
                 ahead: queue.ahead,
+                spans: explanation.spans(&mut times),
                 explanation,
             });
         }
@@ -337,4 +338,6 @@ struct Told<'a> {
     message: &'a Message,
     ahead: u32,
     explanation: Explanation,
+    /// The spans at the places that are its causes.
+    spans: Vec<(Node, SpanId)>,
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::explain::Anomaly;
-use super::tree::Role;
+use super::tree::{Role, SpanId};
 use crate::messages::way::Direction;
 use crate::report::About;
 
@@ -265,6 +265,20 @@ pub struct Explained {
     pub ahead: u32,
     /// What each cause added, the largest first.
     pub causes: Vec<Added>,
+    /// Spans of its CPUs that the causes are made of, in the order of CPU and time; for the page alone.
+    #[serde(skip)]
+    pub spans: Vec<CauseSpan>,
+}
+
+/// A span that a cause of a message is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CauseSpan {
+    /// Which.
+    pub span: SpanId,
+    /// Index in [`TailGroup::causes`].
+    pub cause: usize,
+    /// How the place that it is at differs.
+    pub anomaly: Anomaly,
 }
 
 /// What a cause added to a message.

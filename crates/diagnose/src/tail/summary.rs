@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::cause::{Causes, Key, Rule};
 use super::explain::{Anomaly, Deviation};
 use super::report::{
-    Added, Box5, Cause, Core, Covered, Explained, Order, Part, Quantile, QueueSpread, Queueing,
-    TailGroup,
+    Added, Box5, Cause, CauseSpan, Core, Covered, Explained, Order, Part, Quantile, QueueSpread,
+    Queueing, TailGroup,
 };
 use super::side::GroupKey;
 use super::{Body, Tail, Told};
@@ -144,6 +144,7 @@ impl Summary<'_> {
         index: &BTreeMap<Key, usize>,
     ) -> Explained {
         let is_known = |it: &Deviation| self.key(it).rule.explains();
+        let spans = self.spans(told, index);
         Explained {
             id: told.message.id.to_string(),
             since_start_ns: told.message.start_ns.saturating_sub(self.started_ns),
@@ -158,7 +159,29 @@ impl Summary<'_> {
                     Some(Added { cause, ns })
                 })
                 .collect(),
+            spans,
         }
+    }
+
+    /// The spans that the causes of a message are made of. One can be at two places: at its own, and at that of
+    /// the messages that it received first.
+    fn spans(&self, told: &Told<'_>, index: &BTreeMap<Key, usize>) -> Vec<CauseSpan> {
+        let mut spans = Vec::new();
+        for deviation in &told.explanation.causes {
+            let Some(&cause) = index.get(&self.key(deviation)) else {
+                continue;
+            };
+            let own = told.spans.iter();
+            let own = own.filter(|(node, _)| *node == deviation.node);
+            spans.extend(own.map(|(_, span)| CauseSpan {
+                span: *span,
+                cause,
+                anomaly: deviation.anomaly,
+            }));
+        }
+        spans.sort_unstable();
+        spans.dedup();
+        spans
     }
 
     fn queue(&self, told: &[Told<'_>]) -> QueueSpread {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use table::tables::{Activity, ReceivedMessage, Wait};
 use table::{Columns, row_of};
 
+use super::report::TailReport;
 use super::{Question, TailTable};
 use crate::causes::Categories;
 use crate::report::Recorded;
@@ -29,6 +30,10 @@ fn header(started_ns: u64) -> table::manifest::Header {
 }
 
 fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
+    serde_json::to_value(report(rows, started_ns, question).groups).expect("JSON")
+}
+
+fn report(rows: &Rows, started_ns: u64, question: Question) -> TailReport {
     let categories = Categories::built_in().expect("rules");
     let mut table = TailTable::new(header(started_ns), Names::default(), question, categories);
     // in batches, as from a file
@@ -45,8 +50,7 @@ fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
         .for_each(|row| activities.push(row.clone()));
     table.add_waits(&waits);
     table.add_activities(&activities);
-    let report = table.report(Recorded::default());
-    serde_json::to_value(&report.groups).expect("JSON")
+    table.report(Recorded::default())
 }
 
 fn message(number: u64, start_ns: u64, done_ns: u64) -> ReceivedMessage {
@@ -187,9 +191,17 @@ fn first_cause(rows: &Rows) -> (Value, Value) {
     (cause["rule"].clone(), cause["what"].clone())
 }
 
+/// Depths of the spans that explain the slow message.
+fn explaining(rows: &Rows) -> Vec<u16> {
+    let report = report(rows, 0, Question::default());
+    let spans = report.groups[0].explained[0].spans.iter();
+    spans.map(|it| it.span.depth).collect()
+}
+
 #[test]
 fn a_neighbour_is_named_whatever_it_does() {
     let rows = one_slow(&[(1, 90_000, vec![2, 3]), (0, 5_000, vec![1])]);
+    assert_eq!(explaining(&rows), [0], "the calls in it do not");
     assert_eq!(
         first_cause(&rows),
         (json!("cpu_contention"), json!("neighbour"))
@@ -207,6 +219,7 @@ fn a_parent_is_no_cause_where_what_it_called_is() {
     for (span, before_ns) in rows.activities[of_slow..].iter_mut().zip([0, 100, 200]) {
         span.end_ns = end_ns - before_ns;
     }
+    assert_eq!(explaining(&rows), [2], "the call around it does not");
     assert_eq!(
         first_cause(&rows),
         (json!("slow_function"), json!("receive processing"))

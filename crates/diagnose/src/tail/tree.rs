@@ -58,11 +58,23 @@ pub(super) struct Met {
     pub(super) count: u32,
 }
 
-/// What one message met of all places.
+/// What one message met of all places, and in which spans.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     met: Vec<Met>,
     touched: Vec<Node>,
+    spans: Vec<(Node, SpanId)>,
+}
+
+/// What tells a span from all others of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpanId {
+    /// CPU.
+    pub cpu: u16,
+    /// When it began.
+    pub begin_ns: u64,
+    /// What was done around it.
+    pub depth: u16,
 }
 
 impl Tree {
@@ -113,6 +125,7 @@ impl Times {
         for node in self.touched.drain(..) {
             self.met[node.index()] = Met::default();
         }
+        self.spans.clear();
     }
 
     /// Adds what was met of a place.
@@ -125,6 +138,21 @@ impl Times {
         let met = &mut self.met[index];
         met.time_ns += more.time_ns;
         met.count += more.count;
+    }
+
+    /// Adds what was met of a place in a span.
+    pub(super) fn add_span(&mut self, node: Node, more: Met, span: SpanId) {
+        self.add(node, more);
+        if more.time_ns > 0 {
+            self.spans.push((node, span));
+        }
+    }
+
+    /// The spans in which places were met, each once a place.
+    pub(super) fn spans(&mut self) -> &[(Node, SpanId)] {
+        self.spans.sort_unstable();
+        self.spans.dedup();
+        &self.spans
     }
 
     /// Takes time away that belongs elsewhere.
