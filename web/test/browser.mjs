@@ -17,8 +17,8 @@ export async function launch() {
   });
 }
 
-/** Opens a page of the viewer. `faults` are collected until the test looks at them. */
-export async function open(browser, file, { hash = "", width = 1280, height = 720, theme = "light" } = {}) {
+/** Opens a page of the viewer; `script`: what runs before its own. `faults` are collected until the test looks at them. */
+export async function open(browser, file, { hash = "", width = 1280, height = 720, theme = "light", script } = {}) {
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: theme,
@@ -41,6 +41,7 @@ export async function open(browser, file, { hash = "", width = 1280, height = 72
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
     );
   });
+  if (script) await page.addInitScript(script);
   await page.goto(url + hash);
   await page.waitForSelector("main, [role=alert]");
   return { page, faults, close: () => context.close() };

@@ -1,4 +1,5 @@
-// Pages of the golden recordings: what the tests open. Built with the programs in target/release (`make build`).
+// Pages of the golden recordings: what the tests open. Made by the programs in target/release (`make build`), or in
+// WHYLAT_PROGRAMS.
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,7 +7,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const release = join(root, "target/release");
+const programs = process.env.WHYLAT_PROGRAMS ?? join(root, "target/release");
 
 /** A directory that is removed when the tests end. */
 export const scratch = mkdtempSync(join(tmpdir(), "whylat-viewer-"));
@@ -22,7 +23,7 @@ function run(program, args) {
   }
 }
 
-export const whylat = (...args) => run(join(release, "whylat"), args);
+export const whylat = (...args) => run(join(programs, "whylat"), args);
 
 /** Makes a recording of a folder of text under tests/; answers that lie beside it are no part of it. */
 export function recording(folder) {
@@ -38,7 +39,7 @@ export function recording(folder) {
 
 /** Makes a recording of a folder of text. */
 export function madeOf(folder, output) {
-  run(join(release, "examples/recording"), [folder, output]);
+  run(join(programs, "examples/recording"), [folder, output]);
   return output;
 }
 

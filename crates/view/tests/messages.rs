@@ -8,6 +8,8 @@
 //! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test messages
 //! ```
 
+#[path = "fixture/data.rs"]
+mod data;
 mod fixture;
 mod schema;
 
@@ -19,14 +21,17 @@ use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::report::Recorded;
 use diagnose::waits::Names;
+use serde_json::{Value, json};
 use table::tables::{
     Activity, ClockPair, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage,
     SentMessages, UdpSocket,
 };
-use table::{Columns, row_of};
+use table::{Columns, Recording, row_of, write_fixture};
 use whylat_view as view;
 use whylat_view::TextOptions;
+use whylat_view::html::{Answers, html};
 
+use data::Data;
 use fixture::{Outcome, document, expect, rows};
 
 /// Messages whose story is told: the end of each file's name, and the id.
@@ -232,6 +237,86 @@ fn lines_fit() -> Outcome {
     for text in texts {
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None);
+    }
+    Ok(())
+}
+
+/// The data of a page of the golden recording.
+fn page() -> Outcome<Data> {
+    let scratch = tempfile::tempdir()?;
+    let output = scratch.path().join("r.whylat");
+    write_fixture(root().join("recording"), &output)?;
+    let recording = Recording::open(output)?;
+    let (coverage, loss) = (recording.coverage().to_vec(), recording.loss().to_vec());
+    let header = recording.header().clone();
+    let evidence = diagnose::Evidence::new(header, coverage, loss, None, None, Vec::new());
+    let answers = Answers {
+        report: diagnose::diagnose(evidence),
+        waits: None,
+        messages: None,
+        tail: None,
+    };
+    let side = view::html::Side {
+        name: "r".to_owned(),
+        recording: &recording,
+        answers,
+    };
+    Data::of(&html(&[side], None)?)
+}
+
+/// What a page has of a message: its id, its steps, and its parts.
+type Drawn = (String, Vec<Value>, Vec<Value>);
+
+/// The messages of a table of a page. A step is its time after the first, what happened, and how; a part its name, and
+/// how long it took.
+fn drawn(data: &Data, table: &str, letter: char) -> Outcome<Vec<Drawn>> {
+    let table = data.table(table)?;
+    let (conns, ends) = (table.words("conn")?, table.whole("offset_end")?);
+    let (lists, errors) = (table.whole("step_list")?, table.whole("on_wire_error_ns")?);
+    let times: Outcome<Vec<_>> = (0..8)
+        .map(|step| table.whole(&format!("step_{step}_ns")))
+        .collect();
+    let times = times?;
+    let mut all = Vec::new();
+    for row in 0..conns.len() {
+        let list = lists[row].ok_or("a list")?;
+        let list = &data.header["sides"][0]["step_lists"][usize::try_from(list)?];
+        let list = list.as_array().ok_or("its steps")?;
+        let ns = |step: usize| times[step][row].unwrap_or_default();
+        let (mut steps, mut parts) = (Vec::new(), Vec::new());
+        for (place, step) in list.iter().enumerate() {
+            let error = errors[row].filter(|_| step["what"] == "on_wire");
+            steps.push(json!([ns(place) - ns(0), step["what"], error]));
+            if let Some(from) = step["ends"]["from"].as_u64() {
+                let length_ns = ns(place) - ns(usize::try_from(from)?);
+                parts.push(json!([step["ends"]["part"], length_ns]));
+            }
+        }
+        assert!(times.get(list.len()).is_none_or(|it| it[row].is_none()));
+        let conn = conns[row].clone().unwrap_or_default();
+        let end = ends[row].ok_or("an end")?;
+        all.push((format!("{conn}:{letter}{end}"), steps, parts));
+    }
+    Ok(all)
+}
+
+#[test]
+fn a_page_has_the_steps_and_parts_of_the_report() -> Outcome {
+    let data = page()?;
+    let received = drawn(&data, "received_messages", 'r')?;
+    let sent = drawn(&data, "sent_messages", 's')?;
+    assert_eq!((received.len(), sent.len()), (206, 62));
+    for (id, steps, parts) in received.into_iter().chain(sent) {
+        let story = serde_json::to_value(story(&id)?)?;
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let told = list(&story["steps"]).into_iter();
+        let told = told.map(|it| json!([it["after_ns"], it["what"], it["error_ns"]]));
+        assert_eq!(steps, told.collect::<Vec<_>>(), "{id}");
+        let told = list(&story["lifetime"]["parts"]).into_iter();
+        // what arrived at once did not arrive for any time
+        let told = told.filter(|it| it["part"] != "arriving" || it["ns"] != 0);
+        let told = told.map(|it| json!([it["part"], it["ns"]]));
+        assert_eq!(parts, told.collect::<Vec<_>>(), "{id}");
     }
     Ok(())
 }

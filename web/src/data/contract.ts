@@ -272,8 +272,5 @@ export interface TailGroup {
 export interface TailReport {
   tail: string;
   body: string;
-  /** Share of what a place took longer that those within it explain where it is no cause itself. */
-  explained: number;
-  resolution_ns: number;
   groups: TailGroup[];
 }

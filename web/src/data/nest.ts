@@ -9,18 +9,12 @@ export interface Nest {
   children: Map<string, Nest>;
 }
 
-/** The nest of spans, and the node of each. */
-export interface Nested {
-  root: Nest;
-  nodes: Map<Span, Nest>;
-}
-
 function node(title: string, kind: string): Nest {
   return { title, kind, ns: 0, children: new Map() };
 }
 
 /** What a span is called among others within the same. */
-export function spanTitle(span: Span): string {
+function spanTitle(span: Span): string {
   return span.name ?? span.kind;
 }
 
@@ -28,9 +22,8 @@ export function spanTitle(span: Span): string {
  * Nests spans, which come in the order of their begin, outer ones first. `time`: what of a span counts, ns. `lane`: what
  * its CPU is called; CPUs of one name are one.
  */
-export function nested(spans: Span[], time: (span: Span) => number, lane: (cpu: string | null) => string): Nested {
+export function nested(spans: Span[], time: (span: Span) => number, lane: (cpu: string | null) => string): Nest {
   const root = node("", "");
-  const nodes = new Map<Span, Nest>();
   const open = new Map<string | null, Nest[]>();
   for (const span of spans) {
     const name = lane(span.cpu);
@@ -46,9 +39,8 @@ export function nested(spans: Span[], time: (span: Span) => number, lane: (cpu: 
       root.ns += ns;
     }
     stack.push(own);
-    nodes.set(span, own);
   }
-  return { root, nodes };
+  return root;
 }
 
 function child(around: Nest, title: string, kind: string): Nest {
@@ -59,26 +51,4 @@ function child(around: Nest, title: string, kind: string): Nest {
     around.children.set(key, found);
   }
   return found;
-}
-
-/**
- * Nodes of a nest that took longer than those of another, where what lies within them explains that: at least this share of
- * it, as `whylat report --tail` decides which places are causes.
- */
-export function explained(nest: Nest, usual: Nest | undefined, share: number, resolutionNs: number): Set<Nest> {
-  const out = new Set<Nest>();
-  walk(nest, usual);
-  return out;
-
-  function walk(own: Nest, other: Nest | undefined): number {
-    const longer = own.ns - (other?.ns ?? 0);
-    let within = 0;
-    for (const [key, inner] of own.children) {
-      within += Math.max(0, walk(inner, other?.children.get(key)));
-    }
-    if (longer >= resolutionNs && within >= share * longer) {
-      out.add(own);
-    }
-    return longer;
-  }
 }

@@ -1,6 +1,7 @@
 // One recording in the page: what was concluded of it, and its tables.
 
 import type { Report, TailReport, WaitReport } from "./contract";
+import type { StepHead } from "./steps";
 import { Table, type TableHead, type Words } from "./table";
 import { unpack } from "./unpack";
 
@@ -11,6 +12,7 @@ interface SideHead {
   waits: WaitReport | null;
   tail: TailReport | null;
   tables: TableHead[];
+  step_lists: StepHead[][];
   at: number;
 }
 
@@ -24,7 +26,7 @@ interface Header {
 }
 
 /** The version of the data that this viewer reads. */
-const SCHEMA = "whylat.view/1";
+const SCHEMA = "whylat.view/2";
 
 export class Side {
   readonly name: string;
@@ -32,6 +34,8 @@ export class Side {
   readonly report: Report;
   readonly waits: WaitReport | null;
   readonly tail: TailReport | null;
+  /** Steps that messages have, by the number of the list. */
+  readonly stepLists: StepHead[][];
   private readonly tables = new Map<string, Table>();
   private commOf: Map<string, string> | null = null;
   private derived = new Map<unknown, unknown>();
@@ -42,6 +46,7 @@ export class Side {
     this.report = head.report;
     this.waits = head.waits;
     this.tail = head.tail;
+    this.stepLists = head.step_lists;
     const own = columns.subarray(head.at);
     for (const table of head.tables) {
       this.tables.set(table.name, new Table(table, own));

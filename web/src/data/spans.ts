@@ -4,6 +4,8 @@ import type { Side } from "./side";
 import { wordAt } from "./table";
 
 export interface Span {
+  /** Its row in the table. */
+  row: number;
   begin: number;
   end: number;
   depth: number;
@@ -37,6 +39,7 @@ export function spansWithin(side: Side, from: number, to: number): Span[] {
     const [begin, end] = [begins[row] ?? 0, ends[row] ?? 0];
     if (begin <= to && end >= from) {
       out.push({
+        row,
         begin,
         end,
         depth: depths[row] ?? 0,

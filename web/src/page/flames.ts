@@ -29,7 +29,7 @@ function drawn(side: Side, messages: Messages, rows: Uint32Array): HTMLElement {
   const times = timesOf(messages, rows);
   const within = (span: Span) => overlap(times.get(span.cpu ?? "") ?? [], span.begin, span.end);
   const spans = allSpans(side).filter((span) => within(span) > 0);
-  const { root } = nested(spans, within, (cpu) => `CPU ${cpu ?? "not known"}`);
+  const root = nested(spans, within, (cpu) => `CPU ${cpu ?? "not known"}`);
   const graph = nodeGraph(root, "what CPUs did");
   const note =
     "Time of the CPUs that had a message, while they had it; of messages for which it was kept. Widths are shares of all that is shown.";

@@ -1,36 +1,16 @@
 // One message in full, beside an ordinary one of the same application.
 
-import { explained, nested } from "../data/nest";
+import { type Explaining, explainingSpans } from "../data/explaining";
 import { type Messages, type Why } from "../data/messages";
 import type { Side } from "../data/side";
-import { type Span, spansWithin } from "../data/spans";
-import { button, el } from "../dom";
+import { spansWithin } from "../data/spans";
+import { type Step, stepsOf } from "../data/steps";
+import { button, prose, el } from "../dom";
 import { bytes, duration, percent, words } from "../format";
-import { type Life, type Stamp, lifetimePlot, sort, spanRows } from "../plot/lifetime";
+import { type Life, lifeRows, lifetimePlot } from "../plot/lifetime";
 import { asTable } from "../plot/plot";
 import { colourOf } from "../theme/palette";
 import type { Site } from "./page";
-
-/** Stamps of a received message, in the order of its way, and the part that each ends (docs/messages.md). */
-const RECEIVED: [column: string, name: string, part: string | null][] = [
-  ["first_arrival_ns", "first segment", null],
-  ["last_arrival_ns", "last segment", "arriving"],
-  ["tcp_ns", "TCP", "softirq"],
-  ["ready_ns", "ready", "tcp"],
-  ["woken_ns", "woken", "wakeup"],
-  ["running_ns", "running", "run_queue"],
-  ["copy_ns", "copying", "program"],
-  ["done_ns", "taken", "copy"],
-];
-
-/** The same of a sent one; the call may end before or after TCP begins. */
-const SENT: [column: string, name: string, part: string | null][] = [
-  ["call_ns", "call", null],
-  ["tcp_ns", "TCP sends", "call"],
-  ["queue_ns", "device queue", "output"],
-  ["driver_ns", "driver", "qdisc"],
-  ["acked_ns", "acknowledged", "network"],
-];
 
 /** The panel; `null`: there is no such message in the page. */
 export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLElement {
@@ -48,22 +28,20 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
   const usual = why ? ordinary(site.side, messages, why, row) : null;
   const life = lifeOf(site.side, messages, row);
   const reference = usual === null ? null : lifeOf(site.side, messages, usual);
-  const kept = life.spans.length > 0;
-  if (reference && reference.spans.length > 0) {
-    life.usual = new Set(reference.spans.map(sort));
-    life.explained = explainedSpans(site.side, life, reference);
-  }
+  const kept = life.spans.some((span) => span.begin < life.view[1] && span.end > life.view[0]);
+  const latency = messages.latency[row] ?? NaN;
+  const took = Number.isNaN(latency) ? "" : `: ${duration(latency)}`;
   return el(
     "section.panel.life",
     { "aria-label": `Message ${id}` },
     el(
       "header",
       {},
-      el("h2", {}, `Message ${id}: ${duration(messages.latency[row] ?? NaN)}`),
+      el("h2", {}, `Message ${id}${took}`),
       el(
         "span.soft",
         {},
-        `${bytes(messages.bytes[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"} by ${site.side.process(messages.word(row, "pid"))}, ${duration(messages.begin[row] ?? NaN)} after the start`,
+        about(site.side, messages, row, life),
       ),
       el("span.end", {}, close),
     ),
@@ -72,10 +50,12 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
       el(
         "p.soft",
         {},
-        "What CPUs did meanwhile was not kept for this message; these are its stamps. Record with `--keep p99,sample=100` to have it of slow messages and of some others.",
+        ...prose(
+          "What CPUs did meanwhile was not kept for this message. Record with `--keep p99,sample=100` to have it of slow messages and of some others.",
+        ),
       ),
     drawn(life),
-    life.usual && el("p.soft", {}, "Outlined: what the ordinary message below did not meet. Faint: other threads, and what took longer only by what lies within it."),
+    kept && el("p.soft", {}, legend(life)),
     reference &&
       usual !== null &&
       el(
@@ -87,17 +67,19 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
   );
 }
 
-/** Spans whose nested ones explain what they took longer than in an ordinary message. */
-function explainedSpans(side: Side, life: Life, reference: Life): Set<Span> {
-  const { tail } = side;
-  const nest = (life: Life) => {
-    const [from, to] = [life.stamps[0]?.atNs ?? 0, life.stamps[life.stamps.length - 1]?.atNs ?? 0];
-    const time = (span: Span) => Math.max(0, Math.min(span.end, to) - Math.max(span.begin, from));
-    return nested(life.spans, time, (cpu) => life.roles.get(cpu ?? "") ?? "");
-  };
-  const [own, usual] = [nest(life), nest(reference)];
-  const nodes = explained(own.root, usual.root, tail?.explained ?? 1, tail?.resolution_ns ?? 0);
-  return new Set(life.spans.filter((span) => nodes.has(own.nodes.get(span) ?? own.root)));
+function about(side: Side, messages: Messages, row: number, life: Life): string {
+  const which = `${bytes(messages.bytes[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"}`;
+  const who = side.process(messages.word(row, "pid"));
+  const when = duration(life.steps[0]?.atNs ?? NaN);
+  const isKnown = !Number.isNaN(messages.latency[row] ?? NaN);
+  const gaps = isKnown ? "" : "; not every time was seen, or they are in no order";
+  return `${which} by ${who}, ${when} after the start${gaps}`;
+}
+
+function legend(life: Life): string {
+  return life.explaining.size > 0
+    ? "Outlined: what explains why it took longer than usual. Faint: other threads that do not explain it."
+    : "Faint: other threads.";
 }
 
 function drawn(life: Life): HTMLElement {
@@ -106,7 +88,7 @@ function drawn(life: Life): HTMLElement {
     "div",
     {},
     plot.element,
-    asTable(["from its begin", "length", "what", "name", "CPU"], () => spanRows(life)),
+    asTable(["from its begin", "length", "what", "name", "CPU", "explains the message"], () => lifeRows(life)),
   );
 }
 
@@ -158,47 +140,41 @@ function ordinary(side: Side, messages: Messages, why: Why, row: number): number
 
 function lifeOf(side: Side, messages: Messages, row: number): Life {
   const [table, own] = messages.own(row);
+  const { steps, parts } = stepsOf(side, messages, row);
+  const [whole, view] = axes(messages, row, steps);
   const isSent = messages.sent[row] === 1;
-  const stamps: Stamp[] = [];
-  for (const [column, name, part] of isSent ? SENT : RECEIVED) {
-    const atNs = table.numbers(column)[own] ?? NaN;
-    if (!Number.isNaN(atNs)) {
-      stamps.push({ atNs, name, part });
-    }
-  }
-  const done = table.numbers("done_ns")[own] ?? NaN;
-  if (isSent && !Number.isNaN(done)) {
-    stamps.push({ atNs: done, name: "call ends", part: null });
-    stamps.sort((a, b) => a.atNs - b.atNs);
-    // Until the call ended it is the call's; what comes after it until TCP sends is held.
-    const at = stamps.findIndex((stamp) => stamp.name === "call ends");
-    const next = stamps[at + 1];
-    const self = stamps[at];
-    if (self && next?.name === "TCP sends") {
-      self.part = "call";
-      next.part = "held";
-    } else {
-      stamps.splice(at, 1);
-    }
-  }
-  // The network's part of a sent message is no work of this host; the axis ends at the driver.
-  const shown = stamps.filter((stamp) => stamp.name !== "acknowledged");
-  const first = shown[0]?.atNs ?? messages.begin[row] ?? 0;
-  const last = shown[shown.length - 1]?.atNs ?? first;
-  const margin = Math.max(500, (last - first) * 0.06);
-  const spans: Span[] = spansWithin(side, first - margin, last + margin);
   const roles = new Map<string, string>();
   const cpu = (column: string) => table.numbers(column)[own] ?? NaN;
   const kernel = cpu(isSent ? "driver_cpu" : "receive_cpu");
   if (!Number.isNaN(kernel)) roles.set(String(kernel), isSent ? "gave it to the driver" : "received it");
   const app = String(cpu("cpu"));
   roles.set(app, roles.has(app) ? `${roles.get(app)}, and ran its thread` : "ran its thread");
+  const id = messages.id(row);
+  const none: Explaining = new Map();
   return {
-    label: `life of message ${messages.id(row)}`,
-    stamps: shown,
-    spans,
+    label: `life of message ${id}`,
+    steps,
+    parts,
+    spans: spansWithin(side, ...whole),
     tid: messages.word(row, "tid"),
-    whole: [first - margin, last + margin],
+    whole,
+    view,
     roles,
+    explaining: side.once(explainingSpans).get(id) ?? none,
+    cause: (index) => messages.why(row)?.group.causes[index]?.what ?? "not known",
   };
+}
+
+/**
+ * All of a message's time, and what of that is shown at first: where the other end takes most of it, only the begin of
+ * what happens after this host had the message.
+ */
+function axes(messages: Messages, row: number, steps: Step[]): [[number, number], [number, number]] {
+  const first = steps[0]?.atNs ?? 0;
+  const [last, before] = [steps[steps.length - 1]?.atNs ?? first, steps[steps.length - 2]?.atNs ?? first];
+  const room = (to: number, share: number) => Math.max(500, (to - first) * share);
+  const whole: [number, number] = [first - room(last, 0.06), last + room(last, 0.06)];
+  const hostEnd = (messages.begin[row] ?? NaN) + (messages.latency[row] ?? NaN);
+  const isAway = last > hostEnd && last - before > (last - first) / 2;
+  return [whole, isAway ? [first - room(before, 0.06), before + room(before, 0.25)] : whole];
 }

@@ -1,40 +1,32 @@
 // The life of one message: its parts above, then a lane a CPU with nested spans of what that did, and the stamps as
 // vertical lines through all of it.
 
+import type { Explaining } from "../data/explaining";
 import type { Span } from "../data/spans";
-import { duration } from "../format";
-import { colourOf, ink } from "../theme/palette";
+import type { Part, Step } from "../data/steps";
+import { duration, words } from "../format";
+import { colourOf, ink, inkOn } from "../theme/palette";
 import { gestures } from "./gestures";
 import { type Area, Plot, axisBelow } from "./plot";
 import { type Scale, linear, timeLabels } from "./scale";
 
-export interface Stamp {
-  atNs: number;
-  name: string;
-  /** The part of the way that ends here; `null`: none. */
-  part: string | null;
-}
-
 export interface Life {
   label: string;
-  /** In order. */
-  stamps: Stamp[];
+  /** What happened to it, in order, and the parts of its way. */
+  steps: Step[];
+  parts: Part[];
   spans: Span[];
   /** Thread of the message. */
   tid: string | null;
-  /** What is shown at first, ns from the start. */
+  /** All that can be shown, ns from the start, and what is shown at first. */
   whole: [number, number];
+  view: [number, number];
   /** CPUs that had the message, and for what. */
   roles: Map<string, string>;
-  /** What an ordinary message met; what this one met besides is outlined. Absent: there is none to compare with. */
-  usual?: Set<string>;
-  /** Spans that took longer only by what lies within them. */
-  explained?: Set<Span>;
-}
-
-/** What a span is, to be met again in another message. */
-export function sort(span: Span): string {
-  return `${span.kind} ${span.name ?? ""}`;
+  /** Spans that explain why it took longer than usual. */
+  explaining: Explaining;
+  /** How a cause of the message is called. */
+  cause: (index: number) => string;
 }
 
 const ROW = 16;
@@ -52,12 +44,12 @@ export function lifetimePlot(life: Life): Plot {
   const lanes = lanesOf(life);
   const bottom = lanes.reduce((end, lane) => Math.max(end, lane.top + lane.depth * ROW), PARTS + 24);
   const height = bottom + 34;
-  let view: [number, number] = life.whole;
+  let view: [number, number] = life.view;
   const area = (width: number): Area => ({ left: 8, top: 22, width: width - 16, height: bottom - 16 });
   const x = (width: number): Scale => linear(view[0], view[1], 8, width - 8);
   const plot = new Plot(life.label, height, (context, width) => {
     const scale = x(width);
-    const begin = life.stamps[0]?.atNs ?? 0;
+    const begin = life.steps[0]?.atNs ?? 0;
     const fromBegin = linear(view[0] - begin, view[1] - begin, 8, width - 8);
     axisBelow(context, area(width), fromBegin, timeLabels);
     context.save();
@@ -67,7 +59,12 @@ export function lifetimePlot(life: Life): Plot {
     for (const lane of lanes) {
       drawLane(context, life, lane, scale, width);
     }
-    drawParts(context, life, scale, bottom);
+    drawParts(context, life, scale);
+    drawSteps(context, life, scale, bottom);
+    for (const lane of lanes) {
+      const role = life.roles.get(lane.cpu);
+      drawName(context, `CPU ${lane.cpu}${role ? `, ${role}` : ""}`, 10, lane.top - 5);
+    }
     context.restore();
   });
   const width = () => plot.element.clientWidth;
@@ -110,10 +107,6 @@ function lanesOf(life: Life): Lane[] {
 
 function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: Scale, width: number): void {
   context.textAlign = "left";
-  context.textBaseline = "alphabetic";
-  context.fillStyle = ink("soft");
-  const role = life.roles.get(lane.cpu);
-  context.fillText(`CPU ${lane.cpu}${role ? `, ${role}` : ""}`, 10, lane.top - 5);
   context.textBaseline = "middle";
   for (const span of lane.spans) {
     const left = Math.max(8, x.at(span.begin));
@@ -123,28 +116,24 @@ function drawLane(context: CanvasRenderingContext2D, life: Life, lane: Lane, x: 
     }
     const y = lane.top + span.depth * ROW;
     const isOther = span.tid !== null && span.tid !== life.tid && span.kind === "task";
-    const isFaint = isOther || life.explained?.has(span) === true;
+    const explains = life.explaining.has(span.row);
+    const isFaint = isOther && !explains;
     context.globalAlpha = isFaint ? 0.4 : span.kind === "idle" ? 0.6 : 0.85;
     context.fillStyle = colourOf(span.kind);
     context.fillRect(left, y, Math.max(1, right - left - 0.5), ROW - 1);
     context.globalAlpha = 1;
-    if (life.usual && !life.usual.has(sort(span)) && right - left > 2) {
+    if (explains) {
       context.strokeStyle = ink("ink");
-      context.lineWidth = 1.5;
-      context.strokeRect(left + 0.75, y + 0.75, right - left - 2, ROW - 2.5);
+      context.lineWidth = 2;
+      context.strokeRect(left + 1, y + 1, Math.max(1, right - left - 2.5), ROW - 3);
       context.lineWidth = 1;
     }
     const text = span.name ?? span.kind;
     if (right - left > 34) {
-      context.fillStyle = isFaint || span.kind === "idle" ? ink("ink") : letters(span.kind);
+      context.fillStyle = isFaint || span.kind === "idle" ? ink("ink") : inkOn(colourOf(span.kind));
       context.fillText(fitted(context, text, right - left - 8), left + 4, y + ROW / 2);
     }
   }
-}
-
-/** Ink that is read on a kind's colour. */
-function letters(kind: string): string {
-  return kind === "function" || kind === "irq" || kind === "syscall" || kind === "migration" ? "#ffffff" : "#14181d";
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {
@@ -156,67 +145,76 @@ function fitted(context: CanvasRenderingContext2D, text: string, width: number):
   return `${text.slice(0, most)}…`;
 }
 
-function drawParts(context: CanvasRenderingContext2D, life: Life, x: Scale, bottom: number): void {
-  let from = life.stamps[0]?.atNs ?? 0;
+function drawParts(context: CanvasRenderingContext2D, life: Life, x: Scale): void {
+  const end = x.at(x.to);
   context.textBaseline = "middle";
-  for (const stamp of life.stamps) {
-    const [left, right] = [x.at(from), x.at(stamp.atNs)];
-    if (stamp.part && right > left) {
-      context.fillStyle = colourOf(stamp.part);
-      context.fillRect(left, 0, Math.max(1, right - left), PARTS - 4);
-      const text = `${stamp.part.replaceAll("_", " ")} ${duration(stamp.atNs - from)}`;
-      if (context.measureText(text).width < right - left - 8) {
-        context.fillStyle = ["run_queue", "wakeup", "network", "qdisc", "tcp", "output"].includes(stamp.part)
-          ? "#ffffff"
-          : "#14181d";
-        context.textAlign = "left";
-        context.fillText(text, left + 4, (PARTS - 4) / 2);
-      }
+  context.textAlign = "left";
+  for (const part of life.parts) {
+    const [left, right] = [x.at(part.from.atNs), x.at(part.to.atNs)];
+    if (right <= left) continue;
+    const colour = colourOf(part.part);
+    context.fillStyle = colour;
+    context.fillRect(left, 0, Math.max(1, right - left), PARTS - 4);
+    // What goes on beyond the axis is named at that part of it which is seen.
+    const text = `${partText(part)}${right > end + 1 ? " →" : ""}`;
+    const [from, to] = [Math.max(left, x.at(x.from)), Math.min(right, end)];
+    if (context.measureText(text).width < to - from - 8) {
+      context.fillStyle = inkOn(colour);
+      context.fillText(text, from + 4, (PARTS - 4) / 2);
     }
-    from = stamp.atNs;
   }
-  drawStamps(context, life, x, bottom);
 }
 
-function drawStamps(context: CanvasRenderingContext2D, life: Life, x: Scale, bottom: number): void {
+function partText(part: Part): string {
+  return `${part.name} ${duration(part.to.atNs - part.from.atNs)}`;
+}
+
+function stepText(step: Step): string {
+  return Number.isNaN(step.errorNs) ? step.text : `${step.text} ± ${duration(step.errorNs)}`;
+}
+
+function drawSteps(context: CanvasRenderingContext2D, life: Life, x: Scale, bottom: number): void {
   context.strokeStyle = ink("ink");
+  context.globalAlpha = 0.55;
   context.setLineDash([3, 3]);
-  context.textBaseline = "alphabetic";
-  let free = -Infinity;
-  for (const stamp of life.stamps) {
-    const at = Math.round(x.at(stamp.atNs)) + 0.5;
-    context.globalAlpha = 0.55;
+  for (const step of life.steps) {
+    const at = Math.round(x.at(step.atNs)) + 0.5;
     context.beginPath();
     context.moveTo(at, 0);
     context.lineTo(at, bottom + 4);
     context.stroke();
-    context.globalAlpha = 1;
-    const size = context.measureText(stamp.name).width;
+  }
+  context.setLineDash([]);
+  context.globalAlpha = 1;
+  let free = -Infinity;
+  for (const step of life.steps) {
+    const at = x.at(step.atNs);
+    const size = context.measureText(step.text).width;
     const left = Math.max(8, Math.min(at + 3, x.at(x.to) - size));
     // A name that would lie on the one before is left to the pointer and the table.
-    if (left > free) {
-      context.fillStyle = ink("soft");
-      context.textAlign = "left";
-      context.fillText(stamp.name, left, PARTS + 12);
+    if (left > free && at <= x.at(x.to)) {
+      drawName(context, step.text, left, PARTS + 12);
       free = left + size + 8;
     }
   }
-  context.setLineDash([]);
+}
+
+/** A name that is read above lines. */
+function drawName(context: CanvasRenderingContext2D, text: string, left: number, bottom: number): void {
+  context.textAlign = "left";
+  context.textBaseline = "alphabetic";
+  context.fillStyle = ink("panel");
+  context.fillRect(left - 1, bottom - 11, context.measureText(text).width + 2, 14);
+  context.fillStyle = ink("soft");
+  context.fillText(text, left, bottom);
 }
 
 function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): string[] | null {
   const at = x.value(px);
-  const first = life.stamps[0]?.atNs ?? 0;
+  const first = life.steps[0]?.atNs ?? 0;
   if (py < PARTS + 16) {
-    const index = life.stamps.findIndex((stamp) => stamp.atNs >= at);
-    const [from, to] = [life.stamps[index - 1], life.stamps[index]];
-    return from && to
-      ? [
-          `${(to.part ?? "").replaceAll("_", " ")} ${duration(to.atNs - from.atNs)}`,
-          `from: ${from.name}`,
-          `to: ${to.name}`,
-        ]
-      : null;
+    const part = life.parts.find((it) => it.from.atNs <= at && at < it.to.atNs);
+    return part ? [partText(part), `from: ${stepText(part.from)}`, `to: ${stepText(part.to)}`] : null;
   }
   const lane = lanes.find((lane) => py >= lane.top && py < lane.top + lane.depth * ROW);
   if (!lane) {
@@ -228,7 +226,7 @@ function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): stri
     return null;
   }
   const seen = span.whole ? "" : " at least";
-  const why = life.explained?.has(span) ? ["what it took longer is explained by what lies within it"] : [];
+  const why = explanations(life, span).map((text) => `explains the message: ${text}`);
   const who = span.tid === null ? [] : [`thread ${span.tid}${span.tid === life.tid ? ", the message's own" : ""}`];
   return [
     `${span.name ?? span.kind}`,
@@ -239,16 +237,30 @@ function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): stri
   ];
 }
 
-/** The spans as a table. */
-export function spanRows(life: Life): (string | number)[][] {
-  const first = life.stamps[0]?.atNs ?? 0;
-  const stamps = life.stamps.map((stamp) => [duration(stamp.atNs - first), "", "stamp", stamp.name, ""]);
+function explanations(life: Life, span: Span): string[] {
+  const all = life.explaining.get(span.row) ?? [];
+  return all.map(({ cause, anomaly }) => `${life.cause(cause)} (${words(anomaly)})`);
+}
+
+/** All of it as a table. */
+export function lifeRows(life: Life): (string | number)[][] {
+  const first = life.steps[0]?.atNs ?? 0;
+  const steps = life.steps.map((step) => [duration(step.atNs - first), "", "step", stepText(step), "", ""]);
+  const parts = life.parts.map((part) => [
+    duration(part.from.atNs - first),
+    duration(part.to.atNs - part.from.atNs),
+    "part",
+    part.name,
+    "",
+    "",
+  ]);
   const spans = life.spans.map((span) => [
     duration(span.begin - first),
     duration(span.end - span.begin),
     `${"· ".repeat(span.depth)}${span.kind}`,
     span.name ?? "",
     span.cpu ?? "",
+    explanations(life, span).join("; "),
   ]);
-  return [...stamps, ...spans];
+  return [...steps, ...parts, ...spans];
 }

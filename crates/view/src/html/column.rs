@@ -113,6 +113,15 @@ impl Cells {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole(cells) => cells.len(),
+            Self::Real(cells) => cells.len(),
+            Self::Word(cells) => cells.len(),
+        }
+    }
+
     /// The cells of `rows`, in that order.
     pub fn select(self, rows: &[usize]) -> Self {
         fn taken<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {

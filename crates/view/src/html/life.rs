@@ -1,5 +1,6 @@
 //! From when to when the host had each message, as the diagnosis of slow messages counts it.
 
+use diagnose::messages::report::Row;
 use diagnose::messages::way::Direction;
 use diagnose::tail::{received_life_ns, sent_life_ns};
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
@@ -29,8 +30,10 @@ pub const LIFE_FIELDS: [Field; 3] = [
 
 /// A table of messages.
 pub trait Life: Table {
-    /// When the life of each began, and how long it was, ns; `None`: not all of its times are known.
-    fn lives(rows: &Self::Columns) -> Vec<Option<(i64, i64)>>;
+    /// When the life of one began, and how long it was, ns; `None`: not all of its times are known.
+    fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
+    /// One of them.
+    fn message(rows: &Self::Columns, row: usize) -> Row;
     /// What tells one from all others: its connection, its way, and where it ends in the stream.
     fn id(rows: &Self::Columns, row: usize) -> (u64, Direction, u64);
 }
@@ -40,9 +43,12 @@ impl Life for ReceivedMessage {
         (rows.conn[row], Direction::Received, rows.offset_end[row])
     }
 
-    fn lives(rows: &ReceivedMessages) -> Vec<Option<(i64, i64)>> {
-        let lives = (0..rows.len()).map(|row| length(received_life_ns(rows, row)?));
-        lives.collect()
+    fn life(rows: &ReceivedMessages, row: usize) -> Option<(i64, i64)> {
+        length(received_life_ns(rows, row)?)
+    }
+
+    fn message(rows: &ReceivedMessages, row: usize) -> Row {
+        Row::Received(rows.row(row))
     }
 }
 
@@ -51,9 +57,12 @@ impl Life for SentMessage {
         (rows.conn[row], Direction::Sent, rows.offset_end[row])
     }
 
-    fn lives(rows: &SentMessages) -> Vec<Option<(i64, i64)>> {
-        let lives = (0..rows.len()).map(|row| length(sent_life_ns(rows, row)?));
-        lives.collect()
+    fn life(rows: &SentMessages, row: usize) -> Option<(i64, i64)> {
+        length(sent_life_ns(rows, row)?)
+    }
+
+    fn message(rows: &SentMessages, row: usize) -> Row {
+        Row::Sent(rows.row(row))
     }
 }
 

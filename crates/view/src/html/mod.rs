@@ -3,6 +3,9 @@
 //!
 //! ```text
 //! life    from when to when the host had each message
+//! steps   what happened to it, and the parts of its way
+//! calls   the call that each wait was in
+//! causes  which spans of CPUs explain it
 //! column  cells → bytes
 //! pack    tables → columns, and which
 //! thin    which rows, if all would be too many
@@ -13,9 +16,12 @@
 //! (JSON, [`SCHEMA`]), then the columns.
 
 mod base64;
+mod calls;
+mod causes;
 mod column;
 mod life;
 mod pack;
+mod steps;
 mod thin;
 
 use std::io::Write;
@@ -31,10 +37,11 @@ use table::{Recording, Stage};
 
 use crate::text::sentence;
 use pack::TableHead;
+use steps::StepHead;
 use thin::Thinning;
 
 /// Name and version of the data in a page.
-const SCHEMA: &str = "whylat.view/1";
+const SCHEMA: &str = "whylat.view/2";
 
 /// The viewer; `make viewer` builds it.
 const VIEWER: &str = include_str!("../../assets/viewer.html");
@@ -87,6 +94,8 @@ struct SideHead<'a> {
     #[serde(flatten)]
     answers: &'a Answers,
     tables: &'a [TableHead],
+    /// What happened to messages: lists of steps, by number.
+    step_lists: &'a [Vec<StepHead>],
     /// Where its columns begin.
     at: usize,
 }
@@ -132,8 +141,9 @@ fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io:
         .iter()
         .map(|side| {
             let started_ns = side.recording.header().started_ns;
-            let thinning = Thinning::new(nth, side.answers.tail.as_ref(), started_ns);
-            pack::pack(side.recording, &thinning)
+            let tail = side.answers.tail.as_ref();
+            let thinning = Thinning::new(nth, tail, started_ns);
+            pack::pack(side.recording, tail, &thinning)
         })
         .collect();
     let mut at = 0;
@@ -143,6 +153,7 @@ fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io:
             answer: answer(&side.answers.report),
             answers: &side.answers,
             tables: &packed.heads,
+            step_lists: &packed.step_lists,
             at,
         };
         at += packed.bytes.len();

@@ -7,16 +7,20 @@ use std::collections::HashMap;
 use arrow_array::RecordBatch;
 use serde::Serialize;
 use table::tables::{
-    Activity, ActivityWindow, Call, Connection, Counter, Listener, Process, ReceivedMessage,
-    SentMessage, TcpEvent, TcpSample, TcpStage, Wait, Waits,
+    Activity, ActivityWindow, ClockPair, Connection, Counter, Listener, Process, ReceivedMessage,
+    SentMessage, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Field, Recording, Table};
 
+use diagnose::messages::way::Ways;
+use diagnose::tail::report::TailReport;
 use diagnose::waits::Names;
 
 use super::column::{self, Cells, ColumnHead, Keep, Near};
 use super::life::{LIFE_FIELDS, Life};
+use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;
+use super::{calls, causes};
 
 /// Columns that a view needs, and how they are kept.
 type Picks = &'static [(&'static str, Keep)];
@@ -54,29 +58,7 @@ const OBJECT_NAME: Field = Field {
     null: "",
 };
 
-/// The columns of a wait's call that are added to it.
-const CALL_BYTES: Field = Field {
-    name: "call_bytes",
-    doc: "What the send or receive call that it was in moved.",
-    unit: "bytes",
-    null: "it was in none, which moved something, or calls were not logged",
-};
-const CALL_SENDS: Field = Field {
-    name: "call_sends",
-    doc: "Whether that call sent.",
-    unit: "-",
-    null: "as `call_bytes`",
-};
-
 const RECEIVED: Picks = &[
-    ("done_ns", first(Near::Previous)),
-    ("first_arrival_ns", after("done_ns")),
-    ("last_arrival_ns", after("first_arrival_ns")),
-    ("tcp_ns", after("last_arrival_ns")),
-    ("ready_ns", after("tcp_ns")),
-    ("woken_ns", after("ready_ns")),
-    ("running_ns", after("woken_ns")),
-    ("copy_ns", after("done_ns")),
     ("conn", Keep::Word),
     ("bytes", Keep::Number),
     ("offset_end", Keep::Number),
@@ -87,12 +69,6 @@ const RECEIVED: Picks = &[
 ];
 
 const SENT: Picks = &[
-    ("done_ns", first(Near::Previous)),
-    ("call_ns", after("done_ns")),
-    ("tcp_ns", after("call_ns")),
-    ("queue_ns", after("tcp_ns")),
-    ("driver_ns", after("queue_ns")),
-    ("acked_ns", after("driver_ns")),
     ("conn", Keep::Word),
     ("bytes", Keep::Number),
     ("offset_end", Keep::Number),
@@ -248,14 +224,22 @@ pub struct TableHead {
 #[derive(Debug, Default)]
 pub struct Packed {
     pub heads: Vec<TableHead>,
+    /// Lists of steps that messages have, by number.
+    pub step_lists: Vec<Vec<StepHead>>,
     pub bytes: Vec<u8>,
 }
 
-/// Packs what `thinning` leaves of the long tables of a recording, and all of the others.
-pub fn pack(recording: &Recording, thinning: &Thinning) -> Packed {
+/// A column that no table has, with a cell for each row that the page holds.
+pub type Derived = (&'static Field, Keep, Cells);
+
+/// Packs what `thinning` leaves of the long tables of a recording, and all of the others. `tail`: why its slow messages
+/// are slow, if that is known.
+pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinning) -> Packed {
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
         thinning,
+        ways: Ways::new(&recording.read_all::<ClockPair>()),
+        step_lists: StepLists::default(),
         packed: Packed::default(),
     };
     packer.add::<Process>(recording, PROCESSES);
@@ -268,14 +252,19 @@ pub fn pack(recording: &Recording, thinning: &Thinning) -> Packed {
     packer.add::<table::tables::Task>(recording, TASKS);
     packer.add_messages::<ReceivedMessage>(recording, RECEIVED);
     packer.add_messages::<SentMessage>(recording, SENT);
-    packer.add_activity(recording);
+    packer.add_activity(recording, tail);
     packer.add::<ActivityWindow>(recording, ACTIVITY_WINDOWS);
-    packer.packed
+    Packed {
+        step_lists: packer.step_lists.into_heads(),
+        ..packer.packed
+    }
 }
 
 struct Packer<'a> {
     started_ns: u64,
     thinning: &'a Thinning,
+    ways: Ways,
+    step_lists: StepLists,
     packed: Packed,
 }
 
@@ -283,7 +272,7 @@ impl Packer<'_> {
     fn add<T: Table>(&mut self, recording: &Recording, picks: Picks) {
         let batch = recording.read_all::<T>().into_batch();
         let rows = self.rows::<T>(batch.num_rows(), |_| false);
-        self.add_table::<T>(&batch, &rows, picks, Vec::new());
+        self.add_table::<T>(&batch, &rows, picks, std::iter::empty());
     }
 
     /// The rows of a table that the page holds. `is_held`: which in any case.
@@ -294,14 +283,25 @@ impl Packer<'_> {
             .collect()
     }
 
-    /// Spans; those of explained messages are all held.
-    fn add_activity(&mut self, recording: &Recording) {
+    /// Spans; those of explained messages are all held. Then which of them explain these.
+    fn add_activity(&mut self, recording: &Recording, tail: Option<&TailReport>) {
         let spans = recording.read_all::<Activity>();
         let rows = self.rows::<Activity>(spans.len(), |row| {
             let (begin_ns, end_ns) = (spans.begin_ns[row], spans.end_ns[row]);
             self.thinning.holds_time(begin_ns, end_ns)
         });
-        self.add_table::<Activity>(&spans.into_batch(), &rows, ACTIVITY, Vec::new());
+        let explaining = causes::columns(tail, &spans, &rows);
+        let none = std::iter::empty();
+        self.add_table::<Activity>(&spans.into_batch(), &rows, ACTIVITY, none);
+        let all = explaining.first().map_or(0, |(.., cells)| cells.len());
+        let columns = self.columns(explaining.into_iter());
+        self.packed.heads.push(TableHead {
+            name: causes::NAME,
+            doc: causes::DOC,
+            rows: all,
+            all_rows: all,
+            columns,
+        });
     }
 
     /// Waits, and what each was for.
@@ -313,37 +313,34 @@ impl Packer<'_> {
         let rows = recording.read_all::<Wait>();
         let titles = names.object_titles(&rows).into_iter().map(Some).collect();
         let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
-        let calls = calls_around(recording, &rows);
-        let word = |text: String| Some(text);
-        let bytes = calls
-            .iter()
-            .map(|it| it.and_then(|(_, bytes)| word(bytes.to_string())));
-        let bytes = (&CALL_BYTES, Keep::Word, Cells::Word(bytes.collect()));
-        let sends = calls
-            .iter()
-            .map(|it| it.and_then(|(sends, _)| word(sends.to_string())));
-        let sends = (&CALL_SENDS, Keep::Word, Cells::Word(sends.collect()));
+        let [bytes, sends] = calls::columns(recording, &rows);
         let held = self.rows::<Wait>(rows.len(), |_| false);
-        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, vec![title, bytes, sends]);
+        let derived = [title, bytes, sends].into_iter();
+        let derived = derived.map(|(field, keep, cells)| (field, keep, cells.select(&held)));
+        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, derived);
     }
 
-    /// Messages, and from when to when the host had each.
+    /// Messages, what happened to each, and from when to when the host had it.
     fn add_messages<T: Life>(&mut self, recording: &Recording, picks: Picks) {
         let rows = recording.read_all::<T>();
         let held = self.rows::<T>(rows.len(), |row| {
             let (conn, direction, offset_end) = T::id(&rows, row);
             self.thinning.holds_message(conn, direction, offset_end)
         });
-        let (lives, batch) = (T::lives(&rows), rows.into_batch());
+        let messages = held.iter().map(|row| T::message(&rows, *row));
+        let steps = steps::columns(self.step_lists.all(messages, &self.ways));
+        let lives: Vec<_> = held.iter().map(|row| T::life(&rows, *row)).collect();
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
+        let is_sample = |row: &usize| Some(i64::from(self.thinning.holds(*row)));
+        let is_sample = held.iter().map(is_sample).collect();
         let [begin, length, sample] = &LIFE_FIELDS;
-        let began = (begin, first(Near::Column("done_ns")), Cells::Whole(began));
-        let latency = (length, Keep::Number, Cells::Whole(latency));
-        let is_sample = |row| Some(i64::from(self.thinning.holds(row)));
-        let is_sample = (0..batch.num_rows()).map(is_sample).collect();
-        let is_sample = (sample, Keep::Number, Cells::Whole(is_sample));
-        self.add_table::<T>(&batch, &held, picks, vec![began, latency, is_sample]);
+        let derived = steps.chain([
+            (begin, first(steps::FIRST), Cells::Whole(began)),
+            (length, Keep::Number, Cells::Whole(latency)),
+            (sample, Keep::Number, Cells::Whole(is_sample)),
+        ]);
+        self.add_table::<T>(&rows.into_batch(), &held, picks, derived);
     }
 
     fn add_table<T: Table>(
@@ -351,7 +348,7 @@ impl Packer<'_> {
         batch: &RecordBatch,
         rows: &[usize],
         picks: Picks,
-        derived: Vec<(&'static Field, Keep, Cells)>,
+        derived: impl Iterator<Item = Derived>,
     ) {
         let picked = picks.iter().map(|(name, keep)| {
             let field = T::FIELDS.iter().find(|field| field.name == *name);
@@ -359,14 +356,7 @@ impl Packer<'_> {
             let (field, array) = field.zip(array).expect("a view picks declared columns");
             (field, *keep, Cells::of(array, *keep).select(rows))
         });
-        let derived = derived
-            .into_iter()
-            .map(|(field, keep, cells)| (field, keep, cells.select(rows)));
-        let mut columns = Vec::new();
-        let mut moments = HashMap::new();
-        for (field, keep, cells) in picked.chain(derived) {
-            columns.push(self.column(field, keep, cells, &mut moments));
-        }
+        let columns = self.columns(picked.chain(derived));
         self.packed.heads.push(TableHead {
             name: T::NAME,
             doc: T::DOC,
@@ -374,6 +364,13 @@ impl Packer<'_> {
             all_rows: batch.num_rows(),
             columns,
         });
+    }
+
+    fn columns(&mut self, columns: impl Iterator<Item = Derived>) -> Vec<ColumnHead> {
+        let mut moments = HashMap::new();
+        columns
+            .map(|(field, keep, cells)| self.column(field, keep, cells, &mut moments))
+            .collect()
     }
 
     fn column(
@@ -426,32 +423,6 @@ impl Packer<'_> {
         head.bytes = out.len() - at;
         head
     }
-}
-
-/// Of each wait, the call of its thread that it was in: whether it sent, and the bytes that it moved.
-fn calls_around(recording: &Recording, waits: &Waits) -> Vec<Option<(bool, i32)>> {
-    let mut calls: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
-    recording.scan::<Call>(|rows| {
-        for row in 0..rows.len() {
-            if let Some(start_ns) = rows.start_ns[row].filter(|_| rows.result[row] > 0) {
-                let call = (
-                    rows.end_ns[row],
-                    start_ns,
-                    rows.is_send[row],
-                    rows.result[row],
-                );
-                calls.entry(rows.tid[row]).or_default().push(call);
-            }
-        }
-    });
-    calls.values_mut().for_each(|it| it.sort_unstable());
-    let around = |row: usize| {
-        let calls = calls.get(&waits.tid[row])?;
-        let first = calls.partition_point(|(end_ns, ..)| *end_ns < waits.end_ns[row]);
-        let (_, start_ns, sends, bytes) = calls.get(first)?;
-        (*start_ns <= waits.start_ns[row]).then_some((*sends, *bytes))
-    };
-    (0..waits.len()).map(around).collect()
 }
 
 /// Moments from the recording's start; other numbers as they are.
