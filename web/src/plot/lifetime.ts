@@ -190,9 +190,9 @@ function drawSteps(context: CanvasRenderingContext2D, life: Life, x: Scale, bott
   for (const step of life.steps) {
     const at = x.at(step.atNs);
     const size = context.measureText(step.text).width;
-    const left = Math.max(8, Math.min(at + 3, x.at(x.to) - size));
+    const left = at + 3 + size <= x.at(x.to) ? at + 3 : at - 4 - size;
     // A name that would lie on the one before is left to the pointer and the table.
-    if (left > free && at <= x.at(x.to)) {
+    if (left > free && left >= x.at(x.from) && at <= x.at(x.to)) {
       drawName(context, step.text, left, PARTS + 12);
       free = left + size + 8;
     }

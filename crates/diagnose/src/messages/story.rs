@@ -143,6 +143,7 @@ mod tests {
     use serde_json::json;
     use table::row_of;
 
+    use super::super::nic::OnWire;
     use super::*;
 
     #[test]
@@ -170,6 +171,34 @@ mod tests {
         let id: MessageId = "7:r100".parse().expect("an id");
         assert!(id.is(7, 100, 1) && id.is(7, 149, 50));
         assert!(!id.is(7, 150, 50) && !id.is(7, 99, 50) && !id.is(8, 100, 1));
+    }
+
+    #[test]
+    fn at_one_instant_each_step_ends_its_own_part() {
+        let row = json!({
+            "call_ns": 100, "tcp_ns": 110, "queue_ns": 110, "driver_ns": 113, "acked_ns": 130,
+            "done_ns": 130, "cpu": 3, "tid": 9,
+        });
+        let row = row_of(row).expect("a row");
+        let on_wire = OnWire {
+            nic_ns: 130,
+            error_ns: 4,
+        };
+        let way = Way::of_sent(&row, Some(on_wire)).expect("a way");
+        let steps = Row::Sent(row).steps(Some(&way));
+        let ends = steps
+            .iter()
+            .map(|step| (step.what, step.ends.map(|took| (took.part, took.ns))));
+        let all = [
+            (Event::CallBegun, None),
+            (Event::TcpSent, Some((Part::Call, 10))),
+            (Event::Queued, Some((Part::Output, 0))),
+            (Event::Driven, Some((Part::Qdisc, 3))),
+            (Event::CallDone, None),
+            (Event::OnWire, Some((Part::Nic, 17))),
+            (Event::Acknowledged, Some((Part::Network, 0))),
+        ];
+        assert_eq!(ends.collect::<Vec<_>>(), all);
     }
 
     #[test]
