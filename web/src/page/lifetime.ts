@@ -55,7 +55,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
         ),
       ),
     drawn(life),
-    kept && el("p.soft", {}, legend(life)),
+    kept && el("p.soft", {}, legend(life, why)),
     reference &&
       usual !== null &&
       el(
@@ -76,10 +76,17 @@ function about(side: Side, messages: Messages, row: number, life: Life): string 
   return `${which} by ${who}, ${when} after the start${gaps}`;
 }
 
-function legend(life: Life): string {
-  return life.explaining.size > 0
-    ? "Outlined: what explains why it took longer than usual. Faint: other threads that do not explain it."
-    : "Faint: other threads.";
+function legend(life: Life, why: Why | null): string {
+  const outlined = new Set([...life.explaining.values()].flat().map((explains) => explains.cause));
+  const away = (why?.explained.causes ?? []).filter(({ cause }) => !outlined.has(cause));
+  const named = away.map(({ cause }) => life.cause(cause));
+  return [
+    outlined.size > 0 && "Outlined: what explains why it took longer than usual.",
+    `Faint: other threads${outlined.size > 0 ? " that do not explain it" : ""}.`,
+    named.length > 0 && `Not the work of a CPU, so not outlined: ${named.join(", ")}.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 function drawn(life: Life): HTMLElement {

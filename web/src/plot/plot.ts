@@ -92,6 +92,7 @@ export function axisBelow(
   const ticks = scale.ticks(Math.max(2, area.width / 110));
   const texts = labels(ticks);
   const bottom = area.top + area.height;
+  const most = Math.min(area.left + area.width + 12, context.canvas.clientWidth);
   context.strokeStyle = ink("line");
   context.fillStyle = ink("soft");
   context.textAlign = "center";
@@ -104,7 +105,7 @@ export function axisBelow(
       context.lineTo(x, bottom + 4);
       const text = texts[index] ?? "";
       const half = context.measureText(text).width / 2;
-      context.fillText(text, Math.min(Math.max(x, half), area.left + area.width - half + 12), bottom + 6);
+      context.fillText(text, Math.min(Math.max(x, half), most - half), bottom + 6);
     }
   });
   context.stroke();
