@@ -4,6 +4,9 @@ import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
+/** Ends what hangs; a busy machine takes long, too. */
+const MOST_MS = 300_000;
+
 const EXECUTABLE = process.env.WHYLAT_CHROMIUM ?? "/usr/bin/chromium";
 
 export async function launch() {
@@ -24,6 +27,7 @@ export async function open(browser, file, { hash = "", width = 1280, height = 72
     colorScheme: theme,
     reducedMotion: "reduce",
   });
+  context.setDefaultTimeout(MOST_MS);
   const page = await context.newPage();
   const faults = [];
   page.on("console", (message) => {

@@ -14,8 +14,9 @@ const IDLE = { tid: 0, pid: 0 };
 
 /** Rows of a recording of one server, whose thread has CPU 0; CPU 1 receives. */
 class Made {
-  received = [];
+  received_messages = [];
   activity = [];
+  waits = [];
   now = START_NS + 1_000_000;
 
   span(cpu, depth, kind, name, who, begin_ns, end_ns) {
@@ -33,8 +34,30 @@ class Made {
     this.span(0, 0, "task", "server", SERVER, ready + 500, done + 1_000);
     this.span(0, 1, "syscall", "recvfrom", SERVER, ready + 1_000, done);
     within(ready + 2_000);
-    this.received.push({
-      ...{ done_ns: done, conn: 1, bytes: 100, offset_end: 100 * (this.received.length + 1), spliced_bytes: 0 },
+    this.taken(begin, ready, done);
+  }
+
+  /** A message before which the thread waits for a lock. */
+  locked(wait) {
+    const begin = this.now;
+    const ready = begin + 3_000;
+    const [from, to] = [ready + 1_000, ready + 1_000 + wait];
+    this.span(1, 0, "task", "client", { tid: 9, pid: 9 }, begin, ready + 1_000);
+    this.span(1, 1, "softirq", "NET_RX", { tid: 9, pid: 9 }, begin + 500, ready);
+    this.span(0, 0, "idle", null, IDLE, begin, ready + 500);
+    this.span(0, 0, "task", "server", SERVER, ready + 500, from);
+    this.span(0, 0, "idle", null, IDLE, from, to);
+    this.span(0, 0, "task", "server", SERVER, to, to + 17_000);
+    this.span(0, 1, "syscall", "recvfrom", SERVER, to + 500, to + 16_000);
+    const who = { ...SERVER, waker: "thread", waker_tid: 8, waker_pid: 7, ready_conn: null, uninterruptible: false };
+    const what = { kind: "futex", object: 1, conn: null, fd: null, syscall: 202, cpu: 0, stack: null };
+    this.waits.push({ start_ns: from, woken_ns: to, end_ns: to, ...who, ...what });
+    this.taken(begin, ready, to + 16_000);
+  }
+
+  taken(begin, ready, done) {
+    this.received_messages.push({
+      ...{ done_ns: done, conn: 1, bytes: 100, offset_end: 100 * (this.received_messages.length + 1), spliced_bytes: 0 },
       ...{ first_arrival_ns: begin, last_arrival_ns: begin, tcp_ns: begin + 2_000, ready_ns: ready },
       ...{ woken_ns: ready + 200, running_ns: ready + 500, copy_ns: done - 1_000, segments: 1, receive_cpu: 1, cpu: 0 },
       ...{ ...SERVER, backlog: false, doubt_ns: 0 },
@@ -48,9 +71,9 @@ class Made {
     const golden = fileURLToPath(new URL("../../tests/golden_messages/recording", import.meta.url));
     for (const file of ["header", "close", "cost", "coverage", "loss"])
       cpSync(join(golden, `${file}.json`), join(folder, `${file}.json`));
-    for (const table of ["received", "activity"]) {
-      const lines = this[table].map((row) => JSON.stringify(row)).join("\n");
-      writeFileSync(join(folder, table === "received" ? "received_messages.jsonl" : "activity.jsonl"), `${lines}\n`);
+    for (const table of ["received_messages", "activity", "waits"]) {
+      const lines = this[table].map((row) => `${JSON.stringify(row)}\n`).join("");
+      writeFileSync(join(folder, `${table}.jsonl`), lines);
     }
     return madeOf(folder, `${folder}.whylat`);
   }
@@ -70,7 +93,9 @@ before(async () => {
   all.message(60_000, (at) => {
     all.span(0, 2, "function", "copy_page", SERVER, at, at + 60_000);
   });
-  slow = all.received.slice(200).map((row) => `${row.conn}:r${row.offset_end}`);
+  // No CPU does anything for it.
+  all.locked(80_000);
+  slow = all.received_messages.slice(200).map((row) => `${row.conn}:r${row.offset_end}`);
   path = all.recording("slow");
   file = made(path);
 });
@@ -83,13 +108,14 @@ async function drawn(id) {
     script: noted,
   });
   const life = await lifeOf(page);
+  const legend = await page.locator(".panel.life").innerText();
   await close();
   assert.deepEqual(faults, []);
-  return { ...life, explaining: life.spans.filter((row) => row[5] !== "") };
+  return { ...life, legend, explaining: life.spans.filter((row) => row[5] !== "") };
 }
 
 test("a slow message outlines its causes alone, by the names of the report", async () => {
-  const { groups } = JSON.parse(whylat("report", "--tail", "p99", "--format", "json", path));
+  const { groups } = JSON.parse(whylat("report", "--tail", "p98", "--format", "json", path));
   for (const [id, what] of [
     [slow[0], "eth0"],
     [slow[1], "copy_page"],
@@ -111,6 +137,16 @@ test("a slow message outlines its causes alone, by the names of the report", asy
     }
     assert.equal(outlined, explaining.length);
   }
+});
+
+test("a cause that is the work of no CPU is named below", async () => {
+  const { explaining, legend } = await drawn(slow[2]);
+  const causes = JSON.parse(whylat("report", "--tail", "p98", "--format", "json", path)).groups[0];
+  const [first] = causes.explained.find((it) => it.id === slow[2]).causes;
+  assert.equal(causes.causes[first.cause].rule, "blocked_in_call");
+  const { what } = causes.causes[first.cause];
+  assert.ok(legend.includes(`Not the work of a CPU, so not outlined: ${what}`), legend);
+  assert.ok(explaining.every((row) => !row[5].includes(what)));
 });
 
 test("an ordinary message outlines nothing", async () => {
