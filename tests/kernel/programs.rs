@@ -17,16 +17,16 @@ under_cubic_and_bbr! {
 }
 
 /// Any port will do: the namespaces are the tests' own.
-const PORT: u16 = 6007;
+pub const PORT: u16 = 6007;
 
-fn tied(netns: &Netns, command: &str) -> Tied {
+pub fn tied(netns: &Netns, command: &str) -> Tied {
     let mut program = netns.command("sh");
     program.args(["-c", &format!("exec {command}")]);
     Tied::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// Waits until something listens, without a connection to it.
-fn until_listening(netns: &Netns) {
+pub fn until_listening(netns: &Netns) {
     let sought = format!(":{PORT:04X} ");
     until("a listening server", || {
         let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lab::{Netns, Running};
 use serde_json::{Value, json};
@@ -16,21 +17,21 @@ use crate::report::{Report, number};
 const ROUNDS: u64 = 101;
 
 /// A client that is connected and waits for the word to start, and its server.
-struct Pair {
-    client: Running,
+pub struct Pair {
+    pub client: Running,
     server: Running,
     port: u16,
 }
 
 /// Cookies of both ends.
 #[derive(Debug)]
-struct Ends {
+pub struct Ends {
     client: u64,
     server: u64,
 }
 
 impl Pair {
-    fn start(netns: &Netns) -> Self {
+    pub fn start(netns: &Netns) -> Self {
         Self::start_as(netns, |port| role(netns, &client_words(port)))
     }
 
@@ -47,11 +48,11 @@ impl Pair {
         }
     }
 
-    fn go(&mut self) {
+    pub fn go(&mut self) {
         self.client.go().expect("start the client");
     }
 
-    fn finish(self) -> Ends {
+    pub fn finish(self) -> Ends {
         let cookie = |end: Running| {
             let truth = end.finish().expect("truth");
             number(&truth, "/connections/0/cookie")
@@ -170,10 +171,10 @@ fn a_port() {
 }
 
 /// A control group of the test's own; removed with it.
-struct Group(PathBuf);
+pub struct Group(PathBuf);
 
 impl Group {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
         let mount = mounts.lines().find_map(|line| {
             let mut words = line.split(' ');
@@ -181,9 +182,30 @@ impl Group {
             (kind == "cgroup2").then(|| point.to_owned())
         });
         let mount = mount.expect("a cgroup2 mount");
-        let path = Path::new(&mount).join(format!("whylat-test-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("whylat-test-{}-{number}", std::process::id());
+        let path = Path::new(&mount).join(name);
         fs::create_dir(&path).expect("a control group");
         Group(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a path")
+    }
+
+    /// Moves a process into it.
+    pub fn take(&self, pid: u32) {
+        Self::place(&self.0, pid);
+    }
+
+    /// Moves a process to the root.
+    pub fn release(&self, pid: u32) {
+        Self::place(self.0.parent().expect("the root"), pid);
+    }
+
+    fn place(group: &Path, pid: u32) {
+        fs::write(group.join("cgroup.procs"), pid.to_string()).expect("move a process");
     }
 }
 
@@ -201,7 +223,7 @@ fn a_control_group() {
     }
     let group = Group::new();
     let netns = Netns::new().expect("a namespace");
-    let path = group.0.to_str().expect("a path");
+    let path = group.path();
     let join = format!("echo $$ > {path}/cgroup.procs && exec \"$0\" \"$@\"");
     let words = ["sh", "-c", &join, program()];
     let pair = Pair::start_as(&netns, |port| client_by(&netns, &words, port));

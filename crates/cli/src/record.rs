@@ -50,7 +50,7 @@ impl Run {
         let opener = self
             .open
             .then(|| Opener::start(page::beside(&options.output)));
-        let outcome = match record::record(&options, || ()) {
+        let outcome = match record::record(&options, |_| ()) {
             Ok(outcome) => outcome,
             Err(error) => {
                 let code = error.command_exit_code().unwrap_or(exit::FAILED);
@@ -98,19 +98,20 @@ pub(crate) struct Record {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct TargetArgs {
-    /// Processes, and what they start
+    /// Processes with their descendants, and who shares a listening socket with them, with descendants: the master or
+    /// a worker of a server means all of it
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Processes with this command name, now or later
+    /// Processes with this command name, now or later, as long as they have it
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
-    /// Connections with this local or remote port
+    /// Connections with this local or remote port, and the processes of this host that own their sockets
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Processes of this control group (v2)
+    /// Processes in this control group (v2) or below, now or later, as long as they are there
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Every connection of the host
+    /// Every connection and every process of the host, but not whylat itself
     #[arg(short, long)]
     all: bool,
 }
@@ -143,7 +144,8 @@ impl Record {
             eprintln!("{what}; Ctrl-C ends");
         }
         let mut clock = None;
-        let outcome = record::record(&options, || {
+        let outcome = record::record(&options, |begun| {
+            begun.processes.into_iter().for_each(tell_processes);
             clock = self.duration.and_then(|of| Clock::start(what, of));
         })?;
         drop(clock);
@@ -156,6 +158,15 @@ impl Record {
         }
         eprintln!("hint: whylat report {}", out::name(&outcome.path));
         Ok(exit::of(outcome.lost == 0))
+    }
+}
+
+/// Says how many processes are recorded from the start.
+fn tell_processes(processes: usize) {
+    match processes {
+        0 => eprintln!("no process is recorded yet"),
+        1 => eprintln!("1 process is recorded"),
+        _ => eprintln!("{processes} processes are recorded"),
     }
 }
 

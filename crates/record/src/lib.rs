@@ -34,6 +34,6 @@ pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
 pub use probe::hooks::Detail;
 pub use probe::usdt::Request as UsdtRequest;
-pub use session::{Outcome, record};
+pub use session::{Begun, Outcome, record};
 pub use snapshot::{SnapshotError, snapshot};
 pub use watch::{Look, Rows, WatchOptions, watch};

@@ -38,6 +38,7 @@ pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
                 check_readable(*pid)?;
             }
             plan.pids.clone_from(pids);
+            plan.selection.sharers = true;
         }
         Target::Comm(name) => {
             // none running is no error: one may start
@@ -71,6 +72,8 @@ pub(crate) struct Means<'a> {
     pub(crate) hooks: Option<Hooks<'a>>,
     pub(crate) polls: Option<Polls>,
     pub(crate) coverage: Vec<Coverage>,
+    /// Processes that are recorded from the start; `None` without hooks.
+    pub(crate) processes: Option<usize>,
 }
 
 /// Attaches the hooks for a plan; where this host does not allow that, opens what is polled. With `usdt`, the user asked
@@ -88,11 +91,13 @@ pub(crate) fn means<'a>(
     let means = match attach(storage, plan, detail) {
         Ok(hooks) => Means {
             coverage: hooks.coverage().to_vec(),
+            processes: Some(count_processes(&hooks, plan)),
             hooks: Some(hooks),
             polls: None,
         },
         Err(error) => Means {
             hooks: None,
+            processes: None,
             polls: Some(Polls::open(target)?),
             coverage: without_hooks(&error, detail, usdt),
         },
@@ -106,15 +111,44 @@ fn attach<'a>(
     plan: &Plan,
     detail: Detail,
 ) -> Result<Hooks<'a>, HooksError> {
-    let hooks = Hooks::load(storage, &plan.selection, detail)?;
-    for pid in &plan.pids {
-        hooks.record_process(*pid)?;
+    let selection = &plan.selection;
+    let hooks = Hooks::load(storage, selection, detail)?;
+    hooks.leave_out_self()?;
+    // of a control group, processes may leave: the programs ask
+    if selection.cgroup.is_none() {
+        record_processes(&hooks, &plan.pids)?;
     }
     hooks.attach()?;
-    // twice: the first walk learns the connections whose other ends the second one finds
-    hooks.walk()?;
-    hooks.walk()?;
+    if let Some(name) = &selection.comm {
+        // who has started since
+        record_processes(&hooks, &pids_by_comm(name).unwrap_or_default())?;
+    }
+    if selection.sharers {
+        hooks.find_families()?;
+    } else {
+        // twice: the first walk learns the connections whose other ends the second one finds
+        hooks.walk()?;
+        hooks.walk()?;
+    }
     Ok(hooks)
+}
+
+fn record_processes(hooks: &Hooks<'_>, pids: &[u32]) -> Result<(), HooksError> {
+    pids.iter().try_for_each(|pid| hooks.record_process(*pid))
+}
+
+/// How many processes are recorded from the start.
+fn count_processes(hooks: &Hooks<'_>, plan: &Plan) -> usize {
+    let own = || processes::families([std::process::id()]);
+    let of_others = |pids: &[u32]| {
+        let own = own();
+        pids.iter().filter(|pid| !own.contains(pid)).count()
+    };
+    match (&plan.selection.cgroup, plan.selection.all) {
+        (Some(_), _) => of_others(&plan.pids),
+        (None, true) => of_others(&processes::programs()),
+        _ => hooks.recorded_processes().len(),
+    }
 }
 
 /// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.

@@ -1,7 +1,7 @@
 //! Statistics without BPF (no root, no BTF): which of the polled sockets the recording concerns,
 //! by owner, port or all, and what becomes of their samples.
 
-use probe::processes::{SocketOwners, descendants, pids_by_comm, pids_of_uid};
+use probe::processes::{SocketOwners, families, pids_by_comm, pids_of_uid};
 use probe::tcp_stats::{
     ConnectionFacts, Extensions, Listening, Offer, Poller, PollerError, Refresh, SampleCounts,
     SampleFilter, Scope, Selection, connection_row,
@@ -145,8 +145,8 @@ impl Choice {
     /// Finds the socket files of the recorded processes as they are now.
     fn look_for_owners(&mut self) {
         let pids = match &self.target {
-            Target::Command(_) => self.command_pid.map(descendants).unwrap_or_default(),
-            Target::Pids(pids) => pids.iter().copied().flat_map(descendants).collect(),
+            Target::Command(_) => families(self.command_pid),
+            Target::Pids(pids) => families(pids.iter().copied()),
             Target::Comm(name) => pids_by_comm(name).unwrap_or_default(),
             Target::Port(port) => {
                 self.selection.add_ports([*port]);

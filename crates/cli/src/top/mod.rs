@@ -71,16 +71,16 @@ enum Detail {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct Watched {
-    /// Processes, and what they start
+    /// Processes with their descendants, and who shares a listening socket with them, with descendants
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Processes with this command name, now or later
+    /// Processes with this command name, now or later, as long as they have it
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
     /// Connections with this local or remote port
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Processes of this control group (v2)
+    /// Processes in this control group (v2) or below, now or later, as long as they are there
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 }

@@ -79,6 +79,17 @@ int BPF_PROG(handle_sched_process_fork, struct task_struct *parent, struct task_
 	return 0;
 }
 
+/* Is a process that was recorded until now none of those that were asked for, as the program that it has become? */
+static __always_inline bool is_not_meant(struct task_struct *task, const char *comm)
+{
+	u8 why = task_why(task->tgid);
+
+	if (select_comm[0] && why == TASK_RECORDED)
+		return !is_selected_comm(comm);
+	/* descriptors that the program is not to have are closed by now (do_close_on_exec()) */
+	return select_port && why == TASK_OWNER && !owner_has_socket(task);
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
 {
@@ -87,7 +98,9 @@ int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
 	bpf_get_current_comm(comm, sizeof(comm));
 	if (is_selected_comm(comm))
 		select_task(task->tgid, TASK_RECORDED);
-	if (detail_waits && is_recorded_task(task->tgid))
+	else if (is_not_meant(task, comm))
+		task_forget(task);
+	if (detail_waits && is_asked_for(task->tgid))
 		program_emit(task);
 	return 0;
 }

@@ -140,6 +140,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
+	udp_owner_met(sk);
 	if (detail_sent && udp_is(sk))
 		udp_on_send_call(sk, result);
 	return on_send_call(sk, result, flags);
@@ -189,6 +190,7 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
+	udp_owner_met(sk);
 	if (detail_messages && udp_is(sk))
 		udp_on_receive_call(sk, result, flags);
 	return on_receive_call(sk, result, flags);
@@ -210,27 +212,29 @@ int BPF_PROG(handle_tcp_recvmsg_nonblock, struct sock *sk, struct msghdr *msg, u
 	return on_receive_call(sk, result, flags);
 }
 
-/* The thread gives its CPU away, because it cannot go on. Returns when, 0 if it is not recorded. */
+/* The thread gives its CPU away, because it cannot go on. Returns when, 0 if that is not measured. */
 static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, unsigned int state)
 {
 	struct thread_state *thread;
 	struct syscall_args args;
 	struct sock *sk;
+	bool tells;
 
 	syscall_read(task, &args);
 	if (!detail_waits && !is_socket_call(args.number))
 		return 0;
-	thread = thread_recorded(task);
+	thread = thread_measured(task);
 	if (!thread)
 		return 0;
+	tells = detail_waits && !thread->only_calls;
 	sk = call_socket(task, &args);
-	if (!detail_waits && !sk)
+	if (!tells && !sk)
 		return 0;
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
 	if (sk)
 		call_on_block(&thread->call, task, sk, args.number, thread->out_ns);
-	if (detail_waits) {
+	if (tells) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
 	}

@@ -205,8 +205,8 @@ int look_at_cpu(struct bpf_perf_event_data *ctx)
 	syscall_read(task, &args);
 	if (!asks_without_waiting(task, &args))
 		return 0;
-	thread = thread_recorded(task);
-	if (thread)
+	thread = thread_measured(task);
+	if (thread && !thread->only_calls)
 		spin_emit(thread, task, &args, stack_of_program(ctx, task, &thread->stacks));
 	return 0;
 }

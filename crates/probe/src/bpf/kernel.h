@@ -370,6 +370,24 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[0]; /* from Linux 6.1 on */
+};
+
+struct cgroup___6_0 {
+	u64 ancestor_ids[0];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp; /* of version 2 */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	void *stack;
@@ -385,6 +403,7 @@ struct task_struct {
 	unsigned long nvcsw;
 	char comm[16];
 	struct files_struct *files;
+	struct css_set *cgroups;
 	void *io_uring; /* of whoever has made a ring */
 	struct sched_info sched_info;
 	int pagefault_disabled;

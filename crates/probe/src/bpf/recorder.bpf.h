@@ -3,6 +3,17 @@
 #ifndef WHYLAT_RECORDER_BPF_H
 #define WHYLAT_RECORDER_BPF_H
 
+/* The process that runs this is never recorded, nor what it forks from now on. */
+SEC("raw_tp")
+int leave_out_self(void *ctx)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u8 own = TASK_OWN;
+
+	bpf_map_update_elem(&tasks, &tgid, &own, BPF_ANY);
+	return 0;
+}
+
 /* Learns where the CPU on which it is run keeps what is per CPU. */
 SEC("raw_tp")
 int learn_cpu(void *ctx)
@@ -66,8 +77,8 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 		return 0;
 	if (socket->sk->sk_protocol == IPPROTO_TCP)
 		socket_on_walk(task, socket->sk);
-	else if (detail_messages && udp_is(socket->sk))
-		udp_on_walk(task, socket->sk);
+	else if (udp_is(socket->sk))
+		udp_on_walk(task, socket->sk, detail_messages);
 	return 0;
 }
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Which tasks are recorded: by process with its descendants, by command, by control group, or
- * all. Sockets are chosen from them in inventory.bpf.h. */
+/*
+ * Which processes are recorded: those that were named and their descendants, those of a command name, those in a
+ * control group, those that own sockets of a port, or all; never whylat itself. Most are in a map, by process id, which
+ * the hooks of fork, exec and exit keep; whether one is in the control group is asked when it matters, because processes
+ * move. Sockets are chosen from them in inventory.bpf.h.
+ */
 #ifndef WHYLAT_SELECT_H
 #define WHYLAT_SELECT_H
 
@@ -10,7 +14,8 @@
 #include "process.h"
 
 const volatile bool select_all = false;
-const volatile u16 select_port = 0; /* host byte order; 0: not by port */
+const volatile bool select_sharers = false; /* also who shares a recorded listening socket */
+const volatile u16 select_port = 0;	    /* host byte order; 0: not by port */
 const volatile char select_comm[16] = {};
 const volatile u64 select_cgroup_id = 0;
 const volatile u32 select_cgroup_level = 0;
@@ -19,7 +24,9 @@ const volatile u32 select_netns =
 
 #define TASK_RECORDED 1 /* a process that the user asked for, or its descendant */
 #define TASK_PARENT 2	/* only its children are recorded: whylat itself, as it starts a command */
-#define TASK_PEER 3	/* holds the other end of a recorded connection */
+#define TASK_PEER 3	/* holds the other end of a recorded connection: its blocking is measured, not told */
+#define TASK_OWNER 4	/* owns, or owned, a socket of the port: it is recorded, its other sockets are not */
+#define TASK_OWN 5	/* whylat itself, and what helps it: never recorded */
 
 /* tgid -> TASK_* */
 struct {
@@ -43,26 +50,58 @@ static __always_inline bool in_selected_cgroup(void)
 	       bpf_get_current_ancestor_cgroup_id(select_cgroup_level) == select_cgroup_id;
 }
 
-/* Is the blocking of this process's threads measured? */
-static __always_inline bool is_recorded_task(u32 tgid)
+/* The same of any task. Up to Linux 6.0 a control group has the ids of those above it, since then their addresses. */
+static __always_inline bool is_in_selected_cgroup(struct task_struct *task)
 {
-	u8 *why;
+	struct cgroup *group = task->cgroups->dfl_cgrp, *above = NULL;
+	u32 at = select_cgroup_level * sizeof(u64);
+	u64 id = 0;
 
-	if (select_all || select_port)
-		return true;
-	why = bpf_map_lookup_elem(&tasks, &tgid);
-	return why && *why != TASK_PARENT;
+	if ((u32)group->level < select_cgroup_level)
+		return false;
+	if (bpf_core_field_exists(group->ancestors)) {
+		at += bpf_core_field_offset(group->ancestors);
+		if (bpf_probe_read_kernel(&above, sizeof(above), (void *)group + at))
+			return false;
+		return BPF_CORE_READ(above, kn, id) == select_cgroup_id;
+	}
+	at += bpf_core_field_offset(((struct cgroup___6_0 *)group)->ancestor_ids);
+	bpf_probe_read_kernel(&id, sizeof(id), (void *)group + at);
+	return id == select_cgroup_id;
 }
 
-/* Did the user ask for the process that is running? */
+/* TASK_*; 0: it is not known. */
+static __always_inline u8 task_why(u32 tgid)
+{
+	u8 *why = bpf_map_lookup_elem(&tasks, &tgid);
+
+	return why ? *why : 0;
+}
+
+/* Did the user ask for the running process? Then its waits are recorded. */
+static __always_inline bool is_asked_for(u32 tgid)
+{
+	u8 why = task_why(tgid);
+
+	if (select_all || in_selected_cgroup())
+		return why != TASK_OWN;
+	return why == TASK_RECORDED || why == TASK_OWNER;
+}
+
+/* Is the blocking of the running process's threads measured? */
+static __always_inline bool is_measured(u32 tgid)
+{
+	return is_asked_for(tgid) || task_why(tgid) == TASK_PEER;
+}
+
+/* Did the user ask for all sockets of the running process? */
 static __always_inline bool is_target(u32 tgid)
 {
-	u8 *why;
+	u8 why = task_why(tgid);
 
-	if (select_all)
-		return true;
-	why = bpf_map_lookup_elem(&tasks, &tgid);
-	return (why && *why == TASK_RECORDED) || in_selected_cgroup();
+	if (select_all || in_selected_cgroup())
+		return why != TASK_OWN;
+	return why == TASK_RECORDED;
 }
 
 static __always_inline bool is_target_current(void)
@@ -83,6 +122,16 @@ static __always_inline bool is_selected_comm(const char *comm)
 	return true;
 }
 
+/* The same of any process. */
+static __always_inline bool is_target_task(struct task_struct *task)
+{
+	u8 why = task_why(task->tgid);
+
+	if (select_all || (select_cgroup_id && is_in_selected_cgroup(task)))
+		return why != TASK_OWN;
+	return why == TASK_RECORDED;
+}
+
 /* The process of a thread. */
 static __always_inline void process_fill(struct process_seen *process, struct task_struct *task)
 {
@@ -94,24 +143,30 @@ static __always_inline void process_fill(struct process_seen *process, struct ta
 	bpf_probe_read_kernel(process->comm, sizeof(process->comm), first->comm);
 }
 
+/* Who is asked for is more than a peer. */
 static __always_inline void select_task(u32 tgid, u8 why)
 {
-	long error = bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);
+	u8 *before = bpf_map_lookup_elem(&tasks, &tgid);
+	long error;
 
+	if (before) {
+		if (*before == TASK_PEER)
+			*before = why;
+		return;
+	}
+	error = bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		__sync_fetch_and_add(&lost_tasks, 1);
 }
 
-/* sched_process_fork: children of recorded processes are recorded. */
+/* sched_process_fork: children are recorded with their parent; they inherit its sockets, too. */
 static __always_inline void select_on_fork(u32 parent_tgid, u32 child_tgid)
 {
-	u8 *why;
+	u8 why = task_why(parent_tgid);
 
-	if (parent_tgid == child_tgid)
+	if (parent_tgid == child_tgid || !why || why == TASK_PEER)
 		return;
-	why = bpf_map_lookup_elem(&tasks, &parent_tgid);
-	if (why && *why != TASK_PEER)
-		select_task(child_tgid, TASK_RECORDED);
+	select_task(child_tgid, why == TASK_PARENT ? TASK_RECORDED : why);
 }
 
 #endif

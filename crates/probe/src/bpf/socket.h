@@ -137,7 +137,7 @@ struct socket_state {
 	u32 owner; /* process that last called on it */
 	u8 role;
 	u8 chosen;
-	u8 owner_recorded; /* is_recorded_task(process.pid) */
+	u8 owner_measured; /* is_measured(process.pid) */
 	u8 owners;	   /* changes of owner so far, at most OWNERS_MOST */
 	u16 left_out;	   /* the first poll since the last reading that left it out; 0: none did */
 	u16 number;	   /* connection_number(), which the socket loses when it closes */

@@ -63,6 +63,7 @@ struct thread_state {
 	u64 blocked_ns; /* the same of the last time that it is back from */
 	u64 back_ns;	/* when it was back from that */
 	bool in_call;	/* of `calls` */
+	bool only_calls; /* its process is only a peer's: its waits are not what was asked for */
 	struct call_wait call;
 	struct thread_wait wait;
 	struct thread_stacks stacks;
@@ -81,14 +82,35 @@ static __always_inline struct thread_state *thread_known(struct task_struct *tas
 	return task->bpf_storage ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
 }
 
-/* The same of a recorded thread, from its first wait on; NULL: it is not recorded. */
-static __always_inline struct thread_state *thread_recorded(struct task_struct *task)
+/*
+ * The same of the running thread, from its first wait on; NULL: its blocking is not measured. A process may leave the
+ * control group, and a peer's may become one that is asked for.
+ */
+static __always_inline struct thread_state *thread_measured(struct task_struct *task)
 {
 	struct thread_state *thread = thread_known(task);
+	bool asked;
 
-	if (thread || !is_recorded_task(task->tgid))
+	if (thread && !thread->only_calls && !select_cgroup_id)
 		return thread;
-	return bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	asked = is_asked_for(task->tgid);
+	if (!asked && task_why(task->tgid) != TASK_PEER)
+		return NULL;
+	if (!thread)
+		thread = bpf_task_storage_get(&threads, task, NULL,
+					      BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (thread)
+		thread->only_calls = !asked;
+	return thread;
+}
+
+/* The running process has become another program, which nobody asked for: its only thread is known no more. */
+static __always_inline void task_forget(struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+
+	bpf_map_delete_elem(&tasks, &tgid);
+	bpf_task_storage_delete(&threads, task);
 }
 
 /* No kernel stack of a thread is larger (THREAD_SIZE). */

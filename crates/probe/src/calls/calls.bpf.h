@@ -120,7 +120,7 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 static __always_inline bool blocking_is_seen(const struct socket_state *st,
 					     const struct task_struct *task)
 {
-	return st->owner_recorded && !(task->flags & PF_IO_WORKER);
+	return st->owner_measured && !(task->flags & PF_IO_WORKER);
 }
 
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,

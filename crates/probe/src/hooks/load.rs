@@ -263,6 +263,7 @@ fn configure(
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
     crate::spins::name_timeouts(&mut rodata.syscall_timeouts);
     rodata.select_all = selection.all;
+    rodata.select_sharers = selection.sharers;
     rodata.select_port = selection.port.unwrap_or(0);
     if let Some(comm) = &selection.comm {
         // the kernel keeps 15 bytes of a command's name

@@ -12,6 +12,7 @@ mod load;
 mod log;
 mod mib;
 mod select;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -20,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{MapCore, MapFlags, ProgramInput, ProgramMut};
+use libbpf_rs::{ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
 use crate::nic::Nics;
@@ -34,8 +35,8 @@ pub use drain::{Drained, Drainer};
 pub use error::HooksError;
 use iterate::read_iterator;
 pub use load::Storage;
+use select::Leaves;
 pub use select::{Detail, Selection};
-use select::{Leaves, TaskKind};
 pub use walk::{WALK_LEVEL_MOST, WalkOf, Walked};
 
 /// The running programs. Dropping it detaches them all; so does the kernel after a kill.
@@ -77,38 +78,6 @@ impl Hooks<'_> {
     /// Whether sockets of this kernel count their retransmission timeouts.
     pub fn counts_timeouts(&self) -> bool {
         self.counts_timeouts
-    }
-
-    /// Records this process and its descendants.
-    pub fn record_process(&self, pid: u32) -> Result<(), HooksError> {
-        self.set_task(pid, TaskKind::Recorded)
-    }
-
-    /// Records what this process forks from now on, but not itself: for starting a command.
-    pub fn record_children_of(&self, pid: u32) -> Result<(), HooksError> {
-        self.set_task(pid, TaskKind::Parent)
-    }
-
-    /// Forgets a process; what it forked stays recorded.
-    pub fn forget_process(&self, pid: u32) -> Result<(), HooksError> {
-        match self.skel.maps.tasks.delete(&pid.to_ne_bytes()) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
-                action: "forget a process",
-                error,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn set_task(&self, pid: u32, kind: TaskKind) -> Result<(), HooksError> {
-        self.skel
-            .maps
-            .tasks
-            .update(&pid.to_ne_bytes(), &[kind as u8], MapFlags::ANY)
-            .map_err(|error| HooksError::Use {
-                action: "select a process",
-                error,
-            })
     }
 
     /// The map of processes that are recorded, for programs of other objects.

@@ -49,6 +49,8 @@ pub struct Selection {
     pub comm: Option<String>,
     /// Processes in this control group or below: its id and its depth below the root.
     pub cgroup: Option<(u64, u32)>,
+    /// Also processes that share a listening socket of one that is recorded.
+    pub sharers: bool,
     /// Of `all`, only those in the network namespace with this inode number.
     pub netns: Option<u32>,
 }
@@ -69,4 +71,6 @@ pub(super) struct What<'a> {
 pub(super) enum TaskKind {
     Recorded = 1,
     Parent = 2,
+    Owner = 4,
+    Own = 5,
 }

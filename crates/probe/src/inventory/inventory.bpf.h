@@ -15,6 +15,7 @@
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../watch/active.bpf.h"
 #include "mib.bpf.h"
+#include "owners.bpf.h"
 
 struct socket_seen_record {
 	struct record_header header;
@@ -67,12 +68,6 @@ static __always_inline u16 remote_port(const struct sock *sk)
 static __always_inline u16 local_port(const struct tcp_sock *tp)
 {
 	return bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
-}
-
-static __always_inline bool is_selected_port(const struct sock *sk)
-{
-	return select_port &&
-	       (sk->__sk_common.skc_num == select_port || remote_port(sk) == select_port);
 }
 
 static __always_inline bool is_peer(const struct sock *sk, const struct tcp_sock *tp)
@@ -330,7 +325,9 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 	process_fill(&st->process, task);
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
-	st->owner_recorded = is_recorded_task(tgid);
+	else
+		owner_met(tgid);
+	st->owner_measured = is_measured(tgid);
 	if (!known)
 		socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
 }
@@ -342,6 +339,8 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 
 	if ((!is_target_current() && !is_selected_port(sk)) || !is_selected_netns(sk))
 		return;
+	if (is_selected_port(sk))
+		owner_met(bpf_get_current_pid_tgid() >> 32);
 	st = socket_choose(sk, CHOSEN_TARGET);
 	if (!st)
 		return;
@@ -383,14 +382,16 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u32 tgid = task->tgid;
-	u8 state = sk->__sk_common.skc_state, *why = bpf_map_lookup_elem(&tasks, &tgid);
-	bool target = select_all || (why && *why == TASK_RECORDED) || is_selected_port(sk);
+	u8 state = sk->__sk_common.skc_state;
+	bool target = is_target_task(task) || is_selected_port(sk);
 	struct process_seen process;
 	struct socket_state *st;
 	u64 now_ns;
 
 	if (!tp || !is_selected_netns(sk))
 		return;
+	if (is_selected_port(sk))
+		owner_met(tgid);
 	st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	if (!st && !target && (state == TCP_LISTEN || !is_peer(sk, tp)))
 		return;
@@ -403,7 +404,7 @@ static __always_inline void socket_on_walk(struct task_struct *task, struct sock
 		process_fill(&process, task);
 		if (!st->process.pid)
 			st->process = process;
-		if (target)
+		if (target || sharer_met(task, st))
 			listener_emit(st, sk, tp, &process, 0);
 		return;
 	}

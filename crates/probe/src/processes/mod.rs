@@ -1,7 +1,7 @@
 //! Processes from `/proc`. In: pids, command names, cgroup paths, as the user gives them. Out:
 //! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`Seen`]), the owner of a socket file
 //! ([`SocketOwners`]), and
-//! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`descendants`],
+//! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`families`],
 //! [`Cgroup`]).
 //!
 //! Needs no BPF. Processes come and go while `/proc` is read: one that is gone is left out,
@@ -20,7 +20,7 @@ pub use cgroup::{Cgroup, CgroupError};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
 pub use seen::Seen;
-pub use target::{TargetError, check_pid, descendants, pids_by_comm, pids_of_uid};
+pub use target::{TargetError, check_pid, families, pids_by_comm, pids_of_uid};
 
 use table::manifest::{Coverage, ProbeState};
 
@@ -74,6 +74,14 @@ pub fn all_pids() -> Vec<u32> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
+}
+
+/// The pids of all that are programs: threads of the kernel have no file that they execute, and what has exited has none
+/// any more.
+pub fn programs() -> Vec<u32> {
+    let mut pids = all_pids();
+    pids.retain(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok());
+    pids
 }
 
 #[cfg(test)]

@@ -87,22 +87,23 @@ pub fn pids_of_uid(uid: u32) -> Vec<u32> {
     pids
 }
 
-/// `pid` and all processes that descend from it now, in order. A process whose parent exited
+/// These processes and all that descend from them now, in order. A process whose parent exited
 /// no longer descends from it.
-pub fn descendants(pid: u32) -> Vec<u32> {
+pub fn families(pids: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for child in all_pids() {
         if let Some(parent) = parent_of(child) {
             children.entry(parent).or_default().push(child);
         }
     }
-    let mut family = vec![pid];
+    let mut family: Vec<u32> = pids.into_iter().collect();
     let mut next = 0;
     while let Some(parent) = family.get(next) {
         family.extend(children.remove(parent).unwrap_or_default());
         next += 1;
     }
     family.sort_unstable();
+    family.dedup();
     family
 }
 
@@ -189,10 +190,10 @@ mod tests {
             .read_line(&mut line)
             .unwrap();
         let grandchild: u32 = line.trim().parse().unwrap();
-        let family = descendants(std::process::id());
+        let family = families([std::process::id()]);
         assert!(family.contains(&shell.id()) && family.contains(&grandchild));
-        let of_shell = descendants(shell.id());
-        assert!(of_shell.contains(&grandchild) && !of_shell.contains(&std::process::id()));
+        let of_shell = families([shell.id(), grandchild]);
+        assert_eq!(of_shell, [shell.id(), grandchild]);
         drop(shell.stdin.take());
         shell.wait().unwrap();
     }

@@ -112,14 +112,24 @@ static __always_inline void udp_on_create(struct bpf_sock *ctx)
 	udp_begin(udp, bpf_get_socket_cookie(ctx));
 }
 
-/* The walk over all open files. */
-static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk)
+/* A call on a UDP socket, which no probe need record: who calls owns one of the port. */
+static __always_inline void udp_owner_met(const struct sock *sk)
 {
-	u32 tgid = task->tgid;
-	u8 *why = bpf_map_lookup_elem(&tasks, &tgid);
+	if (select_port && udp_is(sk) && is_selected_port(sk) &&
+	    !(bpf_get_current_task_btf()->flags & PF_KTHREAD))
+		owner_met(bpf_get_current_pid_tgid() >> 32);
+}
+
+/* The walk over all open files. */
+static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk, bool recorded)
+{
 	struct udp_socket *udp;
 
-	if (!select_all && !(why && *why == TASK_RECORDED) && !is_selected_port(sk))
+	if (is_selected_port(sk))
+		owner_met(task->tgid);
+	if (!recorded)
+		return;
+	if (!is_target_task(task) && !is_selected_port(sk))
 		return;
 	udp = udp_choose(sk);
 	if (udp && !udp->told && !udp->seen.owner.pid)

@@ -186,7 +186,6 @@ impl<'obj> Probes<'obj> {
 fn configure(open: &mut OpenUsdtSkel<'_>, selection: &Selection) {
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.select_all = selection.all;
-        rodata.select_port = selection.port.unwrap_or(0);
         (rodata.select_cgroup_id, rodata.select_cgroup_level) =
             selection.cgroup.unwrap_or_default();
     }

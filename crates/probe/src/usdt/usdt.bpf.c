@@ -78,7 +78,7 @@ int handle_usdt(struct pt_regs *ctx)
 
 	record.pid = id >> 32;
 	record.tid = (u32)id;
-	if (!is_recorded_task(record.pid) && !in_selected_cgroup())
+	if (!is_asked_for(record.pid))
 		return 0;
 	record.probe = bpf_usdt_cookie(ctx);
 	arguments = bpf_map_lookup_elem(&usdt_arguments, &record.probe);

@@ -30,7 +30,7 @@ use crate::usdt::Usdt;
 use crate::{Options, RecordError};
 use child::{forward, has_ended};
 pub use finish::Outcome;
-pub use setup::record;
+pub use setup::{Begun, record};
 
 /// How long the loop sleeps between looks at the rings, unless one fills faster: 8 MiB of ring hold what
 /// 500,000 calls/s of 72 bytes make in more than four times as long.

@@ -26,13 +26,20 @@ use crate::store::Store;
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
+/// What is recorded as a recording begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    /// Processes; of a command none has started. `None`: without hooks only their sockets are known.
+    pub processes: Option<usize>,
+}
+
 /// Makes a recording; returns when the command has ended, the time is over or a signal came. Calls `begun` once
 /// everything is attached, and privileges are given up.
 ///
 /// # Errors
 /// When the target does not exist, nothing can be recorded, or the directory cannot be made.
 /// Probes that this host does not allow are no error but coverage.
-pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, RecordError> {
+pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
     let plan = resolve(&options.target)?;
     let found = find_probes(options, &plan)?;
@@ -46,6 +53,7 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
         hooks,
         polls,
         mut coverage,
+        processes,
     } = means(
         &mut storage,
         &options.target,
@@ -118,7 +126,7 @@ pub fn record(options: &Options, begun: impl FnOnce()) -> Result<Outcome, Record
         draining: false,
         next: Due::default(),
     };
-    session.run(begun)
+    session.run(|| begun(Begun { processes }))
 }
 
 /// What whylat uses from now on, `others` being programs beside those of the hooks.

@@ -106,6 +106,7 @@ pub fn watch(
         hooks,
         polls,
         mut coverage,
+        processes: _,
     } = means(&mut storage, &options.target, &plan, options.detail, false)?;
     let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
     let intake = Intake::new(Shelf::default(), is_in_proc(hooks.as_ref()));

@@ -1,0 +1,114 @@
+//! Which processes are recorded. In: pids, and what the programs find out themselves: who owns a socket of the port, who
+//! shares a listening socket, who is forked. Out: entries of the map `tasks`, which the programs keep from then on.
+
+use std::collections::BTreeSet;
+
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+
+use super::select::TaskKind;
+use super::{Hooks, HooksError};
+use crate::processes::{families, sees_all};
+
+/// Walks that look for processes that belong to those that were named. Each finds some, or is one of the last two: only
+/// one who starts processes all the time needs more, and the programs see those that are started.
+const WALKS_MOST: usize = 12;
+
+impl Hooks<'_> {
+    /// Records this process and its descendants from now on; not one that is left out.
+    pub fn record_process(&self, pid: u32) -> Result<(), HooksError> {
+        match self.task(pid) {
+            Some(kind) if kind == TaskKind::Own as u8 => Ok(()),
+            _ => self.set_task(pid, TaskKind::Recorded),
+        }
+    }
+
+    /// Records what this process forks from now on, but not itself: for starting a command.
+    pub fn record_children_of(&self, pid: u32) -> Result<(), HooksError> {
+        self.set_task(pid, TaskKind::Parent)
+    }
+
+    /// Never records the calling process, nor what it has forked or will fork.
+    pub fn leave_out_self(&self) -> Result<(), HooksError> {
+        let program = &self.skel.progs.leave_out_self;
+        let run = program.test_run(ProgramInput::default());
+        run.map_err(|error| HooksError::Use {
+            action: "leave itself out",
+            error,
+        })?;
+        if sees_all() {
+            for helper in families([std::process::id()]) {
+                self.set_task(helper, TaskKind::Own)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a process; what it forked stays recorded.
+    pub fn forget_process(&self, pid: u32) -> Result<(), HooksError> {
+        match self.skel.maps.tasks.delete(&pid.to_ne_bytes()) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(HooksError::Use {
+                action: "forget a process",
+                error,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The processes that are known to be recorded now: named, found or forked. With a control group, or with all, the
+    /// programs ask when it matters, and none is here.
+    pub fn recorded_processes(&self) -> BTreeSet<u32> {
+        let recorded = [TaskKind::Recorded as u8, TaskKind::Owner as u8];
+        let keys = self.skel.maps.tasks.keys();
+        let pids = keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)));
+        pids.filter(|pid| self.task(*pid).is_some_and(|kind| recorded.contains(&kind)))
+            .collect()
+    }
+
+    /// Finds what belongs to the recorded processes: their descendants, who shares a listening socket, and the
+    /// descendants of these; and the sockets of all of them, with their other ends. Once everything is attached.
+    pub fn find_families(&self) -> Result<(), HooksError> {
+        let mut known = BTreeSet::new();
+        let mut quiet = 0;
+        for _ in 0..WALKS_MOST {
+            self.walk()?;
+            let mut found = self.recorded_processes();
+            if sees_all() {
+                found.extend(families(found.iter().copied()));
+            }
+            for pid in found.difference(&known) {
+                self.record_process(*pid)?;
+            }
+            // the first walk learns the listening sockets, and the connections, whose other holders the second one finds
+            quiet = if found.is_subset(&known) {
+                quiet + 1
+            } else {
+                0
+            };
+            if quiet == 2 {
+                break;
+            }
+            known.extend(found);
+        }
+        Ok(())
+    }
+
+    fn task(&self, pid: u32) -> Option<u8> {
+        let found = self
+            .skel
+            .maps
+            .tasks
+            .lookup(&pid.to_ne_bytes(), MapFlags::ANY);
+        found.ok()??.first().copied()
+    }
+
+    fn set_task(&self, pid: u32, kind: TaskKind) -> Result<(), HooksError> {
+        self.skel
+            .maps
+            .tasks
+            .update(&pid.to_ne_bytes(), &[kind as u8], MapFlags::ANY)
+            .map_err(|error| HooksError::Use {
+                action: "select a process",
+                error,
+            })
+    }
+}

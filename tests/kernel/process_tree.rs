@@ -1,0 +1,401 @@
+//! Servers of several processes, unchanged, recorded by the process id that users name: the master's. The client and the
+//! server behind it know how many connections there were, and how many bytes; all of these are demanded, with the waits of
+//! who served them, and nothing of anybody else.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
+
+use lab::Netns;
+use serde_json::Value;
+use table::WaitObject;
+use table::tables::{Call, Process, Wait};
+use tempfile::TempDir;
+
+use crate::harness::{Recorder, Said, finish, program, root, until};
+use crate::masters::{Moved, PORT, Server, Upstream, ask, children, until_waited, waiters};
+use crate::report::{Report, number};
+
+const GUNICORN: &str = include_str!("programs/upstream_app.py");
+const NODE: &str = include_str!("programs/cluster.js");
+const SHARERS: &str = include_str!("programs/sharers.py");
+const NGINX: &str = "
+daemon off; worker_processes 2; pid nginx.pid; error_log errors; user root;
+events { worker_connections 64; }
+http {
+  access_log off; keepalive_timeout 60; keepalive_requests 1000;
+  client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+  server { listen 127.0.0.1:PORT; location / { proxy_pass http://127.0.0.1:UPSTREAM; } }
+}
+";
+
+/// Until the server answers as a whole, with so many workers. What it is asked for that is over by then.
+fn until_serving(netns: &Netns, server: &Server, workers: usize) {
+    until("all workers", || {
+        (children(server.master).len() == workers).then_some(())
+    });
+    until("a server that listens", || {
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).map(drop);
+        netns.run(connect).expect("the namespace").ok()
+    });
+    ask(netns, 1, 1);
+}
+
+/// The connections that are targets, with this port at one end.
+fn targets<'a>(report: &'a Report, local: Option<u16>, remote: Option<u16>) -> Vec<&'a Value> {
+    let found = report.by_ports(local, remote).into_iter();
+    found
+        .filter(|connection| connection["chosen"] == "target" && connection["opened_ns"].is_u64())
+        .collect()
+}
+
+fn owners(connections: &[&Value]) -> BTreeSet<u32> {
+    let pids = connections.iter().map(|it| number(it, "/process/pid"));
+    pids.map(|pid| u32::try_from(pid).expect("a pid")).collect()
+}
+
+/// What the calls on these connections moved, each with its blocking measured.
+fn moved(report: &Report, connections: &[&Value]) -> Moved {
+    let ids: BTreeSet<u64> = connections.iter().map(|it| number(it, "/id")).collect();
+    let mut moved = Moved {
+        connections: ids.len() as u64,
+        ..Moved::default()
+    };
+    for call in report.rows::<Call>() {
+        if !ids.contains(&call.conn) {
+            continue;
+        }
+        assert!(call.blocked_ns.is_some(), "{call:?}");
+        let bytes = u64::try_from(call.result).unwrap_or(0);
+        match call.is_send {
+            true => moved.sent += bytes,
+            false => moved.received += bytes,
+        }
+    }
+    moved
+}
+
+/// As the other side counts it.
+fn mirrored(of: Moved) -> Moved {
+    Moved {
+        connections: of.connections,
+        sent: of.received,
+        received: of.sent,
+    }
+}
+
+/// Asks a server that is recorded by a pid, and demands all that it did: with the client, with the upstream, and its waits.
+fn check(
+    netns: &Netns,
+    server: &Server,
+    upstream: Upstream,
+    pid: u32,
+    [connections, requests]: [u64; 2],
+) {
+    let recorder = Recorder::start(&format!("-p {pid}"));
+    let asked = ask(netns, connections, requests);
+    let family = server.family();
+    let report = recorder.stop();
+    let port = upstream.address.port();
+    let of_upstream = upstream.finish(netns);
+    report.assert_whole();
+    let served = targets(&report, Some(PORT), None);
+    let behind = targets(&report, None, Some(port));
+    assert_eq!(
+        moved(&report, &served),
+        mirrored(asked),
+        "{}",
+        report.brief()
+    );
+    assert_eq!(
+        behind.len() as u64,
+        connections * requests,
+        "{}",
+        report.brief()
+    );
+    let of_upstream = without_one(of_upstream, behind.len() as u64);
+    assert_eq!(moved(&report, &behind), mirrored(of_upstream));
+    let workers: BTreeSet<u32> = owners(&served).union(&owners(&behind)).copied().collect();
+    let waiters = waiters(&report);
+    assert!(!workers.contains(&server.master), "{workers:?}");
+    assert!(workers.is_subset(&waiters), "{workers:?} of {waiters:?}");
+    assert!(waiters.is_subset(&family), "{waiters:?} of {family:?}");
+}
+
+/// Without the one connection before the recording (`until_serving`), which was as all others.
+fn without_one(all: Moved, recorded: u64) -> Moved {
+    assert_eq!(all.connections, recorded + 1);
+    Moved {
+        connections: recorded,
+        sent: all.sent / all.connections * recorded,
+        received: all.received / all.connections * recorded,
+    }
+}
+
+/// A file of the server's, told the ports.
+fn configure(directory: &TempDir, name: &str, text: &str, upstream: &Upstream) {
+    let text = text
+        .replace("UPSTREAM", &upstream.address.port().to_string())
+        .replace("PORT", &PORT.to_string());
+    std::fs::write(directory.path().join(name), text).expect("write");
+}
+
+fn nginx(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
+    configure(directory, "nginx.conf", NGINX, upstream);
+    let path = directory.path().to_str().expect("a path");
+    let conf = format!("{path}/nginx.conf");
+    let server = Server::start(netns, directory.path(), &["nginx", "-p", path, "-c", &conf]);
+    until_serving(netns, &server, 2);
+    server
+}
+
+#[test]
+fn nginx_by_its_master() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    let server = nginx(&netns, &directory, &upstream);
+    check(&netns, &server, upstream, server.master, [7, 13]);
+}
+
+#[test]
+fn nginx_by_one_of_its_workers() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    let server = nginx(&netns, &directory, &upstream);
+    let worker = children(server.master)[0];
+    check(&netns, &server, upstream, worker, [7, 13]);
+}
+
+#[test]
+fn gunicorn_by_its_master() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    configure(&directory, "upstream_app.py", GUNICORN, &upstream);
+    let bind = format!("127.0.0.1:{PORT}");
+    let words = ["gunicorn", "-w", "2", "-b", &bind, "upstream_app:answer"];
+    let server = Server::start(&netns, directory.path(), &words);
+    until_serving(&netns, &server, 2);
+    check(&netns, &server, upstream, server.master, [19, 1]);
+}
+
+#[test]
+fn a_node_cluster_by_its_primary() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    configure(&directory, "cluster.js", NODE, &upstream);
+    let server = Server::start(&netns, directory.path(), &["node", "cluster.js"]);
+    until_serving(&netns, &server, 2);
+    check(&netns, &server, upstream, server.master, [19, 1]);
+}
+
+/// A database in this directory, which is the server's own.
+struct Postgres {
+    binaries: String,
+    directory: TempDir,
+}
+
+const AS_POSTGRES: [&str; 4] = [
+    "setpriv",
+    "--reuid=postgres",
+    "--regid=postgres",
+    "--clear-groups",
+];
+
+impl Postgres {
+    fn new() -> Self {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL");
+        let versions = versions.map(|entry| entry.expect("an entry").path().join("bin"));
+        let binaries = versions.max().expect("a version").display().to_string();
+        let directory = tempfile::tempdir().expect("a directory");
+        let user = nix::unistd::User::from_name("postgres").expect("users");
+        let user = user.expect("the user of PostgreSQL");
+        let owned = nix::unistd::chown(directory.path(), Some(user.uid), Some(user.gid));
+        owned.expect("its directory");
+        let postgres = Postgres {
+            binaries,
+            directory,
+        };
+        let mut init = Command::new(AS_POSTGRES[0]);
+        init.args(&AS_POSTGRES[1..])
+            .arg(format!("{}/initdb", postgres.binaries))
+            .args(["-A", "trust", "-N", "-D", "data"])
+            .current_dir(postgres.directory.path());
+        finish(&mut init).ended(0);
+        postgres
+    }
+
+    fn start(&self, netns: &Netns) -> Server {
+        let program = format!("{}/postgres", self.binaries);
+        let path = self.directory.path().to_str().expect("a path");
+        let port = PORT.to_string();
+        let mut words = AS_POSTGRES.to_vec();
+        words.extend([&program, "-D", "data", "-p", &port, "-k", path]);
+        words.extend(["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1"]);
+        let server = Server::start(netns, self.directory.path(), &words);
+        until("a database that answers", || {
+            (self.sql(netns, "SELECT 1").code == Some(0)).then_some(())
+        });
+        server
+    }
+
+    /// One session, with one statement.
+    fn sql(&self, netns: &Netns, statement: &str) -> Said {
+        let mut psql = netns.command(format!("{}/psql", self.binaries));
+        psql.args([
+            "-X",
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "postgres",
+            "-p",
+            &PORT.to_string(),
+        ]);
+        finish(psql.args(["-t", "-A", "-c", statement, "postgres"]))
+    }
+}
+
+/// Each session has its server ask another session of the same one: by dblink, which connects as any client does.
+#[test]
+fn postgresql_by_its_postmaster() {
+    const SESSIONS: usize = 5;
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let postgres = Postgres::new();
+    let server = postgres.start(&netns);
+    let made = postgres.sql(&netns, "CREATE EXTENSION dblink");
+    made.ended(0);
+    let recorder = Recorder::start(&format!("-p {}", server.master));
+    let statement = format!(
+        "SELECT a FROM dblink('host=127.0.0.1 port={PORT} user=postgres dbname=postgres', 'SELECT 42') AS t(a int)"
+    );
+    for _ in 0..SESSIONS {
+        let said = postgres.sql(&netns, &statement);
+        assert_eq!(said.ended(0).out, "42\n");
+    }
+    let family = server.family();
+    let report = recorder.stop();
+    report.assert_whole();
+    let served = targets(&report, Some(PORT), None);
+    let behind = targets(&report, None, Some(PORT));
+    assert_eq!((served.len(), behind.len()), (2 * SESSIONS, SESSIONS));
+    // a process for each session, and a wait of each that asked another
+    let (sessions, asking) = (owners(&served), owners(&behind));
+    assert_eq!((sessions.len(), asking.len()), (2 * SESSIONS, SESSIONS));
+    assert!(asking.is_subset(&sessions));
+    let waiters = waiters(&report);
+    assert!(asking.is_subset(&waiters), "{asking:?} of {waiters:?}");
+    // sessions have ended; who runs all the time is still there
+    let known: BTreeSet<u32> = family.union(&sessions).copied().collect();
+    let strangers: Vec<_> = waiters.difference(&known).collect();
+    let comms = |pid: &&u32| comm_of(&report, **pid);
+    assert!(
+        strangers.iter().all(|pid| comms(pid) == "postgres"),
+        "{strangers:?}"
+    );
+    let (here, there) = (moved(&report, &served), moved(&report, &behind));
+    assert!(here.sent > 0 && there.received > 0, "{here:?} {there:?}");
+}
+
+fn comm_of(report: &Report, pid: u32) -> String {
+    let rows = report.rows::<Process>();
+    let found = rows.into_iter().rfind(|row| row.pid == pid);
+    found.map(|row| row.comm).unwrap_or_default()
+}
+
+/// Processes that are no relatives of the one that is named, and listen at the same socket: recorded, with a child that one
+/// of them had before. Their parent holds the socket, too, if it is a service manager, and is not recorded.
+#[track_caller]
+fn check_sharers(parent: &str) {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("sharers.py"), SHARERS).expect("write");
+    let port = PORT.to_string();
+    let words = ["python3", "sharers.py", &port, parent];
+    let server = Server::start(&netns, directory.path(), &words);
+    let (alone, sharer, child) = until("all processes", || {
+        let [alone, sharer] = children(server.master)[..] else {
+            return None;
+        };
+        let [child] = children(sharer)[..] else {
+            return None;
+        };
+        directory.path().join("ready").exists().then_some(())?;
+        Some((alone, sharer, child))
+    });
+    let recorder = Recorder::start(&format!("-p {alone}"));
+    for pid in [alone, sharer, child, server.master] {
+        until_waited(pid);
+    }
+    let report = recorder.stop();
+    report.assert_whole();
+    assert_eq!(waiters(&report), BTreeSet::from([alone, sharer, child]));
+}
+
+#[test]
+fn who_shares_a_listening_socket() {
+    check_sharers("closes");
+}
+
+#[test]
+fn a_service_manager_that_holds_it_is_not_meant() {
+    check_sharers("systemd");
+}
+
+/// `whylat run` follows one whose parent has ended, so that it is a child of init: all of its descent is the command's.
+#[test]
+fn the_command_and_whom_init_has_adopted() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let sleeper = "python3 -c 'import time, os\nprint(os.getppid(), os.getpid(), flush=True)\n\
+                   for _ in range(5): time.sleep(0.01)'";
+    // the inner shell ends at once; whom it has started says when it has seen that
+    let script = format!(
+        "mkfifo '{0}/left' '{0}/over'; \
+         ( ( read _ < '{0}/left'; {sleeper} > '{0}/said'; echo > '{0}/over' ) & ); \
+         echo > '{0}/left'; read _ < '{0}/over'",
+        scratch.path().display()
+    );
+    let mut command = netns.command(program());
+    command.args(["run", "--as-root", "--output"]);
+    command.arg(scratch.path().join("r.whylat"));
+    command
+        .args(["--", "sh", "-c", &script])
+        .stdin(Stdio::null());
+    finish(&mut command).ended(0);
+    let said = std::fs::read_to_string(scratch.path().join("said")).expect("what it said");
+    let pid: u32 = said
+        .split_whitespace()
+        .nth(1)
+        .expect("two")
+        .parse()
+        .expect("a pid");
+    let report = Report::of(scratch);
+    report.assert_whole();
+    let sleeps = report.rows::<Wait>().into_iter();
+    let sleeps = sleeps.filter(|wait| wait.pid == pid && wait.kind == WaitObject::Sleep);
+    assert_eq!(sleeps.count(), 5);
+}

@@ -1,0 +1,202 @@
+//! Which processes each selector records: exactly these are in table `waits`, while others wait beside them.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use lab::{Netns, Running};
+use nix::time::{ClockId, clock_gettime};
+use table::WaitObject;
+use table::tables::{Process, Wait};
+
+use crate::harness::{Recorder, Tied, root, wait};
+use crate::masters::{children, until_waited, waiters};
+use crate::programs::{PORT, tied, until_listening};
+use crate::report::{Report, number};
+use crate::select::{Group, Pair};
+
+const HEIRS: &str = include_str!("programs/heirs.py");
+/// Waits all the time.
+const SLEEPER: &str = "import time\nwhile True: time.sleep(0.005)";
+/// The same, once it has started another program that does, too, when it is told to.
+const STARTER: &str = "import subprocess, sys, time\nsys.stdin.readline()\n\
+     other = subprocess.Popen(['python3', '-c', sys.argv[1]])\nprint(other.pid, flush=True)\n\
+     sys.stdin.readline()\nother.kill()\nprint(0)";
+
+/// A process that waits all the time.
+fn sleeper(python: &str) -> Tied {
+    let sleeper = Tied::start(Command::new(python).args(["-c", SLEEPER]));
+    until_waited(sleeper.0.id());
+    sleeper
+}
+
+fn sleeps(report: &Report, pid: u32) -> usize {
+    let waits = report.rows::<Wait>().into_iter();
+    waits
+        .filter(|wait| wait.pid == pid && wait.kind == WaitObject::Sleep)
+        .count()
+}
+
+#[test]
+fn by_port_who_owns_its_sockets() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let bystander = sleeper("python3");
+    let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
+    let server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
+    until_listening(&netns);
+    let recorder = Recorder::start(&format!("--port {PORT}"));
+    let words = format!("redis-benchmark -p {PORT} -n 3001 -c 5 -t get -q");
+    let mut client = tied(&netns, &words);
+    assert!(wait(&mut client.0, "redis-benchmark").success());
+    until_waited(bystander.0.id());
+    let report = recorder.stop();
+    report.assert_whole();
+    let owners = BTreeSet::from([server.0.id(), client.0.id()]);
+    assert_eq!(waiters(&report), owners);
+    let rows = report.rows::<Process>().into_iter();
+    assert_eq!(rows.map(|row| row.pid).collect::<BTreeSet<_>>(), owners);
+}
+
+/// A child that has the socket is an owner, also as another program; one that has become a program without it is none.
+#[test]
+fn by_port_who_inherits_its_sockets() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let mut server = netns.command("python3");
+    server.args(["-c", HEIRS, &PORT.to_string(), SLEEPER]);
+    let mut server = Running::start(server).expect("start the server");
+    server.line().expect("it listens");
+    let recorder = Recorder::start(&format!("--port {PORT}"));
+    let mut connect = || {
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).expect("connect");
+        let mut stream = netns.run(connect).expect("the namespace");
+        stream.write_all(b".").expect("send");
+        let pid = number(&server.line().expect("a child"), "");
+        let pid = u32::try_from(pid).expect("a pid");
+        until_waited(pid);
+        (pid, stream)
+    };
+    let [(forked, _one), (kept, _two), (without, _three)] = [connect(), connect(), connect()];
+    let report = recorder.stop();
+    let mut waiters = waiters(&report);
+    // this one has connected; that one was an owner until it became another program
+    waiters.remove(&std::process::id());
+    waiters.remove(&without);
+    assert_eq!(waiters, BTreeSet::from([server.pid(), forked, kept]));
+    assert!(sleeps(&report, kept) > 0);
+    assert_eq!(sleeps(&report, without), 0);
+}
+
+#[test]
+fn by_pid_not_who_is_at_the_other_end() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let mut pair = Pair::start(&netns);
+    let recorder = Recorder::start(&format!("-p {}", pair.client.pid()));
+    let client = pair.client.pid();
+    pair.go();
+    pair.finish();
+    let report = recorder.stop();
+    report.assert_whole();
+    assert_eq!(waiters(&report), BTreeSet::from([client]));
+}
+
+/// As long as they have the name: a program that one of them starts has another.
+#[test]
+fn by_name_who_has_it() {
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let name = "wl-named-17";
+    let python = scratch.path().join(name);
+    symlink("/usr/bin/python3", &python).expect("a second name");
+    let python = python.to_str().expect("a path");
+    let _bystander = sleeper("python3");
+    let before = sleeper(python);
+    let mut starter = Command::new(python);
+    starter.args(["-c", STARTER, SLEEPER]);
+    let mut starter = Running::start(starter).expect("start");
+    let recorder = Recorder::start(&format!("--comm {name}"));
+    starter.go().expect("go");
+    let other = number(&starter.line().expect("its child"), "");
+    let other = u32::try_from(other).expect("a pid");
+    let after = sleeper(python);
+    for pid in [before.0.id(), after.0.id(), other] {
+        until_waited(pid);
+    }
+    let starter_pid = starter.pid();
+    starter.go().expect("go");
+    starter.finish().expect("its end");
+    let report = recorder.stop();
+    report.assert_whole();
+    let mut waiters = waiters(&report);
+    assert_eq!(sleeps(&report, other), 0);
+    waiters.remove(&other);
+    let named = BTreeSet::from([before.0.id(), after.0.id(), starter_pid]);
+    assert_eq!(waiters, named);
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the time");
+    u64::try_from(std::time::Duration::from(now).as_nanos()).expect("not for long")
+}
+
+/// As long as they are there: who comes later, and not who has left.
+#[test]
+fn by_control_group_who_is_in_it() {
+    if !root() {
+        return;
+    }
+    let group = Group::new();
+    let _bystander = sleeper("python3");
+    let [stays, comes, leaves] = [(); 3].map(|()| sleeper("python3"));
+    let [stays_pid, comes_pid, leaves_pid] = [&stays, &comes, &leaves].map(|it| it.0.id());
+    group.take(stays_pid);
+    group.take(leaves_pid);
+    let recorder = Recorder::start(&format!("--cgroup {}", group.path()));
+    until_waited(leaves_pid);
+    group.release(leaves_pid);
+    let left_ns = now_ns();
+    group.take(comes_pid);
+    for pid in [stays_pid, comes_pid, leaves_pid] {
+        until_waited(pid);
+    }
+    let report = recorder.stop();
+    report.assert_whole();
+    let all = BTreeSet::from([stays_pid, comes_pid, leaves_pid]);
+    assert_eq!(waiters(&report), all);
+    let waits = report.rows::<Wait>().into_iter();
+    let late = waits.filter(|wait| wait.pid == leaves_pid && wait.start_ns > left_ns);
+    assert_eq!(late.count(), 0);
+    drop((stays, comes, leaves));
+}
+
+/// Everybody, but not the recorder, its threads and what it has started.
+#[test]
+fn everybody_but_the_recorder() {
+    if !root() {
+        return;
+    }
+    let bystander = sleeper("python3");
+    let recorder = Recorder::start("-a");
+    let mut own = BTreeSet::from([recorder.pid()]);
+    own.extend(children(recorder.pid()));
+    until_waited(recorder.pid());
+    until_waited(bystander.0.id());
+    let report = recorder.stop();
+    let waiters = waiters(&report);
+    assert!(waiters.contains(&bystander.0.id()), "{waiters:?}");
+    assert!(waiters.is_disjoint(&own), "{own:?} in {waiters:?}");
+    let rows = report.rows::<Process>().into_iter();
+    assert!(rows.map(|row| row.pid).all(|pid| !own.contains(&pid)));
+}
