@@ -43,7 +43,7 @@ fn until_serving(netns: &Netns, server: &Server, workers: usize) {
 }
 
 /// The connections that are targets, with this port at one end.
-fn targets<'a>(report: &'a Report, local: Option<u16>, remote: Option<u16>) -> Vec<&'a Value> {
+fn targets(report: &Report, local: Option<u16>, remote: Option<u16>) -> Vec<&Value> {
     let found = report.by_ports(local, remote).into_iter();
     found
         .filter(|connection| connection["chosen"] == "target" && connection["opened_ns"].is_u64())

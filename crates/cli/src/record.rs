@@ -140,12 +140,12 @@ impl Record {
             .recording
             .options(self.target.target(), self.duration)?;
         let what = format!("recording to {}", out::name(&options.output));
-        if self.duration.is_none() {
-            eprintln!("{what}; Ctrl-C ends");
-        }
         let mut clock = None;
         let outcome = record::record(&options, |begun| {
             begun.processes.into_iter().for_each(tell_processes);
+            if self.duration.is_none() {
+                eprintln!("{what}; Ctrl-C ends");
+            }
             clock = self.duration.and_then(|of| Clock::start(what, of));
         })?;
         drop(clock);

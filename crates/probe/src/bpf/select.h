@@ -24,9 +24,11 @@ const volatile u32 select_netns =
 
 #define TASK_RECORDED 1 /* a process that the user asked for, or its descendant */
 #define TASK_PARENT 2	/* only its children are recorded: whylat itself, as it starts a command */
-#define TASK_PEER 3	/* holds the other end of a recorded connection: its blocking is measured, not told */
-#define TASK_OWNER 4	/* owns, or owned, a socket of the port: it is recorded, its other sockets are not */
-#define TASK_OWN 5	/* whylat itself, and what helps it: never recorded */
+#define TASK_PEER                                                                                  \
+	3 /* holds the other end of a recorded connection: its blocking is measured, not told */
+#define TASK_OWNER                                                                                 \
+	4 /* owns, or owned, a socket of the port: it is recorded, its other sockets are not */
+#define TASK_OWN 5 /* whylat itself, and what helps it: never recorded */
 
 /* tgid -> TASK_* */
 struct {

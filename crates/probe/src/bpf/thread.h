@@ -59,10 +59,10 @@ struct thread_stacks {
 };
 
 struct thread_state {
-	u64 out_ns;	/* when it left the CPU, blocked; 0: it is back */
-	u64 blocked_ns; /* the same of the last time that it is back from */
-	u64 back_ns;	/* when it was back from that */
-	bool in_call;	/* of `calls` */
+	u64 out_ns;	 /* when it left the CPU, blocked; 0: it is back */
+	u64 blocked_ns;	 /* the same of the last time that it is back from */
+	u64 back_ns;	 /* when it was back from that */
+	bool in_call;	 /* of `calls` */
 	bool only_calls; /* its process is only a peer's: its waits are not what was asked for */
 	struct call_wait call;
 	struct thread_wait wait;
@@ -97,8 +97,7 @@ static __always_inline struct thread_state *thread_measured(struct task_struct *
 	if (!asked && task_why(task->tgid) != TASK_PEER)
 		return NULL;
 	if (!thread)
-		thread = bpf_task_storage_get(&threads, task, NULL,
-					      BPF_LOCAL_STORAGE_GET_F_CREATE);
+		thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (thread)
 		thread->only_calls = !asked;
 	return thread;
