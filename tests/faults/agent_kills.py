@@ -37,6 +37,8 @@ STORE_NS = 2_000_000_000
 WRITE_EVERY_S = 0.025
 LONG_CONNECTIONS = 8
 SHORT_EVERY = 40
+# What a spool holds when its agent has ended in order.
+SPOOL = {"lock", "state.json", "pending", "sent"}
 NS_PER_S = 1_000_000_000
 
 
@@ -204,6 +206,13 @@ def check_host(host, dataset):
     return found
 
 
+def demand_nothing_half(place):
+    """Demands that no kill has left a file that is not in its place, in the dataset or in a spool."""
+    spools = [path for path in place.glob("host-*/spool/*") if path.name not in SPOOL]
+    half = [str(path) for path in [*place.glob("dataset/**/*.tmp"), *place.glob("dataset/*/**/.*"), *spools]]
+    demand(not half, f"left by a kill: {half}")
+
+
 def agent_kills(minutes, place, seed):
     """Plays it, and checks; gives the line of the table."""
     (place / "dataset").mkdir()
@@ -224,6 +233,7 @@ def agent_kills(minutes, place, seed):
         # whose spool is delivered when it is told to end
         host.live(lambda _: time.sleep(1), signal.SIGTERM, 60)
         host.end()
+    demand_nothing_half(place)
     found = [life for host in hosts for life in check_host(host, Dataset(place / "dataset"))]
     return line(minutes, times, found)
 

@@ -163,16 +163,42 @@ fn kills_lose_and_double_nothing() {
     );
     let found: Vec<Interval> = numbers.into_iter().map(numbered).collect();
     assert_holds(&target, &found);
+    let spool = dir.join("spool");
+    for root in [&target, &spool] {
+        assert_eq!(half_files(root), Vec::<String>::new(), "what a kill left");
+    }
     // all hours but the last are merged, and nothing is left of them
     let names = files(&target);
     let minutes = names
         .iter()
         .filter(|name| name.rsplit('.').nth(1).is_some_and(|time| time.len() == 4));
     assert_eq!(minutes.count(), 5, "{names:?}");
+    assert_eq!(files(&spool).len(), 5 + 2, "{:?}", files(&spool));
+}
+
+/// What each kind of kill leaves half written, put there by hand: the next start removes all of it, and nothing of others.
+#[test]
+fn the_next_start_removes_what_a_kill_left() {
+    let temporary = memory_dir();
+    let dir = temporary.path();
+    let config = config(dir);
+    let (agents, spool) = (dir.join("dataset/.agents"), dir.join("spool"));
+    stop(start(&config));
+    let boot = format!("{HOST}.0a1b2c3d.tmp");
+    let before = format!("{HOST}.ffffffff.tmp");
+    for name in [&*boot, &*before, "web-10.0a1b2c3d.tmp"] {
+        fs::write(agents.join(name), "half").expect("a file");
+    }
+    fs::create_dir(spool.join("staging")).expect("a directory");
+    for name in ["staging/x", "merging.tmp", "state.tmp", "uploads.tmp"] {
+        fs::write(spool.join(name), "half").expect("a file");
+    }
+    // an agent that was never given anything writes nothing, so none of these can have been replaced
+    stop(start(&config));
     assert_eq!(
-        files(&dir.join("spool")).len(),
-        5 + 2,
-        "{:?}",
-        files(&dir.join("spool"))
+        half_files(&dir.join("dataset")),
+        [".agents/web-10.0a1b2c3d.tmp"],
+        "another host's stays"
     );
+    assert_eq!(half_files(&spool), Vec::<String>::new());
 }

@@ -264,11 +264,13 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Writer;
     use super::super::interleavings::{interval, interval_of_detail};
     use super::super::name::HOUR_NS;
     use super::super::stage::Stage;
     use super::*;
     use crate::Interval;
+    use crate::config::ShipConfig;
 
     const BEGIN_NS: i64 = 490_000 * HOUR_NS;
 
@@ -286,7 +288,16 @@ mod tests {
             let shared = Shared::new(spool);
             let target = dir.path().join("target");
             std::fs::create_dir(&target).expect("target");
-            let target = Sink::open(target.to_str().expect("a path"), "h").expect("target");
+            let writer = Writer {
+                host: "h".to_owned(),
+                boot_id: "b".to_owned(),
+            };
+            let config = ShipConfig {
+                target: target.to_str().expect("a path").to_owned(),
+                spool: dir.path().join("spool"),
+                ..ShipConfig::default()
+            };
+            let target = Sink::open(&writer, &config).expect("target");
             shared.change(|inner| inner.spool.store(first));
             Self {
                 dir,

@@ -1,4 +1,13 @@
 //! A dataset in a directory, local or of a file server.
+//!
+//! ```text
+//! TARGET/.agents/HOST            locked by the one agent that writes under this name
+//! TARGET/.agents/HOST.BOOT.tmp   the file that is being written: then renamed to its place
+//! ```
+//!
+//! A kill leaves at most one such file, which the next start removes and the next file replaces: its name is always the same,
+//! and no reader looks there. `O_TMPFILE` would show none at all, but `linkat` cannot replace a file, and a minute's file is
+//! replaced each time that its minute goes on.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,34 +20,38 @@ use super::disk;
 use super::error::ShipError;
 use super::name::{Key, Stem};
 
-/// Folder of the locks within the dataset.
-const LOCKS: &str = ".agents";
+/// Folder of locks and of files that are being written, within the dataset.
+const AGENTS: &str = ".agents";
 
 /// A dataset's directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     root: PathBuf,
     host: String,
+    stem: Stem,
     lock: Option<Flock<File>>,
+    is_clear: bool,
 }
 
 impl Directory {
     /// Nothing is looked at yet: the directory may come later.
-    pub(super) fn new(root: PathBuf, host: &str) -> Self {
-        let host = host.to_owned();
+    pub(super) fn new(root: PathBuf, host: &str, boot_id: &str) -> Self {
         Self {
             root,
-            host,
+            host: host.to_owned(),
+            stem: Stem::new(host, boot_id),
             lock: None,
+            is_clear: false,
         }
     }
 
-    /// Sees that no other agent writes under the name of this host, if that can be seen yet.
+    /// Sees that no other agent writes under the name of this host, and removes what an earlier one left half written; if the
+    /// target is there yet.
     ///
     /// # Errors
     /// When another one does.
     pub(super) fn claim(&mut self) -> Result<(), ShipError> {
-        match self.lock() {
+        match self.prepare() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 Err(ShipError::NameTaken {
                     target: self.root.clone(),
@@ -50,14 +63,23 @@ impl Directory {
         }
     }
 
+    /// What must be done once before a file is written.
+    fn prepare(&mut self) -> io::Result<()> {
+        self.lock()?;
+        if !self.is_clear {
+            self.remove_left_over()?;
+            self.is_clear = true;
+        }
+        Ok(())
+    }
+
     /// Locks the name of this host. File systems without locks are used without.
     fn lock(&mut self) -> io::Result<()> {
         if self.lock.is_some() {
             return Ok(());
         }
-        disk::make_dirs(&self.root, Path::new(LOCKS))?;
-        let name = Stem::new(&self.host, "").host().to_owned();
-        let file = File::create(self.root.join(LOCKS).join(name))?;
+        disk::make_dirs(&self.root, Path::new(AGENTS))?;
+        let file = File::create(self.root.join(AGENTS).join(self.stem.host()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => self.lock = Some(lock),
             Err((_, Errno::EWOULDBLOCK)) => {
@@ -70,16 +92,24 @@ impl Directory {
         Ok(())
     }
 
+    /// Removes what agents of this host that were killed, in this boot or an earlier one, had half written.
+    fn remove_left_over(&self) -> io::Result<()> {
+        let dir = self.root.join(AGENTS);
+        let own = format!("{}.", self.stem.host());
+        disk::remove_temporary(&dir, |name| name.starts_with(&own))
+    }
+
     /// Puts a file in its place, whole and lasting.
     pub(super) fn put(&mut self, key: &Key, from: &Path) -> io::Result<()> {
         let mut source = File::open(from)?;
-        self.lock()?;
+        self.prepare()?;
         let path = self.root.join(key.path());
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        let Some(dir) = path.parent() else {
             return Err(io::ErrorKind::InvalidFilename.into());
         };
         disk::make_dirs(&self.root, dir.strip_prefix(&self.root).unwrap_or(dir))?;
-        let temporary = dir.join(format!(".{}.tmp", name.to_string_lossy()));
+        let temporary = self.root.join(AGENTS);
+        let temporary = temporary.join(format!("{}.{}", self.stem, disk::TEMPORARY));
         let written = (|| {
             let mut file = File::create(&temporary)?;
             io::copy(&mut source, &mut file)?;

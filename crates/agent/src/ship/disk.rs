@@ -13,10 +13,25 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Replaces a file by these bytes: readers see the old ones or all of the new.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
+    let temporary = path.with_extension(TEMPORARY);
     write(&temporary, bytes)?;
     fs::rename(&temporary, path)?;
     path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// Ending of the name of a file that nobody looks at yet.
+pub(super) const TEMPORARY: &str = "tmp";
+
+/// Removes what a kill left half written in a folder: the files with that ending of which `is_own` is true.
+pub(super) fn remove_temporary(dir: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.extension().is_some_and(|ending| ending == TEMPORARY) && is_own(&name) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes names created, renamed or removed in a directory last.

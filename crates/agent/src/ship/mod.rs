@@ -19,6 +19,7 @@ mod stage;
 mod state;
 mod store;
 mod target;
+mod uploads;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +83,7 @@ impl Shipper {
             &writer.boot_id,
             config.spool_max_bytes,
         )?;
-        let mut target = Sink::open(&config.target, &writer.host)?;
+        let mut target = Sink::open(writer, config)?;
         let shared = Shared::new(spool);
         let (intervals, incoming) = sync_channel::<Box<Interval>>(WAITING_INTERVALS);
         let spooling = Arc::clone(&shared);

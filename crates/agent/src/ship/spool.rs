@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! SPOOL/lock         held by the one agent that uses it
+//! SPOOL/*.tmp        what is being written: removed at the next start
 //! SPOOL/state.json   `Memory`
+//! SPOOL/uploads.json what a store holds parts of, and no file yet: `Uploads`
 //! SPOOL/staging/     the files of an interval that is not whole: removed at the next start
 //! SPOOL/staged/      those of one that is: moved to `pending` at the next start
 //! SPOOL/pending/     what the target does not have, or may not have
@@ -133,7 +135,7 @@ impl Spool {
         if staging.exists() {
             fs::remove_dir_all(&staging)?;
         }
-        disk::remove(&self.merging_path())?;
+        disk::remove_temporary(&self.root, |_| true)?;
         self.move_staged()?;
         self.sent = list(&self.root.join("sent"))?
             .into_iter()

@@ -3,10 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::Writer;
 use super::directory::Directory;
 use super::error::ShipError;
 use super::name::Key;
 use super::store::Store;
+use crate::config::ShipConfig;
 
 /// Where the dataset is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,22 +63,26 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Opens a target, which need not be there yet, for this host.
+    /// Opens a target, which need not be there yet, for this host. The spool must be open: it says what an earlier agent left
+    /// unfinished.
     ///
     /// # Errors
     /// When it cannot be one, or another agent writes there as this host.
-    pub(super) fn open(text: &str, host: &str) -> Result<Self, ShipError> {
+    pub(super) fn open(writer: &Writer, config: &ShipConfig) -> Result<Self, ShipError> {
+        let text = config.target.as_str();
         let refused = |why: String| ShipError::Target {
             target: text.to_owned(),
             why,
         };
         match Target::check(text).map_err(refused)? {
             Target::Directory(root) => {
-                let mut directory = Directory::new(root, host);
+                let mut directory = Directory::new(root, &writer.host, &writer.boot_id);
                 directory.claim()?;
                 Ok(Self::Directory(directory))
             }
-            Target::Url(url) => Store::new(&url).map(Self::Store).map_err(refused),
+            Target::Url(url) => Store::new(&url, &config.spool)
+                .map(Self::Store)
+                .map_err(refused),
         }
     }
 

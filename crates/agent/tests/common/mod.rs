@@ -131,8 +131,22 @@ pub fn stop(shipper: Shipper) -> ShipState {
     shipper.stop(Duration::from_secs(60))
 }
 
-/// Files of a directory by their path below it, without locks.
+/// Files of a directory by their path below it, but not its agents' own.
 pub fn files(root: &Path) -> Vec<String> {
+    let mut found = all_files(root);
+    found.retain(|name| !name.starts_with(".agents/"));
+    found
+}
+
+/// Files that are there until they are whole, of a target or a spool.
+pub fn half_files(root: &Path) -> Vec<String> {
+    let mut found = all_files(root);
+    found.retain(|name| name.ends_with("tmp") || name.starts_with("stag"));
+    found
+}
+
+/// All files of a directory by their path below it.
+fn all_files(root: &Path) -> Vec<String> {
     fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten() {
             let path = entry.expect("entry").path();
@@ -152,7 +166,6 @@ pub fn files(root: &Path) -> Vec<String> {
             .to_string()
     };
     let mut found: Vec<String> = found.into_iter().map(below).collect();
-    found.retain(|name| !name.starts_with(".agents/"));
     found.sort();
     found
 }
