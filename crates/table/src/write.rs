@@ -299,6 +299,8 @@ fn remove_recording(dir: &Path) -> Result<(), WriteError> {
     match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(WriteError::io("read", dir, source)),
+        // nothing is in it: what a kill leaves that comes before the manifest
+        Ok(metadata) if metadata.is_dir() && fs::remove_dir(dir).is_ok() => return Ok(()),
         Ok(metadata) if !metadata.is_dir() || !dir.join(MANIFEST).is_file() => {
             return Err(WriteError::NotARecording {
                 path: dir.to_owned(),

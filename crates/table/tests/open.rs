@@ -191,6 +191,9 @@ fn a_taken_path_is_kept_unless_forced() {
     assert!(matches!(error, WriteError::NotARecording { .. }));
     assert_clear(&error, &foreign);
     assert!(foreign.join("thesis").exists());
+    let empty = temporary.path().join("empty.whylat");
+    fs::create_dir(&empty).expect("create");
+    Writer::create(&empty, &header(), FORCE).expect("nothing is lost with an empty directory");
     let link = temporary.path().join("link.whylat");
     symlink(&dir, &link).expect("link");
     assert!(Writer::create(&link, &header(), FORCE).is_err());
