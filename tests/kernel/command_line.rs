@@ -4,12 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{finish, root, whylat};
+use crate::harness::{finish, program, root, whylat};
 
 #[test]
 fn manual_pages_render() {
     let scratch = tempfile::tempdir().expect("a directory");
-    finish(whylat("manual").arg(scratch.path())).ended(0);
+    finish(whylat("manual -o").arg(scratch.path()))
+        .ended(1)
+        .explains("it exists already");
+    finish(whylat("manual --force -o").arg(scratch.path())).ended(0);
     let mut pages: Vec<_> = fs::read_dir(scratch.path())
         .expect("pages")
         .flatten()
@@ -43,6 +46,100 @@ fn manual_pages_render() {
         for words in ["EXIT STATUS", "3  done, but the data is partial"] {
             assert!(said.out.contains(words), "{}", said.out);
         }
+    }
+}
+
+/// Commands that answer, of a recording `r`, and whether as text.
+const ANSWERS: &[(&str, bool)] = &[
+    ("report r", true),
+    ("report r --format json", true),
+    ("report r --format html", true),
+    ("report r --format csv --table clock_pairs", true),
+    ("report r --format perfetto", false),
+    ("report r --by thread", true),
+    ("report r --by object --format json", true),
+    ("diff r r --format html", true),
+    ("view r --no-open", true),
+    ("validate r", true),
+    ("validate r --json", true),
+    ("config --config config.toml --json", true),
+    ("completions bash", true),
+];
+
+/// What is printed, what `-o -` prints, and what `-o FILE` writes are the same; what is there is not written over.
+#[test]
+fn an_answer_goes_where_it_is_sent() {
+    // waits want it
+    if !root() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    fs::write(dir.join("config.toml"), "[profile.a]\n").expect("write");
+    let ask = |words: &str| {
+        let output = whylat(words).current_dir(dir).output().expect("whylat");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), output.stdout, said)
+    };
+    // which waits for its child
+    ask("run -o r -- timeout 60 true");
+    assert!(dir.join("r/manifest.jsonl").exists());
+    let answer = dir.join("answer");
+    for (words, is_text) in ANSWERS {
+        let (code, printed, said) = ask(&format!("{words} -o -"));
+        assert!(matches!(code, Some(0 | 3)), "{words}: {said}");
+        assert!(!printed.is_empty(), "{words}");
+        // a page is written beside its recording unless it is sent elsewhere
+        let is_page = words.starts_with("view");
+        if *is_text && !is_page {
+            assert!(ask(words).1 == printed, "{words}");
+        }
+        let (_, none, said) = ask(&format!("{words} -o answer"));
+        assert!(
+            fs::read(&answer).expect("a file") == printed,
+            "{words}: {said}"
+        );
+        assert!(none.is_empty() || is_page, "{words}");
+        fs::write(&answer, "mine").expect("write");
+        let (code, _, said) = ask(&format!("{words} -o answer"));
+        assert_eq!(code, Some(1), "{words}");
+        assert!(
+            said.contains("it exists already\nhint: "),
+            "{words}: {said}"
+        );
+        assert_eq!(fs::read(&answer).expect("a file"), b"mine", "{words}");
+        ask(&format!("{words} -o answer --force"));
+        assert!(fs::read(&answer).expect("a file") == printed, "{words}");
+        fs::remove_file(&answer).expect("removed");
+    }
+    let (code, _, said) = ask("run -o - -- true");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("a directory cannot go to standard output\nhint: "),
+        "{said}"
+    );
+    assert!(!dir.join("-").exists());
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let run = whylat("run --detail stats -o r -- true")
+        .current_dir(dir)
+        .output();
+    run.expect("whylat");
+    for words in [
+        "report r --format html -o -",
+        "report r --format perfetto -o -",
+        "completions zsh",
+    ] {
+        let script = format!("\"$0\" {words} | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).arg(program()).current_dir(dir);
+        let said = finish(&mut shell);
+        assert!(matches!(said.code, Some(0 | 3)), "{words}: {}", said.err);
+        assert!(!said.err.contains("error"), "{words}: {}", said.err);
     }
 }
 

@@ -198,7 +198,7 @@ fn descendants(pid: u32) -> Vec<u32> {
 /// Ends a fault while its roles run, and sees them go. A namespace without a name goes with the
 /// last process in it.
 fn ended_by(signal: Signal) {
-    let words = "lab fault black_hole --seed 2 --truth /dev/null";
+    let words = "lab fault black_hole --seed 2 --truth /dev/null --force";
     let fault = Tied::start(whylat(words).stdout(std::process::Stdio::null()));
     let roles = until("both roles, and who watches the CPUs", || {
         let roles = descendants(fault.0.id());

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::error::ErrorKind;
 
 use crate::config::ConfigFile;
+use crate::out::DirectoryArgs;
 use crate::profile::Profile;
 use crate::values::{Detail, latency_ns};
 
@@ -26,12 +27,8 @@ pub(crate) struct Recording {
         value_name = "[PATH:]PROVIDER:NAME[:ARG,…]"
     )]
     pub(crate) usdt: Vec<::record::UsdtRequest>,
-    /// Directory to create [default: whylat-<UTC time>.whylat here]
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace an existing recording at PATH
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    to: DirectoryArgs,
     /// How much to record [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
@@ -79,6 +76,10 @@ impl Recording {
                         hint: add --detail messages\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
         }
+        let output = self.to.path()?.map_or_else(
+            || default_output(&profile.output_dir.unwrap_or_default()),
+            Path::to_owned,
+        );
         let poll_ms = self.poll_ms.or(profile.poll_ms);
         Ok(::record::Options {
             target,
@@ -93,10 +94,8 @@ impl Recording {
             } else {
                 self.usdt
             },
-            output: self
-                .output
-                .unwrap_or_else(|| default_output(&profile.output_dir.unwrap_or_default())),
-            force: self.force,
+            force: self.to.force,
+            output,
             duration,
             poll_mean: poll_ms.map_or(POLL_MEAN, Duration::from_millis),
             ready_file: self.ready_file,

@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde_json::json;
 
-use crate::out;
+use crate::out::{self, OutputArgs};
 use crate::profile::{Config, Profile};
 
 /// Below the directory for configuration.
@@ -129,10 +129,13 @@ pub(crate) struct ConfigArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 impl ConfigArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let to = self.to.check()?;
         let (path, source) = self.file.read()?;
         Config::parse(&path, &source)?;
         let profiles = toml::from_str::<BTreeMap<String, BTreeMap<String, toml::Table>>>(&source)
@@ -143,7 +146,7 @@ impl ConfigArgs {
             let shown = json!({
                 "schema": "whylat.config/1", "file": path.to_string_lossy(), "profiles": profiles,
             });
-            out::json(&shown)?;
+            to.json(&shown)?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut text = format!("{}\n", out::name(&path));
@@ -153,7 +156,7 @@ impl ConfigArgs {
                 text += &format!("    {key} = {}\n", serde_json::to_string(value)?);
             }
         }
-        out::print(&text)?;
+        to.print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }

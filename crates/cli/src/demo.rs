@@ -1,7 +1,7 @@
 //! `whylat demo`: a real client and server that stall on Nagle's algorithm and delayed ACKs,
 //! recorded and explained; then the same work mended; then both side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
@@ -10,7 +10,8 @@ use diagnose::Report;
 use lab::Running;
 
 use crate::load::Judging;
-use crate::{args, load, out};
+use crate::out::DirectoryArgs;
+use crate::{load, out};
 
 /// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
 const ROUNDS: u32 = 101;
@@ -20,11 +21,12 @@ const ROUNDS: u32 = 101;
 #[command(after_help = "\
 Examples:
   sudo whylat demo
-  sudo whylat demo --keep recordings")]
+  sudo whylat demo -o recordings")]
+#[command(mut_arg("output", |it| it.help("Directory to create for the two recordings [default: none, they are not kept]")))]
+#[command(mut_arg("force", |it| it.requires("output").help("Replace the recordings in an existing PATH")))]
 pub(crate) struct Demo {
-    /// Keep the two recordings in this directory
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
+    #[command(flatten)]
+    to: DirectoryArgs,
 }
 
 /// One recorded run.
@@ -35,13 +37,14 @@ struct Run {
 
 impl Demo {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let scratch = Scratch::new(self.keep)?;
+        let to = out::stdout();
+        let scratch = Scratch::new(self.to.make()?)?;
         eprintln!(
             "1/2  a client sends {ROUNDS} requests, each in two small writes, and waits for \
              each answer"
         );
         let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
-        out::exact(&view::text(&stalled.report, &args::text_options()))?;
+        to.exact(&view::text(&stalled.report, &to.text_options()))?;
         eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
         let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
         let before = view::Side {
@@ -55,7 +58,7 @@ impl Demo {
             total_ns: mended.took_ns,
         };
         out::line("")?;
-        out::exact(&view::side_by_side(&before, &after, &args::text_options()))?;
+        to.exact(&view::side_by_side(&before, &after, &to.text_options()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -67,14 +70,17 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(keep: Option<PathBuf>) -> anyhow::Result<Self> {
-        let remove = keep.is_none();
-        let path = keep.unwrap_or_else(|| {
-            std::env::temp_dir().join(format!("whylat-demo-{}", std::process::id()))
-        });
+    fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(path) = kept {
+            return Ok(Self {
+                path: path.to_owned(),
+                remove: false,
+            });
+        }
+        let path = std::env::temp_dir().join(format!("whylat-demo-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .with_context(|| format!("cannot create {}", out::name(&path)))?;
-        Ok(Self { path, remove })
+        Ok(Self { path, remove: true })
     }
 }
 
@@ -88,7 +94,7 @@ impl Drop for Scratch {
 }
 
 /// Starts a server, records a client that talks to it, and diagnoses the recording.
-fn record_run(output: &std::path::Path, mend: &[&str]) -> anyhow::Result<Run> {
+fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<Run> {
     let program = std::env::current_exe().context("cannot find whylat's own program file")?;
     let mut command = Command::new(&program);
     command.args(["lab", "workload", "reply-server"]);

@@ -9,10 +9,11 @@ use diagnose::tail::{Band, Question};
 use table::Recording;
 use table::tables::Activity;
 
-use crate::format::{Format, OutputArgs};
+use crate::format::Format;
+use crate::out::{Output, OutputArgs};
 use crate::page::{self, Asked};
 use crate::tail::{self, Explaining};
-use crate::{args, exit, load};
+use crate::{exit, load};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
@@ -54,7 +55,8 @@ enum DiffFormat {
 }
 
 impl Diff {
-    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn execute(mut self) -> anyhow::Result<ExitCode> {
+        let to = std::mem::take(&mut self.to).check()?;
         let band = self.band.unwrap_or(Band::BODY);
         let question = Question {
             tail: band,
@@ -65,16 +67,15 @@ impl Diff {
         let format = match self.format {
             DiffFormat::Text => Format::Text,
             DiffFormat::Json => Format::Json,
-            DiffFormat::Html => return self.page(question),
+            DiffFormat::Html => return self.page(question, &to),
         };
-        self.to.refuse()?;
         let categories = self.explaining.categories()?;
         let report = load::diff(&self.before, &self.after, question, categories)?;
-        tail::print(&report, format, self.limit, &args::text_options())
+        tail::print(&report, format, self.limit, &to)
     }
 
     /// Both side by side, with why messages of `question` take longer, where both know what their CPUs did.
-    fn page(&self, question: Question) -> anyhow::Result<ExitCode> {
+    fn page(&self, question: Question, to: &Output) -> anyhow::Result<ExitCode> {
         if self.limit.is_some() {
             bail!("the page shows all causes\nhint: leave out --limit, or --format html");
         }
@@ -96,7 +97,7 @@ impl Diff {
         };
         let paths = [self.before.as_path(), self.after.as_path()];
         let (page, is_complete) = page::of_both(paths, asked, difference.as_ref())?;
-        self.to.page(&page)?;
+        to.exact(&page)?;
         Ok(exit::of(is_complete))
     }
 }

@@ -203,6 +203,55 @@ mod tests {
         }
     }
 
+    /// Commands that write nothing that a user could want elsewhere, and why.
+    const WITHOUT_OUTPUT: &[(&str, &str)] = &[
+        (
+            "snapshot",
+            "the recorder that is asked writes into its recording",
+        ),
+        ("recover", "mends a recording where it is"),
+        ("agent", "its configuration names a target"),
+        ("list", "lab: a list for people, one line a fault"),
+        (
+            "wire",
+            "lab: runs until it is ended, and tells its tests when it is ready",
+        ),
+        ("serve", "lab: serves until it is ended"),
+        ("ask", "lab: one part of a study, for another machine"),
+        ("workload", "lab: talks with whoever started it"),
+    ];
+
+    /// Every command that does something, with the words that lead to it.
+    fn leaves(command: &clap::Command, words: &[&str], found: &mut Vec<(String, bool)>) {
+        let words = [words, &[command.get_name()]].concat();
+        let is_named = |name: &str| words.contains(&name);
+        let has_output = command
+            .get_arguments()
+            .any(|it| it.get_long() == Some("output") && it.get_short() == Some('o'));
+        let is_free = WITHOUT_OUTPUT.iter().any(|(name, _)| is_named(name));
+        if !is_named("help") && !command.is_subcommand_required_set() {
+            assert!(
+                !(is_free && has_output),
+                "{words:?} is in the list of those without -o"
+            );
+            found.push((words.join(" "), has_output || is_free));
+        }
+        for below in command.get_subcommands() {
+            leaves(below, &words, found);
+        }
+    }
+
+    #[test]
+    fn what_writes_has_an_output() {
+        let mut program = super::program();
+        program.build();
+        let mut found = Vec::new();
+        leaves(&program, &[], &mut found);
+        let lacking: Vec<_> = found.iter().filter(|(_, has)| !has).collect();
+        assert_eq!(lacking, Vec::<&(String, bool)>::new());
+        assert!(found.len() > 20, "{found:?}");
+    }
+
     #[test]
     fn help_speaks_of_options_that_are_there() {
         let mut found = Vec::new();

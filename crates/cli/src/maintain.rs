@@ -10,6 +10,7 @@ use diagnose::units::counted;
 use serde_json::{Value, json};
 use table::{Problem, Recording, Recovered};
 
+use crate::out::OutputArgs;
 use crate::{exit, load, out};
 
 /// Checks a recording.
@@ -24,16 +25,19 @@ pub(crate) struct Validate {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 impl Validate {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let dir = self.dir.map_or_else(load::newest, Ok)?;
+        let to = self.to.check()?;
         let found = Found::of(&dir)?;
         if self.json {
-            out::json(&found.json())?;
+            to.json(&found.json())?;
         } else {
-            out::print(&found.text())?;
+            to.print(&found.text())?;
         }
         if found.is_left_open() {
             eprintln!("hint: whylat recover {}", out::name(&dir));

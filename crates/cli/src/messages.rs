@@ -8,7 +8,8 @@ use diagnose::messages::story::MessageId;
 use diagnose::report::About;
 
 use crate::format::Format;
-use crate::{args, exit, load, out};
+use crate::out::Output;
+use crate::{exit, load};
 
 /// Connections that text shows; JSON has all.
 const SHOWN: usize = 4;
@@ -45,9 +46,10 @@ impl MessageArgs {
         path: &Path,
         format: Format,
         limit: Option<usize>,
+        to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
         if let Some(id) = self.message {
-            return story(path, format, id).map(Some);
+            return story(path, format, id, to).map(Some);
         }
         if !self.messages {
             return Ok(None);
@@ -57,31 +59,37 @@ impl MessageArgs {
             Format::Json => usize::MAX,
         });
         if let Some(other) = &self.other_end {
-            return ends(path, other, format, limit).map(Some);
+            return ends(path, other, format, limit, to).map(Some);
         }
         let report = load::messages(path, limit)?;
         match format {
-            Format::Text => out::exact(&view::messages_text(&report, &args::text_options()))?,
-            Format::Json => out::json(&report)?,
+            Format::Text => to.exact(&view::messages_text(&report, &to.text_options()))?,
+            Format::Json => to.json(&report)?,
         }
         Ok(Some(code(&report.about)))
     }
 }
 
-fn story(path: &Path, format: Format, id: MessageId) -> anyhow::Result<ExitCode> {
+fn story(path: &Path, format: Format, id: MessageId, to: &Output) -> anyhow::Result<ExitCode> {
     let story = load::message(path, id)?;
     match format {
-        Format::Text => out::exact(&view::message_text(&story, &args::text_options()))?,
-        Format::Json => out::json(&story)?,
+        Format::Text => to.exact(&view::message_text(&story, &to.text_options()))?,
+        Format::Json => to.json(&story)?,
     }
     Ok(code(&story.about))
 }
 
-fn ends(path: &Path, other: &Path, format: Format, limit: usize) -> anyhow::Result<ExitCode> {
+fn ends(
+    path: &Path,
+    other: &Path,
+    format: Format,
+    limit: usize,
+    to: &Output,
+) -> anyhow::Result<ExitCode> {
     let report = load::ends(path, other, limit)?;
     match format {
-        Format::Text => out::exact(&view::ends_text(&report, &args::text_options()))?,
-        Format::Json => out::json(&report)?,
+        Format::Text => to.exact(&view::ends_text(&report, &to.text_options()))?,
+        Format::Json => to.json(&report)?,
     }
     Ok(code(&report.about))
 }

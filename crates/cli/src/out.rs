@@ -1,20 +1,267 @@
-//! Data to stdout, talk to stderr. A reader that has seen enough and left (`| head`) is no error.
+//! Data to stdout or to the path of `-o`, talk to stderr. A reader that has seen enough and left (`| head`) is no error.
 //!
-//! Messages name files, tables and keys that anybody may have made up: what a terminal would act on is taken out here,
-//! so that no command can forget it.
+//! The option is declared here, and the path is opened here: exactly PATH is created, `-` is standard output, and what is
+//! there already is refused unless `--force` is given. Messages name files, tables and keys that anybody may have made up:
+//! what a terminal would act on is taken out here, so that no command can forget it.
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
 use serde::Serialize;
+use view::TextOptions;
 
-use crate::progress;
+use crate::{args, progress};
+
+/// Stands for standard output.
+const STDOUT: &str = "-";
+
+/// For nobody else to read, as with recordings: an answer tells what they tell.
+const PRIVATE: u32 = 0o600;
+
+/// Where an answer goes, of commands that give one.
+#[derive(Debug, Default, Args)]
+pub(crate) struct OutputArgs {
+    /// The file to create; `-`: standard output [default: -]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace an existing PATH
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+impl OutputArgs {
+    /// Standard output unless a path was given, which nothing may have yet. Called before the work, which may take long.
+    ///
+    /// # Errors
+    /// When something has it, and is not to be replaced.
+    pub(crate) fn check(self) -> anyhow::Result<Output> {
+        let output = Output {
+            file: self.output.filter(|path| path != Path::new(STDOUT)),
+            force: self.force,
+        };
+        match &output.file {
+            Some(file) if !self.force && file.symlink_metadata().is_ok() => {
+                Err(cannot_create(file, &ErrorKind::AlreadyExists.into()))
+            }
+            _ => Ok(output),
+        }
+    }
+
+    /// The same, with another default than standard output.
+    ///
+    /// # Errors
+    /// As [`OutputArgs::check`].
+    pub(crate) fn check_or(mut self, default: impl FnOnce() -> Output) -> anyhow::Result<Output> {
+        match self.output.take() {
+            None => Ok(default()),
+            Some(path) => Self {
+                output: Some(path),
+                ..self
+            }
+            .check(),
+        }
+    }
+}
+
+/// The directory to create, of commands that create one.
+#[derive(Debug, Args)]
+pub(crate) struct DirectoryArgs {
+    /// Directory to create [default: whylat-<UTC time>.whylat here]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace an existing recording at PATH
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+impl DirectoryArgs {
+    /// As if this path were given.
+    #[cfg(test)]
+    pub(crate) fn of(path: &Path) -> Self {
+        Self {
+            output: Some(path.to_owned()),
+            force: false,
+        }
+    }
+
+    /// The path that was given.
+    ///
+    /// # Errors
+    /// When it is standard output.
+    pub(crate) fn path(&self) -> anyhow::Result<Option<&Path>> {
+        if self.output.as_deref() == Some(Path::new(STDOUT)) {
+            bail!(
+                "a directory cannot go to standard output\n\
+                 hint: name one with -o; `whylat report DIR --format json -o -` prints what a recording says"
+            );
+        }
+        Ok(self.output.as_deref())
+    }
+
+    /// Makes the directory that was given; with `--force` it may be there.
+    ///
+    /// # Errors
+    /// When it cannot be made, or is there.
+    pub(crate) fn make(&self) -> anyhow::Result<Option<&Path>> {
+        let Some(path) = self.path()? else {
+            return Ok(None);
+        };
+        match fs::create_dir(path) {
+            Err(error)
+                if error.kind() == ErrorKind::AlreadyExists && self.force && path.is_dir() => {}
+            made => made.map_err(|error| cannot_create(path, &error))?,
+        }
+        Ok(Some(path))
+    }
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// `None`: standard output.
+    file: Option<PathBuf>,
+    force: bool,
+}
+
+impl Output {
+    /// A file that is made, whatever is there.
+    pub(crate) fn replacing(file: PathBuf) -> Self {
+        Self {
+            file: Some(file),
+            force: true,
+        }
+    }
+
+    /// A file that must not be there yet.
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self {
+            file: Some(file),
+            force: false,
+        }
+    }
+
+    /// The file; `None`: standard output.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Whether a person reads it at once.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.file.is_none() && io::stdout().is_terminal()
+    }
+
+    /// How text looks there: colours are for terminals.
+    pub(crate) fn text_options(&self) -> TextOptions {
+        match self.file {
+            None => args::text_options(),
+            Some(_) => TextOptions::default(),
+        }
+    }
+
+    /// Writes text, cleaned.
+    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+        self.exact(&clean(text))
+    }
+
+    /// Writes text as it is: what `view` has drawn, which cleans every string and then colours it, or what is for
+    /// programs.
+    pub(crate) fn exact(&self, text: &str) -> anyhow::Result<()> {
+        self.write(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Writes an answer as JSON and a line end, as it comes.
+    pub(crate) fn json(&self, answer: &impl Serialize) -> anyhow::Result<()> {
+        self.write(|out| {
+            view::write_json(answer, &mut *out)?;
+            out.write_all(b"\n")
+        })
+    }
+
+    /// Writes what is no text: not to a terminal.
+    pub(crate) fn bytes(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.is_terminal() {
+            bail!(
+                "this is no text for a terminal\nhint: name a file for it with -o, or send it on: -o - | …"
+            );
+        }
+        self.write(write)
+    }
+
+    /// Has something written there. If that fails, half a file is removed, but not what only has a name there, such as a
+    /// pipe. A reader that left is no failure.
+    pub(crate) fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        progress::clear();
+        let Some(path) = &self.file else {
+            return to(io::stdout().lock(), write).context("cannot write to stdout");
+        };
+        let file = self
+            .create(path)
+            .map_err(|error| cannot_create(path, &error))?;
+        to(&file, write).map_err(|error| {
+            if !is_kept(path) {
+                // Best effort: what was there before --force is gone already.
+                let _ = fs::remove_file(path);
+            }
+            anyhow!(
+                "cannot write {}: {error}\nhint: name a file on a disk with room for it with -o",
+                name(path)
+            )
+        })
+    }
+
+    /// A new file, in place of another or of a link to one, of which neither who may read it stays nor who has it open. A
+    /// pipe or a device is written to as it is.
+    fn create(&self, path: &Path) -> io::Result<File> {
+        if self.force && path.symlink_metadata().is_ok() {
+            if is_kept(path) {
+                return OpenOptions::new().write(true).open(path);
+            }
+            fs::remove_file(path)?;
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(PRIVATE);
+        options.open(path)
+    }
+}
+
+/// Whether only a name is there, of something that is written to as it is: a pipe or a device, also by a link such as
+/// `/dev/stdout`, even if that leads to a file.
+fn is_kept(path: &Path) -> bool {
+    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
+    let parent = path.parent().unwrap_or(path);
+    let is_systems =
+        parent == Path::new("/dev") || parent.starts_with("/proc") || parent.starts_with("/dev/fd");
+    is_systems || path.metadata().is_ok_and(is_other)
+}
+
+fn cannot_create(path: &Path, error: &io::Error) -> anyhow::Error {
+    let path = name(path);
+    match error.kind() {
+        ErrorKind::AlreadyExists => anyhow!(
+            "cannot create {path}: it exists already\n\
+             hint: name another path with -o, or replace it with --force"
+        ),
+        _ => anyhow!(
+            "cannot create {path}: {error}\nhint: name a path that you may write to with -o"
+        ),
+    }
+}
 
 /// Writes `text` to stdout, cleaned.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    exact(&clean(text))
+    stdout().print(text)
 }
 
 /// Writes `text` and a line end to stdout, cleaned.
@@ -22,18 +269,12 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// Writes `text` to stdout as it is: what `view` has drawn, which cleans every string and then colours it, or what is
-/// for programs.
-pub(crate) fn exact(text: &str) -> anyhow::Result<()> {
-    write(|out| out.write_all(text.as_bytes()))
-}
-
-/// Writes an answer as JSON and a line end to stdout, as it comes.
-pub(crate) fn json(answer: &impl Serialize) -> anyhow::Result<()> {
-    write(|out| {
-        view::write_json(answer, &mut *out)?;
-        out.write_all(b"\n")
-    })
+/// Standard output.
+pub(crate) fn stdout() -> Output {
+    Output {
+        file: None,
+        force: false,
+    }
 }
 
 /// Writes a line to stderr, cleaned: what `eprintln!` does. That nobody can hear it (a full disk, a reader that left)
@@ -53,20 +294,112 @@ fn clean(text: &str) -> String {
     lines.join("\n")
 }
 
-fn write(print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    progress::clear();
-    let mut stdout = BufWriter::new(io::stdout().lock());
-    match print(&mut stdout).and_then(|()| stdout.flush()) {
+fn to(out: impl Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to stdout"),
+        written => written,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use super::{clean, name};
+    use super::*;
+
+    fn output(path: &Path, force: bool) -> anyhow::Result<Output> {
+        OutputArgs {
+            output: Some(path.to_owned()),
+            force,
+        }
+        .check()
+    }
+
+    #[track_caller]
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).expect("a file")
+    }
+
+    fn fail(_: &mut dyn Write) -> io::Result<()> {
+        Err(ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_when_told() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("t.csv");
+        let write = |text, force| output(&path, force)?.exact(text);
+        write("first", false).expect("a new file");
+        let refused = write("second", false).expect_err("it exists").to_string();
+        assert!(refused.contains("hint: ") && refused.contains("--force"));
+        assert_eq!(read(&path), "first");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
+        // who opened it before does not see the answer
+        let opened = File::open(&path).expect("opened");
+        write("new", true).expect("replaced");
+        let mode = path.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, PRIVATE);
+        assert_eq!(read(&path), "new");
+        assert_eq!(io::read_to_string(opened).expect("a file"), "first");
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_not_followed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (link, other) = (scratch.path().join("link"), scratch.path().join("other"));
+        for is_there in [false, true] {
+            symlink(&other, &link).expect("a link");
+            assert!(output(&link, false).is_err());
+            output(&link, true)
+                .and_then(|to| to.exact("new"))
+                .expect("replaced");
+            assert_eq!(read(&link), "new");
+            assert_eq!(other.exists(), is_there);
+            fs::remove_file(&link).expect("removed");
+            fs::write(&other, "before").expect("written");
+        }
+        assert_eq!(read(&other), "before");
+        let refused = output(scratch.path(), true).and_then(|to| to.exact("new"));
+        assert!(refused.is_err(), "a directory is not replaced");
+    }
+
+    #[test]
+    fn half_a_file_is_removed_but_no_pipe() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("t.csv");
+        assert!(Output::new(path.clone()).write(fail).is_err());
+        assert!(!path.exists());
+        let pipe = scratch.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe)
+        });
+        assert!(Output::replacing(pipe.clone()).write(fail).is_err());
+        assert_eq!(reader.join().expect("it ends").expect("nothing"), b"");
+        assert!(pipe.exists());
+    }
+
+    #[test]
+    fn a_name_that_the_system_gave_is_kept() {
+        for path in ["/dev/stdout", "/dev/fd/63", "/proc/self/fd/1", "/dev/null"] {
+            assert!(is_kept(Path::new(path)), "{path}");
+        }
+        assert!(!is_kept(Path::new("/dev/shm/report.html")));
+    }
+
+    #[test]
+    fn a_dash_is_standard_output_and_no_directory() {
+        let to = output(Path::new("-"), false).expect("standard output");
+        assert_eq!(to.file(), None);
+        let directory = DirectoryArgs {
+            output: Some("-".into()),
+            force: false,
+        };
+        let refused = directory.path().expect_err("no stream").to_string();
+        assert!(refused.contains("hint: "), "{refused}");
+    }
 
     #[test]
     fn no_message_steers_the_terminal() {

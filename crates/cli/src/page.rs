@@ -12,8 +12,8 @@ use diagnose::tail::report::TailReport;
 use table::Recording;
 
 use crate::confine::confine;
-use crate::format::{self, OutputArgs};
 use crate::load::Judging;
+use crate::out::{Output, OutputArgs};
 use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
@@ -44,10 +44,12 @@ impl Asked {
 Examples:
   whylat view
   whylat view r.whylat --no-open -o r.html")]
+#[command(mut_arg("output", |it| it.help(
+    "The file to create; `-`: standard output [default: DIR.html, made anew each time]"
+)))]
 pub(crate) struct View {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,
-    // -o: default: beside the recording, its name with .html, made anew each time
     #[command(flatten)]
     to: OutputArgs,
     /// Only write the file, and print its path
@@ -58,21 +60,16 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
-        let file = self.to.file().map_or_else(|| beside(&path), Path::to_owned);
-        let opener = (!self.no_open).then(|| Opener::start(file.clone()));
-        let opener = opener.transpose()?;
+        let to = self.to.check_or(|| Output::replacing(beside(&path)))?;
+        let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
+        let opener = shown.map(Opener::start).transpose()?;
         confine();
-        let is_complete = match self.to.file() {
-            Some(_) => {
-                let (page, is_complete) = of(&path, Asked::plainly()?)?;
-                self.to.page(&page)?;
-                is_complete
-            }
-            None => write(&path, Asked::plainly()?, &file)?,
-        };
-        match opener {
-            Some(opener) => opener.open()?,
-            None => out::line(&out::name(&file))?,
+        let (page, is_complete) = of(&path, Asked::plainly()?)?;
+        to.exact(&page)?;
+        match (opener, to.file()) {
+            (Some(opener), _) => opener.open()?,
+            (None, Some(file)) => out::line(&out::name(file))?,
+            (None, None) => {}
         }
         Ok(exit::of(is_complete))
     }
@@ -85,18 +82,10 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
     name.into()
 }
 
-/// Writes the page of a recording to `file`. Returns whether the recording is complete.
-pub(crate) fn write(path: &Path, asked: Asked, file: &Path) -> anyhow::Result<bool> {
-    let (page, is_complete) = of(path, asked)?;
-    format::anew(file)
-        .and_then(|mut out| out.write_all(page.as_bytes()))
-        .with_context(|| {
-            format!(
-                "cannot write the page to {}\nhint: -o FILE writes it elsewhere",
-                out::name(file)
-            )
-        })?;
-    Ok(is_complete)
+/// Writes the page of a recording beside it, anew.
+pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
+    let (page, _) = of(recording, Asked::plainly()?)?;
+    Output::replacing(beside(recording)).exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.

@@ -73,7 +73,7 @@ impl Run {
 
 /// Shows a recording in a browser.
 fn show(recording: &Path, opener: Opener) -> anyhow::Result<()> {
-    page::write(recording, page::Asked::plainly()?, &page::beside(recording))?;
+    page::write(recording)?;
     opener.open()
 }
 
@@ -223,10 +223,11 @@ fn unseen(path: &Path, target: &Target) -> Option<String> {
 
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let report = load::diagnose(&outcome.path, load::Judging::default())?;
+    let to = out::stdout();
     if json {
-        out::json(&report)
+        to.json(&report)
     } else {
-        out::exact(&view::text(&report, &args::text_options()))
+        to.exact(&view::text(&report, &to.text_options()))
     }
 }
 

@@ -12,17 +12,18 @@ use crate::export::ExportArgs;
 use crate::format::Format;
 use crate::load::Judging;
 use crate::messages::MessageArgs;
+use crate::out::OutputArgs;
 use crate::page::Asked;
 use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
-use crate::{args, exit, load, out};
+use crate::{exit, load};
 
 /// Prints a diagnosis.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   whylat report                                # the newest recording here
-  whylat report r.whylat --format json
+  whylat report r.whylat --format json -o r.json
   whylat report --by object --longer-than 1ms
   whylat report --messages
   whylat report --message 4711:r51790
@@ -45,6 +46,8 @@ pub(crate) struct ReportArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: u64,
     #[command(flatten)]
+    to: OutputArgs,
+    #[command(flatten)]
     export: ExportArgs,
     #[command(flatten)]
     messages: MessageArgs,
@@ -63,15 +66,17 @@ enum AnyFormat {
     Json,
     /// To look at: all of it as one file that a browser opens.
     Html,
-    /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened. Needs -o.
+    /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened, which is no text.
     Perfetto,
-    /// One table of the recording, as CSV. Needs --table.
+    /// One table of the recording, as CSV. Needs --table: each has a header of its own.
     Csv,
 }
 
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.clone().map_or_else(load::newest, Ok)?;
+        let part_asked = self.is_part_asked();
+        let to = self.to.check()?;
         let judging = Judging {
             snap: SnapSettings {
                 max_queuing_delay_us: self.max_queuing_delay_us,
@@ -92,32 +97,32 @@ impl ReportArgs {
                     question: self.tail.question(self.waits.window_ns()),
                     categories: self.tail.categories()?,
                 };
-                return self.export.html(&path, asked);
+                return self.export.html(&path, asked, &to);
             }
-            AnyFormat::Perfetto | AnyFormat::Csv if self.is_part_asked() => bail!(
+            AnyFormat::Perfetto | AnyFormat::Csv if part_asked => bail!(
                 "an export holds all waits and messages\n\
                  hint: leave out --by, --messages, --message and --tail"
             ),
-            AnyFormat::Perfetto => return self.export.perfetto(&path, judging),
-            AnyFormat::Csv => return self.export.csv(&path),
+            AnyFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
+            AnyFormat::Csv => return self.export.csv(&path, &to),
         };
         self.export.refuse()?;
         let limit = self.waits.limit;
-        if let Some(code) = self.messages.execute(&path, format, limit)? {
+        if let Some(code) = self.messages.execute(&path, format, limit, &to)? {
             return Ok(code);
         }
         let window_ns = self.waits.window_ns();
-        let tail = self.tail.execute(&path, format, limit, window_ns)?;
+        let tail = self.tail.execute(&path, format, limit, window_ns, &to)?;
         if let Some(code) = tail {
             return Ok(code);
         }
-        if let Some(code) = self.waits.execute(&path, format)? {
+        if let Some(code) = self.waits.execute(&path, format, &to)? {
             return Ok(code);
         }
         let report = load::diagnose(&path, judging)?;
         match format {
-            Format::Text => out::exact(&view::text(&report, &args::text_options()))?,
-            Format::Json => out::json(&report)?,
+            Format::Text => to.exact(&view::text(&report, &to.text_options()))?,
+            Format::Json => to.json(&report)?,
         }
         Ok(exit::of(report.about.is_complete()))
     }

@@ -2,7 +2,7 @@
 //! declarations that parse it.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::out;
+use crate::out::{self, DirectoryArgs, OutputArgs};
 
 /// Begins the examples at the end of every command's help.
 const EXAMPLES: &str = "Examples:";
@@ -24,19 +24,22 @@ const CODES: &str = "Exit codes:";
 #[command(after_help = "\
 Examples:
   whylat completions bash > ~/.local/share/bash-completion/completions/whylat
-  whylat completions zsh > ~/.zfunc/_whylat
-  whylat completions fish > ~/.config/fish/completions/whylat.fish")]
+  whylat completions zsh -o ~/.zfunc/_whylat --force
+  whylat completions fish -o ~/.config/fish/completions/whylat.fish")]
 pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 impl Completions {
     pub(crate) fn execute(self, mut program: Command) -> anyhow::Result<ExitCode> {
+        let to = self.to.check()?;
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "whylat", &mut script);
-        out::exact(&String::from_utf8_lossy(&script))?;
+        to.exact(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -45,20 +48,22 @@ impl Completions {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylat manual /usr/local/share/man/man1")]
+  whylat manual -o man1
+  whylat manual --force -o /usr/local/share/man/man1")]
+#[command(mut_arg("output", |it| it.required(true).help("Directory to create for the pages, one a command")))]
+#[command(mut_arg("force", |it| it.help("Write into an existing PATH, over pages of the same names")))]
 pub(crate) struct Manual {
-    /// Directory for the pages, one a command
-    dir: PathBuf,
+    #[command(flatten)]
+    to: DirectoryArgs,
 }
 
 impl Manual {
     pub(crate) fn execute(self, program: Command) -> anyhow::Result<ExitCode> {
-        std::fs::create_dir_all(&self.dir)
-            .with_context(|| format!("cannot create {}", out::name(&self.dir)))?;
+        let dir = self.to.make()?.context("no directory for the pages")?;
         let mut program = program.disable_help_subcommand(true);
         program.build();
         let codes = part(&program, CODES).unwrap_or_default();
-        write_pages(&self.dir, &program, &codes)?;
+        write_pages(dir, &program, &codes)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -178,8 +183,10 @@ mod tests {
     #[test]
     fn every_page_says_what_exit_codes_mean() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let dir = scratch.path().to_owned();
-        let manual = Manual { dir: dir.clone() };
+        let dir = scratch.path().join("man1");
+        let manual = Manual {
+            to: DirectoryArgs::of(&dir),
+        };
         manual.execute(crate::program()).expect("written");
         let pages = std::fs::read_dir(dir).expect("pages");
         for page in pages.flatten() {

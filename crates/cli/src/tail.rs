@@ -8,10 +8,10 @@ use clap::Args;
 use diagnose::causes::Categories;
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Only, Question, Settings};
-use view::TextOptions;
 
 use crate::format::Format;
-use crate::{args, exit, load, out};
+use crate::out::Output;
+use crate::{exit, load, out};
 
 /// Causes of each application that text shows; JSON has all.
 const SHOWN: usize = 5;
@@ -111,12 +111,13 @@ impl TailArgs {
         format: Format,
         limit: Option<usize>,
         window_ns: Option<(u64, u64)>,
+        to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
         let Some(question) = self.question(window_ns) else {
             return Ok(None);
         };
         let report = load::tail(path, question, self.categories()?)?;
-        print(&report, format, limit, &args::text_options()).map(Some)
+        print(&report, format, limit, to).map(Some)
     }
 
     /// Whether slow messages were asked for instead of a diagnosis.
@@ -130,11 +131,14 @@ pub(crate) fn print(
     report: &TailReport,
     format: Format,
     limit: Option<usize>,
-    options: &TextOptions,
+    to: &Output,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        Format::Text => out::exact(&view::tail_text(report, limit.unwrap_or(SHOWN), options))?,
-        Format::Json => out::json(report)?,
+        Format::Text => {
+            let limit = limit.unwrap_or(SHOWN);
+            to.exact(&view::tail_text(report, limit, &to.text_options()))?;
+        }
+        Format::Json => to.json(report)?,
     }
     Ok(exit::of(report.about.is_complete()))
 }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use diagnose::waits::{Grouping, WaitFilter, WaitReport};
+use diagnose::waits::{Grouping, WaitFilter};
 
 use crate::format::Format;
-use crate::{args, exit, load, out, values};
+use crate::out::Output;
+use crate::{exit, load, values};
 
 /// Groups that text shows; JSON has all.
 const SHOWN: usize = 10;
@@ -69,7 +70,12 @@ impl WaitArgs {
     }
 
     /// Prints the waits of a recording; `None` when it was not asked for.
-    pub(crate) fn execute(self, path: &Path, format: Format) -> anyhow::Result<Option<ExitCode>> {
+    pub(crate) fn execute(
+        self,
+        path: &Path,
+        format: Format,
+        to: &Output,
+    ) -> anyhow::Result<Option<ExitCode>> {
         let Some(by) = self.by else {
             return Ok(None);
         };
@@ -84,7 +90,10 @@ impl WaitArgs {
             Format::Json => usize::MAX,
         });
         let report = load::waits(path, grouping, self.filter()?, limit)?;
-        print(&report, format)?;
+        match format {
+            Format::Text => to.exact(&view::waits_text(&report, &to.text_options()))?,
+            Format::Json => to.json(&report)?,
+        }
         Ok(Some(exit::of(report.about.is_complete())))
     }
 
@@ -108,12 +117,5 @@ impl WaitArgs {
             object: self.object,
             longer_than_ns: self.longer_than,
         })
-    }
-}
-
-fn print(report: &WaitReport, format: Format) -> anyhow::Result<()> {
-    match format {
-        Format::Text => out::exact(&view::waits_text(report, &args::text_options())),
-        Format::Json => out::json(report),
     }
 }

@@ -6,9 +6,7 @@ mod host;
 mod names;
 mod redact;
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -22,6 +20,7 @@ use record::privileges::Privileges;
 use serde_json::Value;
 
 use crate::confine::confine;
+use crate::out::{Output, OutputArgs};
 use crate::{args, doctor, load, out};
 use redact::Redactor;
 
@@ -35,19 +34,19 @@ Examples:
   sudo whylat bugreport
   sudo whylat bugreport --redact r.whylat -o report.tar.gz
   whylat bugreport --redact -o report      # a directory, to look at it first")]
+#[command(mut_arg("output", |it| it.help(
+    "What to create: an archive if it ends with .tar.gz, else a directory; `-`: an archive on standard output \
+     [default: whylat-bugreport-<UTC time>.tar.gz here]"
+)))]
+#[command(mut_arg("force", |it| it.help("Replace an existing archive")))]
 pub(crate) struct Bugreport {
     /// Recordings to tell of: their manifests, not their data [default: the newest *.whylat here]
     recordings: Vec<PathBuf>,
     /// Replace command lines, paths, addresses, and names of hosts and users: equal ones by equal words
     #[arg(long)]
     redact: bool,
-    /// What to create: an archive if it ends with .tar.gz, else a directory
-    /// [default: whylat-bugreport-<UTC time>.tar.gz here]
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
-    /// Replace an existing archive
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 /// A file of the report.
@@ -64,7 +63,8 @@ enum Content {
 }
 
 impl Bugreport {
-    pub(crate) fn execute(self, program: &clap::Command) -> anyhow::Result<ExitCode> {
+    pub(crate) fn execute(mut self, program: &clap::Command) -> anyhow::Result<ExitCode> {
+        let to = std::mem::take(&mut self.to).check_or(|| Output::new(default_output()))?;
         let mut parts = vec![
             json("doctor.json", doctor::examine()?)?,
             json("host.json", host::describe())?,
@@ -88,9 +88,10 @@ impl Bugreport {
             }
         }
         parts.push(readme(&parts, self.redact));
-        let output = self.output.clone().unwrap_or_else(default_output);
-        self.write(&output, &parts)?;
-        out::line(&out::name(&output))?;
+        write(&to, &parts)?;
+        if let Some(file) = to.file() {
+            out::line(&out::name(file))?;
+        }
         eprintln!("look at it before you send it: README in it says what is in it");
         Ok(ExitCode::SUCCESS)
     }
@@ -118,21 +119,29 @@ impl Bugreport {
         }
         Ok(parts)
     }
+}
 
-    fn write(&self, output: &Path, parts: &[Part]) -> anyhow::Result<()> {
-        let shown = out::name(output);
-        let written = match (is_archive(output), self.force) {
-            (true, true) => replace(output, parts),
-            (true, false) => archive(output, parts),
-            (false, _) => directory(output, parts),
-        };
-        written.map_err(|error| match error.kind() {
+/// Writes an archive or a directory. Only its owner may read it.
+fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
+    let Some(path) = to.file() else {
+        return to.bytes(|out| pack(out, parts));
+    };
+    // what somebody else may have put there to read it, and a directory with whatever is in it
+    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
+    let is_taken = path.symlink_metadata().is_ok_and(is_other);
+    if is_archive(path) && !is_taken {
+        return to.write(|out| pack(out, parts));
+    }
+    directory(path, parts).map_err(|error| {
+        let shown = out::name(path);
+        match error.kind() {
             ErrorKind::AlreadyExists => anyhow!(
-                "cannot create {shown}: it exists already\nhint: name another with -o, or replace an archive with --force"
+                "cannot create {shown}: it exists already\n\
+                 hint: name another with -o, or replace an archive with --force"
             ),
             _ => anyhow!("cannot write {shown}: {error}\nhint: -o PATH writes it elsewhere"),
-        })
-    }
+        }
+    })
 }
 
 impl Part {
@@ -211,48 +220,8 @@ fn is_archive(path: &Path) -> bool {
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
 }
 
-/// Only its owner may read what is written. Nothing that has the name already is written to, nor what a link of that
-/// name leads to.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    options.open(path)
-}
-
-/// A new archive; half of one is removed.
-fn archive(path: &Path, parts: &[Part]) -> io::Result<()> {
-    let file = create(path)?;
-    pack(file, parts).inspect_err(|_| {
-        // Best effort: the error that is told is that of writing.
-        let _ = fs::remove_file(path);
-    })
-}
-
-/// The same in place of a file or a link, if one is there: of neither stays who may read it, nor who owns it.
-fn replace(path: &Path, parts: &[Part]) -> io::Result<()> {
-    let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
-    if path.symlink_metadata().is_ok_and(is_other) {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    let beside = beside(path);
-    archive(&beside, parts)?;
-    fs::rename(&beside, path).inspect_err(|_| {
-        // Best effort, as above.
-        let _ = fs::remove_file(&beside);
-    })
-}
-
-/// A name in the same directory that nobody can have taken in advance.
-fn beside(path: &Path) -> PathBuf {
-    let random = RandomState::new().build_hasher().finish();
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{random:016x}"));
-    path.with_file_name(name)
-}
-
-fn pack(file: File, parts: &[Part]) -> io::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+fn pack(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
+    let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::default()));
     for part in parts {
         let bytes = part.bytes()?;
         let mut header = tar::Header::new_gnu();
@@ -262,20 +231,25 @@ fn pack(file: File, parts: &[Part]) -> io::Result<()> {
         let name = format!("whylat-bugreport/{}", part.name);
         archive.append_data(&mut header, name, bytes.as_slice())?;
     }
-    archive.into_inner()?.finish()?.sync_all()?;
+    archive.into_inner()?.finish()?;
     Ok(())
 }
 
 fn directory(path: &Path, parts: &[Part]) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     for part in parts {
-        create(&path.join(&part.name))?.write_all(&part.bytes()?)?;
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        options
+            .open(path.join(&part.name))?
+            .write_all(&part.bytes()?)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use tempfile::TempDir;
@@ -283,13 +257,11 @@ mod tests {
     use super::*;
 
     fn write(output: &Path, force: bool) -> anyhow::Result<()> {
-        let report = Bugreport {
-            recordings: Vec::new(),
-            redact: false,
-            output: None,
-            force,
+        let to = match force {
+            true => Output::replacing(output.to_owned()),
+            false => Output::new(output.to_owned()),
         };
-        report.write(output, &[readme(&[], true)])
+        super::write(&to, &[readme(&[], true)])
     }
 
     /// A directory with somebody's file that all may read.
@@ -384,6 +356,6 @@ mod tests {
         assert_eq!(mode(&folder.join("README")), 0o600);
         let nowhere = dir.path().join("missing/new.tgz");
         let why = write(&nowhere, true).expect_err("no such directory");
-        assert!(why.to_string().contains("cannot write") && why.to_string().contains("\nhint: "));
+        assert!(why.to_string().contains("cannot create") && why.to_string().contains("\nhint: "));
     }
 }

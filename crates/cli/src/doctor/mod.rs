@@ -17,7 +17,8 @@ use record::privileges::Privileges as Kept;
 use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
-use crate::{exit, out};
+use crate::exit;
+use crate::out::OutputArgs;
 use groups::Group;
 use privileges::Privileges;
 
@@ -31,6 +32,8 @@ pub(crate) struct Doctor {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 /// All that was found out.
@@ -51,14 +54,19 @@ pub(crate) struct Findings {
 
 impl Doctor {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let to = self.to.check()?;
         let findings = examine()?;
         // what is left to do is to print
-        Kept::none(None)?.assume()?;
+        match to.file() {
+            Some(_) => Kept::of_writing(),
+            None => Kept::none(None)?,
+        }
+        .assume()?;
         let works = !findings.rows().any(can_be_mended);
         if self.json {
-            out::line(&serde_json::to_string_pretty(&findings)?)?;
+            to.print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
         } else {
-            out::print(&text(&findings))?;
+            to.print(&text(&findings))?;
         }
         Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
     }

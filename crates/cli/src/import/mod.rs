@@ -13,6 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use table::{Closed, Columns, WriteOptions, Writer};
 
+use crate::out::DirectoryArgs;
 use crate::{args, out};
 
 /// Name under which a recording accounts for imported rows.
@@ -60,12 +61,8 @@ struct File {
     /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in ftrace's `trace_clock`
     #[arg(long, value_enum, default_value = "perf", requires = "with")]
     clock: Clock,
-    /// Directory to create [default: whylat-<UTC time>.whylat here]
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
-    /// Replace an existing recording at PATH
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    to: DirectoryArgs,
 }
 
 /// Clock of a trace.
@@ -83,6 +80,9 @@ impl Import {
             From::Perf(file) => (file, ::import::perf),
             From::Ftrace(file) => (file, ::import::ftrace),
         };
+        let default = || args::default_output(Path::new(""));
+        let output = file.to.path()?.map_or_else(default, Path::to_owned);
+        let force = file.to.force;
         let path = out::name(&file.file);
         let bytes = std::fs::read(&file.file).map_err(|error| {
             anyhow!(
@@ -95,15 +95,12 @@ impl Import {
             eprintln!("note: {note}");
         }
         eprintln!("{path}: {}", imported.tally);
-        let output = file
-            .output
-            .unwrap_or_else(|| args::default_output(Path::new("")));
         if let Some(recording) = file.with {
-            let told = with::store(&imported, &recording, file.clock, &output, file.force)?;
+            let told = with::store(&imported, &recording, file.clock, &output, force)?;
             eprintln!("{told}");
             return Ok(ExitCode::SUCCESS);
         }
-        let rows = store(imported, &output, file.force)?;
+        let rows = store(imported, &output, force)?;
         eprintln!("imported {rows} rows of activity to {}", out::name(&output));
         Ok(ExitCode::SUCCESS)
     }

@@ -16,7 +16,8 @@ use record::{Target, WatchOptions};
 use view::TextOptions;
 use view::top::{Order, Sort};
 
-use crate::{args, exit, out};
+use crate::out::{Output, OutputArgs};
+use crate::{args, exit};
 
 /// Rows of `--once` as text, unless the user says otherwise: a screen.
 const ROWS: usize = 20;
@@ -33,6 +34,7 @@ Examples:
   sudo whylat top --detail calls      # exact stages, how long calls block
   whylat top --once                   # the worst connections as text
   whylat top --once --json --limit 5  # for scripts: docs/top.schema.json")]
+#[command(mut_arg("output", |it| it.requires("once")))]
 pub(crate) struct Top {
     #[command(flatten)]
     target: Watched,
@@ -54,6 +56,8 @@ pub(crate) struct Top {
     /// With --once: as JSON (`whylat.top/1`)
     #[arg(long, requires = "once")]
     json: bool,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 /// How much is looked at.
@@ -134,9 +138,10 @@ impl Top {
                 .collect(),
         };
         if self.once {
+            let to = self.to.check()?;
             let live = collect::once(&options)?;
             let complete = exit::of(live.about.lost_total == 0);
-            print(live, &order, self.limit, self.json)?;
+            print(live, &order, self.limit, self.json, &to)?;
             return Ok(complete);
         }
         if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
@@ -149,22 +154,29 @@ impl Top {
     }
 }
 
-fn print(live: Live, order: &Order, limit: Option<usize>, json: bool) -> anyhow::Result<()> {
+fn print(
+    live: Live,
+    order: &Order,
+    limit: Option<usize>,
+    json: bool,
+    to: &Output,
+) -> anyhow::Result<()> {
     if json {
-        return out::line(&view::top::json(live, order, limit.unwrap_or(usize::MAX)));
+        let json = view::top::json(live, order, limit.unwrap_or(usize::MAX));
+        return to.print(&format!("{json}\n"));
     }
-    let width = match std::io::stdout().is_terminal() {
+    let width = match to.is_terminal() {
         true => ratatui::crossterm::terminal::size()
             .ok()
             .map(|(columns, _)| columns.into()),
         false => None,
     };
-    let defaults = args::text_options();
+    let defaults = to.text_options();
     let options = TextOptions {
         width: width.unwrap_or(defaults.width),
         ..defaults
     };
-    out::exact(&view::top::text(
+    to.exact(&view::top::text(
         &live,
         order,
         limit.unwrap_or(ROWS),

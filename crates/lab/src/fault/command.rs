@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{ErrorKind, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -41,9 +42,12 @@ struct Options {
     /// Sizes, delays and losses follow from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Writes the ground truth to this file instead of stdout.
-    #[arg(long)]
-    truth: Option<PathBuf>,
+    /// Creates this file for the ground truth; `-` is stdout, as is no file.
+    #[arg(short, long, visible_alias = "truth", value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replaces an existing PATH.
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 /// The faults that there are.
@@ -82,6 +86,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The file for the ground truth.
+fn create(path: &Path, force: bool) -> Result<File, LabError> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    let opened = options.create_new(!force).open(path);
+    let hint = "name another path with -o, or replace it with --force";
+    opened.map_err(|why| LabError::os("create", path.display().to_string(), why, hint))
+}
+
 fn play(options: &Options) -> Result<(), LabError> {
     let fault = find(&options.name).ok_or_else(|| LabError::UnknownFault {
         name: options.name.clone(),
@@ -98,9 +111,10 @@ fn play(options: &Options) -> Result<(), LabError> {
     };
     // Opened first: a path that cannot be written must not cost a whole run.
     let file = options
-        .truth
+        .output
         .as_ref()
-        .map(crate::wire::command::create)
+        .filter(|path| path.as_os_str() != "-")
+        .map(|path| create(path, options.force))
         .transpose()?;
     let truth = play.run(&program)?;
     match file {

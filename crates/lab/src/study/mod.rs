@@ -36,7 +36,7 @@ const ORDINARY: &str = "p50-p90";
     after_help = "\
 Examples:
   whylat lab tail
-  whylat lab tail --app redis --rounds 1 --keep recordings"
+  whylat lab tail --app redis --rounds 1 -o recordings"
 )]
 struct Options {
     /// Which server.
@@ -54,9 +54,12 @@ struct Options {
     /// How to print it.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Keep the recordings in this directory.
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
+    /// Directory to create for the recordings, which are else not kept.
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace the recordings in an existing PATH.
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -112,9 +115,11 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
     let app = &APPS[options.app as usize];
     let stage = Stage::new()?;
     let scratch = TempDir::new().map_err(|why| directory_failed("a temporary directory", why))?;
-    let keep = options.keep.as_deref().unwrap_or(scratch.path());
-    std::fs::create_dir_all(keep)
-        .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
+    let keep = options.output.as_deref().unwrap_or(scratch.path());
+    if options.output.is_some() && !(options.force && keep.is_dir()) {
+        std::fs::create_dir(keep)
+            .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
+    }
     let all: Vec<&Step> = app.steps.iter().chain(&app.mistake).collect();
     let mut measured = vec![Measured::of(options.requests); all.len()];
     let begun = Instant::now();
@@ -191,5 +196,10 @@ fn asked(stage: &Stage, before: Option<&Path>, recording: &Path) -> Result<Value
 }
 
 fn directory_failed(name: &str, why: std::io::Error) -> LabError {
-    LabError::os("make", name, why, "name another directory with --keep")
+    LabError::os(
+        "make",
+        name,
+        why,
+        "name another directory with -o, or write into it with --force",
+    )
 }
