@@ -12,6 +12,7 @@ mod bpf;
 mod bugreport;
 mod command_line;
 mod completion;
+mod containers;
 mod copy;
 mod counts;
 mod damage;

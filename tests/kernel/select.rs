@@ -17,26 +17,26 @@ use crate::report::{Report, number};
 const ROUNDS: u64 = 101;
 
 /// A client that is connected and waits for the word to start, and its server.
-pub struct Pair {
-    pub client: Running,
+pub(crate) struct Pair {
+    pub(crate) client: Running,
     server: Running,
     port: u16,
 }
 
 /// Cookies of both ends.
 #[derive(Debug)]
-pub struct Ends {
-    client: u64,
-    server: u64,
+pub(crate) struct Ends {
+    pub(crate) client: u64,
+    pub(crate) server: u64,
 }
 
 impl Pair {
-    pub fn start(netns: &Netns) -> Self {
+    pub(crate) fn start(netns: &Netns) -> Self {
         Self::start_as(netns, |port| role(netns, &client_words(port)))
     }
 
     /// With a client that is started in a way of its own, connecting to this port.
-    fn start_as(netns: &Netns, start: impl FnOnce(u16) -> Running) -> Self {
+    pub(crate) fn start_as(netns: &Netns, start: impl FnOnce(u16) -> Running) -> Self {
         let mut server = role(netns, "reply-server");
         let port = server.port().expect("port");
         let mut client = start(port);
@@ -48,11 +48,11 @@ impl Pair {
         }
     }
 
-    pub fn go(&mut self) {
+    pub(crate) fn go(&mut self) {
         self.client.go().expect("start the client");
     }
 
-    pub fn finish(self) -> Ends {
+    pub(crate) fn finish(self) -> Ends {
         let cookie = |end: Running| {
             let truth = end.finish().expect("truth");
             number(&truth, "/connections/0/cookie")
@@ -64,12 +64,12 @@ impl Pair {
     }
 }
 
-fn client_words(port: u16) -> String {
+pub(crate) fn client_words(port: u16) -> String {
     format!("request-reply --rounds {ROUNDS} --start-on-stdin --connect 127.0.0.1:{port}")
 }
 
 /// A client of another program name, or in another place.
-fn client_by(netns: &Netns, words: &[&str], port: u16) -> Running {
+pub(crate) fn client_by(netns: &Netns, words: &[&str], port: u16) -> Running {
     let mut command = netns.command(words[0]);
     command.args(&words[1..]);
     command.args(format!("lab workload {}", client_words(port)).split_whitespace());
@@ -86,7 +86,7 @@ fn chosen(report: &Report, why: &str) -> BTreeSet<u64> {
 /// Exactly the client's socket is the target; the server's is recorded beside it and joined, with
 /// a ledger and without a log of its calls.
 #[track_caller]
-fn assert_client_chosen(report: &Report, ends: &Ends) {
+pub(crate) fn assert_client_chosen(report: &Report, ends: &Ends) {
     report.assert_whole();
     assert_eq!(chosen(report, "target"), BTreeSet::from([ends.client]));
     assert_eq!(chosen(report, "peer"), BTreeSet::from([ends.server]));
@@ -102,7 +102,11 @@ fn assert_client_chosen(report: &Report, ends: &Ends) {
 }
 
 /// Records with `arguments` while both pairs run.
-fn record_both(arguments: &str, mut pair: Pair, mut other: Pair) -> (Report, Ends, Ends) {
+pub(crate) fn record_both(
+    arguments: &str,
+    mut pair: Pair,
+    mut other: Pair,
+) -> (Report, Ends, Ends) {
     let recorder = Recorder::start(arguments);
     pair.go();
     other.go();

@@ -17,6 +17,7 @@ mod args;
 mod bugreport;
 mod config;
 mod confine;
+mod container;
 mod demo;
 mod diff;
 mod doctor;

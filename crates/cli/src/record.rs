@@ -13,7 +13,7 @@ use table::tables::{Connection, Listener, UdpSocket, Wait};
 use crate::confine::confine;
 use crate::page::Opener;
 use crate::progress::Clock;
-use crate::{args, exit, load, out, page, progress};
+use crate::{args, container, exit, load, out, page, progress};
 
 /// Records a command.
 #[derive(Debug, Args)]
@@ -83,6 +83,7 @@ fn show(recording: &Path, opener: Opener) -> anyhow::Result<()> {
 Examples:
   sudo whylat record -p 4321 -d 10
   sudo whylat record --port 6379 --detail calls
+  sudo whylat record --container redis -d 10
   sudo whylat record --all --detail messages --trigger 'latency>5ms'")]
 pub(crate) struct Record {
     #[command(flatten)]
@@ -111,14 +112,21 @@ struct TargetArgs {
     /// Processes in this control group (v2) or below, now or later, as long as they are there
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
+    /// Processes of this container of docker, podman, containerd or CRI-O: its name, its id, or the begin of that
+    #[arg(long, value_name = "NAME|ID")]
+    container: Option<String>,
     /// Every connection and every process of the host, but not whylat itself
     #[arg(short, long)]
     all: bool,
 }
 
 impl TargetArgs {
-    fn target(self) -> Target {
-        match self {
+    fn target(self) -> anyhow::Result<Target> {
+        Ok(match self {
+            Self {
+                container: Some(wanted),
+                ..
+            } => container::target(&wanted)?,
             Self {
                 comm: Some(name), ..
             } => Target::Comm(name),
@@ -130,7 +138,7 @@ impl TargetArgs {
             } => Target::Cgroup(path),
             Self { all: true, .. } => Target::All,
             Self { pid, .. } => Target::Pids(pid),
-        }
+        })
     }
 }
 
@@ -138,7 +146,7 @@ impl Record {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let options = self
             .recording
-            .options(self.target.target(), self.duration)?;
+            .options(self.target.target()?, self.duration)?;
         let what = format!("recording to {}", out::name(&options.output));
         let mut clock = None;
         let outcome = record::record(&options, |begun| {

@@ -17,7 +17,7 @@ use view::TextOptions;
 use view::top::{Order, Sort};
 
 use crate::out::{Output, OutputArgs};
-use crate::{args, exit};
+use crate::{args, container, exit};
 
 /// Rows of `--once` as text, unless the user says otherwise: a screen.
 const ROWS: usize = 20;
@@ -87,17 +87,23 @@ struct Watched {
     /// Processes in this control group (v2) or below, now or later, as long as they are there
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
+    /// Processes of this container of docker, podman, containerd or CRI-O: its name, its id, or the begin of that
+    #[arg(long, value_name = "NAME|ID")]
+    container: Option<String>,
 }
 
 impl Watched {
-    fn target(self) -> Target {
+    fn target(self) -> anyhow::Result<Target> {
         if !self.pid.is_empty() {
-            return Target::Pids(self.pid);
+            return Ok(Target::Pids(self.pid));
+        }
+        if let Some(wanted) = self.container {
+            return container::target(&wanted);
         }
         let comm = self.comm.map(Target::Comm);
         let port = self.port.map(Target::Port);
         let cgroup = self.cgroup.map(Target::Cgroup);
-        comm.or(port).or(cgroup).unwrap_or(Target::All)
+        Ok(comm.or(port).or(cgroup).unwrap_or(Target::All))
     }
 }
 
@@ -125,7 +131,7 @@ impl Top {
             ..Order::default()
         };
         let options = WatchOptions {
-            target: self.target.target(),
+            target: self.target.target()?,
             detail: match self.detail {
                 Detail::Stats => record::Detail::Stats,
                 Detail::Calls => record::Detail::Calls,

@@ -2,12 +2,13 @@
 //! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`Seen`]), the owner of a socket file
 //! ([`SocketOwners`]), and
 //! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`families`],
-//! [`Cgroup`]).
+//! [`Cgroup`], [`find_container`]).
 //!
 //! Needs no BPF. Processes come and go while `/proc` is read: one that is gone is left out,
 //! never an error, unless the user named it.
 
 mod cgroup;
+mod containers;
 mod facts;
 mod owners;
 mod seen;
@@ -17,6 +18,7 @@ use std::sync::OnceLock;
 
 pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
+pub use containers::{Container, ContainerError, Members, Runtime, find_container};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
 pub use seen::Seen;

@@ -1,0 +1,35 @@
+//! Docker: `/var/lib/docker/containers/ID/config.v2.json` has id, name and first process of each container.
+
+use std::path::{Path, PathBuf};
+
+use super::{Container, Runtime, entries, folders, json, membership};
+
+/// Where Docker keeps its data unless it is told otherwise; the second as a snap.
+const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
+/// Where it is told so, by `data-root`.
+const SETTINGS: &str = "etc/docker/daemon.json";
+
+pub(super) fn list(root: &Path) -> Vec<Container> {
+    let told = json(&root.join(SETTINGS));
+    let told = told.and_then(|settings| settings.get("data-root")?.as_str().map(str::to_owned));
+    let told = told.map(|path| root.join(path.trim_start_matches('/')));
+    let places = DATA.iter().flat_map(|data| folders(root, data));
+    let places: Vec<PathBuf> = places.chain(told).collect();
+    let containers = places
+        .iter()
+        .flat_map(|data| entries(&data.join("containers")));
+    containers.filter_map(|dir| read(root, &dir)).collect()
+}
+
+fn read(root: &Path, dir: &Path) -> Option<Container> {
+    let config = json(&dir.join("config.v2.json"))?;
+    let name = config["Name"].as_str().unwrap_or_default();
+    let pid = config["State"]["Pid"].as_u64().unwrap_or(0);
+    let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0);
+    Some(Container {
+        runtime: Runtime::Docker,
+        id: config["ID"].as_str()?.to_owned(),
+        names: vec![name.trim_start_matches('/').to_owned()],
+        pid: pid.filter(|pid| membership::lives(root, *pid)),
+    })
+}

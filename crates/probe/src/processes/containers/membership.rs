@@ -1,0 +1,137 @@
+//! Which processes are a container's, by `/proc/PID/cgroup`: control groups have the container's id in their name, whichever
+//! driver made them.
+//!
+//! ```text
+//! cgroupfs    /docker/ID   /libpod_parent/libpod-ID   /default/ID   /kubepods/burstable/podUID/ID
+//! systemd     /system.slice/docker-ID.scope   /machine.slice/libpod-ID.scope/container
+//!             /kubepods.slice/…/cri-containerd-ID.scope   …/crio-ID.scope
+//! ```
+
+use std::path::Path;
+
+use super::{Container, Runtime, entries, last};
+
+/// Names of the control groups of programs that look after a container, and are not in it.
+const MONITORS: [&str; 2] = ["conmon-", "-conmon"];
+/// Digits of the ids that all runtimes but bare containerd give.
+const ID_DIGITS: usize = 64;
+
+/// Who is recorded for a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Members {
+    /// Who is in this control group of the v2 tree, now or later.
+    Cgroup(String),
+    /// These processes, and what they start: the container has no control group of its own in the v2 tree, so that what
+    /// its runtime starts in it later (`docker exec`) is not known as its own.
+    Processes(Vec<u32>),
+}
+
+impl Members {
+    /// Those of a container, whose first process this is; `None` when that has ended.
+    pub(super) fn of(root: &Path, container: &Container, pid: u32) -> Option<Self> {
+        let id = container.id.as_str();
+        if let Some(path) = groups(root, pid)?.v2.and_then(|path| up_to(&path, id)) {
+            return Some(Self::Cgroup(path));
+        }
+        let is_in = |other: &u32| {
+            let groups = groups(root, *other).unwrap_or_default();
+            let mut paths = groups.v2.iter().chain(&groups.v1);
+            paths.any(|path| up_to(path, id).is_some())
+        };
+        let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
+        processes.sort_unstable();
+        if processes.is_empty() && container.runtime != Runtime::Docker {
+            // one that was told to have no control group, which Docker has no way to tell
+            processes.push(pid);
+        }
+        (!processes.is_empty()).then_some(Self::Processes(processes))
+    }
+}
+
+/// Control groups of a process.
+#[derive(Debug, Default)]
+struct Groups {
+    v2: Option<String>,
+    v1: Vec<String>,
+}
+
+/// Those of a process; `None` when there is none.
+fn groups(root: &Path, pid: u32) -> Option<Groups> {
+    let text = std::fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+    let mut groups = Groups::default();
+    for line in text.lines() {
+        match line.strip_prefix("0::") {
+            Some(path) => groups.v2 = Some(path.to_owned()),
+            None => groups
+                .v1
+                .extend(line.splitn(3, ':').nth(2).map(str::to_owned)),
+        }
+    }
+    Some(groups)
+}
+
+/// The begin of a path of control groups down to the one that is named after this container.
+fn up_to(path: &str, id: &str) -> Option<String> {
+    let mut end = 0;
+    for part in path.split('/') {
+        end += part.len() + 1;
+        if is_named_after(part, id) {
+            return Some(path[..end - 1].to_owned());
+        }
+    }
+    None
+}
+
+fn is_named_after(part: &str, id: &str) -> bool {
+    let name = part.trim_end_matches(".scope").trim_end_matches(".slice");
+    let Some(before) = name.strip_suffix(id) else {
+        return false;
+    };
+    let is_monitor = MONITORS.iter().any(|monitor| part.contains(monitor));
+    // `:` where a runtime names groups for systemd and none runs
+    (before.is_empty() || before.ends_with(['-', ':'])) && !is_monitor
+}
+
+/// The id in the name of a control group, if it is one of 64 digits.
+fn id_in(part: &str) -> Option<&str> {
+    let name = part.trim_end_matches(".scope");
+    let id = name.get(name.len().checked_sub(ID_DIGITS)?..)?;
+    let is_id = id
+        .bytes()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    (is_id && is_named_after(part, id)).then_some(id)
+}
+
+/// Containers of which processes' control groups tell: also those of runtimes whose files cannot be read.
+pub(super) fn list(root: &Path) -> Vec<Container> {
+    let mut found: Vec<Container> = Vec::new();
+    for pid in pids(root) {
+        let groups = groups(root, pid).unwrap_or_default();
+        let paths = groups.v2.iter().chain(&groups.v1);
+        for id in paths.flat_map(|path| path.split('/')).filter_map(id_in) {
+            match found.iter_mut().find(|it| it.id == id) {
+                // the first process has the least id, as long as those do not begin anew
+                Some(known) => known.pid = known.pid.min(Some(pid)),
+                None => found.push(Container {
+                    runtime: Runtime::Unknown,
+                    id: id.to_owned(),
+                    names: Vec::new(),
+                    pid: Some(pid),
+                }),
+            }
+        }
+    }
+    found
+}
+
+/// Whether there is such a process.
+pub(super) fn lives(root: &Path, pid: u32) -> bool {
+    root.join(format!("proc/{pid}")).is_dir()
+}
+
+fn pids(root: &Path) -> impl Iterator<Item = u32> {
+    let entries = entries(&root.join("proc"));
+    entries
+        .into_iter()
+        .filter_map(|entry| last(&entry).parse().ok())
+}

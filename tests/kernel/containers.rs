@@ -1,0 +1,294 @@
+//! `--container` records the connections of that container, and of nobody else: of one that Podman runs, where that is
+//! installed and can, and of processes whose files and control groups are those of Docker.
+//!
+//! Each test has a mount namespace of its own, in which the runtimes' folders are empty: a host's containers are neither seen
+//! nor touched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lab::{Netns, Running};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::json;
+
+use crate::harness::{Recorder, finish, program, root, until, whylat};
+use crate::select::{Pair, assert_client_chosen, client_by, client_words, record_both};
+
+const NAME: &str = "whylat-cache";
+
+/// Does it where no runtime has anything: the calling thread's children are in the namespace, and the thread ends.
+fn without_containers(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount_on("/", "none", private);
+            for folder in ["/var/lib", "/run", "/dev/shm"] {
+                mount_on(folder, "tmpfs", MsFlags::empty());
+            }
+            test();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn mount_on(folder: &str, kind: &str, flags: MsFlags) {
+    let mounted = mount(Some("none"), folder, Some(kind), flags, None::<&str>);
+    mounted.unwrap_or_else(|why| panic!("{kind} on {folder}: {why}"));
+}
+
+/// A control group that looks as if Docker had made it for a container.
+struct Group {
+    id: String,
+    path: PathBuf,
+}
+
+impl Group {
+    fn below(tree: &Path) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{number:08x}{:056x}", std::process::id());
+        let path = tree.join(format!("docker-{id}.scope"));
+        fs::create_dir(&path).expect("a control group");
+        Self { id, path }
+    }
+
+    /// A client in it.
+    fn client(&self, netns: &Netns) -> Pair {
+        let procs = self.path.join("cgroup.procs");
+        let join = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs.display());
+        let words = ["sh", "-c", &join, program()];
+        Pair::start_as(netns, |port| client_by(netns, &words, port))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Busy until its last process is reaped.
+        until("the control group empty", || {
+            fs::remove_dir(&self.path).ok()
+        });
+    }
+}
+
+/// Where a tree of control groups is mounted: `cgroup2`, or `cgroup` with this controller.
+fn tree(kind: &str, option: &str) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
+    let found = mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let is_it = words[2] == kind && words[3].split(',').any(|it| it == option);
+        is_it.then(|| words[1].into())
+    });
+    if found.is_none() {
+        println!("skipped: no {kind} tree with {option} here");
+    }
+    found
+}
+
+/// Docker's own file of a container whose first process this is.
+fn tell_docker(id: &str, pid: u32) {
+    let dir = Path::new("/var/lib/docker/containers").join(id);
+    let state = json!({ "Running": true, "Pid": pid });
+    let config = json!({ "ID": id, "Name": format!("/{NAME}"), "State": state });
+    fs::create_dir_all(&dir).expect("a folder");
+    fs::write(dir.join("config.v2.json"), config.to_string()).expect("a file");
+}
+
+#[test]
+fn a_container_by_name_and_by_the_begin_of_its_id() {
+    let Some(tree) = root().then(|| tree("cgroup2", "rw")).flatten() else {
+        return;
+    };
+    without_containers(|| {
+        let group = Group::below(&tree);
+        let netns = Netns::new().expect("a namespace");
+        let pair = group.client(&netns);
+        tell_docker(&group.id, pair.client.pid());
+        let other = Pair::start(&netns);
+        let words = format!("--container {NAME}");
+        let (report, ends, _) = record_both(&words, pair, other);
+        assert_client_chosen(&report, &ends);
+
+        // one that runs already, as a container has to, and one that begins later
+        let first = group.client(&netns);
+        tell_docker(&group.id, first.client.pid());
+        let recorder = Recorder::start(&format!("--container {}", &group.id[..12]));
+        let mut later = group.client(&netns);
+        later.go();
+        let ends = later.finish();
+        let report = recorder.stop();
+        let client = report.by_cookie(ends.client);
+        assert_eq!(client["chosen"], "target", "{client:#}");
+    });
+}
+
+#[test]
+fn a_container_outside_the_v2_tree() {
+    let Some(tree) = root().then(|| tree("cgroup", "pids")).flatten() else {
+        return;
+    };
+    without_containers(|| {
+        let group = Group::below(&tree);
+        let netns = Netns::new().expect("a namespace");
+        let pair = group.client(&netns);
+        tell_docker(&group.id, pair.client.pid());
+        let other = Pair::start(&netns);
+        let (report, ends, _) = record_both(&format!("--container {NAME}"), pair, other);
+        assert_client_chosen(&report, &ends);
+    });
+}
+
+#[test]
+fn no_container_says_which_there_are() {
+    if !root() {
+        return;
+    }
+    without_containers(|| {
+        let ask = || finish(&mut whylat("record -d 1 --container nosuch"));
+        ask()
+            .ended(1)
+            .explains("no container has the name or id nosuch");
+        tell_docker(&"5".repeat(64), 0);
+        finish(&mut whylat(&format!("top --once --container {NAME}")))
+            .ended(1)
+            .explains("does not run");
+    });
+}
+
+/// Podman, in folders of its own.
+struct Podman<'a> {
+    netns: &'a Netns,
+    /// The control group above its containers'.
+    parent: String,
+    rootfs: tempfile::TempDir,
+}
+
+impl<'a> Podman<'a> {
+    /// `None` where it is not installed, or cannot run a container.
+    fn new(netns: &'a Netns) -> Option<Self> {
+        let rootfs = tempfile::tempdir().expect("a directory");
+        for folder in ["usr", "proc", "sys", "dev", "etc", "tmp", "run", "w"] {
+            fs::create_dir(rootfs.path().join(folder)).expect("a folder");
+        }
+        for link in ["bin", "lib", "lib64"] {
+            let to = Path::new("usr").join(link);
+            std::os::unix::fs::symlink(to, rootfs.path().join(link)).expect("a link");
+        }
+        let podman = Self {
+            netns,
+            parent: format!("/whylat-podman-{}", std::process::id()),
+            rootfs,
+        };
+        let mut tried = podman.run(&["--rm", "--name", "whylat-tried"]);
+        match tried.arg("/usr/bin/true").output() {
+            Ok(output) if output.status.success() => Some(podman),
+            Ok(output) => {
+                println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+                None
+            }
+            Err(why) => {
+                println!("skipped: podman: {why}");
+                None
+            }
+        }
+    }
+
+    /// `podman run`, with what a host without privileges over limits and controllers allows.
+    fn run(&self, options: &[&str]) -> Command {
+        let mut command = self.command("run");
+        command.args(["--privileged", "--pids-limit=0", "--network=host"]);
+        command.arg(format!("--cgroup-parent={}", self.parent));
+        command.args([
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=4096:4096",
+        ]);
+        let programs = Path::new(program()).parent().expect("a folder");
+        command.args(["-v", "/usr:/usr:ro", "-v"]);
+        command.arg(format!("{}:/w:ro", programs.display()));
+        command
+            .args(options)
+            .arg("--rootfs")
+            .arg(self.rootfs.path());
+        command
+    }
+
+    /// `podman WORD`, in the network namespace.
+    fn command(&self, word: &str) -> Command {
+        let mut command = self.netns.command("podman");
+        command.args([
+            "--cgroup-manager=cgroupfs",
+            "--storage-driver=vfs",
+            "--events-backend=none",
+        ]);
+        command.arg(word);
+        command
+    }
+}
+
+impl Drop for Podman<'_> {
+    /// All that is in this storage is this test's.
+    fn drop(&mut self) {
+        // The control group tells whether it worked; there is none where Podman does not run.
+        let _ = self.command("rm").args(["-f", "-a", "-t", "0"]).output();
+        let group = Path::new("/sys/fs/cgroup").join(&self.parent[1..]);
+        until("podman's control group empty", || {
+            // busy until the last process is reaped
+            let _ = fs::remove_dir(group.join("conmon"));
+            let removed = fs::remove_dir(&group);
+            (removed.is_ok() || !group.exists()).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_container_of_podman_and_what_is_executed_in_it() {
+    if !root() {
+        return;
+    }
+    without_containers(|| {
+        // whichever way the host has its trees: in here there is the one
+        while umount2("/sys/fs/cgroup", MntFlags::MNT_DETACH).is_ok() {}
+        mount_on("/sys/fs/cgroup", "cgroup2", MsFlags::empty());
+        let netns = Netns::new().expect("a namespace");
+        let Some(podman) = Podman::new(&netns) else {
+            return;
+        };
+        let in_container = |mut command: Command, port: u16| {
+            command.arg(format!("/w/{}", name_of(program())));
+            command.args(format!("lab workload {}", client_words(port)).split_whitespace());
+            Running::start(command).expect("start the client")
+        };
+        let started = ["-i", "--rm", "--name", NAME];
+        let pair = Pair::start_as(&netns, |port| in_container(podman.run(&started), port));
+        let recorder = Recorder::start(&format!("--container {NAME}"));
+        let (mut pair, mut other) = (pair, Pair::start(&netns));
+        let mut executed = Pair::start_as(&netns, |port| {
+            let mut exec = podman.command("exec");
+            exec.args(["-i", NAME]);
+            in_container(exec, port)
+        });
+        executed.go();
+        let executed = executed.finish();
+        other.go();
+        pair.go();
+        let (ends, others) = (pair.finish(), other.finish());
+        let report = recorder.stop();
+        for client in [ends.client, executed.client] {
+            assert_eq!(report.by_cookie(client)["chosen"], "target");
+        }
+        let cookies = report.connections().iter().map(|it| it["id"].clone());
+        let seen: Vec<_> = cookies.collect();
+        assert!(!seen.contains(&json!(others.client)), "{seen:?}");
+    });
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
