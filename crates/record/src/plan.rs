@@ -139,14 +139,14 @@ fn record_processes(hooks: &Hooks<'_>, pids: &[u32]) -> Result<(), HooksError> {
 
 /// How many processes are recorded from the start.
 fn count_processes(hooks: &Hooks<'_>, plan: &Plan) -> usize {
-    let own = || processes::families([std::process::id()]);
     let of_others = |pids: &[u32]| {
-        let own = own();
-        pids.iter().filter(|pid| !own.contains(pid)).count()
+        let own = processes::families([std::process::id()]);
+        let others = pids.iter().filter(|pid| !own.contains(pid));
+        others.filter(|pid| processes::is_program(**pid)).count()
     };
     match (&plan.selection.cgroup, plan.selection.all) {
         (Some(_), _) => of_others(&plan.pids),
-        (None, true) => of_others(&processes::programs()),
+        (None, true) => of_others(&processes::all_pids()),
         _ => hooks.recorded_processes().len(),
     }
 }

@@ -78,12 +78,9 @@ pub fn all_pids() -> Vec<u32> {
         .collect()
 }
 
-/// The pids of all that are programs: threads of the kernel have no file that they execute, and what has exited has none
-/// any more.
-pub fn programs() -> Vec<u32> {
-    let mut pids = all_pids();
-    pids.retain(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok());
-    pids
+/// Whether it is a program: threads of the kernel have no file that they execute, and what has exited has none any more.
+pub fn is_program(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 #[cfg(test)]
