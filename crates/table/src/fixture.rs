@@ -3,8 +3,11 @@
 //!
 //! The folder holds `header.json`, a `<table>.jsonl` for each table that has rows, and, where
 //! they matter, `coverage.json` and `loss.json` (lists), `cost.json` and `close.json`. Null
-//! fields may be left out of a row.
+//! fields may be left out of a row. Files that several recordings share stand in one place, and
+//! the others inherit them ([`text_files`]). Answers that are expected of it (`expected.*`) may lie
+//! beside them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::WriteError;
+use crate::inherit::text_files;
 use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
 use crate::write::{WriteOptions, Writer};
 use crate::{Columns, Table, for_each_table};
@@ -128,28 +132,25 @@ pub fn write_fixture(
     text_dir: impl AsRef<Path>,
     out_dir: impl AsRef<Path>,
 ) -> Result<(), FixtureError> {
-    let (text_dir, out_dir) = (text_dir.as_ref(), out_dir.as_ref());
-    refuse_strangers(text_dir)?;
-    let header: Header = json(&text_dir.join("header.json"))?.ok_or_else(|| {
-        let path = text_dir.join("header.json");
-        FixtureError::Io {
-            path,
-            source: io::ErrorKind::NotFound.into(),
-        }
+    let files = text_files(&text_dir)?;
+    refuse_strangers(&files)?;
+    let header: Header = json(&files, "header.json")?.ok_or_else(|| FixtureError::Io {
+        path: text_dir.as_ref().join("header.json"),
+        source: io::ErrorKind::NotFound.into(),
     })?;
-    let mut writer = Writer::create(out_dir, &header, WriteOptions::default())?;
+    let mut writer = Writer::create(out_dir.as_ref(), &header, WriteOptions::default())?;
     let mut last_ns = header.started_ns;
     macro_rules! tables {
         ($($row:ty),+ $(,)?) => {
-            $(last_ns = last_ns.max(append_table::<$row>(text_dir, &mut writer)?);)+
+            $(last_ns = last_ns.max(append_table::<$row>(&files, &mut writer)?);)+
         };
     }
     for_each_table!(tables);
     writer.seal()?;
-    for line in lines(text_dir)? {
+    for line in lines(&files)? {
         writer.line(&line)?;
     }
-    match json::<Option<Close>>(&text_dir.join("close.json"))? {
+    match json::<Option<Close>>(&files, "close.json")? {
         Some(None) => Ok(()),
         Some(Some(close)) if !close.in_order => Ok(writer.line(&Line::Close(close))?),
         close => {
@@ -166,42 +167,37 @@ pub fn write_fixture(
 
 /// Adds the rows of one table; returns their last time.
 fn append_table<T: Table + DeserializeOwned>(
-    text_dir: &Path,
+    files: &Files,
     writer: &mut Writer,
 ) -> Result<u64, FixtureError> {
-    let path = text_dir.join(format!("{}.jsonl", T::NAME));
-    let Some(text) = text(&path)? else {
+    let Some(path) = files.get(&format!("{}.jsonl", T::NAME)) else {
         return Ok(0);
     };
-    let columns = rows_from_jsonl::<T>(&text)
-        .map_err(|RowError { line, source }| FixtureError::Json { path, line, source })?;
+    let columns = rows_from_jsonl::<T>(&text(path)?).map_err(|RowError { line, source }| {
+        FixtureError::Json {
+            path: path.clone(),
+            line,
+            source,
+        }
+    })?;
     let last_ns = columns.time_range_ns().map_or(0, |(_, last_ns)| last_ns);
     writer.append(columns)?;
     Ok(last_ns)
 }
 
 /// The manifest lines of the optional files.
-fn lines(text_dir: &Path) -> Result<Vec<Line>, FixtureError> {
-    let coverage: Option<Vec<Coverage>> = json(&text_dir.join("coverage.json"))?;
-    let loss: Option<Vec<Loss>> = json(&text_dir.join("loss.json"))?;
-    let cost: Option<Cost> = json(&text_dir.join("cost.json"))?;
+fn lines(files: &Files) -> Result<Vec<Line>, FixtureError> {
+    let coverage: Option<Vec<Coverage>> = json(files, "coverage.json")?;
+    let loss: Option<Vec<Loss>> = json(files, "loss.json")?;
+    let cost: Option<Cost> = json(files, "cost.json")?;
     let coverage = coverage.unwrap_or_default().into_iter().map(Line::Coverage);
     let loss = loss.unwrap_or_default().into_iter().map(Line::Loss);
     Ok(coverage.chain(loss).chain(cost.map(Line::Cost)).collect())
 }
 
 /// A misspelt file name would otherwise be a table without rows.
-fn refuse_strangers(text_dir: &Path) -> Result<(), FixtureError> {
-    let io_error = |source| FixtureError::Io {
-        path: text_dir.to_owned(),
-        source,
-    };
-    for entry in fs::read_dir(text_dir).map_err(io_error)? {
-        let path = entry.map_err(io_error)?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
+fn refuse_strangers(files: &Files) -> Result<(), FixtureError> {
+    for (name, path) in files {
         let known = [
             "header.json",
             "coverage.json",
@@ -213,10 +209,13 @@ fn refuse_strangers(text_dir: &Path) -> Result<(), FixtureError> {
             if is_table(table) {
                 continue;
             }
-        } else if !name.contains(".json") || known.contains(&name) {
+        } else if !name.contains(".json")
+            || name.starts_with("expected.")
+            || known.contains(&name.as_str())
+        {
             continue;
         }
-        return Err(FixtureError::Stranger { path });
+        return Err(FixtureError::Stranger { path: path.clone() });
     }
     Ok(())
 }
@@ -230,27 +229,25 @@ fn is_table(name: &str) -> bool {
     for_each_table!(names)
 }
 
-/// The text of a file; `None` without the file.
-fn text(path: &Path) -> Result<Option<String>, FixtureError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(FixtureError::Io {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+/// The files of a recording as text, by name.
+type Files = BTreeMap<String, PathBuf>;
+
+fn text(path: &Path) -> Result<String, FixtureError> {
+    fs::read_to_string(path).map_err(|source| FixtureError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The value of a JSON file; `None` without the file.
-fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FixtureError> {
-    let Some(text) = text(path)? else {
+fn json<T: DeserializeOwned>(files: &Files, name: &str) -> Result<Option<T>, FixtureError> {
+    let Some(path) = files.get(name) else {
         return Ok(None);
     };
-    serde_json::from_str(&text)
+    serde_json::from_str(&text(path)?)
         .map(Some)
         .map_err(|source| FixtureError::Json {
-            path: path.to_owned(),
+            path: path.clone(),
             line: source.line(),
             source,
         })

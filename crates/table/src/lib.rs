@@ -8,9 +8,11 @@ mod delta;
 mod encode;
 mod error;
 mod expand;
+mod feed;
 mod files;
 mod fixture;
 mod fold;
+mod inherit;
 mod journal;
 mod merge;
 mod pages;
@@ -34,8 +36,10 @@ pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table, Value};
 pub use encode::Between;
 pub use error::{Problem, ReadError, WriteError};
+pub use feed::{Consumer, Rows, TableId};
 pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
+pub use inherit::text_files;
 pub use names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage,
     TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,

@@ -42,6 +42,8 @@ struct Checked {
     problems: Vec<Problem>,
     sound: HashSet<String>,
     damaged: HashSet<String>,
+    /// How often the rows of each table were asked for.
+    reads: BTreeMap<&'static str, u64>,
 }
 
 impl Recording {
@@ -182,6 +184,12 @@ impl Recording {
         self.holdings.keys().filter(filled).map(String::as_str)
     }
 
+    /// How often the rows of each table were asked for since it was opened, so that a test can see that nothing is
+    /// read twice.
+    pub fn reads(&self) -> BTreeMap<&'static str, u64> {
+        self.checked().reads.clone()
+    }
+
     /// First and last time of the sealed rows of all tables; `None` without rows.
     pub fn time_range_ns(&self) -> Option<(u64, u64)> {
         let segments = || self.holdings.values().flat_map(|holding| &holding.segments);
@@ -217,6 +225,7 @@ impl Recording {
     /// The batches that [`Recording::scan`] hands on, for readers of several tables at once.
     pub fn batches<T: Table>(&self) -> impl Iterator<Item = T::Columns> + '_ {
         let schema = T::Columns::schema();
+        *self.checked().reads.entry(T::NAME).or_default() += 1;
         progress::begin(|| format!("reading {}", T::NAME), self.rows::<T>());
         let mut segments = self.segments(T::NAME).iter();
         let mut open: Option<(&Segment, Batches)> = None;

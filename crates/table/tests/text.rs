@@ -10,7 +10,7 @@ use whylat_table::manifest::{Line, Loss};
 use whylat_table::tables::{Connection, Connections, TcpEvent};
 use whylat_table::{
     Columns, Recording, TcpEventKind, fleet_reference, fold_connections, reference,
-    rows_from_jsonl, validate, write_fixture,
+    rows_from_jsonl, text_files, validate, write_fixture,
 };
 
 #[test]
@@ -170,4 +170,44 @@ fn a_line_in_the_manifest_is_json_of_its_own() {
         assert!(members.remove("check").is_some(), "{line}");
         serde_json::from_value::<Line>(value).expect("a line");
     }
+}
+
+#[test]
+fn a_folder_inherits_what_it_does_not_have() {
+    let temporary = tempfile::tempdir().expect("temporary directory");
+    let folder_of = |name: &str| {
+        let path = temporary.path().join(name);
+        fs::create_dir(&path).expect("create");
+        path
+    };
+    let (parent, child) = (folder_of("parent"), folder_of("child"));
+    folder(&parent);
+    let write = |name: &str, text: &str| fs::write(child.join(name), text).expect("write");
+    write(
+        "inherits.txt",
+        "# as its parent, left open\n- cost.json\n../parent\n",
+    );
+    write("close.json", "null");
+    write("expected.json", "{}");
+    let files = text_files(&child).expect("files");
+    assert_eq!(files["close.json"], child.join("close.json"));
+    assert_eq!(files["header.json"], child.join("../parent/header.json"));
+    assert!(!files.contains_key("cost.json") && !files.contains_key("inherits.txt"));
+    let dir = temporary.path().join("r.whylat");
+    write_fixture(&child, &dir).expect("fixture");
+    let recording = Recording::open(&dir).expect("open");
+    assert_eq!(recording.header(), &header());
+    assert_eq!(recording.closed(), None);
+    assert_eq!(recording.rows::<TcpEvent>(), 2);
+
+    let refused = |line: &str| {
+        write("inherits.txt", line);
+        write_fixture(&child, temporary.path().join("no.whylat")).expect_err("refused")
+    };
+    assert!(
+        refused("../nobody/calls.jsonl")
+            .to_string()
+            .contains("nobody")
+    );
+    assert!(refused("../child").to_string().contains("inherits itself"));
 }

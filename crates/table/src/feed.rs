@@ -1,0 +1,89 @@
+//! One pass over a recording for several readers: tables in a given order, each read once, every batch handed to all
+//! who want it.
+
+use crate::{Recording, Table, for_each_table};
+
+macro_rules! declare {
+    ($($root:tt :: tables :: $name:ident),+ $(,)?) => {
+        /// A table of a recording.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum TableId {
+            $(
+                #[doc = concat!("The table of [`", stringify!($name), "`](crate::tables::", stringify!($name), ").")]
+                $name,
+            )+
+        }
+
+        impl TableId {
+            /// Every table, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The name that the recording and `docs/tables.md` give it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => <$root::tables::$name as Table>::NAME,)+
+                }
+            }
+        }
+
+        /// Some rows of one table, in the order in which they were sealed.
+        #[derive(Debug, Clone, Copy)]
+        pub enum Rows<'a> {
+            $(
+                #[doc = concat!("Of the table of [`", stringify!($name), "`](crate::tables::", stringify!($name), ").")]
+                $name(&'a <$root::tables::$name as Table>::Columns),
+            )+
+        }
+
+        impl Recording {
+            fn feed_table(&self, table: TableId, mut take: impl FnMut(Rows<'_>)) -> u64 {
+                match table {
+                    $(TableId::$name => self.scan::<$root::tables::$name>(|rows| take(Rows::$name(&rows))),)+
+                }
+            }
+        }
+    };
+}
+for_each_table!(declare);
+
+/// Takes rows of some tables.
+pub trait Consumer {
+    /// Whether it takes rows of this table.
+    fn wants(&self, table: TableId) -> bool;
+
+    /// Takes the next rows. Of a table that it does not want there are none.
+    fn take(&mut self, rows: Rows<'_>);
+}
+
+impl Recording {
+    /// Reads `tables` in this order, each once, and hands every batch to each of `consumers` that wants it. A table that
+    /// nobody wants is not read.
+    ///
+    /// Damaged files are left out and added to [`Recording::problems`].
+    pub fn feed(&self, tables: &[TableId], consumers: &mut [&mut dyn Consumer]) {
+        for table in tables {
+            let mut takers: Vec<&mut &mut dyn Consumer> = consumers
+                .iter_mut()
+                .filter(|consumer| consumer.wants(*table))
+                .collect();
+            if !takers.is_empty() {
+                self.feed_table(*table, |rows| {
+                    takers.iter_mut().for_each(|taker| taker.take(rows));
+                });
+            }
+        }
+    }
+}
+
+/// None takes nothing.
+impl<C: Consumer> Consumer for Option<C> {
+    fn wants(&self, table: TableId) -> bool {
+        self.as_ref().is_some_and(|consumer| consumer.wants(table))
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        if let Some(consumer) = self {
+            consumer.take(rows);
+        }
+    }
+}
