@@ -8,11 +8,9 @@ use std::process::Command;
 
 use diagnose::messages::ends::{self, Side};
 use diagnose::report::Recorded;
-use diagnose::waits::Names;
 use lab::{Direction, DirectionConfig, Netns, PacketRecord, Wire, WireConfig};
 use serde_json::Value;
-use table::Columns;
-use table::tables::{Connection, Connections, ReceivedMessage, SentMessage};
+use table::tables::{ReceivedMessage, SentMessage};
 
 use crate::harness::{finish, program, root};
 use crate::report::{Report, number};
@@ -330,18 +328,12 @@ fn the_wire_is_as_long(report: &Report, crossed_ns: u64) {
 
 fn side(report: &Report, boot_id: Option<&str>) -> Side {
     let recording = report.recording();
-    let (mut names, mut connections) = (Names::default(), Connections::default());
-    recording.scan::<Connection>(|rows| {
-        connections.append(rows.clone());
-        names.add_connections(rows);
-    });
     let mut header = recording.header().clone();
     if let Some(boot_id) = boot_id {
         boot_id.clone_into(&mut header.boot_id);
     }
-    let mut side = Side::new(header, connections, names);
-    recording.scan::<SentMessage>(|rows| side.add_sent(&rows));
-    recording.scan::<ReceivedMessage>(|rows| side.add_received(&rows));
+    let mut side = Side::new(header);
+    recording.feed(table::TableId::ALL, &mut [&mut side]);
     side
 }
 

@@ -12,15 +12,7 @@ fn scene(status: u8) -> tempfile::TempDir {
     let scratch = tempfile::tempdir().expect("a directory");
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let text = golden.join("nagle_delayed_ack/fires");
-    let part = scratch.path().join("text");
-    fs::create_dir(&part).expect("a directory");
-    for entry in fs::read_dir(text).expect("a folder").flatten() {
-        let name = entry.file_name();
-        if !name.to_string_lossy().starts_with("expected.") {
-            fs::copy(entry.path(), part.join(name)).expect("copied");
-        }
-    }
-    table::write_fixture(&part, scratch.path().join("r.whylat")).expect("a recording");
+    table::write_fixture(&text, scratch.path().join("r.whylat")).expect("a recording");
     let opener = scratch.path().join("xdg-open");
     let said = scratch.path().join("opened");
     let script = format!(

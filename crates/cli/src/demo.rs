@@ -7,9 +7,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use diagnose::Report;
+use diagnose::recording::Judging;
 use lab::Running;
 
-use crate::load::Judging;
 use crate::out::DirectoryArgs;
 use crate::{load, out};
 

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use diagnose::recording::TailQuestion;
+use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Question};
 use table::Recording;
 use table::tables::Activity;
@@ -69,9 +71,17 @@ impl Diff {
             DiffFormat::Json => Format::Json,
             DiffFormat::Html => return self.page(question, &to),
         };
-        let categories = self.explaining.categories()?;
-        let report = load::diff(&self.before, &self.after, question, categories)?;
+        let report = self.difference(question)?;
         tail::print(&report, format, self.limit, &to)
+    }
+
+    /// Why messages of `question` take longer in the second.
+    fn difference(&self, question: Question) -> anyhow::Result<TailReport> {
+        let asked = TailQuestion {
+            question: Some(question),
+            categories: self.explaining.categories()?,
+        };
+        load::tail(&self.after, Some(&self.before), &asked)
     }
 
     /// Both side by side, with why messages of `question` take longer, where both know what their CPUs did.
@@ -84,19 +94,19 @@ impl Diff {
             rows.is_ok_and(|rows| rows > 0)
         };
         let difference = if knows_cpus(&self.before) && knows_cpus(&self.after) {
-            let categories = self.explaining.categories()?;
-            Some(load::diff(&self.before, &self.after, question, categories)?)
+            Some(self.difference(question)?)
         } else {
             None
         };
-        let asked = || {
-            Ok(Asked {
+        let asked = Asked {
+            tail: TailQuestion {
+                question: None,
                 categories: self.explaining.categories()?,
-                ..Asked::plainly()?
-            })
+            },
+            ..Asked::default()
         };
         let paths = [self.before.as_path(), self.after.as_path()];
-        let (page, is_complete) = page::of_both(paths, asked, difference.as_ref())?;
+        let (page, is_complete) = page::of_both(paths, &asked, difference.as_ref())?;
         to.exact(&page)?;
         Ok(exit::of(is_complete))
     }

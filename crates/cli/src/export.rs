@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
+use diagnose::recording::{self, Judging};
 use table::Recording;
 use view::CsvText;
 
-use crate::load::Judging;
 use crate::out::Output;
 use crate::page::{self, Asked};
-use crate::{exit, load, out};
+use crate::{exit, out};
 
 /// What of a recording is exported.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ impl ExportArgs {
     }
 
     /// Writes the page.
-    pub(crate) fn html(&self, path: &Path, asked: Asked, to: &Output) -> anyhow::Result<ExitCode> {
+    pub(crate) fn html(&self, path: &Path, asked: &Asked, to: &Output) -> anyhow::Result<ExitCode> {
         self.refuse()?;
         let (page, is_complete) = page::of(path, asked)?;
         to.exact(&page)?;
@@ -51,7 +51,7 @@ impl ExportArgs {
             bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
         }
         let recording = Recording::open(path)?;
-        let report = load::findings(&recording, judging);
+        let report = recording::findings(&recording, judging);
         to.write(|out| view::perfetto(&recording, &report, out))?;
         if let Some(file) = to.file() {
             eprintln!(
@@ -103,7 +103,7 @@ fn names(recording: &Recording) -> String {
 
 /// Whether all was there to be written.
 fn code(recording: &Recording) -> ExitCode {
-    let about = load::about(recording);
+    let about = recording::about(recording);
     for problem in &about.problems {
         eprintln!("warning: {problem}");
     }

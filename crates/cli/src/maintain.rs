@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use diagnose::recording;
 use diagnose::report::{About, Closed};
 use diagnose::units::counted;
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ impl Found {
         Ok(Self {
             dir: dir.to_owned(),
             problems: table::validate(dir)?,
-            about: load::about(&recording),
+            about: recording::about(&recording),
             is_live: recording.live(),
         })
     }
@@ -157,7 +158,7 @@ impl Recover {
 /// Closes a recording. Returns what was done, and whether the recording is complete.
 fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
     let recovered = table::recover(dir)?;
-    let about = load::about(&Recording::open(dir)?);
+    let about = recording::about(&Recording::open(dir)?);
     Ok((told(dir, &recovered, &about), about.is_complete()))
 }
 
@@ -181,7 +182,7 @@ mod tests {
     use table::{WriteOptions, Writer};
 
     use super::*;
-    use crate::load::golden;
+    use crate::load::tests::golden;
 
     /// Takes the last line of the manifest away.
     fn open_again(path: &Path) {

@@ -6,36 +6,21 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use diagnose::causes::Categories;
-use diagnose::tail::Question;
+use diagnose::recording::{self, Judging, TailQuestion};
 use diagnose::tail::report::TailReport;
 use table::Recording;
 
 use crate::confine::confine;
-use crate::load::Judging;
 use crate::out::{Output, OutputArgs};
 use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Asked {
     /// How connections are judged.
     pub(crate) judging: Judging,
-    /// Which messages are explained; `None`: the slowest, as many as it is worth.
-    pub(crate) question: Option<Question>,
-    /// What functions are.
-    pub(crate) categories: Categories,
-}
-
-impl Asked {
-    /// As a report without options.
-    pub(crate) fn plainly() -> anyhow::Result<Self> {
-        Ok(Self {
-            judging: Judging::default(),
-            question: None,
-            categories: Categories::built_in()?,
-        })
-    }
+    /// Which messages are explained.
+    pub(crate) tail: TailQuestion,
 }
 
 /// Opens a recording in a browser.
@@ -64,7 +49,7 @@ impl View {
         let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
         let opener = shown.map(Opener::start).transpose()?;
         confine();
-        let (page, is_complete) = of(&path, Asked::plainly()?)?;
+        let (page, is_complete) = of(&path, &Asked::default())?;
         to.exact(&page)?;
         match (opener, to.file()) {
             (Some(opener), _) => opener.open()?,
@@ -84,29 +69,27 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
 
 /// Writes the page of a recording beside it, anew.
 pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
-    let (page, _) = of(recording, Asked::plainly()?)?;
+    let (page, _) = of(recording, &Asked::default())?;
     Output::replacing(beside(recording)).exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.
-pub(crate) fn of(path: &Path, asked: Asked) -> anyhow::Result<(String, bool)> {
+pub(crate) fn of(path: &Path, asked: &Asked) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
-    let answers = load::answers(&recording, asked)?;
-    of_sides(&[side(&recording, answers)], None)
+    of_sides(&[side(&recording, asked)?], None)
 }
 
 /// The page of two recordings side by side, and whether both are complete. `difference`: why messages of the second take
 /// longer, where that is known.
 pub(crate) fn of_both(
     paths: [&Path; 2],
-    asked: impl Fn() -> anyhow::Result<Asked>,
+    asked: &Asked,
     difference: Option<&TailReport>,
 ) -> anyhow::Result<(String, bool)> {
     let recordings = [Recording::open(paths[0])?, Recording::open(paths[1])?];
     let mut sides = Vec::new();
     for recording in &recordings {
-        let answers = load::answers(recording, asked()?)?;
-        sides.push(side(recording, answers));
+        sides.push(side(recording, asked)?);
     }
     of_sides(&sides, difference)
 }
@@ -120,14 +103,14 @@ fn of_sides(
     Ok((page, sides.iter().all(is_complete)))
 }
 
-fn side(recording: &Recording, answers: view::html::Answers) -> view::html::Side<'_> {
+fn side<'a>(recording: &'a Recording, asked: &Asked) -> anyhow::Result<view::html::Side<'a>> {
     let path = recording.path();
     let name = path.file_name().unwrap_or(path.as_os_str());
-    view::html::Side {
+    Ok(view::html::Side {
         name: name.to_string_lossy().into_owned(),
         recording,
-        answers,
-    }
+        answers: recording::page(recording, asked.judging, &asked.tail)?,
+    })
 }
 
 /// The desktop's opener of files, which waits until the page is there. It is started before this process gives up

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use diagnose::recording::Judging;
 use record::{Command, Outcome, Target};
 use table::Recording;
 use table::tables::{Connection, Listener, UdpSocket, Wait};
@@ -230,7 +231,7 @@ fn unseen(path: &Path, target: &Target) -> Option<String> {
 }
 
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
-    let report = load::diagnose(&outcome.path, load::Judging::default())?;
+    let report = load::diagnose(&outcome.path, Judging::default())?;
     let to = out::stdout();
     if json {
         to.json(&report)
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_recording_of_nobody_says_so() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let recorded = |tables| load::golden("slow_reader/fires", tables, scratch.path());
+        let recorded = |tables| load::tests::golden("slow_reader/fires", tables, scratch.path());
         let (full, empty) = (recorded(true), recorded(false));
         let said = |target: Target| unseen(&empty, &target).expect("nothing was seen");
         assert_eq!(

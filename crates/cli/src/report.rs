@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
+use diagnose::recording::Judging;
 
 use crate::export::ExportArgs;
 use crate::format::Format;
-use crate::load::Judging;
 use crate::messages::MessageArgs;
 use crate::out::OutputArgs;
 use crate::page::Asked;
@@ -94,10 +94,9 @@ impl ReportArgs {
             AnyFormat::Html => {
                 let asked = Asked {
                     judging,
-                    question: self.tail.question(self.waits.window_ns()),
-                    categories: self.tail.categories()?,
+                    tail: self.tail.question(self.waits.window_ns())?,
                 };
-                return self.export.html(&path, asked, &to);
+                return self.export.html(&path, &asked, &to);
             }
             AnyFormat::Perfetto | AnyFormat::Csv if part_asked => bail!(
                 "an export holds all waits and messages\n\

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use diagnose::causes::Categories;
+use diagnose::recording::TailQuestion;
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Only, Question, Settings};
 
@@ -74,34 +75,34 @@ impl Explaining {
         }
     }
 
-    pub(crate) fn categories(&self) -> anyhow::Result<Categories> {
-        let built_in = Categories::built_in()?;
+    /// What functions are, if the user has rules for that.
+    pub(crate) fn categories(&self) -> anyhow::Result<Option<Categories>> {
         let Some(path) = &self.categories else {
-            return Ok(built_in);
+            return Ok(None);
         };
         let csv = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the categories in {}", out::name(path)))?;
-        built_in
-            .with(&csv)
-            .with_context(|| format!("cannot use the categories in {}", out::name(path)))
+        let categories = Categories::built_in()?.with(&csv);
+        let categories = categories
+            .with_context(|| format!("cannot use the categories in {}", out::name(path)))?;
+        Ok(Some(categories))
     }
 }
 
 impl TailArgs {
-    /// What is asked; `None` when nothing is. `window_ns`: only messages that began then.
-    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> Option<Question> {
+    /// What is asked. `window_ns`: only messages that began then.
+    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> anyhow::Result<TailQuestion> {
         let of_conn = self.conn.map(Only::Connection);
-        Some(Question {
-            tail: self.tail?,
+        let question = self.tail.map(|tail| Question {
+            tail,
             body: self.body,
             only: of_conn.or(window_ns.map(|(from_ns, to_ns)| Only::Time(from_ns, to_ns))),
             settings: self.explaining.settings(),
+        });
+        Ok(TailQuestion {
+            question,
+            categories: self.explaining.categories()?,
         })
-    }
-
-    /// What functions are.
-    pub(crate) fn categories(&self) -> anyhow::Result<Categories> {
-        self.explaining.categories()
     }
 
     /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
@@ -113,10 +114,10 @@ impl TailArgs {
         window_ns: Option<(u64, u64)>,
         to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
-        let Some(question) = self.question(window_ns) else {
+        if !self.is_asked() {
             return Ok(None);
-        };
-        let report = load::tail(path, question, self.categories()?)?;
+        }
+        let report = load::tail(path, None, &self.question(window_ns)?)?;
         print(&report, format, limit, to).map(Some)
     }
 

@@ -6,6 +6,7 @@
 //! cargo run --release -p whylat-diagnose --example tail_speed -- 10000000 50000000
 //! ```
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +16,6 @@ use table::{ActivityKind, ActivitySource, Columns};
 use whylat_diagnose::causes::Categories;
 use whylat_diagnose::report::Recorded;
 use whylat_diagnose::tail::{Band, Question, TailTable};
-use whylat_diagnose::waits::Names;
 
 /// Spans of a message.
 const SPANS: u64 = 100;
@@ -138,7 +138,7 @@ fn measure(messages: u64, tail: Band) {
         ..Question::default()
     };
     let categories = Categories::built_in().expect("rules");
-    let mut table = TailTable::new(header(), Names::default(), question, categories);
+    let mut table = TailTable::new(header(), Rc::default());
     let mut took = Duration::ZERO;
     let mut from = 0;
     while from < messages {
@@ -155,7 +155,8 @@ fn measure(messages: u64, tail: Band) {
         took += cpu_time() - since;
     }
     let since = cpu_time();
-    let report = table.report(Recorded::default());
+    let tails = table.complete();
+    let report = tails.report(question, &categories, Recorded::default());
     let reported = cpu_time() - since;
     let group = report.groups.first().expect("a group");
     let spans = (messages * SPANS) as f64;

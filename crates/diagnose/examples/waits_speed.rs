@@ -7,6 +7,7 @@
 //! cargo run --release -p whylat-diagnose --example waits_speed
 //! ```
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -104,7 +105,7 @@ fn main() {
 }
 
 /// Stacks of one frame.
-fn names() -> Names {
+fn names() -> Rc<Names> {
     let mut frames = StackFrames::default();
     for stack in 0..STACKS {
         frames.push(StackFrame {
@@ -120,7 +121,7 @@ fn names() -> Names {
     }
     let mut names = Names::default();
     names.add_frames(&frames);
-    names
+    names.complete()
 }
 
 fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
@@ -206,7 +207,7 @@ fn counters(waits: &Waits) -> Counters {
 
 fn measure_join(objects: u64) {
     let all = WaitFilter::default();
-    let mut waits = WaitTable::new(header(), Names::default(), Grouping::Object, all);
+    let mut waits = WaitTable::new(header(), Rc::default(), Grouping::Object, all);
     let batches = || {
         (0..ROWS)
             .step_by(BATCH as usize)

@@ -2,7 +2,7 @@
 //!
 //! Comes in: the columns of a recording, batch by batch ([`Evidence`]), and what its manifest
 //! says. Goes out: one [`Report`], worst finding first. Pure: no I/O, no clock, no kernel; the
-//! same rows give the same answer.
+//! same rows give the same answer. Only `recording/` asks somebody for rows: an opened recording.
 //!
 //! ```text
 //! gather/   rows → one small digest a connection (nothing else is kept)
@@ -13,6 +13,7 @@
 //! group     findings of many connections of one program → one finding
 //! histogram durations, in log-linear buckets
 //! live/     the last seconds, judged again and again: the contract `whylat.top/1`
+//! recording/ one pass over an opened recording → every answer that is wanted of it
 //! report/   the contract `whylat.report/1`
 //! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
 //! tail/     rows of `messages`, `waits`, `activity` → why slow messages are slow: `whylat.tail/1`
@@ -34,6 +35,7 @@ mod kernel;
 pub mod live;
 pub mod messages;
 mod neighbours;
+pub mod recording;
 pub mod report;
 pub mod rules;
 mod sends;

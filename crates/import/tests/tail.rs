@@ -3,12 +3,13 @@
 mod common;
 mod data;
 
+use std::rc::Rc;
+
 use common::{check, rows};
 use data::sample;
 use diagnose::causes::Categories;
 use diagnose::report::Recorded;
 use diagnose::tail::{Band, Question, TailTable};
-use diagnose::waits::Names;
 use serde_json::{Value, json};
 use table::tables::{Activities, Activity, ReceivedMessage, ReceivedMessages};
 use table::{Columns, row_of};
@@ -81,10 +82,12 @@ fn explained(file: &str) -> Option<Value> {
         ..Question::default()
     };
     let categories = Categories::built_in().expect("rules");
-    let mut table = TailTable::new(header(), Names::default(), question, categories);
+    let mut table = TailTable::new(header(), Rc::default());
     table.add_received(&received);
     table.add_activities(&activities);
-    let report = serde_json::to_value(table.report(Recorded::default()).groups).expect("JSON");
+    let tails = table.complete();
+    let report = tails.report(question, &categories, Recorded::default());
+    let report = serde_json::to_value(report.groups).expect("JSON");
     Some(report[0].clone())
 }
 

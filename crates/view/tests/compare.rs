@@ -1,38 +1,23 @@
 //! Two golden recordings side by side: the stall and a connection without it.
 
-use std::error::Error;
-use std::fs;
+mod fixture;
+
 use std::path::Path;
 
-use diagnose::{Evidence, Report};
-use table::tables::{Call, Connection, Process, TcpSample, TcpStage};
+use diagnose::Report;
+use diagnose::recording::Judging;
 use whylat_view::{Side, TextOptions, side_by_side};
 
-fn judge(case: &str) -> Result<Report, Box<dyn Error>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/golden")
-        .join(case);
-    let text = |name: &str| fs::read_to_string(directory.join(name));
-    let header = serde_json::from_str(&text("header.json")?)?;
-    let mut evidence = Evidence::new(header, Vec::new(), Vec::new(), None, None, Vec::new());
-    evidence.add_processes(&table::rows_from_jsonl::<Process>(&text(
-        "processes.jsonl",
-    )?)?);
-    evidence.add_connections(&table::rows_from_jsonl::<Connection>(&text(
-        "connections.jsonl",
-    )?)?);
-    evidence.add_samples(&table::rows_from_jsonl::<TcpSample>(&text(
-        "tcp_samples.jsonl",
-    )?)?);
-    evidence.add_stages(&table::rows_from_jsonl::<TcpStage>(&text(
-        "tcp_stages.jsonl",
-    )?)?);
-    evidence.add_calls(&table::rows_from_jsonl::<Call>(&text("calls.jsonl")?)?);
-    Ok(diagnose::diagnose(evidence))
+use fixture::{Outcome, recording};
+
+fn judge(case: &str) -> Outcome<Report> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let (_scratch, recording) = recording(&golden.join(case))?;
+    Ok(diagnose::recording::report(&recording, Judging::default())?)
 }
 
 #[test]
-fn both_sides_and_the_measured_speed_up_are_shown() -> Result<(), Box<dyn Error>> {
+fn both_sides_and_the_measured_speed_up_are_shown() -> Outcome {
     let (stalled, mended) = (
         judge("nagle_delayed_ack/fires")?,
         judge("sender_app_limited/fires")?,

@@ -14,18 +14,15 @@ mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use diagnose::Report;
+use diagnose::recording::Judging;
 use diagnose::report::Severity;
-use diagnose::{Evidence, Report};
-use table::Recording;
-use table::manifest::Close;
-use table::tables::{
-    Call, Connection, CpuSample, Listener, Process, ProcessSample, TcpEvent, TcpSample, TcpStage,
-};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, document, expect, rows};
+use fixture::{Outcome, document, expect, recording};
 
 /// Directory of the golden recordings.
 fn root() -> PathBuf {
@@ -60,95 +57,38 @@ fn subdirectories(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn judge(directory: &Path) -> Outcome<Report> {
-    let file = |name: &str| directory.join(name);
-    let mut evidence = Evidence::new(
-        document(&file("header.json"))?.ok_or("header.json is missing")?,
-        document(&file("coverage.json"))?.unwrap_or_default(),
-        document(&file("loss.json"))?.unwrap_or_default(),
-        document(&file("cost.json"))?,
-        document::<Option<Close>>(&file("close.json"))?.flatten(),
-        Vec::new(),
-    );
-    evidence.add_processes(&rows::<Process>(directory)?);
-    evidence.add_connections(&rows::<Connection>(directory)?);
-    evidence.add_listeners(&rows::<Listener>(directory)?);
-    evidence.add_samples(&rows::<TcpSample>(directory)?);
-    evidence.add_stages(&rows::<TcpStage>(directory)?);
-    evidence.add_events(&rows::<TcpEvent>(directory)?);
-    evidence.add_calls(&rows::<Call>(directory)?);
-    evidence.add_process_samples(&rows::<ProcessSample>(directory)?);
-    evidence.add_cpu_samples(&rows::<CpuSample>(directory)?);
-    if evidence.wants_calls_again() {
-        evidence.add_calls_again(&rows::<Call>(directory)?);
-    }
-    Ok(diagnose::diagnose(evidence))
+/// Every case, and what the program says of it: asked once for all tests.
+fn answered() -> &'static [(String, String, Report)] {
+    static ANSWERED: OnceLock<Vec<(String, String, Report)>> = OnceLock::new();
+    ANSWERED.get_or_init(|| {
+        let cases = cases().expect("the cases are there").into_iter();
+        let answered = cases.map(|(rule, case, directory)| {
+            let report = judge(&directory).expect("a recording is read");
+            (rule, case, report)
+        });
+        answered.collect()
+    })
 }
 
-/// The same recording from its directory on disk.
-fn judge_recording(directory: &Path) -> Outcome<Report> {
-    let scratch = tempfile::tempdir()?;
-    let (text, path) = (
-        scratch.path().join("text"),
-        scratch.path().join("golden.whylat"),
-    );
-    fs::create_dir(&text)?;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if !entry.file_name().to_string_lossy().starts_with("expected.") {
-            fs::copy(entry.path(), text.join(entry.file_name()))?;
-        }
-    }
-    table::write_fixture(&text, &path)?;
-    let recording = Recording::open(&path)?;
-    let mut evidence = Evidence::new(
-        recording.header().clone(),
-        recording.coverage().to_vec(),
-        recording.loss().to_vec(),
-        recording.cost().cloned(),
-        recording.closed().cloned(),
-        Vec::new(),
-    );
-    // Another order of the tables than above: the answer does not depend on it.
-    recording.scan::<Call>(|rows| evidence.add_calls(&rows));
-    recording.scan::<TcpStage>(|rows| evidence.add_stages(&rows));
-    recording.scan::<TcpEvent>(|rows| evidence.add_events(&rows));
-    recording.scan::<TcpSample>(|rows| evidence.add_samples(&rows));
-    recording.scan::<Connection>(|rows| evidence.add_connections(&rows));
-    recording.scan::<Listener>(|rows| evidence.add_listeners(&rows));
-    recording.scan::<Process>(|rows| evidence.add_processes(&rows));
-    recording.scan::<ProcessSample>(|rows| evidence.add_process_samples(&rows));
-    recording.scan::<CpuSample>(|rows| evidence.add_cpu_samples(&rows));
-    if evidence.wants_calls_again() {
-        recording.scan::<Call>(|rows| evidence.add_calls_again(&rows));
-    }
-    Ok(diagnose::diagnose(evidence))
+/// What the program says of a case.
+fn judge(directory: &Path) -> Outcome<Report> {
+    let (_scratch, recording) = recording(directory)?;
+    Ok(diagnose::recording::report(&recording, Judging::default())?)
 }
 
 #[test]
 fn answers_are_as_committed() -> Outcome {
     let mut wrong = Vec::new();
-    for (_, _, directory) in cases()? {
-        let report = judge(&directory)?;
-        let text = view::text(&report, &TextOptions::default());
+    for (rule, case, report) in answered() {
+        let directory = root().join(rule).join(case);
+        let text = view::text(report, &TextOptions::default());
         wrong.extend(expect(&directory.join("expected.txt"), &text)?);
         wrong.extend(expect(
             &directory.join("expected.json"),
-            &view::json(&report),
+            &view::json(report),
         )?);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn a_recording_on_disk_gives_the_same_answer() -> Outcome {
-    for (rule, case, directory) in cases()? {
-        let text = |report: &Report| view::text(report, &TextOptions::default());
-        let (memory, disk) = (judge(&directory)?, judge_recording(&directory)?);
-        assert_eq!(text(&memory), text(&disk), "{rule}/{case}");
-        assert_eq!(view::json(&memory), view::json(&disk), "{rule}/{case}");
-    }
     Ok(())
 }
 
@@ -169,8 +109,7 @@ fn every_rule_has_a_firing_a_quiet_and_an_undecided_case() -> Outcome {
 /// The answers mean what their directory says, whatever the committed text.
 #[test]
 fn cases_answer_as_they_are_named() -> Outcome {
-    for (rule, case, directory) in cases()? {
-        let report = judge(&directory)?;
+    for (rule, case, report) in answered() {
         let fired = report.findings.iter().find(|finding| finding.rule == rule);
         let doubted = report.undecided.iter().any(|undecided| {
             undecided
@@ -199,8 +138,7 @@ fn cases_answer_as_they_are_named() -> Outcome {
 
 #[test]
 fn shares_add_up_and_lines_fit() -> Outcome {
-    for (rule, case, directory) in cases()? {
-        let report = judge(&directory)?;
+    for (rule, case, report) in answered() {
         for connection in &report.connections {
             if connection.stages.is_empty() {
                 continue;
@@ -220,7 +158,7 @@ fn shares_add_up_and_lines_fit() -> Outcome {
         }
         for width in [40, 64, 80, 200] {
             let text = view::text(
-                &report,
+                report,
                 &TextOptions {
                     colour: false,
                     width,
@@ -236,14 +174,13 @@ fn shares_add_up_and_lines_fit() -> Outcome {
 
 #[test]
 fn nothing_reaches_the_terminal_but_text() -> Outcome {
-    for (rule, case, directory) in cases()? {
-        let report = judge(&directory)?;
-        let text = view::text(&report, &TextOptions::default());
+    for (rule, case, report) in answered() {
+        let text = view::text(report, &TextOptions::default());
         let bad = text
             .chars()
             .find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}');
         assert_eq!(bad, None, "{rule}/{case}");
-        let json = view::json(&report);
+        let json = view::json(report);
         let bad = json
             .chars()
             .find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}');
@@ -291,8 +228,8 @@ fn what_was_open_before_was_watched_and_did_not_live_so_long() -> Outcome {
 fn json_keeps_the_published_schema() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/report.schema.json");
     let schema = document(&path)?.ok_or("docs/report.schema.json is missing")?;
-    for (rule, case, directory) in cases()? {
-        let report = serde_json::from_str(&view::json(&judge(&directory)?))?;
+    for (rule, case, report) in answered() {
+        let report = serde_json::from_str(&view::json(report))?;
         let faults = schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{rule}/{case}:\n{}", faults.join("\n"));
     }

@@ -2,52 +2,39 @@
 
 #[path = "fixture/data.rs"]
 mod data;
+mod fixture;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use diagnose::waits::{Grouping, Names, WaitFilter, WaitTable};
-use diagnose::{Evidence, Report};
-use table::tables::{Connection, Process, Wait};
-use table::{Recording, write_fixture};
+use diagnose::recording::{Judging, TailQuestion};
+use serde_json::json;
+use table::tables::{Activity, Wait, Waits};
+use table::{Columns, Recording, row_of};
+use tempfile::TempDir;
 use whylat_view::html::{Answers, Side, html};
 
 use data::Data;
+use fixture::{Outcome, recording, write_rows};
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-fn recording(scratch: &Path) -> Outcome<Recording> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_waits/recording");
-    let output = scratch.join("r.whylat");
-    write_fixture(root, &output)?;
-    Ok(Recording::open(output)?)
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
-fn report(recording: &Recording) -> Report {
-    let (coverage, loss) = (recording.coverage().to_vec(), recording.loss().to_vec());
-    let (cost, closed) = (recording.cost().cloned(), recording.closed().cloned());
-    let header = recording.header().clone();
-    diagnose::diagnose(Evidence::new(
-        header,
-        coverage,
-        loss,
-        cost,
-        closed,
-        Vec::new(),
-    ))
+fn waits() -> Outcome<(TempDir, Recording)> {
+    recording(&root().join("golden_waits/recording"))
+}
+
+fn answers(recording: &Recording) -> Outcome<Answers> {
+    let (judging, asked) = (Judging::default(), TailQuestion::default());
+    Ok(diagnose::recording::page(recording, judging, &asked)?)
 }
 
 #[test]
-fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome<()> {
-    let scratch = tempfile::tempdir()?;
-    let recording = recording(scratch.path())?;
-    let mut report = report(&recording);
-    report.about.problems = vec!["r.whylat/calls/000002.parquet: missing".to_owned()];
-    let answers = Answers {
-        report,
-        waits: None,
-        messages: None,
-        tail: None,
-    };
+fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome {
+    let (_scratch, recording) = waits()?;
+    let mut answers = answers(&recording)?;
+    answers.report.about.problems = vec!["r.whylat/calls/000002.parquet: missing".to_owned()];
     let side = Side {
         name: "r".to_owned(),
         recording: &recording,
@@ -63,23 +50,11 @@ fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome<()> {
 }
 
 #[test]
-fn a_page_holds_reports_and_rows() -> Outcome<()> {
-    let scratch = tempfile::tempdir()?;
-    let recording = recording(scratch.path())?;
-    let mut names = Names::default();
-    recording.scan::<Connection>(|rows| names.add_connections(rows));
-    recording.scan::<Process>(|rows| names.add_processes(&rows));
-    let header = recording.header().clone();
-    let mut waits = WaitTable::new(header, names, Grouping::Object, WaitFilter::default());
-    recording.scan::<Wait>(|rows| waits.add(&rows));
-    let waits = waits.report(diagnose::report::Recorded::default(), usize::MAX);
+fn a_page_holds_reports_and_rows() -> Outcome {
+    let (_scratch, recording) = waits()?;
+    let answers = answers(&recording)?;
+    let waits = answers.waits.as_ref().ok_or("no waits")?;
     let titles: Vec<String> = waits.groups.iter().map(|it| it.identity.title()).collect();
-    let answers = Answers {
-        report: report(&recording),
-        waits: Some(waits),
-        messages: None,
-        tail: None,
-    };
     let name = "</script><b>".to_owned();
     let page = html(
         &[Side {
@@ -109,5 +84,60 @@ fn a_page_holds_reports_and_rows() -> Outcome<()> {
             "{word}"
         );
     }
+    Ok(())
+}
+
+/// A recording of a case, with the waits, messages and spans of others.
+fn joined(case: &str, waits: &str) -> Outcome<(TempDir, Recording)> {
+    let text = tempfile::tempdir()?;
+    let root = root().canonicalize()?;
+    let inherited = [
+        case,
+        "golden_messages/recording",
+        "golden_waits/spins",
+        waits,
+    ];
+    let lines = inherited.map(|folder| format!("{}\n", root.join(folder).display()));
+    fs::write(text.path().join("inherits.txt"), lines.concat())?;
+    if waits.is_empty() {
+        let mut rows = Waits::default();
+        rows.push(row_of(json!({
+            "start_ns": 5_000_100_000_000_u64, "woken_ns": 5_000_200_000_000_u64,
+            "end_ns": 5_000_200_000_000_u64, "tid": 7, "pid": 7, "kind": "sleep",
+            "waker": "interrupt", "uninterruptible": false,
+        }))?);
+        write_rows::<Wait>(text.path(), &rows)?;
+    }
+    recording(text.path())
+}
+
+#[test]
+fn the_answers_of_a_page_read_every_table_once() -> Outcome {
+    let (_scratch, recording) = joined("golden/cpu_contention/fires", "")?;
+    let answers = answers(&recording)?;
+    let tail = answers.tail.as_ref().ok_or("no causes")?;
+    assert!(answers.waits.is_some() && answers.messages.is_some());
+    assert_eq!(tail.groups.is_empty(), recording.rows::<Activity>() == 0);
+    let slow = answers.report.slow_messages.as_ref();
+    assert!(slow.is_some(), "the main report tells of slow messages");
+    let reads = recording.reads();
+    let more: Vec<_> = reads.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(more.is_empty(), "{more:?}");
+    let has_its_own = |table: &&str| reads.contains_key(table);
+    let unread: Vec<_> = recording.tables().filter(|it| !has_its_own(it)).collect();
+    assert_eq!(unread, Vec::<&str>::new());
+    Ok(())
+}
+
+/// What has to be read again: see `diagnose/src/recording/pass.rs`.
+#[test]
+fn calls_and_waits_are_read_again_where_the_first_reading_asks_for_it() -> Outcome {
+    let case = "golden/nagle_delayed_ack/fires";
+    let (_scratch, recording) = joined(case, "golden_waits/associated")?;
+    answers(&recording)?;
+    let reads = recording.reads();
+    let again: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
+    // the calls: of all, of those whose ACKs were delayed, and beside the waits
+    assert_eq!(again, [(&"calls", &3), (&"waits", &2)]);
     Ok(())
 }

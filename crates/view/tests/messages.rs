@@ -13,26 +13,23 @@ mod data;
 mod fixture;
 mod schema;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use diagnose::messages::MessageTable;
 use diagnose::messages::ends::report::EndsReport;
-use diagnose::messages::ends::{self, Side};
 use diagnose::messages::report::{MessageReport, MessageStory};
-use diagnose::report::Recorded;
-use diagnose::waits::Names;
+use diagnose::recording::{Judging, TailQuestion};
 use serde_json::{Value, json};
-use table::tables::{
-    Activity, ClockPair, Connection, Process, ReceivedMessage, ReceivedMessages, SentMessage,
-    SentMessages, UdpSocket,
-};
-use table::{Columns, Recording, row_of, write_fixture};
+use table::manifest::Header;
+use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
+use table::{Columns, Recording, row_of};
+use tempfile::TempDir;
 use whylat_view as view;
 use whylat_view::TextOptions;
-use whylat_view::html::{Answers, html};
+use whylat_view::html::html;
 
 use data::Data;
-use fixture::{Outcome, document, expect, rows};
+use fixture::{Outcome, document, expect, recording, write_rows};
 
 /// Messages whose story is told: the end of each file's name, and the id.
 const STORIES: [(&str, &str); 7] = [
@@ -49,40 +46,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_messages")
 }
 
-fn recorded() -> Outcome<Recorded> {
-    let file = |name: &str| root().join("recording").join(name);
-    Ok(Recorded {
-        coverage: document(&file("coverage.json"))?.unwrap_or_default(),
-        loss: document(&file("loss.json"))?.unwrap_or_default(),
-        cost: document(&file("cost.json"))?,
-        closed: document(&file("close.json"))?,
-        ..Recorded::default()
-    })
-}
-
-fn table(ready: impl FnOnce(MessageTable) -> MessageTable) -> Outcome<MessageTable> {
-    let directory = root().join("recording");
-    let mut names = Names::default();
-    names.add_connections(rows::<Connection>(&directory)?);
-    names.add_udp_sockets(&rows::<UdpSocket>(&directory)?);
-    names.add_processes(&rows::<Process>(&directory)?);
-    let header = document(&directory.join("header.json"))?.ok_or("header.json is missing")?;
-    let pairs = rows::<ClockPair>(&directory)?;
-    let mut messages = ready(MessageTable::new(header, names).with_clocks(&pairs));
-    messages.add_received(&rows::<ReceivedMessage>(&directory)?);
-    messages.add_sent(&rows::<SentMessage>(&directory)?);
-    Ok(messages)
-}
-
 fn answer(limit: usize) -> Outcome<MessageReport> {
-    Ok(table(|table| table)?.report(recorded()?, limit))
+    let (_scratch, recording) = recording(&root().join("recording"))?;
+    Ok(diagnose::recording::messages(&recording, limit))
 }
 
 fn story(id: &str) -> Outcome<MessageStory> {
-    let id = id.parse()?;
-    let mut table = table(|table| table.looking_for(id))?;
-    table.add_activities(&rows::<Activity>(&root().join("recording"))?);
-    Ok(table.story(recorded()?).ok_or("no such message")?)
+    let (_scratch, recording) = recording(&root().join("recording"))?;
+    let story = diagnose::recording::message(&recording, id.parse()?);
+    Ok(story.ok_or("no such message")?)
 }
 
 /// The server's end of what the client sent, by a clock that is 5 s ahead: each message takes 40 µs, is read
@@ -123,28 +95,34 @@ fn client(answers: &SentMessages) -> Outcome<ReceivedMessages> {
     Ok(received)
 }
 
+/// A recording with these messages; of another host if that is said.
+fn end(
+    received: &ReceivedMessages,
+    sent: &SentMessages,
+    boot_id: Option<&str>,
+) -> Outcome<(TempDir, Recording)> {
+    let (golden, text) = (root().join("recording"), tempfile::tempdir()?);
+    let inherits = format!("{}\n", golden.canonicalize()?.display());
+    fs::write(text.path().join("inherits.txt"), inherits)?;
+    write_rows::<ReceivedMessage>(text.path(), received)?;
+    write_rows::<SentMessage>(text.path(), sent)?;
+    if let Some(boot_id) = boot_id {
+        let header = &table::text_files(&golden)?["header.json"];
+        let mut header: Header = document(header)?.ok_or("header.json is missing")?;
+        (header.boot_id, header.host) = (boot_id.to_owned(), "lab2".to_owned());
+        let header = serde_json::to_string(&header)?;
+        fs::write(text.path().join("header.json"), header)?;
+    }
+    recording(text.path())
+}
+
 fn both_ends() -> Outcome<EndsReport> {
-    let directory = root().join("recording");
-    let side = |boot_id: Option<&str>| -> Outcome<Side> {
-        let mut names = Names::default();
-        names.add_connections(rows::<Connection>(&directory)?);
-        names.add_processes(&rows::<Process>(&directory)?);
-        let header = document(&directory.join("header.json"))?;
-        let mut header: table::manifest::Header = header.ok_or("header.json is missing")?;
-        if let Some(boot_id) = boot_id {
-            (header.boot_id, header.host) = (boot_id.to_owned(), "lab2".to_owned());
-        }
-        Ok(Side::new(header, rows::<Connection>(&directory)?, names))
-    };
-    let sent = rows::<SentMessage>(&directory)?;
+    let (_scratch, golden) = recording(&root().join("recording"))?;
+    let sent = golden.read_all::<SentMessage>();
     let (received, answers) = server(&sent)?;
-    let mut first = side(None)?;
-    first.add_received(&client(&answers)?);
-    first.add_sent(&sent);
-    let mut other = side(Some("another"))?;
-    other.add_received(&received);
-    other.add_sent(&answers);
-    Ok(ends::report(first, other, recorded()?, 10))
+    let (_first, first) = end(&client(&answers)?, &sent, None)?;
+    let (_other, other) = end(&received, &answers, Some("another"))?;
+    Ok(diagnose::recording::ends(&first, &other, 10))
 }
 
 #[test]
@@ -241,25 +219,16 @@ fn lines_fit() -> Outcome {
     Ok(())
 }
 
-/// The data of a page of the golden recording.
-fn page() -> Outcome<Data> {
-    let scratch = tempfile::tempdir()?;
-    let output = scratch.path().join("r.whylat");
-    write_fixture(root().join("recording"), &output)?;
-    let recording = Recording::open(output)?;
-    let (coverage, loss) = (recording.coverage().to_vec(), recording.loss().to_vec());
-    let header = recording.header().clone();
-    let evidence = diagnose::Evidence::new(header, coverage, loss, None, None, Vec::new());
-    let answers = Answers {
-        report: diagnose::diagnose(evidence),
-        waits: None,
-        messages: None,
-        tail: None,
-    };
+/// The data of a page of a recording.
+fn page(recording: &Recording) -> Outcome<Data> {
     let side = view::html::Side {
         name: "r".to_owned(),
-        recording: &recording,
-        answers,
+        recording,
+        answers: diagnose::recording::page(
+            recording,
+            Judging::default(),
+            &TailQuestion::default(),
+        )?,
     };
     Data::of(&html(&[side], None)?)
 }
@@ -302,12 +271,15 @@ fn drawn(data: &Data, table: &str, letter: char) -> Outcome<Vec<Drawn>> {
 
 #[test]
 fn a_page_has_the_steps_and_parts_of_the_report() -> Outcome {
-    let data = page()?;
+    let (_scratch, recording) = recording(&root().join("recording"))?;
+    let data = page(&recording)?;
     let received = drawn(&data, "received_messages", 'r')?;
     let sent = drawn(&data, "sent_messages", 's')?;
     assert_eq!((received.len(), sent.len()), (206, 62));
     for (id, steps, parts) in received.into_iter().chain(sent) {
-        let story = serde_json::to_value(story(&id)?)?;
+        let story =
+            diagnose::recording::message(&recording, id.parse()?).ok_or("no such message")?;
+        let story = serde_json::to_value(story)?;
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let told = list(&story["steps"]).into_iter();
         let told = told.map(|it| json!([it["after_ns"], it["what"], it["error_ns"]]));

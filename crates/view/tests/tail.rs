@@ -11,22 +11,25 @@
 mod fixture;
 mod schema;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use diagnose::Evidence;
-use diagnose::causes::Categories;
-use diagnose::report::{Recorded, SlowMessages};
+use diagnose::recording::TailQuestion;
+use diagnose::report::SlowMessages;
+use diagnose::tail::Question;
 use diagnose::tail::report::TailReport;
-use diagnose::tail::{Question, TailTable};
-use diagnose::waits::Names;
 use serde_json::{Value, json};
 use table::manifest::Header;
-use table::tables::{Activities, Process, Processes, ReceivedMessages, Waits};
-use table::{Columns, row_of};
+use table::tables::{
+    Activities, Activity, Process, Processes, ReceivedMessage, ReceivedMessages, Wait, Waits,
+};
+use table::{Columns, Recording, row_of};
+use tempfile::TempDir;
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, document, expect};
+use fixture::{Outcome, document, expect, recording, write_rows};
 
 /// The application core, and that of the kernel's part.
 const CPU: u16 = 0;
@@ -156,27 +159,33 @@ impl Made {
     }
 
     fn answer(&self) -> Outcome<TailReport> {
+        let (_scratch, recording) = self.recorded()?;
+        let asked = TailQuestion {
+            question: Some(Question {
+                tail: "p90".parse()?,
+                ..Question::default()
+            }),
+            categories: None,
+        };
+        Ok(diagnose::recording::tail(&recording, None, &asked)?)
+    }
+
+    fn recorded(&self) -> Outcome<(TempDir, Recording)> {
         let mut processes = Processes::default();
         for (pid, comm) in [(SERVER, "server"), (CROWD, "crowd")] {
             let process = json!({"pid": pid, "time_ns": BEGIN_NS, "comm": comm});
             processes.push(row_of::<Process>(process)?);
         }
-        let mut names = Names::default();
-        names.add_processes(&processes);
-        let question = Question {
-            tail: "p90".parse()?,
-            ..Question::default()
-        };
-        let mut table = TailTable::new(header()?, names, question, Categories::built_in()?);
-        table.add_received(&self.received);
-        table.add_waits(&self.waits);
-        table.add_activities(&self.activities);
+        let text = tempfile::tempdir()?;
+        write_rows::<Process>(text.path(), &processes)?;
+        write_rows::<ReceivedMessage>(text.path(), &self.received)?;
+        write_rows::<Wait>(text.path(), &self.waits)?;
+        write_rows::<Activity>(text.path(), &self.activities)?;
         let close = json!({"ended_ns": self.now_ns, "in_order": true});
-        let closed = Some(serde_json::from_value(close)?);
-        Ok(table.report(Recorded {
-            closed,
-            ..Recorded::default()
-        }))
+        fs::write(text.path().join("close.json"), close.to_string())?;
+        let header = serde_json::to_string(&header()?)?;
+        fs::write(text.path().join("header.json"), header)?;
+        recording(text.path())
     }
 }
 
@@ -332,7 +341,7 @@ fn slow_messages_are_told_in_the_main_report_if_they_cost_enough() -> Outcome {
     for (name, made) in [("starved", starved()), ("calm", every_rule())] {
         let evidence = Evidence::new(header()?, Vec::new(), Vec::new(), None, None, Vec::new());
         let mut report = diagnose::diagnose(evidence);
-        report.slow_messages = Some(SlowMessages::of(made.answer()?));
+        report.slow_messages = Some(SlowMessages::of(&made.answer()?));
         let text = view::text(&report, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.report.txt")), &text)?);
         let faults = schema::validate(&schema, &serde_json::from_str(&view::json(&report))?);

@@ -17,12 +17,13 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use table::manifest::{Coverage, Loss};
 use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
-use table::{Columns, WaitObject};
+use table::{Recording, WaitObject};
+use tempfile::TempDir;
 use view::TextOptions;
 use view::top::{Act, Order, Page, Sort, Top, draw};
 use whylat_view as view;
 
-use fixture::{Outcome, document, expect, rows};
+use fixture::{Outcome, document, expect, recording};
 
 /// Golden recordings that happen at the same time.
 const CASES: [&str; 5] = [
@@ -46,22 +47,27 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// A golden recording.
+fn golden(case: &str) -> Outcome<(TempDir, Recording)> {
+    recording(&root().join("tests/golden").join(case))
+}
+
 /// A window in which all cases happen.
 fn window() -> Outcome<Window> {
-    let golden = root().join("tests/golden");
-    let header = document(&golden.join(CASES[0]).join("header.json"))?.ok_or("header.json")?;
+    let header = golden(CASES[0])?.1.header().clone();
     let mut window = Window::new(header, 10_000_000_000);
     window.add_polls(&[5_000_000_000_000]);
     for (place, case) in (0..).zip(CASES) {
-        add(&mut window, &golden.join(case), place * APART)?;
+        let (_scratch, recording) = golden(case)?;
+        add(&mut window, &recording, place * APART);
     }
     window.add_polls(&[END_NS]);
     Ok(window)
 }
 
-fn add(window: &mut Window, directory: &Path, by: u32) -> Outcome {
+fn add(window: &mut Window, recording: &Recording, by: u32) {
     let ids = |conns: &mut Vec<u64>| conns.iter_mut().for_each(|conn| *conn += u64::from(by));
-    let mut connections = rows::<Connection>(directory)?;
+    let mut connections = recording.read_all::<Connection>();
     ids(&mut connections.conn);
     connections
         .pid
@@ -75,23 +81,22 @@ fn add(window: &mut Window, directory: &Path, by: u32) -> Outcome {
         .for_each(|conn| *conn += u64::from(by));
     connections.closed_ns.fill(None);
     window.add_connections(&connections);
-    let mut processes = rows::<Process>(directory)?;
+    let mut processes = recording.read_all::<Process>();
     processes.pid.iter_mut().for_each(|pid| *pid += by);
     window.add_processes(&processes);
-    let mut samples = rows::<TcpSample>(directory)?;
+    let mut samples = recording.read_all::<TcpSample>();
     ids(&mut samples.conn);
     window.add_samples(&samples);
-    let mut stages = rows::<TcpStage>(directory)?;
+    let mut stages = recording.read_all::<TcpStage>();
     ids(&mut stages.conn);
     window.add_stages(&stages);
-    let mut events = rows::<TcpEvent>(directory)?;
+    let mut events = recording.read_all::<TcpEvent>();
     ids(&mut events.conn);
     window.add_events(events);
-    let mut calls = rows::<Call>(directory)?;
+    let mut calls = recording.read_all::<Call>();
     ids(&mut calls.conn);
     calls.pid.iter_mut().for_each(|pid| *pid += by);
     window.add_calls(calls);
-    Ok(())
 }
 
 fn now() -> Now {
@@ -360,7 +365,7 @@ fn the_selected_row_stays_selected_and_a_pause_holds_the_picture() -> Outcome {
     screen.press("P⟨down⟩⟨down⟩⟨down⟩")?;
     let before = screen.text()?;
     let mut window = window()?;
-    let mut connections = rows::<Connection>(&root().join("tests/golden").join(CASES[0]))?;
+    let mut connections = golden(CASES[0])?.1.read_all::<Connection>();
     connections.closed_ns.fill(None);
     connections.conn.iter_mut().for_each(|conn| *conn += 900);
     connections.pid.fill(None);
@@ -467,13 +472,8 @@ fn loss_and_want_of_privilege_are_on_the_screen() -> Outcome {
 
 #[test]
 fn where_there_is_nothing_to_look_at_nothing_is_found_right() -> Outcome {
-    let header = document(
-        &root()
-            .join("tests/golden")
-            .join(CASES[0])
-            .join("header.json"),
-    )?;
-    let mut window = Window::new(header.ok_or("header.json")?, 10_000_000_000);
+    let header = golden(CASES[0])?.1.header().clone();
+    let mut window = Window::new(header, 10_000_000_000);
     let cases = [
         (
             Some("--comm nosuch"),
@@ -531,10 +531,9 @@ fn json_keeps_the_published_schema() -> Outcome {
 #[test]
 fn the_cases_are_those_of_the_golden_recordings() -> Outcome {
     let (live, _) = look()?;
-    let golden = root().join("tests/golden");
     let mut number = 0;
     for case in CASES {
-        number += rows::<Connection>(&golden.join(case))?.len();
+        number += golden(case)?.1.rows::<Connection>() as usize;
     }
     assert_eq!(live.connections.len(), number);
     let rules: Vec<&str> = live.findings.iter().map(|it| it.rule).collect();

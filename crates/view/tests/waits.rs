@@ -15,16 +15,11 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
-use diagnose::report::Recorded;
-use diagnose::waits::join::{Join, Source};
-use diagnose::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
-use table::tables::{
-    Call, Calls, Connection, Counter, Counters, Process, Spin, StackFrame, Symbol, Wait, Waits,
-};
+use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, document, expect, rows};
+use fixture::{Outcome, document, expect, recording};
 
 const MS: u64 = 1_000_000;
 
@@ -34,8 +29,8 @@ fn root() -> PathBuf {
 
 type Case = (&'static str, Grouping, WaitFilter, usize);
 
-/// Each case: the name of its files, what is asked, and how many groups are shown. Calls come from the
-/// directory with the first word of the name, if there is one.
+/// Each case: the name of its files, what is asked, and how many groups are shown. The recording is in the directory with
+/// the first word of the name, if there is one.
 fn cases() -> Vec<Case> {
     let slow_ones_of_the_connection = WaitFilter {
         from_ns: Some(100 * MS),
@@ -78,50 +73,15 @@ fn cases() -> Vec<Case> {
 }
 
 fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
-    let directory = root().join("recording");
-    let file = |name: &str| directory.join(name);
-    let mut names = Names::default();
-    names.add_connections(rows::<Connection>(&directory)?);
-    names.add_processes(&rows::<Process>(&directory)?);
-    names.add_frames(&rows::<StackFrame>(&directory)?);
-    names.add_symbols(&rows::<Symbol>(&directory)?);
-    let header = document(&file("header.json"))?.ok_or("header.json is missing")?;
-    let mut waits = WaitTable::new(header, names, grouping, filter);
-    let rows_of_it = rows::<Wait>(&directory)?;
-    waits.add(&rows_of_it);
     let own = root().join(name.split('_').next().unwrap_or_default());
-    waits.add_spins(&rows::<Spin>(&own)?);
-    if let Some(join) = waits.join(limit) {
-        let counters = rows::<Counter>(&own)?;
-        joined(join, &rows_of_it, &rows::<Call>(&own)?, &counters);
-    }
-    let coverage = match document(&own.join("coverage.json"))? {
-        Some(coverage) => coverage,
-        None => document(&file("coverage.json"))?.unwrap_or_default(),
+    let text = if own.is_dir() {
+        own
+    } else {
+        root().join("recording")
     };
-    let recorded = Recorded {
-        coverage,
-        loss: document(&file("loss.json"))?.unwrap_or_default(),
-        cost: document(&file("cost.json"))?,
-        closed: document(&file("close.json"))?,
-        ..Recorded::default()
-    };
-    Ok(waits.report(recorded, limit))
-}
-
-/// All rows of each table at once.
-fn joined(mut join: Join, waits: &Waits, calls: &Calls, counters: &Counters) {
-    let mut sources = Vec::new();
-    while let Some(source) = join.lacks() {
-        let first = !sources.contains(&source);
-        match source {
-            Source::Counters => join.add_counters(first.then_some(counters)),
-            Source::Waits => join.add_waits(first.then_some(waits)),
-            Source::Calls => join.add_calls(first.then_some(calls)),
-        }
-        sources.push(source);
-    }
-    join.finish();
+    let (_scratch, recording) = recording(&text)?;
+    let report = diagnose::recording::waits(&recording, grouping, filter, limit);
+    Ok(report.ok_or("nobody waited for that")?)
 }
 
 #[test]

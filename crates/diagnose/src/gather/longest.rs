@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use table::tables::{Connections, TcpSamples, TcpStages};
+use table::{Consumer, Rows, TableId};
 
 use super::hash::{CookieHasher, Digests};
 
@@ -43,6 +44,22 @@ impl Life {
 /// How long each connection of a recording is known of: 32 bytes each, and an index.
 #[derive(Debug, Default)]
 pub struct Lives(Digests<Life>);
+
+impl Consumer for Lives {
+    fn wants(&self, table: TableId) -> bool {
+        use TableId::{Connection, TcpSample, TcpStage};
+        matches!(table, Connection | TcpSample | TcpStage)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::Connection(rows) => self.add_connections(rows),
+            Rows::TcpSample(rows) => self.add_samples(rows),
+            Rows::TcpStage(rows) => self.add_stages(rows),
+            _ => {}
+        }
+    }
+}
 
 impl Lives {
     /// Adds rows of table `connections`.

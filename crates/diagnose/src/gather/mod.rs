@@ -23,7 +23,7 @@ use table::tables::{
     Calls, Connection, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
     TcpSamples, TcpStages,
 };
-use table::{Chosen, Columns};
+use table::{Chosen, Columns, Consumer, Rows, TableId};
 
 use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
@@ -83,6 +83,38 @@ pub struct Evidence {
 /// Whether a connection is; without a choice all are.
 fn is_judged(only: &Option<Longest>, conn: u64) -> bool {
     only.as_ref().is_none_or(|only| only.has(conn))
+}
+
+impl Consumer for Evidence {
+    fn wants(&self, table: TableId) -> bool {
+        const TABLES: [TableId; 9] = [
+            TableId::Connection,
+            TableId::Listener,
+            TableId::Process,
+            TableId::ProcessSample,
+            TableId::CpuSample,
+            TableId::TcpSample,
+            TableId::TcpStage,
+            TableId::TcpEvent,
+            TableId::Call,
+        ];
+        TABLES.contains(&table)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::Connection(rows) => self.add_connections(rows),
+            Rows::Listener(rows) => self.add_listeners(rows),
+            Rows::Process(rows) => self.add_processes(rows),
+            Rows::ProcessSample(rows) => self.add_process_samples(rows),
+            Rows::CpuSample(rows) => self.add_cpu_samples(rows),
+            Rows::TcpSample(rows) => self.add_samples(rows),
+            Rows::TcpStage(rows) => self.add_stages(rows),
+            Rows::TcpEvent(rows) => self.add_events(rows),
+            Rows::Call(rows) => self.add_calls(rows),
+            _ => {}
+        }
+    }
 }
 
 impl Evidence {

@@ -21,10 +21,11 @@ pub mod way;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::rc::Rc;
 
-use table::Columns;
 use table::manifest::Header;
 use table::tables::{Activities, ClockPairs, ReceivedMessages, SentMessages};
+use table::{Columns, Consumer, Rows, TableId};
 
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::report::{About, Recorded};
@@ -45,7 +46,7 @@ const SLOWEST: usize = 10;
 #[derive(Debug)]
 pub struct MessageTable {
     header: Header,
-    names: Names,
+    names: Rc<Names>,
     groups: HashMap<(u64, Direction), Digest>,
     /// The one that is looked for, if one is.
     wanted: Option<MessageId>,
@@ -81,10 +82,29 @@ struct Digest {
     slowest: Vec<(Way, Row)>,
 }
 
+impl Consumer for MessageTable {
+    fn wants(&self, table: TableId) -> bool {
+        match table {
+            TableId::ClockPair | TableId::ReceivedMessage | TableId::SentMessage => true,
+            TableId::Activity => self.wanted.is_some(),
+            _ => false,
+        }
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::ClockPair(rows) => self.add_clock_pairs(rows),
+            Rows::ReceivedMessage(rows) => self.add_received(rows),
+            Rows::SentMessage(rows) => self.add_sent(rows),
+            Rows::Activity(rows) => self.add_activities(rows),
+            _ => {}
+        }
+    }
+}
+
 impl MessageTable {
     /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, mut names: Names) -> Self {
-        names.finish();
+    pub fn new(header: Header, names: Rc<Names>) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,
@@ -104,11 +124,10 @@ impl MessageTable {
         self
     }
 
-    /// Converts the stamps of network adapters in the rows that will be added, by all rows of table `clock_pairs`.
-    #[must_use]
-    pub fn with_clocks(mut self, pairs: &ClockPairs) -> Self {
-        self.nics = NicClocks::of(pairs);
-        self
+    /// Adds rows of table `clock_pairs`, in the order of time, before those of the messages: stamps of network adapters
+    /// are converted by them.
+    pub fn add_clock_pairs(&mut self, rows: &ClockPairs) {
+        self.nics.add(rows);
     }
 
     /// Adds rows of table `received_messages`, in any order.

@@ -12,6 +12,7 @@ use table::tables::{ClockPair, ClockPairs, SentMessage};
 /// The adapters' clocks.
 #[derive(Debug, Default)]
 pub(super) struct NicClocks {
+    pairs: HashMap<u16, Vec<ClockPair>>,
     maps: HashMap<u16, ClockMap>,
 }
 
@@ -46,22 +47,24 @@ pub(super) enum Placed {
 }
 
 impl NicClocks {
-    /// From rows of table `clock_pairs`, in the order of time; those of other clocks are left out.
+    /// From all rows of table `clock_pairs`.
     pub(super) fn of(rows: &ClockPairs) -> Self {
-        let mut pairs: HashMap<u16, Vec<ClockPair>> = HashMap::new();
+        let mut clocks = Self::default();
+        clocks.add(rows);
+        clocks
+    }
+
+    /// Adds rows of table `clock_pairs`, in the order of time; those of other clocks are left out.
+    pub(super) fn add(&mut self, rows: &ClockPairs) {
         for row in 0..rows.len() {
             let number = rows.clock[row].strip_prefix("ptp");
             if let Some(number) = number.and_then(|number| number.parse().ok()) {
-                pairs.entry(number).or_default().push(rows.row(row));
+                self.pairs.entry(number).or_default().push(rows.row(row));
             }
         }
-        let map = |pairs: Vec<ClockPair>| ClockMap::new(Nature::Oscillator, &pairs);
-        let maps = pairs
-            .into_iter()
-            .map(|(number, pairs)| (number, map(pairs)));
-        Self {
-            maps: maps.collect(),
-        }
+        let map = |pairs: &Vec<ClockPair>| ClockMap::new(Nature::Oscillator, pairs);
+        let maps = self.pairs.iter();
+        self.maps = maps.map(|(number, pairs)| (*number, map(pairs))).collect();
     }
 
     /// What a row's stamp says; `None`: it has none.

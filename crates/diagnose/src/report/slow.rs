@@ -65,16 +65,15 @@ pub struct SlowCause {
 
 impl SlowMessages {
     /// Of each application whose slow messages have a cause.
-    pub fn of(report: TailReport) -> Vec<Self> {
-        let tail = report.tail;
-        let groups = report.groups.into_iter();
+    pub fn of(report: &TailReport) -> Vec<Self> {
+        let groups = report.groups.iter();
         groups
-            .filter_map(|group| Self::of_group(tail.clone(), group))
+            .filter_map(|group| Self::of_group(report.tail.clone(), group))
             .collect()
     }
 
-    fn of_group(tail: String, group: TailGroup) -> Option<Self> {
-        let causes = group.causes.into_iter().filter(|it| it.first > 0);
+    fn of_group(tail: String, group: &TailGroup) -> Option<Self> {
+        let causes = group.causes.iter().filter(|it| it.first > 0);
         let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::of).collect();
         let deviations_ns = group.explained.iter().map(|it| it.deviation_ns.max(0.0));
         let harm_ns = deviations_ns.sum::<f64>() as u64;
@@ -82,7 +81,7 @@ impl SlowMessages {
             severity: severity(&[(harm_ns, group.latency_sum_ns)]),
             harm_ns,
             share: harm_ns as f64 / group.latency_sum_ns.max(1) as f64,
-            application: group.application,
+            application: group.application.clone(),
             direction: group.direction,
             tail,
             messages: group.tail.messages,
@@ -90,22 +89,22 @@ impl SlowMessages {
             from_ns: group.tail.from_ns,
             until_ns: group.tail.until_ns,
             usual_ns: group.usual_ns,
-            covered: group.covered?.median,
+            covered: group.covered.as_ref()?.median,
             causes,
         })
     }
 }
 
 impl SlowCause {
-    fn of(cause: Cause) -> Self {
+    fn of(cause: &Cause) -> Self {
         Self {
             rule: cause.rule,
-            what: cause.what,
+            what: cause.what.clone(),
             role: cause.role,
             messages: cause.messages,
             first: cause.first,
             deviation_ns: cause.deviation_ns.median,
-            examples: cause.examples,
+            examples: cause.examples.clone(),
             advice: cause.advice,
         }
     }

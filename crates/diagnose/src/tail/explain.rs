@@ -46,7 +46,7 @@ pub(super) struct Deviation {
 }
 
 /// How anomalies are told.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// Share of what a place took longer that those within it must explain for it to be none, 0–1.
     pub explained: f64,

@@ -44,8 +44,11 @@ pub use explain::{Anomaly, Settings};
 pub use message::{received_life_ns, sent_life_ns};
 pub use tree::{Role, SpanId};
 
+use std::rc::Rc;
+
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
+use table::{Consumer, Rows, TableId};
 
 use crate::causes::Categories;
 use crate::report::{About, Recorded};
@@ -63,7 +66,7 @@ use spans::Whats;
 use tree::{Node, Times, Tree};
 
 /// What is asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Question {
     /// Messages to be explained.
     pub tail: Band,
@@ -103,26 +106,39 @@ impl Default for Question {
 /// Messages on their way to a report.
 #[derive(Debug)]
 pub struct TailTable {
-    question: Question,
-    categories: Categories,
     whats: Whats,
     /// The recording that is looked at, and the one that it is compared with, if that is another.
     sides: (Side, Option<Side>),
 }
 
+impl Consumer for TailTable {
+    fn wants(&self, table: TableId) -> bool {
+        use TableId::{Activity, ReceivedMessage, SentMessage, Wait};
+        matches!(table, ReceivedMessage | SentMessage | Wait | Activity)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::ReceivedMessage(rows) => self.add_received(rows),
+            Rows::SentMessage(rows) => self.add_sent(rows),
+            Rows::Wait(rows) => self.add_waits(rows),
+            Rows::Activity(rows) => self.add_activities(rows),
+            _ => {}
+        }
+    }
+}
+
 impl TailTable {
-    /// Starts with what the manifest says, names that are complete, and what kinds of work there are.
-    pub fn new(header: Header, names: Names, question: Question, categories: Categories) -> Self {
+    /// Starts with what the manifest says, and names that are complete.
+    pub fn new(header: Header, names: Rc<Names>) -> Self {
         Self {
-            question,
-            categories,
             whats: Whats::default(),
             sides: (Side::new(header, names), None),
         }
     }
 
     /// What is added from now on is of another recording, with which the first is compared.
-    pub fn compare_with(&mut self, header: Header, names: Names) {
+    pub fn compare_with(&mut self, header: Header, names: Rc<Names>) {
         self.sides.1 = Some(Side::new(header, names));
     }
 
@@ -151,15 +167,49 @@ impl TailTable {
         side.add_activities(rows, &mut self.whats);
     }
 
-    /// The report of all rows added. `recorded`: of the recording that is looked at.
-    pub fn report(mut self, recorded: Recorded) -> TailReport {
+    /// Puts all rows in order, for questions.
+    pub fn complete(mut self) -> Tails {
         self.sides.0.finish(&mut self.whats);
         if let Some(side) = &mut self.sides.1 {
             side.finish(&mut self.whats);
         }
-        let others = self.sides.1.as_ref().map(Side::grouped);
-        let mut groups: Vec<TailGroup> = self
-            .sides
+        Tails(self)
+    }
+}
+
+/// All messages of a recording, of which may be asked more than once.
+#[derive(Debug)]
+pub struct Tails(TailTable);
+
+impl Tails {
+    /// Answers a question. `categories`: what kinds of work there are; `recorded`: of the recording that is looked at.
+    pub fn report(
+        &self,
+        question: Question,
+        categories: &Categories,
+        recorded: Recorded,
+    ) -> TailReport {
+        let asked = Asked {
+            table: &self.0,
+            question,
+            categories,
+        };
+        asked.report(recorded)
+    }
+}
+
+/// A question, and of what it is.
+struct Asked<'a> {
+    table: &'a TailTable,
+    question: Question,
+    categories: &'a Categories,
+}
+
+impl Asked<'_> {
+    fn report(&self, recorded: Recorded) -> TailReport {
+        let sides = &self.table.sides;
+        let others = sides.1.as_ref().map(Side::grouped);
+        let mut groups: Vec<TailGroup> = sides
             .0
             .grouped()
             .into_iter()
@@ -176,12 +226,12 @@ impl TailTable {
         };
         // stable: by name where they are alike
         groups.sort_by(|a, b| sum_ns(b).total_cmp(&sum_ns(a)));
-        let side = &self.sides.0;
+        let side = &sides.0;
         TailReport {
             schema: SCHEMA,
             tail: self.question.tail.to_string(),
             body: self.question.body.to_string(),
-            other: self.sides.1.as_ref().map(|it| Other {
+            other: sides.1.as_ref().map(|it| Other {
                 host: it.header.host.clone(),
                 started_realtime_ns: it.header.started_realtime_ns,
             }),
@@ -195,28 +245,29 @@ impl TailTable {
     /// The messages of a group; `other`: those of the other recording, if there is one.
     fn group(&self, key: GroupKey, messages: &[Message], other: Option<&[Message]>) -> TailGroup {
         let (judged, rest) = self.split(messages);
-        let (side, ordinary) = match (&self.sides.1, other) {
+        let (side, ordinary) = match (&self.table.sides.1, other) {
             (Some(side), Some(other)) => (side, other),
-            _ => (&self.sides.0, rest.as_slice()),
+            _ => (&self.table.sides.0, rest.as_slice()),
         };
         let mut tree = Tree::default();
         let body = self.ordinary(side, ordinary, &mut tree);
         let tail = self.explained(&judged, &mut tree, &body.reference);
         let application = key.0.clone();
         let settings = self.question.settings;
+        let whats = &self.table.whats;
         summary::Summary {
-            causes: Causes::new(&tree, &self.whats, &self.categories, application.as_deref()),
+            causes: Causes::new(&tree, whats, self.categories, application.as_deref()),
             queueing: body.ahead.compare(&tail.ahead, settings.resolution_ns),
-            cores: tail.contexts.compared(&body.contexts, &self.whats),
+            cores: tail.contexts.compared(&body.contexts, whats),
             body,
-            started_ns: self.sides.0.header.started_ns,
+            started_ns: self.table.sides.0.header.started_ns,
         }
         .group(key, [&judged, ordinary].map(sorted_ns), &tail)
     }
 
     /// Those that are to be explained, and those that they are compared with.
     fn split(&self, messages: &[Message]) -> (Vec<Message>, Vec<Message>) {
-        let started_ns = self.sides.0.header.started_ns;
+        let started_ns = self.table.sides.0.header.started_ns;
         match self.question.only {
             None => (messages.to_vec(), messages.to_vec()),
             Some(Only::Connection(conn)) => {
@@ -241,7 +292,7 @@ impl TailTable {
         };
         let is_in = |it: &&Message| (from_ns..=until_ns).contains(&it.latency_ns());
         let all = messages.iter().filter(is_in);
-        let is_kept = |it: &&Message| side.is_kept(it, &self.whats);
+        let is_kept = |it: &&Message| side.is_kept(it, &self.table.whats);
         let kept: Vec<_> = all.clone().filter(is_kept).collect();
         let judged = Judged {
             messages: all.count() as u64,
@@ -259,7 +310,7 @@ impl TailTable {
             judged,
             ..Body::default()
         };
-        let (from, mut times) = ((side, &self.whats), Times::default());
+        let (from, mut times) = ((side, &self.table.whats), Times::default());
         for message in kept {
             let queue = side.threads.ahead(message);
             tell(message, queue, from, tree, &mut times, &mut body.contexts);
@@ -278,7 +329,7 @@ impl TailTable {
         tree: &mut Tree,
         reference: &Reference,
     ) -> Tail<'a> {
-        let side = &self.sides.0;
+        let side = &self.table.sides.0;
         let (judged, kept) = self.in_band(side, self.question.tail, messages);
         let mut tail = Tail {
             judged,
@@ -288,7 +339,7 @@ impl TailTable {
         if reference.messages() == 0 {
             return tail;
         }
-        let (from, mut times) = ((side, &self.whats), Times::default());
+        let (from, mut times) = ((side, &self.table.whats), Times::default());
         let settings = self.question.settings;
         for message in kept {
             let queue = side.threads.ahead(message);
@@ -296,7 +347,7 @@ impl TailTable {
             tail.ahead
                 .push(ahead(message, queue, from, tree, &mut times));
             let latency_ns = message.latency_ns();
-            let whats = &self.whats;
+            let whats = &self.table.whats;
             let explanation = explain(latency_ns, &mut times, tree, whats, reference, settings);
             tail.told.push(Told {
                 message,

@@ -1,6 +1,7 @@
 //! One recording: its messages, what its CPUs did, and what its threads took and waited for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use table::Columns;
 use table::manifest::Header;
@@ -20,7 +21,7 @@ pub(super) type GroupKey = (Option<String>, Direction);
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) header: Header,
-    names: Names,
+    names: Rc<Names>,
     messages: Vec<Message>,
     pub(super) spans: Spans,
     pub(super) threads: Threads,
@@ -35,8 +36,7 @@ pub(super) struct Side {
 
 impl Side {
     /// Starts with what the manifest says, and names that are complete.
-    pub(super) fn new(header: Header, mut names: Names) -> Self {
-        names.finish();
+    pub(super) fn new(header: Header, names: Rc<Names>) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use table::tables::{Activity, ReceivedMessage, Wait};
 use table::{Columns, row_of};
 
+use std::rc::Rc;
+
 use super::report::TailReport;
 use super::{Question, TailTable};
 use crate::causes::Categories;
@@ -35,7 +37,7 @@ fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
 
 fn report(rows: &Rows, started_ns: u64, question: Question) -> TailReport {
     let categories = Categories::built_in().expect("rules");
-    let mut table = TailTable::new(header(started_ns), Names::default(), question, categories);
+    let mut table = TailTable::new(header(started_ns), Rc::default());
     // in batches, as from a file
     for row in &rows.received {
         let mut batch = table::tables::ReceivedMessages::default();
@@ -50,7 +52,9 @@ fn report(rows: &Rows, started_ns: u64, question: Question) -> TailReport {
         .for_each(|row| activities.push(row.clone()));
     table.add_waits(&waits);
     table.add_activities(&activities);
-    table.report(Recorded::default())
+    table
+        .complete()
+        .report(question, &categories, Recorded::default())
 }
 
 fn message(number: u64, start_ns: u64, done_ns: u64) -> ReceivedMessage {
@@ -388,7 +392,7 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
     }
     names.add_processes(&processes);
     let categories = Categories::built_in().expect("rules");
-    let mut table = TailTable::new(header(0), names, Question::default(), categories);
+    let mut table = TailTable::new(header(0), names.complete());
     let (mut received, mut activities) =
         <(table::tables::ReceivedMessages, table::tables::Activities)>::default();
     rows.received
@@ -399,7 +403,9 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
         .for_each(|row| activities.push(row.clone()));
     table.add_received(&received);
     table.add_activities(&activities);
-    let report = serde_json::to_value(table.report(Recorded::default()).groups).expect("JSON");
+    let tails = table.complete();
+    let report = tails.report(Question::default(), &categories, Recorded::default());
+    let report = serde_json::to_value(report.groups).expect("JSON");
     let groups = report.as_array().expect("groups").iter();
     let group = groups
         .clone()

@@ -28,10 +28,11 @@ mod stacks;
 mod top;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::Waits;
-use table::{Columns, WaitObject};
+use table::{Columns, Consumer, Rows, TableId, WaitObject};
 
 pub use filter::{Grouping, WaitFilter};
 pub use names::Names;
@@ -47,11 +48,11 @@ use keys::{Numbers, ObjectKey, ThreadKey, WakerKey};
 /// time a row, measured with 10,000 groups (example `waits_speed`).
 const CACHED: usize = 1_024;
 
-/// Waits on their way to a report.
+/// Waits on their way to a report. Their names are complete before them.
 #[derive(Debug)]
 pub struct WaitTable {
     header: Header,
-    names: Names,
+    names: Rc<Names>,
     grouping: Grouping,
     filter: WaitFilter,
     span: (u64, u64),
@@ -76,10 +77,23 @@ pub struct WaitTable {
     order: Vec<u32>,
 }
 
+impl Consumer for WaitTable {
+    fn wants(&self, table: TableId) -> bool {
+        matches!(table, TableId::Wait | TableId::Spin)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::Wait(rows) => self.add(rows),
+            Rows::Spin(rows) => self.add_spins(rows),
+            _ => {}
+        }
+    }
+}
+
 impl WaitTable {
     /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, mut names: Names, grouping: Grouping, filter: WaitFilter) -> Self {
-        names.finish();
+    pub fn new(header: Header, names: Rc<Names>, grouping: Grouping, filter: WaitFilter) -> Self {
         Self {
             span: filter.span_ns(header.started_ns),
             latest_ns: header.started_ns,

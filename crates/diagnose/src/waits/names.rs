@@ -1,13 +1,15 @@
 //! Names for people: rows of `connections`, `listeners`, `udp_sockets` and `processes` in, a name for every object,
-//! thread and waker out.
+//! thread and waker out; of waits also rows of `stacks` and `symbols`. Every answer takes its names from here, and here
+//! alone it is said from which tables.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
     Waits,
 };
-use table::{Columns, WaitObject, Waker};
+use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::Identity;
@@ -27,13 +29,43 @@ pub struct Names {
     /// As last written.
     udp_sockets: HashMap<u64, UdpSocket>,
     processes: processes::Processes,
+    has_stacks: bool,
     pub(super) stacks: Stacks,
 }
 
+impl Consumer for Names {
+    fn wants(&self, table: TableId) -> bool {
+        match table {
+            TableId::Connection | TableId::Listener | TableId::UdpSocket | TableId::Process => true,
+            TableId::StackFrame | TableId::Symbol => self.has_stacks,
+            _ => false,
+        }
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::Connection(rows) => self.add_connections(rows),
+            Rows::Listener(rows) => self.add_listeners(rows),
+            Rows::UdpSocket(rows) => self.add_udp_sockets(rows),
+            Rows::Process(rows) => self.add_processes(rows),
+            Rows::StackFrame(rows) => self.add_frames(rows),
+            Rows::Symbol(rows) => self.add_symbols(rows),
+            _ => {}
+        }
+    }
+}
+
 impl Names {
+    /// Names stacks, too, which only waits have.
+    #[must_use]
+    pub fn with_stacks(mut self) -> Self {
+        self.has_stacks = true;
+        self
+    }
+
     /// Adds rows of table `connections`.
-    pub fn add_connections(&mut self, rows: Connections) {
-        self.rows.append(rows);
+    pub fn add_connections(&mut self, rows: &Connections) {
+        self.rows.append(rows.clone());
     }
 
     /// Adds rows of table `listeners`.
@@ -76,8 +108,13 @@ impl Names {
         self.stacks.add_symbols(rows);
     }
 
-    /// Puts the rows of each connection together: to be called after the last.
-    pub fn finish(&mut self) {
+    /// Puts the rows of each connection together. To be called after the last row.
+    pub fn complete(mut self) -> Rc<Self> {
+        self.finish();
+        Rc::new(self)
+    }
+
+    pub(crate) fn finish(&mut self) {
         self.stacks.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.rows));
         for index in 0..folded.len() {
@@ -110,8 +147,7 @@ impl Names {
 
     /// What each wait was for, as the report of waits by object names it, without what a futex is used for. Of
     /// objects with one name, as epoll sets that had a descriptor one after another, the second is called `… (2)`.
-    pub fn object_titles(mut self, rows: &Waits) -> Vec<String> {
-        self.finish();
+    pub fn object_titles(&self, rows: &Waits) -> Vec<String> {
         let mut titles: HashMap<ObjectKey, String> = HashMap::new();
         let mut namesakes: HashMap<String, u32> = HashMap::new();
         let keys = (0..rows.len()).map(|row| ObjectKey::of(rows, row));

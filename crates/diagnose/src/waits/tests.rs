@@ -20,16 +20,16 @@ fn header() -> Header {
 }
 
 /// Threads 71 and 72 of process 7, and 81 of process 8.
-fn names() -> Names {
+fn names() -> Rc<Names> {
     let mut names = Names::default();
     let mut connections = Connections::default();
     let row = json!({"conn": 41, "pid": 7, "local": "10.0.0.1:5000", "remote": "10.0.0.2:80"});
     connections.push(row_of::<Connection>(row).unwrap());
-    names.add_connections(connections);
+    names.add_connections(&connections);
     let mut processes = Processes::default();
     processes.push(row_of::<Process>(json!({"pid": 7, "comm": "client"})).unwrap());
     names.add_processes(&processes);
-    names
+    names.complete()
 }
 
 /// A wait of `tid` (process: a tenth of it) that begins so many ms after the start.

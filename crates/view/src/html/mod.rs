@@ -27,9 +27,8 @@ mod thin;
 use std::io::Write;
 
 use diagnose::Report;
-use diagnose::messages::report::MessageReport;
+pub use diagnose::recording::Answers;
 use diagnose::tail::report::TailReport;
-use diagnose::waits::WaitReport;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
@@ -51,19 +50,6 @@ const PLACE: &str = "@whylat-data@";
 
 /// Largest page, bytes: what a browser opens in about two seconds.
 const LARGEST: usize = 25_000_000;
-
-/// What was concluded of a recording.
-#[derive(Debug, Serialize)]
-pub struct Answers {
-    /// Of its connections.
-    pub report: Report,
-    /// Of waits by object; `None`: it holds none.
-    pub waits: Option<WaitReport>,
-    /// Of messages by connection; `None`: it holds none.
-    pub messages: Option<MessageReport>,
-    /// Why slow ones are slow; `None`: it does not tell.
-    pub tail: Option<TailReport>,
-}
 
 /// One recording in a page.
 #[derive(Debug)]

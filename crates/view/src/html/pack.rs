@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use arrow_array::RecordBatch;
 use serde::Serialize;
 use table::tables::{
-    Activity, ActivityWindow, ClockPair, Connection, Counter, Listener, Process, ReceivedMessage,
+    Activity, ActivityWindow, ClockPair, Connection, Counter, Process, ReceivedMessage,
     SentMessage, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Field, Recording, Table};
 
 use diagnose::messages::way::Ways;
 use diagnose::tail::report::TailReport;
-use diagnose::waits::Names;
 
 use super::column::{self, Cells, ColumnHead, Keep, Near};
 use super::life::{LIFE_FIELDS, Life};
@@ -234,6 +233,10 @@ pub type Derived = (&'static Field, Keep, Cells);
 
 /// Packs what `thinning` leaves of the long tables of a recording, and all of the others. `tail`: why its slow messages
 /// are slow, if that is known.
+///
+/// This reads the rows once more than the answers did: which rows are packed is known only after the slow messages are
+/// explained and, for a page that is too large, after all of it was packed. To keep the rows meanwhile would take as much
+/// memory as the whole recording; here it is that of one table.
 pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinning) -> Packed {
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
@@ -306,12 +309,12 @@ impl Packer<'_> {
 
     /// Waits, and what each was for.
     fn add_waits(&mut self, recording: &Recording) {
-        let mut names = Names::default();
-        recording.scan::<Connection>(|rows| names.add_connections(rows));
-        recording.scan::<Listener>(|rows| names.add_listeners(&rows));
-        recording.scan::<Process>(|rows| names.add_processes(&rows));
         let rows = recording.read_all::<Wait>();
-        let titles = names.object_titles(&rows).into_iter().map(Some).collect();
+        let titles = diagnose::recording::names(recording)
+            .object_titles(&rows)
+            .into_iter()
+            .map(Some)
+            .collect();
         let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
         let [bytes, sends] = calls::columns(recording, &rows);
         let held = self.rows::<Wait>(rows.len(), |_| false);

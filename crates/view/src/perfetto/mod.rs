@@ -25,8 +25,7 @@ mod wire;
 use std::io::{self, BufWriter, Write};
 
 use diagnose::Report;
-use diagnose::waits::Names;
-use table::tables::{ClockPair, Connection, Listener, Process, UdpSocket};
+use table::tables::ClockPair;
 use table::{Columns, Recording};
 
 use trace::{Clock, Trace};
@@ -41,7 +40,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// When `out` cannot be written.
 pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    let names = names(recording);
+    let names = diagnose::recording::names(recording);
     let mut drawing = Drawing::new(Trace::begin(&mut out)?, &names);
     clocks(&mut drawing.trace, recording)?;
     findings::draw(&mut drawing, &report.findings)?;
@@ -52,16 +51,6 @@ pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> 
     counters::of_programs(&mut drawing, recording)?;
     counters::of_connections(&mut drawing, recording)?;
     drawing.trace.finish()
-}
-
-fn names(recording: &Recording) -> Names {
-    let mut names = Names::default();
-    recording.scan::<Connection>(|rows| names.add_connections(rows));
-    recording.scan::<Listener>(|rows| names.add_listeners(&rows));
-    recording.scan::<UdpSocket>(|rows| names.add_udp_sockets(&rows));
-    recording.scan::<Process>(|rows| names.add_processes(&rows));
-    names.finish();
-    names
 }
 
 /// What other clocks showed, where the recording tells: without it, only `CLOCK_MONOTONIC` is known.

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use table::manifest::Header;
 use table::tables::{Connections, ReceivedMessages, SentMessages};
-use table::{Columns, fold_connections};
+use table::{Columns, Consumer, Rows, TableId, fold_connections};
 
 use super::report::Spread;
 use super::story::MessageId;
@@ -43,15 +43,31 @@ pub struct Side {
     latest_ns: u64,
 }
 
+impl Consumer for Side {
+    fn wants(&self, table: TableId) -> bool {
+        let is_message = matches!(table, TableId::SentMessage | TableId::ReceivedMessage);
+        is_message || self.names.wants(table)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::SentMessage(rows) => self.add_sent(rows),
+            Rows::ReceivedMessage(rows) => self.add_received(rows),
+            Rows::Connection(rows) => self.connections.append(rows.clone()),
+            _ => {}
+        }
+        self.names.take(rows);
+    }
+}
+
 impl Side {
-    /// Starts with what the manifest says, its connections, and names that are complete.
-    pub fn new(header: Header, connections: Connections, mut names: Names) -> Self {
-        names.finish();
+    /// Starts with what the manifest says.
+    pub fn new(header: Header) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,
-            names,
-            connections: fold_connections(connections),
+            names: Names::default(),
+            connections: Connections::default(),
             sent: HashMap::new(),
             received: HashMap::new(),
         }
@@ -93,7 +109,9 @@ impl Side {
     }
 
     /// When all rows are there.
-    fn sort(&mut self) {
+    fn finish(&mut self) {
+        self.names.finish();
+        self.connections = fold_connections(std::mem::take(&mut self.connections));
         let sent = self.sent.values_mut();
         sent.for_each(|all| all.sort_by_key(|it| it.offset_end));
         let received = self.received.values_mut();
@@ -118,8 +136,8 @@ struct Path<'a> {
 
 /// The report of two recordings, with at most `limit` groups. `first` names the host and the coverage.
 pub fn report(mut first: Side, mut other: Side, recorded: Recorded, limit: usize) -> EndsReport {
-    first.sort();
-    other.sort();
+    first.finish();
+    other.finish();
     let pairs = pairs(&first, &other);
     let mut paths = Vec::new();
     for (here, there) in pairs {

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use table::row_of;
 use table::tables::{Call, Calls, Counter, Counters, Wait, Waits};
 
+use std::rc::Rc;
+
 use super::history::{CALLS_KEPT, HELD};
 use super::*;
 use crate::report::Recorded;
 use crate::sends::Before;
-use crate::waits::{Grouping, Names, WaitFilter, WaitTable};
+use crate::waits::{Grouping, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;
 
@@ -209,7 +211,7 @@ fn header() -> table::manifest::Header {
 fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> Sides {
     let mut table = WaitTable::new(
         header(),
-        Names::default(),
+        Rc::default(),
         Grouping::Waker,
         WaitFilter::default(),
     );
@@ -294,7 +296,7 @@ fn of_a_call_with_too_many_waits_the_first_ones_are_not_known() {
 fn without_slow_waits_nothing_is_asked() {
     let mut table = WaitTable::new(
         header(),
-        Names::default(),
+        Rc::default(),
         Grouping::Object,
         WaitFilter::default(),
     );

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use diagnose::messages::MessageTable;
 use diagnose::messages::story::MessageId;
-use diagnose::report::Recorded;
 use diagnose::waits::Names;
 
 use super::super::trace::Trace;
@@ -87,12 +85,7 @@ fn drawn(trace: &[u8]) -> BTreeMap<String, Vec<Part>> {
 
 /// The parts that the report has, as far as they took time.
 fn told(recording: &Recording, id: MessageId) -> Vec<Part> {
-    let mut table = MessageTable::new(recording.header().clone(), Names::default())
-        .with_clocks(&recording.read_all::<ClockPair>())
-        .looking_for(id);
-    recording.scan::<ReceivedMessage>(|rows| table.add_received(&rows));
-    recording.scan::<SentMessage>(|rows| table.add_sent(&rows));
-    let story = table.story(Recorded::default()).expect("it is there");
+    let story = diagnose::recording::message(recording, id).expect("it is there");
     let lifetime = story.lifetime.into_iter();
     let parts = lifetime.flat_map(|it| {
         let mut at_ns = recording.header().started_ns + it.since_start_ns;

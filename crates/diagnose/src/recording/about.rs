@@ -1,0 +1,44 @@
+//! What a recording says of itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use table::{Problem, Recording};
+
+use crate::report::{About, LeftOut, Recorded};
+
+/// What the recording says of itself. To be asked after all is read: damage is found by reading.
+pub fn recorded(recording: &Recording) -> Recorded {
+    let problems = recording.problems();
+    Recorded {
+        coverage: recording.coverage().to_vec(),
+        loss: recording.loss().to_vec(),
+        cost: recording.cost().cloned(),
+        closed: recording.closed().cloned(),
+        left_out: left_out(&problems),
+        problems: problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// What every answer says of the recording; whether it is complete is what exit codes tell.
+pub fn about(recording: &Recording) -> About {
+    let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
+    let span = (0, u64::MAX);
+    About::of(recording.header(), recorded(recording), latest_ns, span)
+}
+
+/// Rows that are left out for these problems, by table: its files lie in a directory of its name.
+fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
+    let mut rows = BTreeMap::<String, u64>::new();
+    for problem in problems {
+        let table = problem.file.parent().and_then(Path::file_name);
+        if let (Some(number), Some(table)) = (problem.rows, table) {
+            *rows
+                .entry(table.to_string_lossy().into_owned())
+                .or_default() += number;
+        }
+    }
+    let rows = rows.into_iter();
+    rows.map(|(table, rows)| LeftOut::new(table, rows))
+        .collect()
+}

@@ -1,0 +1,279 @@
+//! Answers of an opened recording: comes in a [`Recording`] and what is wanted, goes out a report. Programs and tests ask
+//! here, so that what is tested is what users see.
+//!
+//! ```text
+//! pass     one pass over the tables for all analyses that are wanted
+//! about    what the recording says of itself
+//! ```
+
+mod about;
+mod pass;
+
+use std::rc::Rc;
+
+use serde::Serialize;
+use table::Recording;
+use table::tables::{Activity, ReceivedMessage, SentMessage, Spin, Wait};
+
+use crate::causes::{Categories, CategoriesError};
+use crate::gather::Evidence;
+use crate::messages::MessageTable;
+use crate::messages::ends::report::EndsReport;
+use crate::messages::ends::{self, Side};
+use crate::messages::report::{MessageReport, MessageStory};
+use crate::messages::story::MessageId;
+use crate::report::{Recorded, Report, SlowMessages};
+use crate::snap::delayed_acks::SnapSettings;
+use crate::tail::report::TailReport;
+use crate::tail::{Band, Question, TailTable, Tails};
+use crate::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
+pub use about::{about, recorded};
+use pass::{NAMED, NAMING, Wanted};
+
+/// Messages of a recording that the main report looks at, which takes about 100 MB per million.
+const MOST_IN_PASSING: u64 = 2_000_000;
+
+/// Groups of waits or messages that a page names: the worst. More than anyone reads, and little beside the rows.
+const MOST_IN_PAGE: usize = 1_000;
+
+/// Connections that a page lists: about as many bytes as its rows may take.
+const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
+
+/// How connections are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Judging {
+    /// How shares of delayed ACKs are estimated.
+    pub snap: SnapSettings,
+    /// Connections that are judged: the longest.
+    pub max_connections: usize,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self {
+            snap: SnapSettings::default(),
+            max_connections: 200_000,
+        }
+    }
+}
+
+/// How slow messages are explained.
+#[derive(Debug, Default)]
+pub struct TailQuestion {
+    /// Which; `None`: the slowest, as many as it is worth.
+    pub question: Option<Question>,
+    /// What functions are; `None`: as whylat knows them.
+    pub categories: Option<Categories>,
+}
+
+/// All that a page tells of a recording.
+#[derive(Debug, Serialize)]
+pub struct Answers {
+    /// Of its connections.
+    pub report: Report,
+    /// Of waits by object; `None`: it holds none.
+    pub waits: Option<WaitReport>,
+    /// Of messages by connection; `None`: it holds none.
+    pub messages: Option<MessageReport>,
+    /// Why slow ones are slow; `None`: it does not tell.
+    pub tail: Option<TailReport>,
+}
+
+/// The diagnosis, with why slow messages are slow if the recording tells that and is not too long to look at in passing.
+///
+/// # Errors
+/// None: [`Categories::built_in`].
+pub fn report(recording: &Recording, judging: Judging) -> Result<Report, CategoriesError> {
+    let wanted = Wanted {
+        tail: tells_why(recording) && is_told_in_passing(recording),
+        ..Wanted::default()
+    };
+    let filled = pass::read(recording, judging, wanted);
+    let recorded = recorded(recording);
+    let mut report = judged(filled.connections, &recorded);
+    if let Some(tails) = filled.tail.map(TailTable::complete) {
+        report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
+    }
+    Ok(report)
+}
+
+/// The diagnosis but for slow messages, which take memory each.
+pub fn findings(recording: &Recording, judging: Judging) -> Report {
+    let filled = pass::read(recording, judging, Wanted::default());
+    judged(filled.connections, &recorded(recording))
+}
+
+/// All that a page tells, as far as the recording holds it.
+///
+/// # Errors
+/// None: [`Categories::built_in`].
+pub fn page(
+    recording: &Recording,
+    judging: Judging,
+    asked: &TailQuestion,
+) -> Result<Answers, CategoriesError> {
+    let has_waits = recording.rows::<Wait>() + recording.rows::<Spin>() > 0;
+    let wanted = Wanted {
+        waits: has_waits.then_some(MOST_IN_PAGE),
+        messages: messages_in(recording) > 0,
+        tail: tells_why(recording),
+    };
+    let filled = pass::read(recording, judging, wanted);
+    let recorded = recorded(recording);
+    let (waits, messages) = (filled.waits, filled.messages);
+    let mut answers = Answers {
+        report: judged(filled.connections, &recorded),
+        waits: waits.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
+        messages: messages.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
+        tail: None,
+    };
+    answers.report.list(MOST_IN_PAGE_CONNECTIONS);
+    if let Some(tails) = filled.tail.map(TailTable::complete) {
+        answers.add_tail(recording, &tails, asked, &recorded)?;
+    }
+    Ok(answers)
+}
+
+impl Answers {
+    /// Explains the messages that were asked for, and in the diagnosis the slowest: once, if these are the same.
+    fn add_tail(
+        &mut self,
+        recording: &Recording,
+        tails: &Tails,
+        asked: &TailQuestion,
+        recorded: &Recorded,
+    ) -> Result<(), CategoriesError> {
+        let slowest = slowest(recording);
+        let question = asked.question.unwrap_or(slowest);
+        let tail = match &asked.categories {
+            Some(categories) => tails.report(question, categories, recorded.clone()),
+            None => tails.report(question, &Categories::built_in()?, recorded.clone()),
+        };
+        if is_told_in_passing(recording) {
+            let is_same = question == slowest && asked.categories.is_none();
+            self.report.slow_messages = Some(match is_same {
+                true => SlowMessages::of(&tail),
+                false => slow_messages(recording, tails, recorded)?,
+            });
+        }
+        self.tail = Some(tail);
+        Ok(())
+    }
+}
+
+/// Waits in groups, of which at most `limit` are named; `None`: no thread waited for the object that the filter names.
+pub fn waits(
+    recording: &Recording,
+    grouping: Grouping,
+    filter: WaitFilter,
+    limit: usize,
+) -> Option<WaitReport> {
+    let mut names = Names::default().with_stacks();
+    recording.feed(NAMING, &mut [&mut names]);
+    let header = recording.header().clone();
+    let mut waits = WaitTable::new(header, names.complete(), grouping, filter);
+    recording.feed(NAMED, &mut [&mut waits]);
+    if waits.object_is_missing() {
+        return None;
+    }
+    pass::join(&mut waits, recording, limit);
+    Some(waits.report(recorded(recording), limit))
+}
+
+/// Messages by connection, of which at most `limit` are named.
+pub fn messages(recording: &Recording, limit: usize) -> MessageReport {
+    let mut messages = MessageTable::new(recording.header().clone(), names(recording));
+    recording.feed(NAMED, &mut [&mut messages]);
+    messages.report(recorded(recording), limit)
+}
+
+/// One message; `None`: there is none with this id.
+pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
+    let messages = MessageTable::new(recording.header().clone(), names(recording));
+    let mut messages = messages.looking_for(id);
+    recording.feed(NAMED, &mut [&mut messages]);
+    messages.story(recorded(recording))
+}
+
+/// Why messages of a recording are slow. `before`: they are compared with messages of this other one, not with ordinary
+/// ones of their own.
+///
+/// # Errors
+/// None: [`Categories::built_in`].
+pub fn tail(
+    recording: &Recording,
+    before: Option<&Recording>,
+    asked: &TailQuestion,
+) -> Result<TailReport, CategoriesError> {
+    let mut table = TailTable::new(recording.header().clone(), names(recording));
+    recording.feed(NAMED, &mut [&mut table]);
+    if let Some(other) = before {
+        table.compare_with(other.header().clone(), names(other));
+        other.feed(NAMED, &mut [&mut table]);
+    }
+    let question = asked.question.unwrap_or_else(|| slowest(recording));
+    let tails = table.complete();
+    Ok(match &asked.categories {
+        Some(categories) => tails.report(question, categories, recorded(recording)),
+        None => tails.report(question, &Categories::built_in()?, recorded(recording)),
+    })
+}
+
+/// Messages that are known at both ends, by a recording of each.
+pub fn ends(recording: &Recording, other: &Recording, limit: usize) -> EndsReport {
+    let sides = (side(recording), side(other));
+    ends::report(sides.0, sides.1, recorded(recording), limit)
+}
+
+fn side(recording: &Recording) -> Side {
+    let mut side = Side::new(recording.header().clone());
+    recording.feed(NAMING, &mut [&mut side]);
+    recording.feed(NAMED, &mut [&mut side]);
+    side
+}
+
+/// Names of all connections, sockets and processes.
+pub fn names(recording: &Recording) -> Rc<Names> {
+    let mut names = Names::default();
+    recording.feed(NAMING, &mut [&mut names]);
+    names.complete()
+}
+
+fn judged(mut evidence: Evidence, recorded: &Recorded) -> Report {
+    let problems = recorded.problems.iter().cloned();
+    problems.for_each(|problem| evidence.add_problem(problem));
+    let left_out = recorded.left_out.iter().cloned();
+    left_out.for_each(|part| evidence.add_left_out(part));
+    crate::diagnose(evidence)
+}
+
+fn messages_in(recording: &Recording) -> u64 {
+    recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>()
+}
+
+/// Whether it holds messages, and what CPUs did while these were under way.
+fn tells_why(recording: &Recording) -> bool {
+    messages_in(recording) > 0 && recording.rows::<Activity>() > 0
+}
+
+fn is_told_in_passing(recording: &Recording) -> bool {
+    messages_in(recording) <= MOST_IN_PASSING
+}
+
+/// The question of the main report.
+fn slowest(recording: &Recording) -> Question {
+    Question {
+        tail: Band::slowest(recording.rows::<ReceivedMessage>()),
+        ..Question::default()
+    }
+}
+
+fn slow_messages(
+    recording: &Recording,
+    tails: &Tails,
+    recorded: &Recorded,
+) -> Result<Vec<SlowMessages>, CategoriesError> {
+    let categories = Categories::built_in()?;
+    let report = tails.report(slowest(recording), &categories, recorded.clone());
+    Ok(SlowMessages::of(&report))
+}

@@ -1,0 +1,206 @@
+//! One pass over a recording for all analyses that are wanted. Each table is read once, and each batch of rows goes to
+//! everyone who takes it.
+//!
+//! What is read a second time, because the first reading decides which rows matter:
+//!
+//! - the connections, their samples and stages, if there are more connections than are judged: the first reading finds
+//!   the longest;
+//! - the calls, if short segments waited on a connection while its ACKs were delayed: only the calls of such connections
+//!   are looked at closely;
+//! - the waits, with calls and counters beside them, if a group has slow waits: which are slow is known after the last.
+
+use std::rc::Rc;
+
+use table::tables::{Call, Connection, Counter, Wait};
+use table::{Consumer, Recording, Rows, TableId};
+
+use super::Judging;
+use crate::gather::Evidence;
+use crate::gather::longest::Lives;
+use crate::messages::MessageTable;
+use crate::tail::TailTable;
+use crate::waits::join::Source;
+use crate::waits::{Grouping, Names, WaitFilter, WaitTable};
+
+/// Tables that name what others are about: all of these come first.
+pub(super) const NAMING: &[TableId] = &[
+    TableId::Connection,
+    TableId::Listener,
+    TableId::UdpSocket,
+    TableId::Process,
+    TableId::StackFrame,
+    TableId::Symbol,
+];
+
+/// All other tables that an analysis takes. Clocks come before the messages whose stamps they convert, and messages before
+/// what CPUs did while they were under way.
+pub(super) const NAMED: &[TableId] = &[
+    TableId::ProcessSample,
+    TableId::CpuSample,
+    TableId::TcpSample,
+    TableId::TcpStage,
+    TableId::TcpEvent,
+    TableId::Call,
+    TableId::ClockPair,
+    TableId::ReceivedMessage,
+    TableId::SentMessage,
+    TableId::Wait,
+    TableId::Spin,
+    TableId::Activity,
+];
+
+/// Which analyses are wanted beside that of the connections.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wanted {
+    /// Waits by object, of which so many groups are listed.
+    pub(super) waits: Option<usize>,
+    pub(super) messages: bool,
+    pub(super) tail: bool,
+}
+
+/// Analyses with all of their rows.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) connections: Evidence,
+    pub(super) waits: Option<WaitTable>,
+    pub(super) messages: Option<MessageTable>,
+    pub(super) tail: Option<TailTable>,
+}
+
+/// Reads a recording for its connections and what else is wanted.
+pub(super) fn read(recording: &Recording, judging: Judging, wanted: Wanted) -> Filled {
+    let header = || recording.header().clone();
+    let mut connections = evidence(recording, judging);
+    let mut names = wanted.names();
+    recording.feed(NAMING, &mut [&mut names, &mut connections]);
+    let names = names.map(Names::complete).unwrap_or_default();
+    let waits = |_| {
+        let all = WaitFilter::default();
+        WaitTable::new(header(), Rc::clone(&names), Grouping::Object, all)
+    };
+    let messages = || MessageTable::new(header(), Rc::clone(&names));
+    let tail = || TailTable::new(header(), Rc::clone(&names));
+    let mut filled = Filled {
+        connections,
+        waits: wanted.waits.map(waits),
+        messages: wanted.messages.then(messages),
+        tail: wanted.tail.then(tail),
+    };
+    filled.feed(recording);
+    if let Some((waits, limit)) = filled.waits.as_mut().zip(wanted.waits) {
+        join(waits, recording, limit);
+    }
+    filled
+}
+
+impl Wanted {
+    /// Names, if anybody needs them before the rows that they name.
+    fn names(self) -> Option<Names> {
+        match self.waits {
+            Some(_) => Some(Names::default().with_stacks()),
+            None => (self.messages || self.tail).then(Names::default),
+        }
+    }
+}
+
+impl Filled {
+    fn feed(&mut self, recording: &Recording) {
+        let Self {
+            connections,
+            waits,
+            messages,
+            tail,
+        } = self;
+        recording.feed(NAMED, &mut [connections, waits, messages, tail]);
+        if connections.wants_calls_again() {
+            let mut again = CallsAgain(connections);
+            recording.feed(&[TableId::Call], &mut [&mut again]);
+        }
+    }
+}
+
+/// Evidence that takes the calls once more.
+struct CallsAgain<'a>(&'a mut Evidence);
+
+impl Consumer for CallsAgain<'_> {
+    fn wants(&self, table: TableId) -> bool {
+        table == TableId::Call
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        if let Rows::Call(rows) = rows {
+            self.0.add_calls_again(rows);
+        }
+    }
+}
+
+/// Evidence before its rows, of the longest connections if there are too many.
+fn evidence(recording: &Recording, judging: Judging) -> Evidence {
+    let evidence = Evidence::new(
+        recording.header().clone(),
+        recording.coverage().to_vec(),
+        recording.loss().to_vec(),
+        recording.cost().cloned(),
+        recording.closed().cloned(),
+        Vec::new(),
+    )
+    .with_snap(judging.snap);
+    // A connection has a row at least, but for what was lost.
+    if recording.rows::<Connection>() <= judging.max_connections as u64 {
+        return evidence;
+    }
+    let mut lives = Lives::default();
+    recording.feed(TableId::ALL, &mut [&mut lives]);
+    evidence.of_longest(&lives, judging.max_connections)
+}
+
+/// Finds what went before the slow waits of the groups that a report with this limit lists. Reads three tables side by
+/// side, so that none runs ahead of the others.
+pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
+    let Some(mut join) = waits.join(limit) else {
+        return;
+    };
+    let mut counters = recording.batches::<Counter>();
+    let mut waits = recording.batches::<Wait>();
+    let mut calls = recording.batches::<Call>();
+    while let Some(source) = join.lacks() {
+        match source {
+            Source::Counters => join.add_counters(counters.next().as_ref()),
+            Source::Waits => join.add_waits(waits.next().as_ref()),
+            Source::Calls => join.add_calls(calls.next().as_ref()),
+        }
+    }
+    join.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What no list names would never be read.
+    #[test]
+    fn every_table_that_an_analysis_takes_is_read_once() {
+        let header: table::manifest::Header = serde_json::from_value(serde_json::json!({
+            "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1,
+            "clocksource": "", "detail": "", "arguments": [], "started_ns": 0,
+            "started_realtime_ns": 0, "jiffy_ns": null,
+        }))
+        .expect("a header");
+        let names = Rc::<Names>::default();
+        let (all, id) = (WaitFilter::default(), "1:r1".parse().expect("an id"));
+        let none = || (Vec::new(), Vec::new());
+        let evidence = Evidence::new(header.clone(), none().0, none().1, None, None, Vec::new());
+        let waits = WaitTable::new(header.clone(), Rc::clone(&names), Grouping::Object, all);
+        let messages = MessageTable::new(header.clone(), Rc::clone(&names)).looking_for(id);
+        let tail = TailTable::new(header, names);
+        let analyses: [&dyn Consumer; 4] = [&evidence, &waits, &messages, &tail];
+        let is_named = |table: &TableId| Names::default().with_stacks().wants(*table);
+        for table in TableId::ALL {
+            let lists = [NAMING, NAMED].concat();
+            let listed = lists.iter().filter(|it| *it == table).count();
+            let is_wanted = is_named(table) || analyses.iter().any(|it| it.wants(*table));
+            assert_eq!(listed, usize::from(is_wanted), "{table:?}");
+            assert_eq!(NAMING.contains(table), is_named(table), "{table:?}");
+        }
+    }
+}
