@@ -171,3 +171,9 @@ check-tools:
 
 clean:
 	$(CARGO) clean
+
+.PHONY: golden
+
+# Rewrites the expected answers of golden recordings after a wanted change: read the difference before you commit it.
+golden: setup
+	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test golden --test waits --test messages --test tail --test top

@@ -1,11 +1,10 @@
 // Names come from anywhere: markup, terminal escapes, marks that reorder text, and very long ones are shown as text.
 import assert from "node:assert/strict";
-import { cpSync, readFileSync, writeFileSync, readdirSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { madeOf, page as made, scratch } from "./recordings.mjs";
+import { golden, madeOf, page as made, scratch, textOf } from "./recordings.mjs";
 
 const MARKUP = "</script><img src=x onerror=alert(1)><b>";
 const ESCAPES = "\u001b]52;c;ZXZpbA==\u0007\u001b[31m";
@@ -16,27 +15,17 @@ let browser, file;
 before(async () => {
   browser = await launch();
   const folder = join(scratch, "hostile");
-  cpSync(fileURLToPath(new URL("../../tests/golden_waits/recording", import.meta.url)), folder, { recursive: true });
-  for (const name of readdirSync(folder)) {
-    const path = join(folder, name);
-    const text = readFileSync(path, "utf8");
-    if (name === "header.json") {
-      const header = JSON.parse(text);
-      writeFileSync(path, JSON.stringify({ ...header, host: BIDI, arguments: ["whylat", MARKUP, ESCAPES, LONG] }));
-    } else if (name === "processes.jsonl") {
-      const rows = text
-        .trim()
-        .split("\n")
-        .map((line, at) => ({ ...JSON.parse(line), comm: [MARKUP, BIDI][at % 2], exe: LONG }));
-      writeFileSync(path, rows.map((row) => JSON.stringify(row)).join("\n"));
-    } else if (name === "symbols.jsonl") {
-      const rows = text
-        .trim()
-        .split("\n")
-        .map((line) => ({ ...JSON.parse(line), function: `${MARKUP}${ESCAPES}` }));
-      writeFileSync(path, rows.map((row) => JSON.stringify(row)).join("\n"));
-    }
-  }
+  mkdirSync(folder);
+  const write = (name, text) => writeFileSync(join(folder, name), text);
+  const rows = (name) => textOf("golden_waits/recording", name).trim().split("\n").map((line) => JSON.parse(line));
+  const lines = (rows) => rows.map((row) => JSON.stringify(row)).join("\n");
+  write("inherits.txt", `${golden("golden_waits/recording")}\n`);
+  const header = JSON.parse(textOf("golden_waits/recording", "header.json"));
+  write("header.json", JSON.stringify({ ...header, host: BIDI, arguments: ["whylat", MARKUP, ESCAPES, LONG] }));
+  const processes = rows("processes.jsonl").map((row, at) => ({ ...row, comm: [MARKUP, BIDI][at % 2], exe: LONG }));
+  write("processes.jsonl", lines(processes));
+  const symbols = rows("symbols.jsonl").map((row) => ({ ...row, function: `${MARKUP}${ESCAPES}` }));
+  write("symbols.jsonl", lines(symbols));
   file = made(madeOf(folder, join(scratch, "hostile.whylat")));
 });
 after(() => browser.close());

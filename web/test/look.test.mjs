@@ -1,9 +1,8 @@
 // What a user does to look around: select, filter, go back, search, keys, theme, links.
 import assert from "node:assert/strict";
-import { cpSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { madeOf, page as made, recording, scratch, whylat } from "./recordings.mjs";
+import { page as made, recording, scratch, whylat } from "./recordings.mjs";
 
 let browser, messages, waits, stalled;
 before(async () => {
@@ -256,10 +255,7 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
 });
 
 test("counters share the threads' time axis, and a wait tells their values", async () => {
-  const folder = `${scratch}/counted`;
-  for (const part of ["recording", "associated"])
-    cpSync(new URL(`../../tests/golden_waits/${part}`, import.meta.url), folder, { recursive: true });
-  const { page, faults, close } = await open(browser, made(madeOf(folder, `${folder}.whylat`)), {
+  const { page, faults, close } = await open(browser, made(recording("golden_waits/associated")), {
     hash: "#page=waits",
   });
   assert.match(await page.locator("main").innerText(), /net: send_args/);

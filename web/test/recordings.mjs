@@ -1,9 +1,9 @@
 // Pages of the golden recordings: what the tests open. Made by the programs in target/release (`make build`), or in
 // WHYLAT_PROGRAMS.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -25,16 +25,23 @@ function run(program, args) {
 
 export const whylat = (...args) => run(join(programs, "whylat"), args);
 
-/** Makes a recording of a folder of text under tests/; answers that lie beside it are no part of it. */
+/** A folder of text under tests/, which other folders may inherit. */
+export const golden = (folder) => join(root, "tests", folder);
+
+/** Makes a recording of a folder of text under tests/. */
 export function recording(folder) {
-  const name = join(scratch, folder.replaceAll("/", "-"));
-  const output = `${name}.whylat`;
-  if (!existsSync(output)) {
-    const isPart = (path) => !basename(path).startsWith("expected.");
-    cpSync(join(root, "tests", folder), name, { recursive: true, filter: isPart });
-    madeOf(name, output);
-  }
+  const output = join(scratch, `${folder.replaceAll("/", "-")}.whylat`);
+  if (!existsSync(output)) madeOf(golden(folder), output);
   return output;
+}
+
+/** The text of a file of a folder under tests/, or of one that it inherits by name. */
+export function textOf(folder, name) {
+  const own = join(golden(folder), name);
+  if (existsSync(own)) return readFileSync(own, "utf8");
+  const lines = readFileSync(join(golden(folder), "inherits.txt"), "utf8").split("\n");
+  const line = lines.find((line) => line.endsWith(`/${name}`));
+  return readFileSync(join(golden(folder), line), "utf8");
 }
 
 /** Makes a recording of a folder of text. */
@@ -63,5 +70,5 @@ export function fired() {
   const rules = readdirSync(join(root, "tests/golden"), { withFileTypes: true }).filter((entry) => entry.isDirectory());
   return rules
     .map((rule) => `golden/${rule.name}/fires`)
-    .filter((folder) => existsSync(join(root, "tests", folder, "header.json")));
+    .filter((folder) => existsSync(golden(folder)));
 }

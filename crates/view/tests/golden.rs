@@ -3,15 +3,18 @@
 //!
 //! The text form is that of `table::write_fixture`: `header.json`, `coverage.json`, `loss.json`,
 //! `cost.json` and `close.json` are the manifest, the other files are tables, one row a line.
+//! `inherits.txt` names what a case takes from `tests/golden/common/` or from another case; it has files of
+//! its own only where it differs.
 //! After a wanted change of the answers, rewrite them and read the difference:
 //!
 //! ```text
-//! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test golden
+//! make golden
 //! ```
 
 mod fixture;
 mod schema;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,10 +22,14 @@ use std::sync::OnceLock;
 use diagnose::Report;
 use diagnose::recording::Judging;
 use diagnose::report::Severity;
+use serde_json::{Value, json};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, document, expect, recording};
+use fixture::{MOST_LINES, Outcome, abridged, document, expect, recording};
+
+/// What cases inherit.
+const COMMON: &str = "common";
 
 /// Directory of the golden recordings.
 fn root() -> PathBuf {
@@ -33,6 +40,9 @@ fn root() -> PathBuf {
 fn cases() -> Outcome<Vec<(String, String, PathBuf)>> {
     let mut cases = Vec::new();
     for rule in subdirectories(&root())? {
+        if rule.ends_with(COMMON) {
+            continue;
+        }
         for case in subdirectories(&rule)? {
             let name = |path: &Path| {
                 path.file_name()
@@ -70,6 +80,58 @@ fn answered() -> &'static [(String, String, Report)] {
     })
 }
 
+/// What the JSON of a case says of what the case is about: the rule's finding or doubt, and the connection with the most
+/// harm. One case has the whole report.
+fn told(rule: &str, case: &str, report: &Report) -> Outcome<String> {
+    let json = view::json(report);
+    if (rule, case) == WHOLE {
+        return Ok(fixture::lines(&serde_json::from_str(&json)?));
+    }
+    if rule == "report" {
+        return abridged(&json, 1);
+    }
+    let whole: Value = serde_json::from_str(&json)?;
+    let items = |name: &str| whole[name].as_array().cloned().unwrap_or_default();
+    let findings = items("findings");
+    let words = |it: &Value| format!("{} {}", text(&it["severity"]), text(&it["rule"]));
+    let names_rule = |it: &Value| items_of(&it["candidates"]).any(|it| it == rule);
+    let mut connection = whole["connections"][0].clone();
+    if let Value::Object(members) = &mut connection {
+        members.retain(|name, _| OF_CONNECTION.contains(&name.as_str()));
+    }
+    let about = json!({
+        "rule": rule,
+        "case": case,
+        "finding": findings.iter().find(|it| it["rule"] == rule),
+        "findings": findings.iter().map(words).collect::<Vec<_>>(),
+        "undecided": items("undecided").into_iter().find(names_rule),
+        "connections": items("connections").len(),
+        "first_connection": connection,
+    });
+    abridged(&about.to_string(), usize::MAX)
+}
+
+/// The case whose report is expected whole.
+const WHOLE: (&str, &str) = ("listen_overflow", "together");
+
+/// Of a connection, what is expected beside the findings.
+const OF_CONNECTION: [&str; 6] = [
+    "findings",
+    "harm_ns",
+    "id",
+    "lifetime_ns",
+    "receive",
+    "stages",
+];
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn items_of(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
 /// What the program says of a case.
 fn judge(directory: &Path) -> Outcome<Report> {
     let (_scratch, recording) = recording(directory)?;
@@ -83,10 +145,8 @@ fn answers_are_as_committed() -> Outcome {
         let directory = root().join(rule).join(case);
         let text = view::text(report, &TextOptions::default());
         wrong.extend(expect(&directory.join("expected.txt"), &text)?);
-        wrong.extend(expect(
-            &directory.join("expected.json"),
-            &view::json(report),
-        )?);
+        let json = told(rule, case, report)?;
+        wrong.extend(expect(&directory.join("expected.json"), &json)?);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -233,5 +293,48 @@ fn json_keeps_the_published_schema() -> Outcome {
         let faults = schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{rule}/{case}:\n{}", faults.join("\n"));
     }
+    Ok(())
+}
+
+/// A copy is a second truth, and a long answer is read by nobody.
+#[test]
+fn no_file_is_there_twice_and_no_answer_is_long() -> Outcome {
+    if fixture::is_update() {
+        return Ok(()); // other tests write answers meanwhile
+    }
+    let tests = root().join("..");
+    let mut seen = HashMap::new();
+    let mut wrong = Vec::new();
+    let is_golden = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("golden")
+    };
+    let mut folders: Vec<_> = subdirectories(&tests)?;
+    folders.retain(is_golden);
+    while let Some(folder) = folders.pop() {
+        folders.extend(subdirectories(&folder)?);
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                continue;
+            }
+            let content = fs::read(&path)?;
+            let is_answer = path.extension().is_some_and(|ending| ending == "json");
+            let lines = content.iter().filter(|byte| **byte == b'\n').count();
+            if is_answer && lines > MOST_LINES {
+                wrong.push(format!(
+                    "{}: {lines} lines, at most {MOST_LINES}",
+                    path.display()
+                ));
+            }
+            if let Some(other) = seen.insert(content, path.clone()) {
+                let (path, other) = (path.display(), other.display());
+                wrong.push(format!(
+                    "{path}: the same as {other}\nhint: name one of them in inherits.txt beside the other"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! the frame is that of `tests/golden_top/`. To rewrite these after a wanted change, and read the difference:
 //!
 //! ```text
-//! WHYLAT_GOLDEN_UPDATE=1 cargo test --release -p whylat-view --test top
+//! make golden
 //! ```
 
 mod fixture;
