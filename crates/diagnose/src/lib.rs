@@ -51,7 +51,6 @@ pub mod waits;
 pub use assemble::diagnose;
 pub use gather::Evidence;
 pub use gather::ledger::RttInterval;
-pub use gather::longest::Lives;
 pub use report::Report;
 pub use snap::delayed_acks::SnapSettings;
 pub use snap::flags::{Flags, delayed_ack};
