@@ -41,6 +41,7 @@ mod select;
 mod selectors;
 mod servers;
 mod shares;
+mod socket_kinds;
 mod sockmap;
 mod spins;
 mod stacks;

@@ -26,8 +26,8 @@ pub fn tied(netns: &Netns, command: &str) -> Tied {
 }
 
 /// Waits until something listens, without a connection to it.
-pub fn until_listening(netns: &Netns) {
-    let sought = format!(":{PORT:04X} ");
+pub fn until_listening(netns: &Netns, port: u16) {
+    let sought = format!(":{port:04X} ");
     until("a listening server", || {
         let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
         let text = netns.run(|| tables.map(|path| std::fs::read_to_string(path).ok()));
@@ -44,7 +44,7 @@ fn redis_benchmark(congctl: &str) {
     let netns = Site::loopback(congctl).client.clone();
     let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
     let _server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
-    until_listening(&netns);
+    until_listening(&netns, PORT);
     let recorder = Recorder::start(&format!("--port {PORT}"));
     let mut bench = tied(
         &netns,
@@ -96,7 +96,7 @@ fn iperf3_with_a_stopped_reader(congctl: &str) {
     let set = wire.b.sysctl("net.ipv4.tcp_rmem", limits);
     set.expect("a limit of the receive buffer");
     let server = tied(&wire.b, &format!("iperf3 -s -1 -p {PORT}"));
-    until_listening(&wire.b);
+    until_listening(&wire.b, PORT);
     let recorder = Recorder::start(&format!("--port {PORT}"));
     let address = wire.address_b();
     let mut client = tied(&wire.a, &format!("iperf3 -c {address} -p {PORT} -t 3"));

@@ -48,7 +48,7 @@ fn by_port_who_owns_its_sockets() {
     let bystander = sleeper("python3");
     let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
     let server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
-    until_listening(&netns);
+    until_listening(&netns, PORT);
     let recorder = Recorder::start(&format!("--port {PORT}"));
     let words = format!("redis-benchmark -p {PORT} -n 3001 -c 5 -t get -q");
     let mut client = tied(&netns, &words);

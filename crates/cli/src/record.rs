@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use diagnose::recording::Judging;
+use diagnose::report::why_unseen;
 use record::{Command, Outcome, Target};
 use table::Recording;
 use table::tables::{Connection, Listener, UdpSocket, Wait};
@@ -219,10 +220,12 @@ fn unseen(path: &Path, target: &Target) -> Option<String> {
         Target::Cgroup(path) => format!("process of control group {path}"),
         Target::Pids(pids) => {
             let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-            return Some(format!(
+            let unseen = format!(
                 "no connection of process {} was seen; nothing was recorded",
                 pids.join(", ")
-            ));
+            );
+            let why = why_unseen(recording.sockets(), 0);
+            return Some(why.map_or_else(|| unseen.clone(), |why| format!("{unseen}. {why}")));
         }
         Target::All => "connection".to_owned(),
         Target::Command(_) => return None,

@@ -87,6 +87,8 @@ fn connections() -> Connections {
             sndbuf_locked: None,
             rcvbuf_bytes: None,
             rcvbuf_locked: None,
+            ulp: None,
+            mptcp_token: None,
             connect_ns: None,
             syn_retries: None,
         });

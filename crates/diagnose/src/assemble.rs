@@ -13,9 +13,9 @@ use crate::gather::Evidence;
 use crate::gather::calls::CallSums;
 use crate::group::{self, Member};
 use crate::neighbours::Neighbours;
-use crate::report::connection::{CongestionCauses, Process, Tcp, Totals};
+use crate::report::connection::{CongestionCauses, Mptcp, Process, Tcp, Totals};
 use crate::report::{
-    About, Connection, Finding, Flags, Recorded, Report, SCHEMA, SnapTable4, Undecided,
+    About, Connection, Finding, Flags, Recorded, Report, SCHEMA, SnapTable4, Undecided, why_unseen,
 };
 use crate::rules::{Found, RULES, Verdict};
 use crate::snap::delayed_acks::estimated_share;
@@ -32,6 +32,8 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     let said = said(&evidence, &context, &subjects);
     let connections_not_judged = evidence.not_judged();
     let (connections, snap_table4) = connections(&subjects, &context, said.claims);
+    let unseen = connections.is_empty() && connections_not_judged == 0;
+    let why_unseen = unseen.then(|| why_unseen(&evidence.sockets, evidence.listeners.len()));
     let recorded = Recorded {
         coverage: evidence.coverage,
         loss: evidence.loss,
@@ -48,6 +50,8 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             evidence.latest_ns,
             evidence.span,
         ),
+        sockets: evidence.sockets,
+        why_unseen: why_unseen.flatten(),
         connections,
         connections_not_judged,
         connections_not_listed: 0,
@@ -108,6 +112,12 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
     subjects.extend(ids.into_iter().filter_map(|id| {
         let gathered = evidence.connections.get(id)?;
         let calls = evidence.calls_of(id, context.calls);
+        // calls on an MPTCP socket are told of one of its subflows only
+        let is_subflow = gathered
+            .identity
+            .as_ref()
+            .is_some_and(|it| it.mptcp_token.is_some());
+        let calls = calls.filter(|calls| !is_subflow || calls.send.calls + calls.receive.calls > 0);
         let judged = stages::judge(gathered, calls, context.given);
         let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
         let until_ns = gathered
@@ -215,12 +225,17 @@ fn connections(
 ) -> (Vec<Connection>, SnapTable4) {
     let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
     let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
+    let subflows = subflows(subjects);
     let mut connections: Vec<Connection> = subjects
         .iter()
         .zip(&flags)
         .map(|(subject, flags)| {
             let claims = claims.remove(&subject.id).unwrap_or_default();
-            connection(subject, context, flags.into(), claims)
+            let mptcp = mptcp(subject, &subflows);
+            Connection {
+                mptcp,
+                ..connection(subject, context, flags.into(), claims)
+            }
         })
         .collect();
     // Not `sort_by_key`, which takes half as much memory again: no two have one id.
@@ -231,6 +246,23 @@ fn connections(
         )
     });
     (connections, table)
+}
+
+/// How many subflows of each MPTCP connection were recorded at one end: by its token there.
+fn subflows(subjects: &[Subject]) -> HashMap<u32, u64> {
+    let mut subflows = HashMap::new();
+    for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {
+        *subflows.entry(token).or_default() += 1;
+    }
+    subflows
+}
+
+fn mptcp(subject: &Subject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
+    let token = subject.identity()?.mptcp_token?;
+    Some(Mptcp {
+        token: format!("{token:08x}"),
+        subflows: subflows.get(&token).copied().unwrap_or(1),
+    })
 }
 
 /// SNAP's flags of a connection, with what only the end of the recording can add: the time
@@ -281,6 +313,7 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims
         flags,
         totals: totals(subject, context),
         tcp: tcp(subject),
+        mptcp: None,
         harm_ns: claims.harm_ns,
         findings: claims.rules,
     }
@@ -351,5 +384,6 @@ fn tcp(subject: &Subject) -> Tcp {
         rcvbuf_locked: identity.and_then(|identity| identity.rcvbuf_locked),
         min_rtt_us: subject.gathered.samples.min_rtt_us,
         srtt_us: last.map(|last| last.srtt_us),
+        ulp: identity.and_then(|identity| identity.ulp.clone().filter(|ulp| !ulp.is_empty())),
     }
 }

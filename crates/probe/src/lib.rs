@@ -8,7 +8,7 @@ pub mod cpu;
 pub mod fuzz;
 mod helper;
 pub mod hooks;
-mod inventory;
+pub mod inventory;
 pub mod itt;
 mod messages;
 pub mod netns;

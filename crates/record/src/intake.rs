@@ -7,7 +7,7 @@ use probe::hooks::Drained;
 use probe::itt::Rows;
 use probe::processes::Seen;
 use probe::stacks::{SeenStack, Stacks};
-use table::manifest::{Coverage, Line};
+use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::{
     ClockPairs, Connections, CpuSamples, ProcessSamples, Processes, SentMessages, Spins,
     StackFrames, TcpSamples, Waits,
@@ -32,6 +32,8 @@ pub(crate) struct Intake<S = Store> {
     pub(crate) clocks: Clocks,
     stacks: Stacks,
     pub(crate) added: Added,
+    /// Coverage says how MPTCP connections are seen.
+    told_mptcp: bool,
     pub(crate) store: S,
 }
 
@@ -45,6 +47,7 @@ impl<S: Sink> Intake<S> {
             clocks: Clocks::open(),
             stacks: Stacks::default(),
             added: Added::default(),
+            told_mptcp: false,
             store,
         }
     }
@@ -88,6 +91,10 @@ impl<S: Sink> Intake<S> {
             self.sockets.update(seen.row(index), &mut rows);
         }
         self.added.connections += (rows.len() - seen.len()) as u64;
+        if !self.told_mptcp && rows.mptcp_token.iter().any(Option::is_some) {
+            self.told_mptcp = true;
+            self.put_coverage(mptcp_coverage());
+        }
         self.store.put(Batch::Connections(rows));
     }
 
@@ -218,5 +225,19 @@ impl<S: Sink> Intake<S> {
 
     pub(crate) fn put_coverage(&mut self, coverage: Coverage) {
         self.store.put(Batch::Line(Line::Coverage(coverage)));
+    }
+}
+
+/// How connections are seen that are subflows.
+fn mptcp_coverage() -> Coverage {
+    Coverage {
+        probe: "mptcp".to_owned(),
+        state: ProbeState::Fallback {
+            which:
+                "calls and waits are those of the first subflow; stages come from segments alone; \
+                    there are no messages"
+                    .to_owned(),
+            why: "programs call on the MPTCP socket, not on its subflows".to_owned(),
+        },
     }
 }

@@ -90,7 +90,12 @@ pub(crate) fn means<'a>(
 ) -> Result<Means<'a>, RecordError> {
     let means = match attach(storage, plan, detail) {
         Ok(hooks) => Means {
-            coverage: hooks.coverage().to_vec(),
+            coverage: hooks
+                .coverage()
+                .iter()
+                .cloned()
+                .chain(hooks.unreached())
+                .collect(),
             processes: Some(count_processes(&hooks, plan)),
             hooks: Some(hooks),
             polls: None,

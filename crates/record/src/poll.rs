@@ -1,12 +1,13 @@
 //! Statistics without BPF (no root, no BTF): which of the polled sockets the recording concerns,
 //! by owner, port or all, and what becomes of their samples.
 
+use probe::inventory::KindsByFile;
 use probe::processes::{SocketOwners, families, pids_by_comm, pids_of_uid};
 use probe::tcp_stats::{
     ConnectionFacts, Extensions, Listening, Offer, Poller, PollerError, Refresh, SampleCounts,
     SampleFilter, Scope, Selection, connection_row,
 };
-use table::manifest::{Coverage, ProbeState};
+use table::manifest::{Coverage, ProbeState, SocketKind};
 use table::tables::{Connections, TcpSamples};
 use table::{Chosen, Columns, Role};
 
@@ -29,6 +30,7 @@ pub(crate) struct Polls {
 struct Choice {
     selection: Selection,
     owners: SocketOwners,
+    kinds: KindsByFile,
     listening: Listening,
     target: Target,
     command_pid: Option<u32>,
@@ -50,6 +52,7 @@ impl Polls {
                 _ => Selection::default(),
             },
             owners: SocketOwners::default(),
+            kinds: KindsByFile::default(),
             listening: poller.listening(),
             target: target.clone(),
             command_pid: None,
@@ -106,6 +109,11 @@ impl Polls {
         self.filter.knows(conn)
     }
 
+    /// Sockets that the recorded processes had at polls, by kind.
+    pub(crate) fn sockets(&self) -> Vec<SocketKind> {
+        self.choice.kinds.lines()
+    }
+
     pub(crate) fn counts(&self) -> SampleCounts {
         self.filter.counts()
     }
@@ -156,6 +164,7 @@ impl Choice {
             Target::All => self.uid.map(pids_of_uid).unwrap_or_default(),
         };
         self.owners = SocketOwners::scan(pids, MAX_FILES);
+        self.kinds.look(self.owners.descriptors.iter().copied());
         self.selection
             .set_inodes(self.owners.owners.keys().copied());
     }

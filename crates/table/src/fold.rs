@@ -59,6 +59,8 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         rcvbuf_locked,
         connect_ns,
         syn_retries,
+        ulp,
+        mptcp_token,
     } = later;
     Connection {
         conn,
@@ -81,5 +83,7 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         rcvbuf_locked: rcvbuf_locked.or(earlier.rcvbuf_locked),
         connect_ns: connect_ns.or(earlier.connect_ns),
         syn_retries: syn_retries.or(earlier.syn_retries),
+        ulp: ulp.or(earlier.ulp),
+        mptcp_token: mptcp_token.or(earlier.mptcp_token),
     }
 }

@@ -25,6 +25,8 @@ pub enum Line {
     /// A USDT probe that is listened to; a later line for the same probe and file replaces an
     /// earlier one.
     Usdt(UsdtProbe),
+    /// Sockets of one kind that recorded processes had; a later line for the same kind replaces an earlier one.
+    Sockets(SocketKind),
     /// What the profiler used so far; a later line replaces an earlier one.
     Cost(Cost),
     /// Last line of a recording that was closed in order, or by `recover`.
@@ -155,6 +157,35 @@ pub struct UsdtProbe {
     /// How often it fired in recorded processes; `None`: the recording was not closed, so that
     /// nobody counted.
     pub fired: Option<u64>,
+}
+
+/// Sockets of one kind that recorded processes had. Where no connection was seen, this says why that may be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketKind {
+    /// `tcp`, `mptcp`, `udp`, `unix`, `smc`, `sctp`, `raw`, `packet`, `netlink`, `vsock` or `other`.
+    pub kind: String,
+    /// Descriptors that were such sockets, as most were open at one look.
+    pub open: u64,
+    /// Send calls that moved bytes; `None`: not counted (TCP's are rows of `calls`; no hook saw calls).
+    pub sends: Option<u64>,
+    /// Bytes that they sent.
+    pub sent_bytes: Option<u64>,
+    /// Receive calls that moved bytes; `None` as `sends`.
+    pub receives: Option<u64>,
+    /// Bytes that they took.
+    pub received_bytes: Option<u64>,
+}
+
+impl SocketKind {
+    /// Whether none was met.
+    pub fn is_empty(&self) -> bool {
+        self.open == 0 && self.calls() == 0
+    }
+
+    /// Calls that moved bytes, as far as they were counted.
+    pub fn calls(&self) -> u64 {
+        self.sends.unwrap_or(0) + self.receives.unwrap_or(0)
+    }
 }
 
 /// What the profiler itself used.

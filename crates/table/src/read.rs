@@ -17,7 +17,7 @@ use crate::decode::{self, Batches};
 use crate::error::{Problem, ReadError};
 use crate::files::MANIFEST;
 use crate::journal::{self, Contents, Holding};
-use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment, UsdtProbe};
+use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss, Segment, SocketKind, UsdtProbe};
 use crate::{Columns, Table, progress};
 
 /// An opened recording.
@@ -28,6 +28,7 @@ pub struct Recording {
     coverage: Vec<Coverage>,
     loss: Vec<Loss>,
     usdt: Vec<UsdtProbe>,
+    sockets: Vec<SocketKind>,
     cost: Option<Cost>,
     closed: Option<Close>,
     live: bool,
@@ -68,6 +69,7 @@ impl Recording {
             coverage: Vec::new(),
             loss: Vec::new(),
             usdt: Vec::new(),
+            sockets: Vec::new(),
             cost: None,
             closed: None,
             live,
@@ -91,6 +93,9 @@ impl Recording {
                 Line::Usdt(new) => replace(&mut self.usdt, new, |line| {
                     (line.provider.clone(), line.name.clone(), line.path.clone())
                 }),
+                Line::Sockets(new) => {
+                    replace(&mut self.sockets, new, |line| line.kind.clone());
+                }
                 Line::Cost(new) => self.cost = Some(new),
                 Line::Close(new) => self.closed = Some(new),
                 Line::Header(_) | Line::Segment(_) | Line::Merged(_) => {}
@@ -143,6 +148,11 @@ impl Recording {
     /// The USDT probes that were listened to.
     pub fn usdt(&self) -> &[UsdtProbe] {
         &self.usdt
+    }
+
+    /// Sockets that recorded processes had, by kind; none if nobody counted.
+    pub fn sockets(&self) -> &[SocketKind] {
+        &self.sockets
     }
 
     /// What the profiler used; `None` when no line of it was written.

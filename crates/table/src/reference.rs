@@ -34,7 +34,11 @@ pub fn reference() -> String {
          A recording is a directory `NAME.whylat/`. Its `manifest.jsonl` lists, line by line, what was\n\
          recorded and how (format {FORMAT}); each table is a folder of Parquet files, one file once the\n\
          recording is closed. All times are `CLOCK_MONOTONIC` nanoseconds of the recorded host. A null\n\
-         means \"not measured\" or \"does not apply\", as the field says; it never means zero.\n"
+         means \"not measured\" or \"does not apply\", as the field says; it never means zero.\n\n\
+         Lines `sockets` of the manifest say which sockets recorded processes had, one line a `kind` (`tcp`,\n\
+         `mptcp`, `udp`, `unix`, `smc`, `sctp`, `raw`, `packet`, `netlink`, `vsock`, `other`): how many were `open`\n\
+         at one look, at most, and how many `sends` and `receives` moved `sent_bytes` and `received_bytes`. Calls\n\
+         on TCP sockets are not counted there: they are rows of `calls`. [sockets.md](sockets.md) says more.\n"
     );
     macro_rules! sections {
         ($($row:ty),+ $(,)?) => {

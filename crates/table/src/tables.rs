@@ -71,6 +71,10 @@ table! {
         rcvbuf_bytes: Option<u32>, "bytes", null = "not reported";
         /// Whether the application fixed the receive buffer (SO_RCVBUF).
         rcvbuf_locked: Option<bool>, "-", null = "not readable without BPF";
+        /// Protocol above TCP in the kernel (`icsk_ulp_ops`): `mptcp`, `tls`, …; empty: none.
+        ulp: Option<String>, "-", null = "not readable without BPF";
+        /// Token of the MPTCP connection of which this is a subflow, as `ss -M` shows it at this end.
+        mptcp_token: Option<u32>, "-", null = "no MPTCP: never asked for, or the other end did not speak it; or no BPF";
     }
 }
 

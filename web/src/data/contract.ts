@@ -79,6 +79,7 @@ export interface Connection {
   } | null;
   totals: Record<string, number | null>;
   tcp: Record<string, number | string | boolean | null>;
+  mptcp?: { token: string; subflows: number };
   harm_ns: number;
   findings: string[];
 }
@@ -156,6 +157,7 @@ export interface SlowMessages {
 }
 
 export interface Report extends About {
+  why_unseen?: string;
   connections: Connection[];
   connections_not_judged?: number;
   connections_not_listed?: number;

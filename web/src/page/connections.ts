@@ -20,7 +20,8 @@ export const connectionsPage: Page = (site) => {
   const shown = all.filter((connection) => isShown(site, connection));
   const picked = all.find((connection) => String(connection.id) === site.state.conn) ?? shown[0];
   if (all.length === 0) {
-    return [el("section.panel.empty", {}, "No TCP connection was seen in this recording.")];
+    const seen = "No TCP connection was seen in this recording.";
+    return [el("section.panel.empty", {}, report.why_unseen ? `${seen} ${report.why_unseen}` : seen)];
   }
   const list = el(
     "section.panel",
@@ -174,6 +175,10 @@ function settings(connection: Connection): string {
   // What was open before has lived for longer than anybody looked.
   const verb = connection.opened_ns === null ? "watched" : "lived";
   const parts = [`${connection.role} side`, `${verb} ${duration(connection.lifetime_ns)}`];
+  if (connection.mptcp)
+    parts.push(
+      `subflow of MPTCP connection ${connection.mptcp.token}, with ${counted(connection.mptcp.subflows - 1, "other")} recorded`,
+    );
   if (tcp["congestion"]) parts.push(String(tcp["congestion"]));
   if (typeof tcp["nodelay"] === "boolean") parts.push(`TCP_NODELAY ${tcp["nodelay"] ? "on" : "off"}`);
   if (typeof tcp["min_rtt_us"] === "number") parts.push(`least RTT ${duration(tcp["min_rtt_us"] * 1e3)}`);

@@ -182,6 +182,7 @@ fn lines(recording: &Recording, merged: &Merged, notes: &[String]) -> Vec<Line> 
     let coverage = recording.coverage().iter().cloned().map(Line::Coverage);
     let loss = recording.loss().iter().cloned().map(Line::Loss);
     let usdt = recording.usdt().iter().cloned().map(Line::Usdt);
+    let sockets = recording.sockets().iter().cloned().map(Line::Sockets);
     let own = [
         Line::Coverage(Coverage {
             probe: PROBE.to_owned(),
@@ -199,6 +200,7 @@ fn lines(recording: &Recording, merged: &Merged, notes: &[String]) -> Vec<Line> 
     coverage
         .chain(loss)
         .chain(usdt)
+        .chain(sockets)
         .chain(own)
         .chain(cost)
         .collect()

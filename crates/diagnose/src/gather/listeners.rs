@@ -202,6 +202,8 @@ pub fn identity(reading: &Listener) -> Connection {
         sndbuf_locked: None,
         rcvbuf_bytes: None,
         rcvbuf_locked: None,
+        ulp: None,
+        mptcp_token: None,
     }
 }
 

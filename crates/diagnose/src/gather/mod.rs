@@ -18,7 +18,7 @@ pub mod threads;
 
 use std::collections::BTreeMap;
 
-use table::manifest::{Close, Cost, Coverage, Header, Loss};
+use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
 use table::tables::{
     Calls, Connection, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
     TcpSamples, TcpStages,
@@ -64,6 +64,7 @@ pub struct Evidence {
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
     pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) sockets: Vec<SocketKind>,
     pub(crate) span: (u64, u64),
     pub(crate) snap: SnapSettings,
     pub(crate) latest_ns: u64,
@@ -137,6 +138,7 @@ impl Evidence {
             closed,
             problems,
             left_out: Vec::new(),
+            sockets: Vec::new(),
             span: (0, u64::MAX),
             snap: SnapSettings::default(),
             any_events: false,
@@ -190,6 +192,11 @@ impl Evidence {
     /// Adds rows that the reader left out for what it found.
     pub fn add_left_out(&mut self, left_out: LeftOut) {
         self.left_out.push(left_out);
+    }
+
+    /// Adds what the manifest says of sockets that recorded processes had.
+    pub fn add_sockets(&mut self, sockets: &[SocketKind]) {
+        self.sockets.extend_from_slice(sockets);
     }
 
     pub(crate) fn gathered(&mut self, conn: u64) -> &mut Gathered {

@@ -50,6 +50,8 @@ fn known(conn: u64, closed_ns: Option<u64>) -> Connections {
         sndbuf_locked: None,
         rcvbuf_bytes: None,
         rcvbuf_locked: None,
+        ulp: None,
+        mptcp_token: None,
         congestion: None,
         mss_bytes: None,
     });

@@ -136,7 +136,7 @@ impl Consumer for CallsAgain<'_> {
 
 /// Evidence before its rows, of the longest connections if there are too many.
 fn evidence(recording: &Recording, judging: Judging) -> Evidence {
-    let evidence = Evidence::new(
+    let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
         recording.loss().to_vec(),
@@ -145,6 +145,7 @@ fn evidence(recording: &Recording, judging: Judging) -> Evidence {
         Vec::new(),
     )
     .with_snap(judging.snap);
+    evidence.add_sockets(recording.sockets());
     // A connection has a row at least, but for what was lost.
     if recording.rows::<Connection>() <= judging.max_connections as u64 {
         return evidence;

@@ -46,6 +46,9 @@ pub struct Connection {
     pub totals: Totals,
     /// TCP's settings and readings.
     pub tcp: Tcp,
+    /// The MPTCP connection of which it is a subflow. Absent: it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mptcp: Option<Mptcp>,
     /// Time lost to findings, ns.
     pub harm_ns: u64,
     /// Rules of the findings on it.
@@ -211,6 +214,15 @@ pub struct Totals {
     pub longest_hold_ns: Option<u64>,
 }
 
+/// The MPTCP connection of a subflow. Calls on the MPTCP socket are counted to its first subflow.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Mptcp {
+    /// Token at this end, as `ss -M` shows it: hexadecimal.
+    pub token: String,
+    /// Its subflows that were recorded at this end.
+    pub subflows: u64,
+}
+
 /// TCP's settings and last readings of a connection.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Tcp {
@@ -232,6 +244,9 @@ pub struct Tcp {
     pub rcvbuf_bytes: Option<u32>,
     /// Whether the application fixed it.
     pub rcvbuf_locked: Option<bool>,
+    /// Protocol above TCP in the kernel: `mptcp`, `tls`, …. Absent: none, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ulp: Option<String>,
     /// Least round-trip time, µs.
     pub min_rtt_us: Option<u32>,
     /// Smoothed round-trip time, µs.

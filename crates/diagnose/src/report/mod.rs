@@ -7,9 +7,10 @@ pub mod connection;
 pub mod finding;
 pub mod slow;
 pub mod snap;
+mod unseen;
 
 use serde::Serialize;
-use table::manifest::{Close, Header};
+use table::manifest::{Close, Header, SocketKind};
 
 use crate::units::count;
 
@@ -21,6 +22,7 @@ pub use finding::{
 };
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{Flags, SnapTable4, Table4Row};
+pub use unseen::why_unseen;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.report/1";
@@ -33,6 +35,12 @@ pub struct Report {
     /// Of what recording.
     #[serde(flatten)]
     pub about: About,
+    /// Sockets that recorded processes had, by kind. Absent: nobody counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<SocketKind>,
+    /// Why there may be no connection. Absent: there are connections, or nobody counted sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_unseen: Option<String>,
     /// Every connection, the one with the most harm first.
     pub connections: Vec<Connection>,
     /// Connections that are not judged, because there are too many: those seen for the shortest time. Absent: all are.

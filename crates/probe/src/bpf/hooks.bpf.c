@@ -22,6 +22,7 @@
 #include "walk.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../inventory/inventory.bpf.h"
+#include "../inventory/walk.bpf.h"
 #include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
 #include "../watch/watch.bpf.h"
@@ -69,6 +70,8 @@ const enum wait_object wire_wait_object = 0;
 const enum wait_waker wire_wait_waker = 0;
 const enum syscall_object wire_syscall_object = 0;
 const enum syscall_timeout wire_syscall_timeout = 0;
+const enum socket_kind wire_socket_kind = 0;
+const struct kind_calls wire_kind_calls = {};
 
 /* ---- processes: who is recorded ---- */
 
@@ -158,6 +161,8 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		watch_on_close(st, sk, tp, now_ns);
 	else
 		events_on_close(st, sk, tp, detail_calls, now_ns);
+	if (has_mptcp)
+		mptcp_take_owner(st->mptcp, &st->process);
 	socket_emit(st, sk, tp, now_ns, now_ns);
 	socket_end(st, sk, tp);
 }

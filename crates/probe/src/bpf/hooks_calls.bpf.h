@@ -58,15 +58,17 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* With --all, a socket that was open before is met at its first call. One that fails for want of a stream does not
- * begin it. */
+/*
+ * A socket that nothing else told of is met at its first call: with --all one that was open before, else one that
+ * another process has passed to a recorded one. A call that fails for want of a stream does not begin it.
+ */
 static __always_inline struct socket_state *socket_met(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
 	u64 now_ns;
 
-	if (!select_all || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk) ||
+	if (!is_target_current() || sk->sk_protocol != IPPROTO_TCP || !is_selected_netns(sk) ||
 	    !has_stream(sk->__sk_common.skc_state))
 		return NULL;
 	tp = bpf_skc_to_tcp_sock(sk);
@@ -103,6 +105,41 @@ static __always_inline bool is_closed(const struct sock *sk)
 	return sk->__sk_common.skc_state == TCP_CLOSE;
 }
 
+/* A call on an MPTCP socket, which moves bytes of its subflows. */
+static __always_inline void on_mptcp_call(struct sock *sk, bool is_send, int result, int flags)
+{
+	u64 key = (u64)sk;
+	struct mptcp_connection *known = bpf_map_lookup_elem(&mptcp_connections, &key);
+
+	if (!known)
+		return;
+	mptcp_owner(known);
+	if (!only_summaries)
+		mptcp_call_ended(known, sk, is_send, result, flags);
+	else if (is_send)
+		call_count(known->calls.writes, result);
+	else if (takes_bytes(result, flags))
+		call_count(known->calls.reads, result);
+}
+
+/* A call on what is no TCP socket. */
+static __always_inline int on_other_call(struct sock *sk, bool is_send, int result, int flags)
+{
+	if (has_mptcp_calls && is_mptcp(sk))
+		on_mptcp_call(sk, is_send, result, flags);
+	kinds_on_call(sk, is_send, result, flags);
+	return 0;
+}
+
+/* Nothing is to be said of a call: its socket is not recorded, and nobody asked for its process. */
+static __always_inline bool is_unasked_call(const struct sock *sk, const struct tcp_sock *tp,
+					    bool is_send)
+{
+	return !select_all && !must_look(sk) &&
+	       (is_send ? sender_is_quiet(sk, tp) : reader_is_quiet(tp)) && !is_closed(sk) &&
+	       !is_target_current();
+}
+
 static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -111,7 +148,9 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	u64 now_ns;
 	bool quiet, late;
 
-	if (!tp || (!select_all && !must_look(sk) && sender_is_quiet(sk, tp) && !is_closed(sk)))
+	if (!tp)
+		return on_other_call(sk, true, result, flags);
+	if (is_unasked_call(sk, tp, true))
 		return 0;
 	st = socket_at_call(sk, &late);
 	if (!st || (late && only_summaries))
@@ -161,7 +200,9 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	u64 now_ns, unread_ns = 0;
 	bool late;
 
-	if (!tp || (!select_all && !must_look(sk) && reader_is_quiet(tp) && !is_closed(sk)))
+	if (!tp)
+		return on_other_call(sk, false, result, flags);
+	if (is_unasked_call(sk, tp, false))
 		return 0;
 	st = socket_at_call(sk, &late);
 	if (!st || (late && only_summaries))

@@ -116,6 +116,7 @@ struct sock {
 	unsigned long sk_tsq_flags;
 	unsigned long sk_pacing_rate;
 	u32 sk_pacing_status;
+	u16 sk_type;
 	u16 sk_protocol;
 	u8 sk_userlocks; /* a bit field up to Linux 6.1 */
 	struct rb_root tcp_rtx_queue;
@@ -158,12 +159,17 @@ struct tcp_congestion_ops {
 	char name[16];
 };
 
+struct tcp_ulp_ops {
+	char name[16];
+};
+
 /* include/net/inet_connection_sock.h */
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	u32 icsk_rto;
 	const struct tcp_congestion_ops *icsk_ca_ops;
-	const void *icsk_ulp_ops;
+	const struct tcp_ulp_ops *icsk_ulp_ops;
+	void *icsk_ulp_data;
 	u8 icsk_ca_state : 5;
 	u8 icsk_retransmits;
 	u8 icsk_pending;
@@ -259,6 +265,24 @@ struct tcp_sock {
 	u16 total_rto_recoveries;
 	u32 total_rto_time;
 	u32 rcv_ooopack;
+	bool is_mptcp;
+};
+
+/* net/mptcp/protocol.h: the socket that a program holds, and what each of its TCP sockets has beside it */
+struct mptcp_sock {
+	u64 write_seq;
+	u64 bytes_consumed;
+	u64 bytes_acked;
+	u64 snd_una;
+	u32 token;
+	struct sock *first;
+};
+
+struct mptcp_subflow_context {
+	u32 request_join : 1;
+	u32 mp_capable : 1;
+	u32 mp_join : 1;
+	struct sock *conn;
 };
 
 struct tcp_skb_cb {
@@ -508,9 +532,18 @@ enum tcp_ca_state {
 #define ETH_P_IPV6 0x86dd
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
+#define IPPROTO_SCTP 132
+#define IPPROTO_UDPLITE 136
+#define IPPROTO_SMC 256
+#define IPPROTO_MPTCP 262
+#define SOCK_RAW 3 /* include/linux/net.h */
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
+#define AF_NETLINK 16
+#define AF_PACKET 17
+#define AF_VSOCK 40
+#define AF_SMC 43
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000

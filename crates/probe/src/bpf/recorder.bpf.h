@@ -70,15 +70,31 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 	struct file *file = ctx->file;
 	struct socket *socket;
 
+	if (!ctx->meta->seq_num)
+		kinds_begin_walk();
 	if (!task || !file)
 		return 0;
 	socket = bpf_sock_from_file(file);
 	if (!socket || !socket->sk)
 		return 0;
-	if (socket->sk->sk_protocol == IPPROTO_TCP)
-		socket_on_walk(task, socket->sk);
-	else if (udp_is(socket->sk))
+	file_on_walk(task, socket->sk);
+	if (udp_is(socket->sk))
 		udp_on_walk(task, socket->sk, detail_messages);
+	return 0;
+}
+
+/* Walks the TCP sockets of a network namespace: subflows, to which no descriptor leads. */
+SEC("iter/tcp")
+int walk_subflows(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	const struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (tp)
+		subflow_on_walk((struct sock *)tp, tp);
 	return 0;
 }
 
@@ -98,6 +114,7 @@ static __always_inline bool read_sample(struct socket_state *st, struct sock *sk
 
 	if (!record)
 		return false;
+	socket_refresh(st, sk, tp);
 	record->header.kind = RECORD_TCP_SAMPLE;
 	sample_fill(&record->sample, st, sk, tp, false, bpf_ktime_get_ns());
 	sample_remember(&st->sampled, tp);

@@ -153,6 +153,9 @@ struct socket_state {
 	u64 opened_ns;	    /* 0: open before */
 	u64 since_ns;	    /* when the ledger began */
 	u64 ended_cookie;   /* of a target's connection that has closed; 0: none */
+	u64 ulp_ops;	    /* the protocol above TCP, as last written out; 0: none */
+	u64 mptcp;	    /* the MPTCP socket above it: a key of mptcp_connections; 0: none */
+	u32 mptcp_token;    /* its token, as last written out; 0: none */
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs sent again */
 };

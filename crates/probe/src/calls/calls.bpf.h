@@ -12,6 +12,7 @@
 #include "../bpf/socket.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
+#include "../inventory/mptcp.bpf.h"
 #include "calls.h"
 
 struct {
@@ -116,28 +117,35 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 	return wait->number == args.number ? wait : NULL;
 }
 
+/* What a call is a call on. */
+struct call_subject {
+	u64 cookie;	     /* of the connection */
+	u64 offset_end;	     /* where in the stream it has come to */
+	bool owner_measured; /* the blocking of its owner's threads is measured */
+};
+
 /* What a thread of io_uring blocks in is not known. */
-static __always_inline bool blocking_is_seen(const struct socket_state *st,
+static __always_inline bool blocking_is_seen(const struct call_subject *subject,
 					     const struct task_struct *task)
 {
-	return st->owner_measured && !(task->flags & PF_IO_WORKER);
+	return subject->owner_measured && !(task->flags & PF_IO_WORKER);
 }
 
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,
-					     const struct socket_state *st,
-					     const struct tcp_sock *tp, bool is_send, int result,
-					     int msg_flags, u64 unread_ns, u64 now_ns)
+					     const struct sock *sk,
+					     const struct call_subject *subject, bool is_send,
+					     int result, int msg_flags, u64 unread_ns, u64 now_ns)
 {
-	s64 asked = asked_bytes(task, &tp->inet_conn.icsk_inet.sk);
+	s64 asked = asked_bytes(task, sk);
 
-	record->cookie = connection_of(st);
+	record->cookie = subject->cookie;
 	record->end_ns = now_ns;
 	record->start_ns = 0;
 	record->blocked_ns = 0;
 	record->runq_us = 0;
 	unread_ns /= 1000;
 	record->unread_us = unread_ns > (u32)-1 ? (u32)-1 : unread_ns;
-	record->offset_end = stream_offset(st, tp, is_send);
+	record->offset_end = subject->offset_end;
 	record->asked_bytes = asked < 0 ? 0 : asked;
 	record->result = result;
 	record->msg_flags = is_send ? 0 : msg_flags;
@@ -145,7 +153,7 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->pid = task->tgid;
 	record->cpu = bpf_get_smp_processor_id();
 	record->bits = (is_send ? CALL_SEND : 0) | (asked < 0 ? 0 : CALL_ASKED) |
-		       (blocking_is_seen(st, task) ? CALL_BLOCKING_SEEN : 0);
+		       (blocking_is_seen(subject, task) ? CALL_BLOCKING_SEEN : 0);
 }
 
 static __always_inline void call_record_wait(struct call_record *record, struct call_wait *wait,
@@ -167,8 +175,8 @@ struct call_end {
 	struct call_wait *wait; /* NULL: it did not block */
 };
 
-static __always_inline void call_log(const struct call_end *end, const struct socket_state *st,
-				     const struct tcp_sock *tp, bool is_send, int result,
+static __always_inline void call_log(const struct call_end *end, const struct sock *sk,
+				     const struct call_subject *subject, bool is_send, int result,
 				     int msg_flags, u64 unread_ns, u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -178,7 +186,7 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 	if (at < CALL_BATCH_LEN) {
 		struct call_record *record = &batch->records[batch_place(at, CALL_BATCH_LEN)];
 
-		call_record_fill(record, task, st, tp, is_send, result, msg_flags, unread_ns,
+		call_record_fill(record, task, sk, subject, is_send, result, msg_flags, unread_ns,
 				 now_ns);
 		if (end->wait)
 			call_record_wait(record, end->wait, task);
@@ -220,10 +228,34 @@ static __always_inline void call_ended(const struct call_end *end, const struct 
 				       const struct socket_state *st, bool is_send, int result,
 				       int msg_flags, u64 unread_ns, u64 now_ns)
 {
-	if (end->batch && st->chosen == CHOSEN_TARGET)
-		call_log(end, st, tp, is_send, result, msg_flags, unread_ns, now_ns);
+	struct call_subject subject;
+
+	if (end->batch && st->chosen == CHOSEN_TARGET) {
+		subject.cookie = connection_of(st);
+		subject.offset_end = stream_offset(st, tp, is_send);
+		subject.owner_measured = st->owner_measured;
+		call_log(end, &tp->inet_conn.icsk_inet.sk, &subject, is_send, result, msg_flags,
+			 unread_ns, now_ns);
+	}
 	if (end->wait)
 		end->wait->start_ns = 0;
+}
+
+/* The same of a call on an MPTCP socket: it is one on its first subflow's connection. */
+static __always_inline void mptcp_call_ended(struct mptcp_connection *known, struct sock *sk,
+					     bool is_send, int result, int msg_flags)
+{
+	struct call_end end = call_end_of(sk, is_send);
+	struct call_subject subject = {};
+
+	if (end.batch && known->chosen == CHOSEN_TARGET) {
+		subject.cookie = known->cookie;
+		subject.offset_end = mptcp_offset(known, sk, is_send);
+		subject.owner_measured = known->owner_measured;
+		call_log(&end, sk, &subject, is_send, result, msg_flags, 0, bpf_ktime_get_ns());
+	}
+	if (end.wait)
+		end.wait->start_ns = 0;
 }
 
 #endif

@@ -13,6 +13,7 @@ use super::{Hooks, HooksError};
 pub(super) struct Attached {
     pub(super) hooks: Vec<Link>,
     pub(super) walk: Option<Link>,
+    pub(super) subflows: Option<Link>,
     pub(super) sockets: Option<Link>,
     pub(super) active: Option<Link>,
     pub(super) draining: Option<Link>,
@@ -73,6 +74,10 @@ impl Hooks<'_> {
             .attach()
             .map_err(HooksError::attach("walk_task_files"))?;
         attached.walk = Some(walk);
+        if p.walk_subflows.autoload() {
+            let subflows = p.walk_subflows.attach();
+            attached.subflows = Some(subflows.map_err(HooksError::attach("walk_subflows"))?);
+        }
         let maps = &self.skel.maps;
         let over = |map: &dyn MapCore, program: &ProgramMut<'_>, name| {
             let link = program.attach_iter(map.as_fd());

@@ -208,7 +208,7 @@ pub(super) fn read_all(
     Ok(counts)
 }
 
-fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
+pub(super) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
     let values = map
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
         .map_err(|error| HooksError::Use {

@@ -7,6 +7,7 @@ use libbpf_rs::btf::{Btf, BtfType};
 use table::manifest::{Coverage, ProbeState};
 
 use super::mib::MibPlaces;
+use super::mptcp::Mptcp;
 use super::{Detail, HooksError, on};
 
 /// The optional hooks, as found in this kernel. The program at hook X is `handle_X`.
@@ -21,6 +22,8 @@ pub(super) struct Features {
     pub(super) counts_timeouts: bool,
     /// `tcp_retransmit_skb` tells of retransmissions that failed, too, and which.
     pub(super) retransmit_tells_error: bool,
+    /// What is known of MPTCP sockets.
+    pub(super) mptcp: Mptcp,
 }
 
 /// A tracepoint that some supported kernel lacks.
@@ -117,6 +120,13 @@ const FOR_TAKES: [Tracepoint; 1] = [tracepoint("tcp_rcv_space_adjust", "4.15")];
 /// What counts the datagrams that a socket drops.
 const FOR_UDP: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
 
+/// Programs that nothing can do without, which are simpler without MPTCP: an older verifier may refuse them with it.
+const NEEDED_WITH_MPTCP: [&str; 3] = [
+    "handle_inet_sock_set_state",
+    "walk_subflows",
+    "walk_task_files",
+];
+
 /// Walks over active sockets; those over all of them do for it.
 const READ_ACTIVE: &str = "read_active";
 
@@ -177,11 +187,16 @@ impl Features {
             counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
             // its own data, the socket, the skb, and what went wrong
             retransmit_tells_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
+            mptcp: Mptcp::of(&btf),
         })
     }
 
     /// Does without a program from now on. False if that cannot be, or it was not there anyway.
     pub(super) fn refuse(&mut self, program: &str) -> bool {
+        if self.mptcp.sockets && NEEDED_WITH_MPTCP.contains(&program) {
+            self.mptcp = Mptcp::default();
+            return true;
+        }
         if program == READ_ACTIVE && !self.refused.contains(&READ_ACTIVE) {
             self.refused.push(READ_ACTIVE);
             return true;
@@ -302,6 +317,7 @@ impl Features {
         if !has_mib {
             all.push(no_mib());
         }
+        all.extend(self.mptcp.coverage(detail));
         if detail >= Detail::Calls {
             all.push(self.covered("calls", &FOR_CALLS));
             all.push(self.covered("tcp_stages", &FOR_CALLS));
@@ -398,7 +414,7 @@ fn tracepoint_parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     Some(prototype.iter().count())
 }
 
-fn has_member(btf: &Btf<'_>, of: &str, member: &str) -> bool {
+pub(super) fn has_member(btf: &Btf<'_>, of: &str, member: &str) -> bool {
     let found = btf.type_by_name::<Struct<'_>>(of);
     found.is_some_and(|found| {
         found
@@ -440,6 +456,10 @@ mod tests {
         Features {
             tracepoints: there.filter(|name| !missing.contains(name)).collect(),
             functions: FUNCTIONS.iter().filter(|f| f.parameters != 6).collect(),
+            mptcp: Mptcp {
+                sockets: true,
+                calls: true,
+            },
             ..Features::default()
         }
     }

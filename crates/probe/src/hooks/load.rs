@@ -147,6 +147,9 @@ impl<'obj> Hooks<'obj> {
         ] {
             program.set_autoload(!summaries);
         }
+        open.progs
+            .walk_subflows
+            .set_autoload(features.mptcp.sockets);
         open.progs.read_watched.set_autoload(summaries);
         open.progs.read_active.set_autoload(levels.active);
         open.progs
@@ -162,6 +165,10 @@ impl<'obj> Hooks<'obj> {
         };
         open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
         shrink_unused_maps(&mut open, levels)?;
+        if !features.mptcp.sockets {
+            let connections = &mut open.maps.mptcp_connections;
+            connections.set_max_entries(1).map_err(HooksError::Load)?;
+        }
         let mut skel = open.load().map_err(refused)?;
         try_stand_ins(&skel, features)?;
         let mut attached = Attached::default();
@@ -185,6 +192,9 @@ impl<'obj> Hooks<'obj> {
             over_all: Cell::new(0),
             resting: Cell::new(0),
             counts_timeouts: features.counts_timeouts,
+            counts_other_calls: levels.logs_calls() && features.lacks_for_udp().is_none(),
+            open_sockets: Cell::default(),
+            unreached: RefCell::default(),
             has_waits: levels.waits,
             has_messages: levels.messages,
             clocks,
@@ -251,6 +261,8 @@ fn configure(
     rodata.only_summaries = levels.summaries;
     rodata.retransmit_tells_error = features.retransmit_tells_error;
     rodata.select_netns = selection.netns.unwrap_or(0);
+    rodata.has_mptcp = features.mptcp.sockets;
+    rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;
     rodata.detail_waits = levels.waits;
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;

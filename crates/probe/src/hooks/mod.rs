@@ -11,6 +11,8 @@ mod iterate;
 mod load;
 mod log;
 mod mib;
+mod mptcp;
+mod open_sockets;
 mod select;
 mod tasks;
 #[cfg(test)]
@@ -24,6 +26,7 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
+use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
@@ -55,6 +58,12 @@ pub struct Hooks<'obj> {
     /// What walks over active sockets had no need to look at, so far.
     resting: Cell<u64>,
     counts_timeouts: bool,
+    /// Calls on sockets that are no TCP sockets are counted.
+    counts_other_calls: bool,
+    /// Sockets of recorded processes, as most were open at one walk, by kind.
+    open_sockets: Cell<[u64; KINDS]>,
+    /// Why a network namespace could not be entered, in which MPTCP sockets are.
+    unreached: RefCell<Option<String>>,
     has_waits: bool,
     has_messages: bool,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
@@ -93,12 +102,6 @@ impl Hooks<'_> {
     /// The adapters that may stamp sent messages; `None`: these are not recorded.
     pub(crate) fn nics(&self) -> Option<&Nics> {
         self.nics.as_ref()
-    }
-
-    /// Walks the open files of every process: finds sockets that were open before, the other ends
-    /// of chosen connections on this host, and owners.
-    pub fn walk(&self) -> Result<(), HooksError> {
-        read_iterator(self.attached.borrow().walk.as_ref(), "open files")
     }
 
     /// Reads the recorded sockets on which something has happened since they were last read: a

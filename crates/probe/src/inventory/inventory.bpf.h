@@ -14,7 +14,9 @@
 #include "../bpf/socket.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../watch/active.bpf.h"
+#include "kinds.bpf.h"
 #include "mib.bpf.h"
+#include "mptcp.bpf.h"
 #include "owners.bpf.h"
 
 struct socket_seen_record {
@@ -57,11 +59,6 @@ static __always_inline void read_addr(u8 *out, const struct sock *sk, bool local
 		out[11] = 0xff;
 		__builtin_memcpy(out + 12, &v4, 4);
 	}
-}
-
-static __always_inline u16 remote_port(const struct sock *sk)
-{
-	return bpf_ntohs(sk->__sk_common.skc_dport);
 }
 
 /* Not skc_num: inet_put_port() clears that before the socket is closed. */
@@ -109,6 +106,19 @@ static __always_inline void forget_peer(const struct sock *sk, const struct tcp_
 	bpf_map_delete_elem(&peer_tuples, &tuple);
 }
 
+/* The protocol above TCP in the kernel (icsk_ulp_ops), and the MPTCP connection, if that is it. */
+static __always_inline void seen_ulp(struct socket_seen *seen, struct socket_state *st,
+				     const struct tcp_sock *tp)
+{
+	const struct tcp_ulp_ops *ulp = tp->inet_conn.icsk_ulp_ops;
+
+	/* nothing but zeros where it leads nowhere */
+	bpf_probe_read_kernel_str(seen->ulp, sizeof(seen->ulp), ulp->name);
+	st->ulp_ops = (u64)ulp;
+	st->mptcp_token = subflow_token(tp);
+	seen->mptcp_token = st->mptcp_token;
+}
+
 /* Writes what is known of a chosen socket. */
 static __always_inline void socket_emit(struct socket_state *st, struct sock *sk,
 					const struct tcp_sock *tp, u64 closed_ns, u64 now_ns)
@@ -135,6 +145,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->syn_retries = st->syn_retries;
 	seen->local_port = local_port(tp);
 	seen->remote_port = remote_port(sk);
+	seen_ulp(seen, st, tp);
 	bpf_probe_read_kernel_str(seen->congestion, sizeof(seen->congestion),
 				  tp->inet_conn.icsk_ca_ops->name);
 	seen->family = sk->__sk_common.skc_family;
@@ -146,6 +157,21 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->rcvbuf_locked = !!(userlocks & SOCK_RCVBUF_LOCK);
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
 	record_submit(record);
+}
+
+/* What the calls on an MPTCP socket have shown since, or its handshake: its subflow's own hooks do not see that. */
+static __always_inline bool mptcp_has_news(struct socket_state *st, const struct tcp_sock *tp)
+{
+	return has_mptcp && st->mptcp &&
+	       (mptcp_take_owner(st->mptcp, &st->process) || st->mptcp_token != subflow_token(tp));
+}
+
+/* Writes a socket again of which something became known that no hook tells. */
+static __always_inline void socket_refresh(struct socket_state *st, struct sock *sk,
+					   const struct tcp_sock *tp)
+{
+	if (st->ulp_ops != (u64)tp->inet_conn.icsk_ulp_ops || mptcp_has_news(st, tp))
+		socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
 }
 
 struct listener_seen_record {
@@ -270,6 +296,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	/* while it becomes established, skc_state still says what it was before */
 	st->number = connection_number(sk);
 	ledger_init(st, tp, opened_ns ? TCP_ESTABLISHED : sk->__sk_common.skc_state, now_ns);
+	subflow_begin(st, tp);
 	if (st->chosen == CHOSEN_TARGET) {
 		__sync_fetch_and_add(targets_of(sk), 1);
 		if (!select_all)
@@ -294,6 +321,7 @@ static __always_inline void socket_end(struct socket_state *st, const struct soc
 	}
 	if (watch_active)
 		__sync_fetch_and_add(&watched_sockets, -1);
+	subflow_end(st);
 	st->cookie = 0;
 	set_watched(st, 0);
 }
@@ -352,6 +380,25 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	process_fill(&st->process, bpf_get_current_task_btf());
 }
 
+/* The storage of a socket that is to be recorded though its process did not open it; NULL: it is not to be. */
+static __always_inline struct socket_state *socket_chosen(struct sock *sk,
+							  const struct tcp_sock *tp)
+{
+	struct mptcp_connection *known = mptcp_of_subflow(tp);
+	struct socket_state *st;
+
+	if (select_all || is_selected_port(sk))
+		return socket_choose(sk, CHOSEN_TARGET);
+	/* the kernel itself opens further subflows */
+	if (known) {
+		st = socket_choose(sk, known->chosen);
+		if (st)
+			st->process = known->process;
+		return st;
+	}
+	return is_peer(sk, tp) ? socket_choose(sk, CHOSEN_PEER) : NULL;
+}
+
 static __always_inline void socket_on_established(struct sock *sk, const struct tcp_sock *tp,
 						  bool active, u64 now_ns)
 {
@@ -360,10 +407,7 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 	if (!st && !is_selected_netns(sk))
 		return;
 	if (!st) {
-		if (select_all || is_selected_port(sk))
-			st = socket_choose(sk, CHOSEN_TARGET);
-		else if (is_peer(sk, tp))
-			st = socket_choose(sk, CHOSEN_PEER);
+		st = socket_chosen(sk, tp);
 		if (!st)
 			return;
 	}
@@ -374,51 +418,6 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 	/* nothing but SYNs has been sent */
 	st->syn_retries = active ? tp->total_retrans : 0;
 	socket_begin(st, sk, tp, now_ns, now_ns);
-	socket_emit(st, sk, tp, 0, now_ns);
-}
-
-/* The walk over all open files: sockets that were open before, and owners that changed. */
-static __always_inline void socket_on_walk(struct task_struct *task, struct sock *sk)
-{
-	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	u32 tgid = task->tgid;
-	u8 state = sk->__sk_common.skc_state;
-	bool target = is_target_task(task) || is_selected_port(sk);
-	struct process_seen process;
-	struct socket_state *st;
-	u64 now_ns;
-
-	if (!tp || !is_selected_netns(sk))
-		return;
-	if (is_selected_port(sk))
-		owner_met(tgid);
-	st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
-	if (!st && !target && (state == TCP_LISTEN || !is_peer(sk, tp)))
-		return;
-	if (!st)
-		st = socket_choose(sk, target ? CHOSEN_TARGET : CHOSEN_PEER);
-	if (!st)
-		return;
-	if (state == TCP_LISTEN) {
-		/* shared ones have many; that of the storage is copied to what is accepted meanwhile */
-		process_fill(&process, task);
-		if (!st->process.pid)
-			st->process = process;
-		if (target || sharer_met(task, st))
-			listener_emit(st, sk, tp, &process, 0);
-		return;
-	}
-	/* not yet connected, or closed while its descriptor is still open */
-	if (!has_stream(state))
-		return;
-	now_ns = bpf_ktime_get_ns();
-	if (st->cookie && st->process.pid)
-		return;
-	process_fill(&st->process, task);
-	if (!st->cookie)
-		socket_begin(st, sk, tp, 0, now_ns);
-	if (st->chosen == CHOSEN_PEER)
-		select_task(tgid, TASK_PEER);
 	socket_emit(st, sk, tp, 0, now_ns);
 }
 

@@ -29,16 +29,18 @@ struct socket_seen {
 	__u32 sndbuf_bytes;
 	__u32 rcvbuf_bytes;
 	__u32 syn_retries; /* if connect_ns is known */
+	__u32 mptcp_token; /* 0: not a subflow */
 	__u16 local_port;
 	__u16 remote_port;
 	char congestion[16];
+	char ulp[16]; /* the protocol above TCP; empty: none */
 	__u8 family;
 	__u8 role;
 	__u8 chosen;
 	__u8 nodelay;
 	__u8 sndbuf_locked;
 	__u8 rcvbuf_locked;
-	__u8 pad[2];
+	__u8 pad[6];
 };
 
 /* What its network namespace has counted so far. */

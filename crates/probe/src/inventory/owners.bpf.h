@@ -9,17 +9,7 @@
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../bpf/syscall.h"
-
-static __always_inline bool is_port(u16 local_port, u16 remote_port_net)
-{
-	return select_port &&
-	       (local_port == select_port || bpf_ntohs(remote_port_net) == select_port);
-}
-
-static __always_inline bool is_selected_port(const struct sock *sk)
-{
-	return is_port(sk->__sk_common.skc_num, sk->__sk_common.skc_dport);
-}
+#include "port.bpf.h"
 
 /* A process holds a socket that is recorded: of its port, if one was asked for. */
 static __always_inline void owner_met(u32 tgid)
@@ -61,10 +51,10 @@ static __always_inline bool is_service_manager(struct task_struct *task)
 	return true;
 }
 
-/* The walk over open files: a process holds a listening socket that is recorded. Does it become a target? */
-static __always_inline bool sharer_met(struct task_struct *task, const struct socket_state *st)
+/* The walk over open files: a process holds a listening socket of a target. Does it become one, too? */
+static __always_inline bool sharer_met(struct task_struct *task)
 {
-	if (!select_sharers || st->chosen != CHOSEN_TARGET || is_service_manager(task))
+	if (!select_sharers || is_service_manager(task))
 		return false;
 	select_task(task->tgid, TASK_RECORDED);
 	return is_target_task(task);

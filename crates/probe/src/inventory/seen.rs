@@ -39,9 +39,11 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         sndbuf_bytes,
         rcvbuf_bytes,
         syn_retries,
+        mptcp_token,
         local_port,
         remote_port,
         congestion,
+        ulp,
         family: _,
         role,
         chosen,
@@ -80,5 +82,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         sndbuf_locked: Some(sndbuf_locked != 0),
         rcvbuf_bytes: Some(rcvbuf_bytes),
         rcvbuf_locked: Some(rcvbuf_locked != 0),
+        ulp: Some(wire::text(&ulp)),
+        mptcp_token: (mptcp_token != 0).then_some(mptcp_token),
     }
 }

@@ -12,6 +12,8 @@ pub type Owners = HashMap<u32, u32>;
 pub struct SocketOwners {
     /// Owner by socket inode; of several owners, the lowest pid (most often the parent).
     pub owners: Owners,
+    /// A descriptor of each socket that one of its owners has: inode, process, descriptor.
+    pub descriptors: Vec<(u32, u32, u32)>,
     /// Files looked at.
     pub files: u64,
     /// Processes whose files may not be read.
@@ -50,6 +52,10 @@ impl SocketOwners {
             self.files += 1;
             let link = std::fs::read_link(entry.path());
             if let Some(inode) = link.ok().and_then(|link| socket_inode(link.to_str()?)) {
+                let fd = entry.file_name().to_str().and_then(|fd| fd.parse().ok());
+                if !self.owners.contains_key(&inode) {
+                    self.descriptors.extend(fd.map(|fd| (inode, pid, fd)));
+                }
                 let owner = self.owners.entry(inode).or_insert(pid);
                 *owner = pid.min(*owner);
             }

@@ -111,6 +111,8 @@ pub fn connection_row(view: &SocketView, facts: ConnectionFacts) -> Connection {
         sndbuf_locked: None,
         rcvbuf_bytes: view.memory.and_then(|memory| memory.rcvbuf_bytes()),
         rcvbuf_locked: None,
+        ulp: None,
+        mptcp_token: None,
         connect_ns: None,
         syn_retries: None,
     }

@@ -3,7 +3,6 @@
 //!
 //! One look at a thread reads two small files, and one link where it waits for a descriptor.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -11,12 +10,11 @@ use std::os::unix::fs::FileTypeExt;
 use table::WaitObject;
 
 use super::waits_for;
+use crate::inventory::kinds::protocol;
 use crate::wire::types::syscall_object;
 
 /// Most threads that one look takes: of a process with more, each look takes the next ones.
 pub const MOST_THREADS: usize = 256;
-/// Longest name of a socket's protocol: `UNIX-STREAM`, with room.
-const PROTOCOL_BYTES: usize = 32;
 
 /// What a thread was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,27 +138,6 @@ impl Looker {
             _ => WaitObject::File,
         }
     }
-}
-
-/// The name that a socket's protocol has in the kernel, which each socket file has as an attribute (`sockfs_xattr_get`);
-/// empty where it cannot be told.
-fn protocol(path: &str) -> String {
-    let Ok(path) = CString::new(path) else {
-        return String::new();
-    };
-    let mut name = [0u8; PROTOCOL_BYTES];
-    // SAFETY: two C strings, and a buffer of the length that is told; all live through the call.
-    let length = unsafe {
-        libc::getxattr(
-            path.as_ptr(),
-            c"system.sockprotoname".as_ptr(),
-            name.as_mut_ptr().cast(),
-            name.len(),
-        )
-    };
-    let name = name.get(..usize::try_from(length).unwrap_or(0));
-    let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
-    name.trim_end_matches('\0').to_owned()
 }
 
 fn socket(protocol: &str, call: libc::c_long) -> WaitObject {

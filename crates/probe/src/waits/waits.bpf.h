@@ -13,6 +13,7 @@
 #include "../bpf/select.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
+#include "../inventory/mptcp.bpf.h"
 #include "poll.bpf.h"
 #include "waits.h"
 
@@ -72,9 +73,21 @@ static __always_inline bool is_internet(struct sock *sk)
 	return family == AF_INET || family == AF_INET6;
 }
 
-static __always_inline bool is_tcp(struct sock *sk)
+/* Of a connection or a listener; MPTCP's is that of its first subflow. False: it is of another protocol. */
+static __always_inline bool tcp_cookie(struct sock *sk, u64 *cookie)
 {
-	return is_internet(sk) && KERNEL_READ(struct sock, sk, sk_protocol) == IPPROTO_TCP;
+	u16 protocol;
+
+	if (!is_internet(sk))
+		return false;
+	protocol = KERNEL_READ(struct sock, sk, sk_protocol);
+	if (has_mptcp && protocol == IPPROTO_MPTCP)
+		*cookie = first_subflow_cookie(sk);
+	else if (protocol == IPPROTO_TCP)
+		*cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
+	else
+		return false;
+	return true;
 }
 
 static __always_inline void wait_for_socket(struct thread_wait *wait, struct file *file)
@@ -90,8 +103,8 @@ static __always_inline void wait_for_socket(struct thread_wait *wait, struct fil
 			wait->kind = WAIT_UNIX;
 		return;
 	}
-	wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
-	if (!is_tcp(sk)) {
+	if (!tcp_cookie(sk, &wait->cookie)) {
+		wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
 		wait->kind = WAIT_DATAGRAM;
 		return;
 	}
@@ -224,8 +237,8 @@ static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, stru
 	struct sock *sk = file_socket(file);
 
 	wait->ready_fd = fd;
-	if (sk && is_tcp(sk))
-		wait->ready_cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
+	if (sk)
+		tcp_cookie(sk, &wait->ready_cookie);
 }
 
 /*

@@ -91,6 +91,20 @@ static __always_inline u64 reading_since(const struct socket_state *st, bool clo
 	return walk_began_before(st->left_out);
 }
 
+/* Those on an MPTCP socket are told of its first subflow. */
+static __always_inline void calls_copy(struct call_summary *out, struct socket_state *st)
+{
+	struct mptcp_connection *known = NULL;
+	u64 key = st->mptcp;
+
+	if (key)
+		known = bpf_map_lookup_elem(&mptcp_connections, &key);
+	if (known && known->cookie == st->cookie)
+		__builtin_memcpy(out, &known->calls, sizeof(*out));
+	else
+		__builtin_memcpy(out, &st->calls, sizeof(*out));
+}
+
 /* False if the ledger is not in it that belongs there. */
 static __always_inline bool reading_fill(struct socket_reading *out, struct socket_state *st,
 					 struct sock *sk, const struct tcp_sock *tp, bool closed,
@@ -98,7 +112,7 @@ static __always_inline bool reading_fill(struct socket_reading *out, struct sock
 {
 	out->since_ns = reading_since(st, closed);
 	sample_fill(&out->sample, st, sk, tp, closed, now_ns);
-	__builtin_memcpy(&out->calls, &st->calls, sizeof(out->calls));
+	calls_copy(&out->calls, st);
 	__builtin_memset(&out->stages, 0, sizeof(out->stages));
 	return !detail_calls || reading_ledger(&out->stages, st, sk, tp, closed, now_ns);
 }
@@ -124,6 +138,7 @@ static __always_inline bool watch_read(struct socket_state *st, struct sock *sk,
 
 	if (!record)
 		return false;
+	socket_refresh(st, sk, tp);
 	record->header.kind = RECORD_SOCKET_READING;
 	record->header.pad = 0;
 	whole = reading_fill(&record->reading, st, sk, tp, false, bpf_ktime_get_ns());

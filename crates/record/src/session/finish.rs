@@ -9,7 +9,7 @@ use probe::hooks::{self, Hooks};
 use probe::tcp_stats::SampleCounts;
 use probe::{itt, nic, usdt};
 use table::WriteError;
-use table::manifest::{Line, Loss, UsdtProbe};
+use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
 
 use super::Session;
 use crate::RecordError;
@@ -72,6 +72,7 @@ impl Session<'_> {
     pub(super) fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.detach()?;
         let (totals, usdt) = self.end_probes()?;
+        let sockets = self.sockets()?;
         let ended_ns = monotonic_ns();
         let cost = self.spent.cost(ended_ns);
         let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
@@ -88,6 +89,7 @@ impl Session<'_> {
             .into_iter()
             .map(Line::Loss)
             .chain(usdt.iter().cloned().map(Line::Usdt))
+            .chain(sockets.into_iter().map(Line::Sockets))
             .chain(cost.map(Line::Cost));
         let told = lines.try_for_each(|line| writer.line(&line));
         match told.and_then(|()| writer.close(ended_ns)) {
@@ -118,6 +120,13 @@ impl Session<'_> {
         self.drain_all();
         self.keeping.iter_mut().for_each(Keeping::detach);
         Ok(())
+    }
+
+    /// Sockets that the recorded processes had, by kind.
+    fn sockets(&self) -> Result<Vec<SocketKind>, RecordError> {
+        let by_hooks = self.hooks.map(Hooks::socket_kinds).transpose()?;
+        let by_polls = || self.polls.as_ref().map(Polls::sockets);
+        Ok(by_hooks.or_else(by_polls).unwrap_or_default())
     }
 
     /// What the probes still held, and what they counted; and the USDT probes that were listened to.

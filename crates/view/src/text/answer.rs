@@ -47,9 +47,13 @@ fn answer(report: &Report) -> (Style, String) {
 
 /// Nothing was seen: that may be for what was asked.
 fn nothing(report: &Report) -> String {
-    match filter(&report.about.host.arguments) {
+    let seen = match filter(&report.about.host.arguments) {
         Some(filter) => format!("No TCP connection was seen that matches {filter}."),
         None => "No TCP connection was seen.".to_owned(),
+    };
+    match &report.why_unseen {
+        Some(why) => format!("{seen} {why}"),
+        None => seen,
     }
 }
 

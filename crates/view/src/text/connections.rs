@@ -2,7 +2,7 @@
 
 use diagnose::Report;
 use diagnose::report::{Connection, Receive};
-use diagnose::units::{bytes, count, duration, percent};
+use diagnose::units::{bytes, count, counted, duration, percent};
 use table::Method;
 
 use super::bar;
@@ -80,6 +80,14 @@ fn facts(connection: &Connection) -> String {
             .nodelay
             .map(|nodelay| format!("nodelay {}", if nodelay { "on" } else { "off" })),
     );
+    facts.extend(connection.mptcp.as_ref().map(|mptcp| {
+        let others = mptcp.subflows.saturating_sub(1);
+        format!(
+            "subflow of MPTCP connection {}, with {} recorded",
+            mptcp.token,
+            counted(others, "other")
+        )
+    }));
     let rtt_us = connection.tcp.min_rtt_us.map(u64::from);
     facts.extend(rtt_us.map(|us| format!("least RTT {}", duration(us * 1_000))));
     facts.join(" · ")

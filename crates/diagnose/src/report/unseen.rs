@@ -1,0 +1,195 @@
+//! Why a recording may have no connection: which sockets the recorded processes had instead.
+
+use table::manifest::SocketKind;
+
+use crate::units::{bytes, count, counted};
+
+/// Says why no connection was seen, as far as the sockets of the recorded processes tell; `None`: nobody counted them.
+/// `listening` says how many sockets were waiting for connections.
+pub fn why_unseen(sockets: &[SocketKind], listening: usize) -> Option<String> {
+    if sockets.is_empty() {
+        return None;
+    }
+    let is_tcp = |line: &&SocketKind| line.kind == "tcp";
+    let tcp_open: u64 = sockets.iter().filter(is_tcp).map(|line| line.open).sum();
+    let used: Vec<&SocketKind> = sockets.iter().filter(|line| line.calls() > 0).collect();
+    let open = |line: &&SocketKind| line.open > 0 && line.kind != "tcp";
+    let open: Vec<&SocketKind> = sockets.iter().filter(open).collect();
+    let are_counted = sockets.iter().any(|line| line.sends.is_some());
+    let mut sentences = Vec::new();
+    if !used.is_empty() {
+        sentences.push(of_used(&used, tcp_open == 0 && listening == 0));
+    }
+    match listening {
+        0 if !used.is_empty() => {}
+        0 if tcp_open > 0 => sentences
+            .push("The TCP sockets of the recorded processes had no connection.".to_owned()),
+        0 => sentences.push(of_open(&open, are_counted)),
+        1 => sentences.push("One TCP socket listened, and nobody connected to it.".to_owned()),
+        some => sentences.push(format!(
+            "{} TCP sockets listened, and nobody connected.",
+            count(some as u64)
+        )),
+    }
+    Some(sentences.join(" "))
+}
+
+/// Bytes moved over these, and no others but TCP.
+fn of_used(used: &[&SocketKind], only: bool) -> String {
+    let facts: Vec<String> = used
+        .iter()
+        .map(|line| {
+            let (sends, receives) = (line.sends.unwrap_or(0), line.receives.unwrap_or(0));
+            format!(
+                "{} sockets ({} of {}, {} of {})",
+                title(&line.kind),
+                counted(sends, "send"),
+                bytes(line.sent_bytes.unwrap_or(0)),
+                counted(receives, "receive"),
+                bytes(line.received_bytes.unwrap_or(0)),
+            )
+        })
+        .collect();
+    let only = if only { " only" } else { "" };
+    let has = |kind: &str| used.iter().any(|line| line.kind == kind);
+    let others: Vec<String> = used
+        .iter()
+        .filter(|line| !["udp", "mptcp"].contains(&line.kind.as_str()))
+        .map(|line| format!("{} sockets", title(&line.kind)))
+        .collect();
+    let mut text = format!("The recorded processes used{only} {}.", facts.join(" and "));
+    if !others.is_empty() {
+        text.push_str(&format!(
+            " whylat does not record {}.",
+            others.join(" and ")
+        ));
+    }
+    if has("mptcp") {
+        text.push_str(" whylat did not find the subflows of the MPTCP sockets. hint: start it before the program.");
+    }
+    if has("udp") {
+        text.push_str(" hint: --detail messages records UDP.");
+    }
+    text
+}
+
+/// No byte was seen to move.
+fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
+    let facts: Vec<String> = open
+        .iter()
+        .map(|line| counted(line.open, &format!("{} socket", title(&line.kind))))
+        .collect();
+    match (&facts[..], are_counted) {
+        ([], true) => "No byte moved over any socket of the recorded processes.".to_owned(),
+        ([], false) => "The recorded processes had no socket open when whylat looked. \
+                        hint: run as root with --detail calls to see short ones."
+            .to_owned(),
+        (facts, true) => format!(
+            "The recorded processes had {} open; no byte moved over them.",
+            facts.join(" and ")
+        ),
+        (facts, false) => format!(
+            "The recorded processes had {} open. hint: as root, --detail calls counts what moves over them.",
+            facts.join(" and ")
+        ),
+    }
+}
+
+/// What a kind of sockets is called before the word "socket".
+fn title(kind: &str) -> &'static str {
+    match kind {
+        "tcp" => "TCP",
+        "mptcp" => "MPTCP",
+        "udp" => "UDP",
+        "unix" => "UNIX",
+        "smc" => "SMC",
+        "sctp" => "SCTP",
+        "raw" => "raw IP",
+        "packet" => "packet",
+        "netlink" => "netlink",
+        "vsock" => "VM (vsock)",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(kind: &str, open: u64, calls: Option<u64>) -> SocketKind {
+        SocketKind {
+            kind: kind.to_owned(),
+            open,
+            sends: calls,
+            sent_bytes: calls.map(|calls| 100 * calls),
+            receives: calls.map(|_| 0),
+            received_bytes: calls.map(|_| 0),
+        }
+    }
+
+    fn why(sockets: &[SocketKind]) -> String {
+        why_unseen(sockets, 0).expect("counted")
+    }
+
+    #[test]
+    fn an_older_recording_does_not_say() {
+        assert_eq!(why_unseen(&[], 3), None);
+    }
+
+    #[test]
+    fn what_moved_bytes_is_named_before_what_was_only_open() {
+        let tcp = line("tcp", 0, None);
+        let text = why(&[
+            tcp.clone(),
+            line("udp", 1, Some(13)),
+            line("netlink", 1, Some(0)),
+        ]);
+        assert_eq!(
+            text,
+            "The recorded processes used only UDP sockets (13 sends of 1.30 kB, 0 receives of 0 B). \
+             hint: --detail messages records UDP."
+        );
+        let text = why(&[line("tcp", 2, None), line("unix", 0, Some(1))]);
+        assert!(
+            text.starts_with("The recorded processes used UNIX sockets (1 send"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("whylat does not record UNIX sockets."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn mptcp_sockets_without_subflows_are_no_unknown_kind() {
+        let text = why(&[line("tcp", 0, None), line("mptcp", 1, Some(5))]);
+        assert!(text.contains("did not find the subflows"), "{text}");
+        assert!(!text.contains("does not record"), "{text}");
+    }
+
+    #[test]
+    fn sockets_over_which_nothing_moved_are_told_apart_from_none() {
+        let counted = line("unix", 0, Some(0));
+        let text = why(&[line("tcp", 0, None), counted.clone()]);
+        assert_eq!(
+            text,
+            "No byte moved over any socket of the recorded processes."
+        );
+        let text = why(&[line("tcp", 1, None), counted]);
+        assert_eq!(
+            text,
+            "The TCP sockets of the recorded processes had no connection."
+        );
+        let text = why(&[line("udp", 2, None)]);
+        assert!(text.contains("had 2 UDP sockets open. hint:"), "{text}");
+        let text = why_unseen(&[line("tcp", 1, None)], 1).expect("counted");
+        assert_eq!(text, "One TCP socket listened, and nobody connected to it.");
+        let text = why_unseen(&[line("tcp", 2, None), line("udp", 1, Some(3))], 2);
+        let text = text.expect("counted");
+        assert!(text.contains("UDP sockets (3 sends"), "{text}");
+        assert!(
+            text.ends_with("2 TCP sockets listened, and nobody connected."),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What this kernel lets be seen of MPTCP sockets: told by the types in its BTF. In: BTF. Out: coverage, and what the
+//! programs are told before they run.
+
+use libbpf_rs::btf::Btf;
+use table::manifest::{Coverage, ProbeState};
+
+use super::Detail;
+use super::features::has_member;
+
+/// What the kernel's BTF tells of MPTCP sockets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Mptcp {
+    /// Subflows lead to their MPTCP sockets (Linux 5.7).
+    pub(super) sockets: bool,
+    /// These count the bytes that calls on them moved (Linux 6.5).
+    pub(super) calls: bool,
+}
+
+impl Mptcp {
+    pub(super) fn of(btf: &Btf<'_>) -> Self {
+        let has = |of, members: &[&str]| members.iter().all(|it| has_member(btf, of, it));
+        let sockets = has("mptcp_sock", &["first", "token"])
+            && has("mptcp_subflow_context", &["conn"])
+            && has("tcp_sock", &["is_mptcp"]);
+        let counts = ["write_seq", "snd_una", "bytes_acked", "bytes_consumed"];
+        Self {
+            sockets,
+            calls: sockets && has("mptcp_sock", &counts),
+        }
+    }
+
+    /// How MPTCP sockets are seen, where that is not as well as TCP's.
+    pub(super) fn coverage(self, detail: Detail) -> Option<Coverage> {
+        let state = match self {
+            Self { sockets: false, .. } => ProbeState::Off {
+                why: "this kernel does not tell of MPTCP sockets, or refuses the programs that ask".to_owned(),
+                remedy: "start the recording before the program listens: plain TCP connections to it are seen then"
+                    .to_owned(),
+            },
+            Self { calls: false, .. } if detail >= Detail::Calls => ProbeState::Fallback {
+                which: "subflows without the calls on MPTCP sockets".to_owned(),
+                why: "MPTCP sockets of this kernel do not count the bytes that programs take".to_owned(),
+            },
+            _ => return None,
+        };
+        Some(Coverage {
+            probe: "inventory.mptcp".to_owned(),
+            state,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_said() {
+        let whole = Mptcp {
+            sockets: true,
+            calls: true,
+        };
+        assert_eq!(whole.coverage(Detail::Waits), None);
+        let uncounted = Mptcp {
+            calls: false,
+            ..whole
+        };
+        assert_eq!(uncounted.coverage(Detail::Stats), None);
+        let state = |mptcp: Mptcp| mptcp.coverage(Detail::Calls).map(|it| it.state);
+        assert!(matches!(
+            state(uncounted),
+            Some(ProbeState::Fallback { .. })
+        ));
+        assert!(matches!(
+            state(Mptcp::default()),
+            Some(ProbeState::Off { .. })
+        ));
+    }
+}

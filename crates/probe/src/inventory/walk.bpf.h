@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Sockets that are open already: those to which a descriptor leads, by the walk over all open files, and subflows, by
+ * that over TCP sockets.
+ */
+#ifndef WHYLAT_INVENTORY_WALK_BPF_H
+#define WHYLAT_INVENTORY_WALK_BPF_H
+
+#include "inventory.bpf.h"
+
+/* A walk has met a listening socket of this process. */
+static __always_inline void listener_on_walk(struct socket_state *st, struct sock *sk,
+					     const struct tcp_sock *tp,
+					     const struct process_seen *process, bool target)
+{
+	/* shared ones have many; that of the storage is copied to what is accepted meanwhile */
+	if (!st->process.pid)
+		st->process = *process;
+	if (target)
+		listener_emit(st, sk, tp, process, 0);
+}
+
+/* A walk has met a TCP socket of this process; of none if its pid is 0. */
+static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_sock *tp,
+					   const struct process_seen *process, bool target)
+{
+	u8 state = sk->__sk_common.skc_state;
+	struct socket_state *st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	if (!st && !target && (state == TCP_LISTEN || !is_peer(sk, tp)))
+		return;
+	if (!st)
+		st = socket_choose(sk, target ? CHOSEN_TARGET : CHOSEN_PEER);
+	if (!st)
+		return;
+	if (state == TCP_LISTEN) {
+		listener_on_walk(st, sk, tp, process, target);
+		return;
+	}
+	/* not yet connected, or closed while its descriptor is still open */
+	if (!has_stream(state) || (st->cookie && (st->process.pid || !process->pid)))
+		return;
+	st->process = *process;
+	if (!st->cookie)
+		socket_begin(st, sk, tp, 0, bpf_ktime_get_ns());
+	if (st->chosen == CHOSEN_PEER && process->pid)
+		select_task(process->pid, TASK_PEER);
+	socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
+}
+
+/* Is a listening socket recorded already, because another process holds it? */
+static __always_inline bool is_target_listener(struct sock *sk)
+{
+	struct mptcp_holder *holder;
+	struct socket_state *st;
+
+	if (sk->__sk_common.skc_state != TCP_LISTEN)
+		return false;
+	if (is_mptcp(sk)) {
+		holder = bpf_sk_storage_get(&mptcp_holders, sk, NULL, 0);
+		return holder && holder->is_target;
+	}
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return false;
+	st = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	return st && st->chosen == CHOSEN_TARGET;
+}
+
+/* Does the user ask for the sockets of this process, or for this one? */
+static __always_inline bool is_target_of_walk(struct task_struct *task, struct sock *sk)
+{
+	if (is_selected_port(sk)) {
+		owner_met(task->tgid);
+		return true;
+	}
+	return is_target_task(task) || (is_target_listener(sk) && sharer_met(task));
+}
+
+/* So many walks look for the subflows of one MPTCP socket: the first learns the connections whose other ends the second
+ * one finds. */
+#define MPTCP_WALKS 2
+
+/* The walk over open files has met an MPTCP socket: notes who holds it, and that its subflows are to be found. */
+static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock *sk, bool target)
+{
+	u8 state = sk->__sk_common.skc_state, asked = 1;
+	struct mptcp_holder *holder;
+	u32 netns;
+
+	if (state != TCP_LISTEN && !has_stream(state))
+		return;
+	holder = sk_storage_made(&mptcp_holders, sk);
+	if (!holder) {
+		__sync_fetch_and_add(&lost_socket_storage, 1);
+		return;
+	}
+	if (!holder->process.pid || (target && !holder->is_target))
+		process_fill(&holder->process, task);
+	if (target && !holder->is_target) {
+		holder->is_target = 1;
+		holder->walks = 0;
+	}
+	/* a listening socket is read at each walk */
+	if (holder->walks >= MPTCP_WALKS && !(target && state == TCP_LISTEN))
+		return;
+	if (holder->walks < MPTCP_WALKS)
+		holder->walks++;
+	netns = sk->__sk_common.skc_net.net->ns.inum;
+	bpf_map_update_elem(&mptcp_netns, &netns, &asked, BPF_ANY);
+}
+
+/* The walk over all open files: sockets that were open before, and owners that changed. */
+static __always_inline void file_on_walk(struct task_struct *task, struct sock *sk)
+{
+	const struct tcp_sock *tp;
+	struct process_seen process;
+	bool target;
+
+	if (!is_selected_netns(sk))
+		return;
+	target = is_target_of_walk(task, sk);
+	if (target)
+		kinds_on_walk(sk);
+	if (is_mptcp(sk))
+		mptcp_on_walk(task, sk, target);
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	process_fill(&process, task);
+	socket_on_walk(sk, tp, &process, target);
+}
+
+/* The walk over TCP sockets: a subflow, of whoever holds its MPTCP socket. */
+static __always_inline void subflow_on_walk(struct sock *sk, const struct tcp_sock *tp)
+{
+	struct socket *socket = sk->sk_socket;
+	struct mptcp_holder *holder = NULL;
+	struct process_seen process = {};
+	struct sock *owner;
+
+	if (!subflow_context(tp) || !is_selected_netns(sk))
+		return;
+	/* that of its MPTCP socket (mptcp_sock_graft()) */
+	owner = socket ? socket->sk : NULL;
+	if (owner)
+		holder = bpf_sk_storage_get(&mptcp_holders, owner, NULL, 0);
+	if (holder)
+		process = holder->process;
+	socket_on_walk(sk, tp, &process,
+		       select_all || (holder && holder->is_target) || is_selected_port(sk));
+}
+
+#endif

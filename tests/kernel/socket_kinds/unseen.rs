@@ -1,0 +1,84 @@
+//! Programs without a TCP connection: the report says what they used instead.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{PYTHON_PROGRAM, ROUNDS, SIZE};
+use crate::harness::{finish, program, root, whylat};
+use crate::report::{Report, text};
+
+/// Runs the Python program in a role without any TCP connection; gives the report, and what it says first.
+fn without_connection(role: &str, detail: &str) -> (Report, String) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--detail", detail, "--output"]);
+    run.arg(scratch.path().join("r.whylat"));
+    finish(run.args(["--", "python3", "-c", PYTHON_PROGRAM, role])).ended(0);
+    let report = Report::of(scratch);
+    report.assert_whole();
+    assert_eq!(report.connections().len(), 0, "{}", report.brief());
+    let told = finish(whylat("report").arg(report.path())).out;
+    let words: Vec<&str> = told.split_whitespace().collect();
+    (report, words.join(" "))
+}
+
+/// Of a kind of sockets: sends, their bytes, receives, their bytes.
+fn kind_calls(report: &Report, kind: &str) -> Option<[Value; 4]> {
+    let lines = report.json["sockets"].as_array().expect("sockets");
+    let line = lines.iter().find(|line| line["kind"] == kind)?;
+    let fields = ["sends", "sent_bytes", "receives", "received_bytes"];
+    Some(fields.map(|field| line[field].clone()))
+}
+
+fn used_only(role: &str, title: &str, hint: &str) {
+    if !root() {
+        return;
+    }
+    let (report, told) = without_connection(role, "waits");
+    let bytes = ROUNDS * SIZE;
+    let calls = kind_calls(&report, role).expect("used");
+    assert_eq!(calls, [ROUNDS, bytes, ROUNDS, bytes].map(Value::from));
+    let sentence = format!(
+        "No TCP connection was seen. The recorded processes used only {title} ({ROUNDS} sends of 1.63 kB, \
+         {ROUNDS} receives of 1.63 kB). {hint}"
+    );
+    assert!(told.contains(&sentence), "{sentence}\n{told}");
+    assert!(sentence.contains(text(&report.json, "why_unseen")));
+}
+
+#[test]
+fn a_program_of_udp_only() {
+    used_only("udp", "UDP sockets", "hint: --detail messages records UDP.");
+}
+
+#[test]
+fn a_program_of_unix_sockets_only() {
+    used_only(
+        "unix",
+        "UNIX sockets",
+        "whylat does not record UNIX sockets.",
+    );
+}
+
+#[test]
+fn a_program_that_opens_nothing() {
+    if !root() {
+        return;
+    }
+    let (report, told) = without_connection("nothing", "waits");
+    let sockets = report.json["sockets"].as_array().expect("sockets");
+    assert!(sockets.iter().all(|line| line["open"] == 0), "{sockets:?}");
+    let none = [0; 4].map(Value::from);
+    assert_eq!(kind_calls(&report, "unix"), Some(none));
+    assert!(
+        told.contains("No byte moved over any socket of the recorded processes."),
+        "{told}"
+    );
+    let (report, told) = without_connection("udp", "stats");
+    assert_eq!(kind_calls(&report, "udp"), None);
+    assert!(
+        told.contains("had no socket open when whylat looked"),
+        "{told}"
+    );
+}
