@@ -8,6 +8,7 @@ Writes the page (docs/accuracy.md) to --output, every instance to --json. Needs 
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import platform
 import shutil
@@ -21,13 +22,10 @@ from collections import Counter, defaultdict
 CONGCTLS = ("cubic", "bbr")
 # Faults that use up a CPU: nothing else is played beside them.
 OF_CPUS = ("starved_server", "starved_reader", "softirq_flood")
-ABOVE_INFO = ("warning", "critical")
 # Answers, not problems: never above info.
 ANSWERS = ("path_limited", "send_buffer_exceeds_window", "sender_app_limited")
 # Exit status of a report on a recording that is not whole.
 EVENTS_LOST = 3
-# From this share of a life on harm is above info (crates/diagnose/src/severity.rs).
-WARNING_SHARE = 0.05
 
 
 def faults(whylat):
@@ -35,18 +33,21 @@ def faults(whylat):
     return [json.loads(line) for line in said.stdout.splitlines()]
 
 
-def play(whylat, fault, variant, congctl, seed, is_wrong, keep):
-    """The ground truth and the report of one instance; one that is wrong is copied to `keep`."""
+def play(whylat, fault, variant, congctl, seed, keep):
+    """The ground truth, the report and the score of one instance; one that is wrong is copied to `keep`."""
     with tempfile.TemporaryDirectory() as scratch:
         recording = f"{scratch}/r.whylat"
         words = ["lab", "fault", fault, "--variant", variant, "--congctl", congctl]
         truth = f"{scratch}/truth.json"
         run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
-        report = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
-        played = json.loads(pathlib.Path(truth).read_text()), json.loads(report)
-        if keep and is_wrong(*played):
+        report = f"{scratch}/report.json"
+        said = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
+        pathlib.Path(report).write_text(said)
+        score = json.loads(run(whylat, "lab", "score", truth, report))
+        score = {name: {(rule, cookie) for rule, cookie in named} for name, named in score.items()}
+        if keep and (score["planted"] != score["found"] or score["beside"]):
             shutil.copytree(scratch, keep / f"{fault}.{variant}.{congctl}.{seed}", dirs_exist_ok=True)
-        return played
+        return json.loads(pathlib.Path(truth).read_text()), json.loads(said), score
 
 
 def run(*words, also=()):
@@ -55,67 +56,6 @@ def run(*words, also=()):
     if ran.returncode not in (0, *also):
         raise SystemExit(f"error: `{' '.join(words)}` ended with {ran.returncode}:\n{ran.stderr}")
     return ran.stdout
-
-
-def overlap(finding, claim):
-    """Part of the planted interval that the finding names, 0 to 1."""
-    start = max(finding["from_ns"], claim["from_ns"])
-    end = min(finding["until_ns"], claim["until_ns"])
-    return max(0, end - start) / max(1, claim["until_ns"] - claim["from_ns"])
-
-
-def claims(report):
-    """Every finding that is above info, and every answer, by rule and connection."""
-    rules = {c["id"]: set(c["findings"]) for c in report["connections"]}
-    found = {}
-    for finding in report["findings"]:
-        if finding["severity"] in ABOVE_INFO or finding["rule"] in ANSWERS:
-            members = {cookie for cookie, names in rules.items() if finding["rule"] in names}
-            if finding["subject"]["connections"] <= len(finding["subject"]["ids"]):
-                members = set(finding["subject"]["ids"])
-            for cookie in members:
-                found[finding["rule"], cookie] = finding
-    return found
-
-
-def suffered(truth):
-    """Claims that are true though nothing planted them: the machine was busy, and the role's own
-    thread waited for a CPU, as the scheduler told it (schedstat). A reader that waits is slow."""
-    for pair in truth["roles"]:
-        near = pair["clients"] + ([pair["proxy"]] if pair["proxy"] else [])
-        clients = [connection for role in near for connection in role["connections"]]
-        servers = pair["server"]["connections"]
-        for end, others, flooded in ((clients, servers, False), (servers, clients, True)):
-            for connection in end:
-                life_ns = connection["closed_ns"] - connection["opened_ns"]
-                waited_ns = (connection["thread"] or {}).get("runq_ns", 0)
-                waited_ns -= by_softirq_ns(truth, connection) if flooded else 0
-                if waited_ns > WARNING_SHARE * life_ns:
-                    yield "cpu_contention", connection["cookie"]
-                    other = (o["cookie"] for o in others if o["local"] == connection["remote"])
-                    yield from (("slow_reader", cookie) for cookie in other)
-
-
-def by_softirq_ns(truth, connection):
-    """What a planted flood's ksoftirqd took of the server's CPU in the connection's life."""
-    readings = [reading for role in truth["beside"] for reading in role.get("ksoftirqd_ns", [])]
-    within = [ns for at, ns in readings if connection["opened_ns"] <= at <= connection["closed_ns"]]
-    return within[-1] - within[0] if within else 0
-
-
-def score(truth, report):
-    """What was planted, what of it was found, and what was said beside it."""
-    said = claims(report)
-    planted = {
-        (claim["rule"], connection["cookie"]): claim
-        for claim in truth["expected"]
-        for connection in claim["connections"]
-    }
-    found = {at for at in said if at in planted and overlap(said[at], planted[at]) >= 0.5}
-    planted = set(planted)
-    beside = {claim for claim in set(said) - planted if claim[0] not in ANSWERS}
-    beside -= set(suffered(truth))
-    return planted, found, beside
 
 
 def bytes_per_s(pair, client):
@@ -160,11 +100,6 @@ def instances(whylat, seeds, only):
                     yield fault["name"], congctl, variant, seed
 
 
-def is_wrong(truth, report):
-    planted, found, beside = score(truth, report)
-    return planted != found or beside
-
-
 def wire_lost(truth):
     """Packets that did not arrive, by the wire's own account: direction and cause."""
     lost = {}
@@ -178,8 +113,8 @@ def wire_lost(truth):
 
 def judged(whylat, build, keep, fault, congctl, variant, seed):
     """One instance, played and scored."""
-    truth, report = play(whylat, fault, variant, congctl, seed, is_wrong, keep)
-    planted, found, beside = score(truth, report)
+    truth, report, score = play(whylat, fault, variant, congctl, seed, keep)
+    planted, found, beside = score["planted"], score["found"], score["beside"]
     return {
         "fault": fault,
         "congctl": congctl,
@@ -215,6 +150,7 @@ def main():
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
     parser.add_argument("--keep", type=pathlib.Path, help="copy the recordings of wrong instances into this folder")
+    parser.add_argument("--refresh", action="store_true", help="then record those anew that tests/replay keeps, and keep what is right")
     parser.add_argument("--build", default=commit(), help="what the whylat was built from")
     options = parser.parse_args()
     until = time.monotonic() + options.minutes * 60
@@ -240,6 +176,16 @@ def main():
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
+    if options.refresh:
+        refresh()
+
+
+def refresh():
+    """Has the replayed tests make their recordings of faults anew (tests/replay/README.md)."""
+    words = ["cargo", "test", "--release", "--workspace", "--test", "replay", "--", "--test-threads=1", "faults::"]
+    ended = subprocess.run(words, env={**os.environ, "WHYLAT_PLAYS": "refresh"})
+    if ended.returncode:
+        raise SystemExit("error: not all recordings of faults were refreshed\nhint: refresh those again that failed, by name")
 
 
 def commit():

@@ -24,6 +24,9 @@ enum LabCommand {
     /// The faults that there are.
     #[command(disable_help_flag = true)]
     List(Rest),
+    /// Compares a report with the ground truth of a fault.
+    #[command(disable_help_flag = true)]
+    Score(Rest),
     /// A path between two new network namespaces, with delay, loss and a rate.
     #[command(disable_help_flag = true)]
     Wire(Rest),
@@ -49,6 +52,7 @@ pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
     let declared = [
         ("fault", lab::fault::command::declaration()),
         ("list", lab::fault::command::list_declaration()),
+        ("score", lab::fault::command::score_declaration()),
         ("wire", lab::wire::command::declaration()),
         ("tail", lab::study::declaration()),
         ("copy", lab::copy::declaration()),
@@ -65,6 +69,9 @@ impl Lab {
         match self.command {
             LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
             LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
+            LabCommand::Score(rest) => rest.hand_on(fault::score_declaration(), |arguments| {
+                fault::score(arguments, &diagnose::rules::ANSWERS)
+            }),
             LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
             LabCommand::Tail(rest) => rest.hand_on(study::declaration(), study::main),
             LabCommand::Copy(rest) => rest.hand_on(copy::declaration(), copy::main),

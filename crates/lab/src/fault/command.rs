@@ -1,4 +1,4 @@
-//! `whylat lab fault NAME` and `whylat lab list`.
+//! `whylat lab fault NAME`, `whylat lab list` and `whylat lab score`.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::catalogue::{FAULTS, find};
 use super::run::Play;
 use super::scene::{Dice, Variant};
+use super::score::Score;
 use crate::error::LabError;
 
 /// Plants a fault: runs a client and a server, with one thing wrong between or in them, in network
@@ -64,6 +65,23 @@ struct ListOptions {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+}
+
+/// Compares a report with the ground truth of a fault. Prints as JSON what was planted, what of it
+/// was found, and what was said beside it: each a rule and a socket cookie.
+#[derive(Debug, Parser)]
+#[command(
+    name = "whylat lab score",
+    no_binary_name = true,
+    after_help = "\
+Examples:
+  whylat lab score truth.json report.json"
+)]
+struct ScoreOptions {
+    /// What `whylat lab fault --truth` wrote.
+    truth: PathBuf,
+    /// What `whylat report --format json` printed of a recording of it.
+    report: PathBuf,
 }
 
 /// The options of `whylat lab fault`.
@@ -171,4 +189,38 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         // a reader that has seen enough is no error
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// The options of `whylat lab score`.
+pub fn score_declaration() -> clap::Command {
+    ScoreOptions::command()
+}
+
+/// Runs `whylat lab score` with the arguments after these words. `answers` are the rules that are
+/// never above info.
+pub fn score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> ExitCode {
+    let options = match ScoreOptions::try_parse_from(args) {
+        Ok(options) => options,
+        Err(usage) => return crate::workload::usage(&usage),
+    };
+    let scored = read_json(&options.truth).and_then(|truth| {
+        let report = read_json(&options.report)?;
+        crate::workload::say(&json!(Score::of(&truth, &report, answers)))
+    });
+    match scored {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read_json(path: &Path) -> Result<Value, LabError> {
+    let text = std::fs::read_to_string(path);
+    let read = text.and_then(|text| Ok(serde_json::from_str(&text)?));
+    read.map_err(|why| {
+        let hint = "`whylat lab score --help` says what the two files are";
+        LabError::os("read", path.display().to_string(), why, hint)
+    })
 }

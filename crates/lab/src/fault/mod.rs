@@ -3,7 +3,8 @@
 //! In: a fault's name, which of its variants, a congestion control, a seed. Out: what happened, and
 //! what a diagnosis of it has to say. [`catalogue`] is the list; [`scene`] what a fault is made of;
 //! `buffers`, `cpus`, `losses`, `messages`, `programs` and `startup` set the scenes; [`run`] plays one;
-//! [`command`] is `whylat lab fault` and `whylat lab list`.
+//! [`score`]
+//! compares a diagnosis with what it had to say; [`command`] is `whylat lab fault`, `list` and `score`.
 
 mod buffers;
 pub mod catalogue;
@@ -14,7 +15,10 @@ mod messages;
 mod programs;
 pub mod run;
 pub mod scene;
+pub mod score;
 mod startup;
 
 pub use catalogue::{FAULTS, find};
+pub use run::Play;
 pub use scene::{Claim, Cure, End, Fault, Scene, Variant};
+pub use score::Score;

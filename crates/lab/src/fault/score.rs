@@ -1,0 +1,219 @@
+//! Compares a report with the ground truth of a fault.
+//!
+//! In: what [`super::run::Play`] told, and the JSON report of a recording of it. Out: what was planted,
+//! what of it was found, and what was said beside it, each a rule and a socket. `make accuracy` and the
+//! replayed tests judge by it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Part of the planted interval that a finding has to cover.
+const LEAST_OVERLAP: f64 = 0.5;
+
+/// From this share of a life on harm is above info (`crates/diagnose/src/severity.rs`).
+const WARNING_SHARE: f64 = 0.05;
+
+/// A rule, and the cookie of the socket that it speaks of.
+pub type Named = (String, u64);
+
+/// What was planted and what was said.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Score {
+    /// What is to be said.
+    pub planted: BTreeSet<Named>,
+    /// What of it was said, of the time in which it was so.
+    pub found: BTreeSet<Named>,
+    /// What else was said above info, and was not so.
+    pub beside: BTreeSet<Named>,
+}
+
+impl Score {
+    /// Compares. `answers` are the rules that are never above info: they are found at any severity, and never wrong.
+    pub fn of(truth: &Value, report: &Value, answers: &[&str]) -> Self {
+        let claims = claims(truth);
+        let said = said(report, answers);
+        let is_found = |named: &&Named| {
+            let finding = said.get(*named);
+            finding.is_some_and(|finding| overlap(finding, claims[*named]) >= LEAST_OVERLAP)
+        };
+        let found = claims.keys().filter(is_found).cloned().collect();
+        let planted: BTreeSet<Named> = claims.keys().cloned().collect();
+        let suffered = suffered(truth);
+        let is_beside = |named: &&Named| {
+            let is_answer = answers.contains(&named.0.as_str());
+            !is_answer && !planted.contains(*named) && !suffered.contains(*named)
+        };
+        let beside = said.keys().filter(is_beside).cloned().collect();
+        Score {
+            planted,
+            found,
+            beside,
+        }
+    }
+
+    /// Whether all that was planted was found, and nothing else was said.
+    pub fn is_right(&self) -> bool {
+        self.planted == self.found && self.beside.is_empty()
+    }
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value[name].as_array().into_iter().flatten()
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or(0)
+}
+
+fn rule(value: &Value) -> String {
+    value["rule"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What is to be said, with the claim that wants it.
+fn claims(truth: &Value) -> BTreeMap<Named, &Value> {
+    let claims = list(truth, "expected");
+    claims
+        .flat_map(|claim| {
+            let connections = list(claim, "connections");
+            connections.map(move |it| ((rule(claim), number(it, "cookie")), claim))
+        })
+        .collect()
+}
+
+/// Every finding that is above info, and every answer.
+fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<Named, &'a Value> {
+    let is_claim = |finding: &&Value| {
+        let is_answer = finding["rule"]
+            .as_str()
+            .is_some_and(|rule| answers.contains(&rule));
+        is_answer || finding["severity"] != "info"
+    };
+    let findings = list(report, "findings").filter(is_claim);
+    findings
+        .flat_map(|finding| {
+            let sockets = sockets(report, finding).into_iter();
+            sockets.map(move |cookie| ((rule(finding), cookie), finding))
+        })
+        .collect()
+}
+
+/// The sockets of a finding: of many, not all are listed with it.
+fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
+    let subject = &finding["subject"];
+    let listed: Vec<u64> = list(subject, "ids").filter_map(Value::as_u64).collect();
+    if number(subject, "connections") <= listed.len() as u64 {
+        return listed;
+    }
+    let has_it = |it: &&Value| list(it, "findings").any(|rule| *rule == finding["rule"]);
+    let connections = list(report, "connections").filter(has_it);
+    connections.map(|it| number(it, "id")).collect()
+}
+
+/// Part of the planted interval that the finding names, 0 to 1.
+fn overlap(finding: &Value, claim: &Value) -> f64 {
+    let start = number(finding, "from_ns").max(number(claim, "from_ns"));
+    let end = number(finding, "until_ns").min(number(claim, "until_ns"));
+    let planted_ns = number(claim, "until_ns").saturating_sub(number(claim, "from_ns"));
+    end.saturating_sub(start) as f64 / planted_ns.max(1) as f64
+}
+
+/// Claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
+/// CPU, as the scheduler told it (schedstat). A reader that waits is slow.
+fn suffered(truth: &Value) -> BTreeSet<Named> {
+    let mut suffered = BTreeSet::new();
+    for pair in list(truth, "roles") {
+        let near = list(pair, "clients").chain(Some(&pair["proxy"]));
+        let clients: Vec<&Value> = near.flat_map(|role| list(role, "connections")).collect();
+        let servers: Vec<&Value> = list(&pair["server"], "connections").collect();
+        let mut add = |end: &[&Value],
+                       others: &[&Value],
+                       by_softirq_ns: fn(&Value, &Value) -> u64| {
+            for connection in end {
+                let life_ns =
+                    number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"));
+                let waited_ns = number(&connection["thread"], "runq_ns");
+                let waited_ns = waited_ns.saturating_sub(by_softirq_ns(truth, connection));
+                if waited_ns as f64 <= WARNING_SHARE * life_ns as f64 {
+                    continue;
+                }
+                suffered.insert(("cpu_contention".to_owned(), number(connection, "cookie")));
+                let others = others
+                    .iter()
+                    .filter(|it| it["local"] == connection["remote"]);
+                suffered.extend(others.map(|it| ("slow_reader".to_owned(), number(it, "cookie"))));
+            }
+        };
+        add(&clients, &servers, |_, _| 0);
+        add(&servers, &clients, by_softirq_ns);
+    }
+    suffered
+}
+
+/// What a planted flood's ksoftirqd took of the server's CPU in the connection's life.
+fn by_softirq_ns(truth: &Value, connection: &Value) -> u64 {
+    let life = number(connection, "opened_ns")..=number(connection, "closed_ns");
+    let readings = list(truth, "beside").flat_map(|role| list(role, "ksoftirqd_ns"));
+    let readings =
+        readings.filter_map(|reading| Some((reading[0].as_u64()?, reading[1].as_u64()?)));
+    let within: Vec<u64> = readings
+        .filter(|(at, _)| life.contains(at))
+        .map(|(_, ns)| ns)
+        .collect();
+    let first_and_last = within.first().zip(within.last());
+    first_and_last.map_or(0, |(first, last)| last.saturating_sub(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn truth() -> Value {
+        json!({
+            "expected": [{ "rule": "slow_reader", "from_ns": 100, "until_ns": 200, "connections": [{ "cookie": 1 }] }],
+            "roles": [{
+                "clients": [{ "connections": [{ "cookie": 1, "local": "a", "remote": "b", "opened_ns": 0, "closed_ns": 300 }] }],
+                "proxy": null,
+                "server": { "connections": [
+                    { "cookie": 2, "local": "b", "remote": "a", "opened_ns": 0, "closed_ns": 300, "thread": { "runq_ns": 30 } },
+                ]},
+            }],
+            "beside": [],
+        })
+    }
+
+    fn report(rule: &str, severity: &str, cookie: u64, until_ns: u64) -> Value {
+        json!({
+            "findings": [{
+                "rule": rule, "severity": severity, "from_ns": 100, "until_ns": until_ns,
+                "subject": { "ids": [cookie], "connections": 1 },
+            }],
+            "connections": [],
+        })
+    }
+
+    fn score(report: &Value) -> (usize, usize) {
+        let score = Score::of(&truth(), report, &["path_limited"]);
+        assert_eq!(score.planted.len(), 1);
+        (score.found.len(), score.beside.len())
+    }
+
+    #[test]
+    fn what_was_planted_is_found_while_it_lasted() {
+        assert_eq!(score(&report("slow_reader", "warning", 1, 150)), (1, 0));
+        assert_eq!(score(&report("slow_reader", "warning", 1, 149)), (0, 0));
+        assert_eq!(score(&report("slow_reader", "info", 1, 200)), (0, 0));
+    }
+
+    #[test]
+    fn what_the_machine_did_and_answers_are_not_beside() {
+        assert_eq!(score(&report("small_writes", "warning", 1, 200)), (0, 1));
+        assert_eq!(score(&report("path_limited", "info", 1, 200)), (0, 0));
+        // its thread waited for a CPU for a tenth of its life
+        assert_eq!(score(&report("cpu_contention", "warning", 2, 200)), (0, 0));
+        assert_eq!(score(&report("cpu_contention", "warning", 1, 200)), (0, 1));
+    }
+}
