@@ -7,8 +7,8 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
-	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel perfetto-check fleet-check \
+.PHONY: demo test replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
+	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel golden perfetto-check fleet-check \
 	fleet-engines fleet-live clean
 
 demo: build
@@ -17,11 +17,16 @@ demo: build
 build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
+# What a merge waits for. The diagnosis of kept recordings (`make replay`) is among the tests of the workspace.
 test: setup-test build lint unit viewer-check perfetto-check fleet-check kernel faults-quick
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
 	$(CARGO) test $(PROFILE) --workspace
+
+# The diagnosis, on recordings that are kept: no privileges needed. See tests/replay/README.md.
+replay: setup-test build
+	$(CARGO) test $(PROFILE) --workspace --test replay
 
 # Real programs over the real kernel: root, network namespaces. Two tests at a time, then those that look at the whole host.
 kernel: setup-test build
@@ -62,9 +67,12 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
-# Most of an instance is waiting, so that several run at a time.
+# Most of an instance is waiting, so that several run at a time. Then records all other plays of tests/replay anew,
+# one at a time. REFRESH=1 keeps the new recordings of those and of the faults.
 accuracy: setup-test build
-	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md
+	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)
+	WHYLAT_PLAYS=$(if $(REFRESH),refresh,anew) $(CARGO) test $(PROFILE) --workspace --test replay -- \
+		--test-threads=1 --skip faults::
 
 # Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
 delayed-acks: setup-test build

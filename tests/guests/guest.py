@@ -23,7 +23,7 @@ PROGRAMS = ["ip", "tc"]
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
 # Programs in C that checks run, built for the guest.
-SOURCES = [HERE.parent / "kernel/programs/slow_messages.c"]
+SOURCES = [HERE.parent / "replay/programs/slow_messages.c"]
 
 # Megabytes of memory: the archive is there twice while it is unpacked.
 MEMORY_MB = 1024

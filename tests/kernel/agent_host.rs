@@ -14,7 +14,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use table::fleet::FleetConnection;
 use tempfile::TempDir;
 
-use crate::agent::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
+use crate::agents::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
 use crate::harness::{finish, program, root, until};
 use crate::privileges::{assert_kept, documented};
 use crate::sockmap::HandsOn;

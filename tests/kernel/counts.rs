@@ -1,17 +1,14 @@
-//! What is counted is exact: calls, bytes, stream offsets, connections and retransmissions of
-//! workloads that know their own (prime) numbers.
+//! What is counted is exact: calls, bytes, stream offsets and connections of workloads that know
+//! their own (prime) numbers.
 
 use std::collections::{BTreeMap, HashSet};
 
-use lab::wire::PacketRecord;
-use lab::{Direction, DirectionConfig, Netns};
+use lab::Netns;
 use serde_json::Value;
-use table::TcpEventKind;
-use table::tables::{Call, TcpEvent};
+use table::tables::Call;
 
-use crate::harness::{Recorder, Site, finish, planted, program, role, root};
+use crate::harness::{Recorder, Site, finish, program, role, root};
 use crate::report::{Report, number};
-use crate::verdicts::start;
 
 const EAGAIN: i32 = -11;
 
@@ -133,129 +130,4 @@ fn every_short_connection() {
             }
         }
     }
-}
-
-/// Data segments that the wire saw before, by its own log.
-fn sent_again(log: &[PacketRecord]) -> u64 {
-    let mut seen = HashSet::new();
-    let data = log
-        .iter()
-        .filter(|row| row.direction == Direction::AToB)
-        .filter_map(|row| row.tcp.filter(|tcp| tcp.payload_bytes > 0));
-    data.filter(|tcp| !seen.insert(tcp.seq)).count() as u64
-}
-
-/// The kernel's own counters of a namespace (`/proc/net/netstat`), which was new.
-fn netstat(netns: &Netns) -> BTreeMap<String, u64> {
-    let text = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
-    let text = text.expect("enter").expect("netstat");
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("TcpExt:"))
-        .collect();
-    let [names, values] = lines[..] else {
-        panic!("no TcpExt in {text}");
-    };
-    let values = values
-        .split(' ')
-        .skip(1)
-        .map(|value| value.parse().unwrap_or(0));
-    names
-        .split(' ')
-        .skip(1)
-        .map(str::to_owned)
-        .zip(values)
-        .collect()
-}
-
-/// What became of a transfer that lost chosen data segments.
-struct Lost {
-    report: Report,
-    /// Retransmitted segments by kind of event.
-    events: BTreeMap<TcpEventKind, u64>,
-    /// Segments that the wire saw again.
-    again: u64,
-    /// The sending namespace's counters.
-    netstat: BTreeMap<String, u64>,
-}
-
-/// Loses chosen data segments of a transfer. What a timer sends again may pass no hook: see
-/// [`planted`].
-fn lose(chosen: &[std::ops::Range<u64>], stream: &str) -> Lost {
-    planted(|| {
-        let lost = transfer(chosen, stream);
-        let seen = lost.events.values().sum::<u64>();
-        assert!(seen <= lost.again, "{:?} of {}", lost.events, lost.again);
-        if seen == lost.again {
-            return Ok(lost);
-        }
-        Err(format!("events {:?} of {}", lost.events, lost.again))
-    })
-}
-
-fn transfer(chosen: &[std::ops::Range<u64>], stream: &str) -> Lost {
-    let path = DirectionConfig {
-        lose_data: chosen.to_vec(),
-        ..DirectionConfig::delay(10_000)
-    };
-    let wire = start("cubic", path);
-    let recorded = Site::over(&wire).record("sink", stream);
-    let report = recorded.report;
-    report.assert_whole();
-    let id = number(&recorded.client, "/connections/0/cookie");
-    let netstat = netstat(&wire.a);
-    let again = sent_again(&wire.stop().1);
-    let mut events = BTreeMap::new();
-    for event in report.rows::<TcpEvent>() {
-        if let (true, Some(segments)) = (event.conn == id, event.segments) {
-            *events.entry(event.kind).or_default() += u64::from(segments);
-        }
-    }
-    let counted = number(report.by_cookie(id), "/totals/retransmits");
-    assert_eq!(counted, again, "totals.retransmits against the wire's log");
-    Lost {
-        report,
-        events,
-        again,
-        netstat,
-    }
-}
-
-impl Lost {
-    fn events(&self, kind: TcpEventKind) -> u64 {
-        self.events.get(&kind).copied().unwrap_or(0)
-    }
-}
-
-#[test]
-fn every_fast_retransmission() {
-    if !root() {
-        return;
-    }
-    // Three holes of 1, 2 and 2 segments in a transfer that goes on long after.
-    let lost = lose(&[101..102, 211..213, 307..309], "stream --bytes 3000017");
-    assert_eq!(lost.again, 5, "the wire lost five segments once");
-    assert_eq!(lost.netstat["TCPFastRetrans"], 5);
-    assert_eq!(lost.events(TcpEventKind::FastRetransmit), 5);
-}
-
-#[test]
-fn every_tail_loss_probe_and_timeout() {
-    if !root() {
-        return;
-    }
-    // Messages that are each alone on their way. The third is lost once, which a tail-loss
-    // probe mends; the fourth is lost three times, which takes a timeout.
-    let stream = "stream --bytes 5000 --write-size 1000 --pause-us 1300000";
-    let lost = lose(&[2..3, 4..7], stream);
-    assert_eq!(lost.again, 4);
-    let (probes, timeouts) = (lost.netstat["TCPLossProbes"], lost.netstat["TCPTimeouts"]);
-    assert!(probes >= 1 && timeouts >= 1, "{:?}", lost.netstat);
-    assert_eq!(lost.events(TcpEventKind::TailLossProbe), probes);
-    assert_eq!(lost.events(TcpEventKind::TimeoutRetransmit), timeouts);
-    let mut all = lost.report.connections().iter();
-    let client = all.find(|c| c["role"] == "client");
-    let client = client.expect("the client");
-    assert_eq!(number(client, "/totals/timeouts"), timeouts);
-    assert_eq!(number(client, "/totals/tail_loss_probes"), probes);
 }

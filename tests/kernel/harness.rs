@@ -1,6 +1,9 @@
 //! What the tests share: starting recordings and workloads, waiting for conditions, and finding
 //! connections and findings in a report.
 
+// Tests of the kernel and of the diagnosis use a part each.
+#![allow(dead_code)]
+
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -13,7 +16,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::report::{Report, number};
+use crate::report::Report;
 
 /// Nothing that a test waits for takes longer.
 pub const LONGEST: Duration = Duration::from_secs(40);
@@ -52,24 +55,6 @@ pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < end, "never saw: {what}");
         std::thread::park_timeout(Duration::from_millis(1));
     }
-}
-
-/// Plants a situation until it has come about; `plant` says what was wrong otherwise, by another
-/// truth than the profiler's. A busy machine may spoil one; and the kernels of some sandboxes run no
-/// BPF program while their own agent (process 1) is the current task, so that a timer or a packet
-/// whose softirq interrupts it passes no hook (here 17 of 927 timer softirqs in a minute).
-#[track_caller]
-pub fn planted<T>(mut plant: impl FnMut() -> Result<T, String>) -> T {
-    const ATTEMPTS: usize = 5;
-    let mut spoilt = String::new();
-    for _ in 0..ATTEMPTS {
-        match plant() {
-            Ok(found) => return found,
-            Err(why) => spoilt = why,
-        }
-        eprintln!("planted in vain: {spoilt}");
-    }
-    panic!("{spoilt}");
 }
 
 /// Waits for a process to end, and kills it if it does not.
@@ -266,22 +251,6 @@ pub struct Recorded {
     pub report: Report,
     pub client: Value,
     pub server: Value,
-}
-
-impl Recorded {
-    /// The client's first connection in the report.
-    #[track_caller]
-    pub fn client_end(&self) -> &Value {
-        self.report
-            .by_cookie(number(&self.client, "/connections/0/cookie"))
-    }
-
-    /// The server's first connection in the report.
-    #[track_caller]
-    pub fn server_end(&self) -> &Value {
-        self.report
-            .by_cookie(number(&self.server, "/connections/0/cookie"))
-    }
 }
 
 /// A `whylat record` under way.

@@ -1,5 +1,8 @@
 //! An instrumented program, with Intel's own static part in it, under `whylat run`.
 
+// Tests of the kernel and of the diagnosis use a part each.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

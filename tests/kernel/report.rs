@@ -1,5 +1,8 @@
 //! What a recording says: its JSON report, with the connections and findings found by socket.
 
+// Tests of the kernel and of the diagnosis use a part each.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -13,7 +16,7 @@ use crate::harness::{finish, whylat};
 pub struct Report {
     pub json: Value,
     path: PathBuf,
-    _scratch: TempDir,
+    _scratch: Option<TempDir>,
 }
 
 impl Report {
@@ -21,9 +24,17 @@ impl Report {
     pub fn of(scratch: TempDir) -> Self {
         let path = scratch.path().join("r.whylat");
         Report {
+            _scratch: Some(scratch),
+            ..Report::at(path)
+        }
+    }
+
+    /// Of the recording at this path.
+    pub fn at(path: PathBuf) -> Self {
+        Report {
             json: json_report(&path),
             path,
-            _scratch: scratch,
+            _scratch: None,
         }
     }
 
@@ -202,9 +213,20 @@ fn name(finding: &Value) -> String {
 
 /// `whylat report --format json`.
 pub fn json_report(path: &Path) -> Value {
-    let said = finish(whylat("report --format json").arg(path));
+    ask(path, "")
+}
+
+/// What `whylat report` answers to other questions, given as options.
+pub fn ask(path: &Path, question: &str) -> Value {
+    let mut report = whylat("report --format json");
+    let said = finish(report.args(question.split_whitespace()).arg(path));
     assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
     serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
+}
+
+/// The groups of an answer.
+pub fn groups(answer: &Value) -> &Vec<Value> {
+    answer["groups"].as_array().expect("groups")
 }
 
 /// A number in a JSON value, by JSON pointer.

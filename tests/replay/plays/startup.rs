@@ -9,15 +9,29 @@ use table::TaskKind;
 use table::manifest::ProbeState;
 use table::tables::{Counter, Task, Wait};
 
-use crate::harness::{finish, planted, program, root, whylat};
+use crate::harness::program;
 use crate::instrumented::Run;
-use crate::report::{Report, number, text};
-use crate::verdicts::under_cubic_and_bbr;
-use crate::waits_view::{ask, groups};
+use crate::play::{Outcome, Play, under, under_both};
+use crate::report::{Report, ask, groups, number, text};
+use crate::shrink::WAITS;
 
-under_cubic_and_bbr! {
-    a_slow_start_is_told_at_both_ends
-    each_cure_is_measured
+pub fn plays() -> Vec<Play> {
+    let both = under_both(
+        "startup",
+        "a_slow_start",
+        WAITS,
+        slow_start,
+        told_at_both_ends,
+    );
+    let own_cure = under(
+        "cubic",
+        "startup",
+        "the_recipes_own_cure",
+        WAITS,
+        own_cure,
+        finding_stays,
+    );
+    both.into_iter().chain([own_cure]).collect()
 }
 
 /// Bytes of a header and of an answer (`crates/lab/src/workload/commands`).
@@ -30,25 +44,32 @@ const LEAST_STALL_NS: u64 = 36_000_000;
 /// A percentile's relative error, and as much for what a call is longer than the wait in it.
 const PERCENT_ABOVE: u64 = 4;
 
-/// One play under a recording: what the programs know, and the recording.
-struct Played {
-    truth: Value,
-    report: Report,
+fn record(words: &str) -> Outcome {
+    let words = format!("lab fault vtune_startup {words}");
+    let mut argv = vec![program()];
+    argv.extend(words.split_whitespace());
+    let told = Run::new(program(), "--detail waits", &argv).end();
+    told.said.ended(0);
+    assert_eq!(told.coverage(), ProbeState::On);
+    let account = told.account();
+    assert_eq!(account.lost_total(), 0, "{account:?}");
+    Outcome {
+        truth: told.truths().remove(0),
+        report: Report::of(told.scratch),
+    }
 }
 
-impl Played {
-    fn new(words: &str) -> Self {
-        let words = format!("lab fault vtune_startup {words}");
-        let mut argv = vec![program()];
-        argv.extend(words.split_whitespace());
-        let told = Run::new(program(), "--detail waits", &argv).end();
-        told.said.ended(0);
-        assert_eq!(told.coverage(), ProbeState::On);
-        let account = told.account();
-        assert_eq!(account.lost_total(), 0, "{account:?}");
+/// What the programs know, and the recording.
+struct Played<'a> {
+    truth: &'a Value,
+    report: &'a Report,
+}
+
+impl<'a> Played<'a> {
+    fn of(outcome: &'a Outcome) -> Self {
         Played {
-            truth: told.truths().remove(0),
-            report: Report::of(told.scratch),
+            truth: &outcome.truth,
+            report: &outcome.report,
         }
     }
 
@@ -62,15 +83,14 @@ impl Played {
 
     /// The waits of an end's threads for its connection until the client was ready; without those for
     /// the next segment of a large body, which comes at once: no round trip of the scene is as short.
-    fn waits(&self, end: &Value) -> Result<Value, String> {
+    fn waits(&self, end: &Value) -> Value {
         let (pid, cookie) = (number(end, "/pid"), number(end, "/connections/0/cookie"));
-        let path = self.report.beside("r.whylat");
         let until_ns = self.ready_ns() - number(&self.report.json, "/host/started_ns");
         let question = format!("--by object --longer-than 400us --pid {pid} --to {until_ns}ns");
-        let answer = ask(&path, &question);
+        let answer = ask(self.report.path(), &question);
         let found = groups(&answer).iter().find(|group| group["conn"] == cookie);
-        let found = found.ok_or_else(|| format!("no waits for socket {cookie}: {answer}"))?;
-        Ok(found.clone())
+        let found = found.unwrap_or_else(|| panic!("no waits for socket {cookie}: {answer}"));
+        found.clone()
     }
 
     /// When the client was ready.
@@ -114,14 +134,13 @@ fn calls(end: &Value, list: &str, from: &str, to: &str, bytes: &str) -> Vec<(u64
 }
 
 /// The population of slow waits is, call by call, what the program knows of its own calls.
-fn populations_agree(waits: &Value, calls: &[(u64, u64)]) -> Result<(), String> {
-    let failed = |why: &str| {
-        let (populations, histogram) = (&waits["populations"], &waits["histogram"]);
-        Err(format!("{why}: {populations} of {histogram}"))
-    };
-    if waits["populations"].is_null() {
-        return failed("one population");
-    }
+fn populations_agree(waits: &Value, calls: &[(u64, u64)]) {
+    let said = || format!("{} of {}", waits["populations"], waits["histogram"]);
+    assert!(
+        !waits["populations"].is_null(),
+        "one population: {}",
+        said()
+    );
     let boundary_ns = number(waits, "/populations/boundary_ns");
     let (mut slow, mut fast): (Vec<u64>, Vec<u64>) = calls
         .iter()
@@ -129,21 +148,17 @@ fn populations_agree(waits: &Value, calls: &[(u64, u64)]) -> Result<(), String> 
         .partition(|ns| **ns >= boundary_ns);
     slow.sort_unstable();
     fast.sort_unstable();
-    if number(waits, "/populations/slow/count") != slow.len() as u64 {
-        return failed("another number of slow waits");
-    }
+    let count = number(waits, "/populations/slow/count");
+    assert_eq!(count, slow.len() as u64, "{}", said());
     let (slow_ns, fast_ns) = (slow[slow.len() / 2], fast[fast.len() / 2]);
     let p50_ns = number(waits, "/populations/slow/p50_ns");
     assert!(p50_ns >= LEAST_STALL_NS && p50_ns <= slow_ns * (100 + PERCENT_ABOVE) / 100);
     let p50_ns = number(waits, "/populations/fast/p50_ns");
-    if p50_ns * 4 >= slow_ns || fast_ns * 4 >= slow_ns {
-        return failed("the fast ones are not fast");
-    }
-    Ok(())
+    assert!(p50_ns * 4 < slow_ns && fast_ns * 4 < slow_ns, "{}", said());
 }
 
 /// The client's waits for answers until it was ready.
-fn answers(played: &Played) -> Vec<(u64, u64)> {
+fn answers(played: &Played<'_>) -> Vec<(u64, u64)> {
     let client = played.client();
     calls(
         client,
@@ -155,7 +170,7 @@ fn answers(played: &Played) -> Vec<(u64, u64)> {
 }
 
 /// The server's waits for headers and bodies until the client was ready.
-fn receives(played: &Played) -> Vec<(u64, u64)> {
+fn receives(played: &Played<'_>) -> Vec<(u64, u64)> {
     let server = played.server();
     let of = |list: &str| {
         let ends_ns = all(server, list, "/end_ns").into_iter();
@@ -167,26 +182,22 @@ fn receives(played: &Played) -> Vec<(u64, u64)> {
     [of("headers"), of("bodies")].concat()
 }
 
-/// A play of which the recorder saw every wait that the programs know of.
-fn recipe(congctl: &str) -> Played {
-    planted(|| {
-        let played = Played::new(&format!("--congctl {congctl}"));
-        populations_agree(&played.waits(played.client())?, &answers(&played))?;
-        populations_agree(&played.waits(played.server())?, &receives(&played))?;
-        let stood_still = |(ns, bytes): &(u64, u64)| *bytes > SMALL_BYTES && *ns >= LEAST_STALL_NS;
-        if answers(&played).iter().any(stood_still) {
-            return Err("a large command stood still".to_owned());
-        }
-        Ok(played)
-    })
+fn slow_start(congctl: &str) -> Result<Outcome, String> {
+    let outcome = record(&format!("--congctl {congctl}"));
+    let stood_still = |(ns, bytes): &(u64, u64)| *bytes > SMALL_BYTES && *ns >= LEAST_STALL_NS;
+    match answers(&Played::of(&outcome)).iter().any(stood_still) {
+        true => Err("a large command stood still".to_owned()),
+        false => Ok(outcome),
+    }
 }
 
-fn a_slow_start_is_told_at_both_ends(congctl: &str) {
-    let played = recipe(congctl);
+fn told_at_both_ends(outcome: &Outcome) {
+    let (played, congctl) = (Played::of(outcome), outcome.congctl());
     let (client, server) = (played.client(), played.server());
-    assert_eq!(played.truth["congctl"], congctl);
+    populations_agree(&played.waits(client), &answers(&played));
+    populations_agree(&played.waits(server), &receives(&played));
     let id = number(client, "/connections/0/cookie");
-    let report = &played.report;
+    let report = played.report;
     assert_eq!(report.by_cookie(id)["tcp"]["congestion"], congctl);
     report.assert_claims(id, &["nagle_delayed_ack sending"], &[]);
     let finding = report.finding(id, "nagle_delayed_ack").expect("a finding");
@@ -202,7 +213,7 @@ fn a_slow_start_is_told_at_both_ends(congctl: &str) {
 }
 
 /// Every value that the programs told is there, in turn.
-fn assert_counters(played: &Played) {
+fn assert_counters(played: &Played<'_>) {
     let (client, server) = (played.client(), played.server());
     let bodies = all(client, "commands", "/body_bytes");
     let polls = client["polls"].as_array().expect("a list").len();
@@ -231,7 +242,7 @@ fn tally(tasks: &[Task]) -> BTreeMap<(String, &str), u64> {
 }
 
 /// Every task is there, and has ended; start-up lasted as long as the client knows.
-fn assert_tasks(played: &Played) {
+fn assert_tasks(played: &Played<'_>) {
     let (client, server) = (played.client(), played.server());
     let at_start = client["commands"].as_array().expect("a list").len() as u64;
     let asked = number(server, "/commands");
@@ -271,7 +282,7 @@ fn assert_tasks(played: &Played) {
 }
 
 /// Waits of an end for its connection in which a timer must have expired.
-fn slow_waits(played: &Played, end: &Value) -> Vec<Wait> {
+fn slow_waits(played: &Played<'_>, end: &Value) -> Vec<Wait> {
     let cookie = number(end, "/connections/0/cookie");
     let rows = played.report.rows::<Wait>().into_iter();
     let is_slow = |wait: &Wait| wait.end_ns - wait.start_ns >= LEAST_STALL_NS;
@@ -284,7 +295,7 @@ fn slow_waits(played: &Played, end: &Value) -> Vec<Wait> {
 
 /// The recipe's conclusion, from the recording alone: the largest of the values that a counter of the
 /// same thread took next after the slow waits.
-fn largest_after(played: &Played, end: &Value, name: &str) -> u64 {
+fn largest_after(played: &Played<'_>, end: &Value, name: &str) -> u64 {
     let rows = played.counters(end);
     let next = |wait: &Wait| {
         let of_thread = |row: &&Counter| row.tid == wait.tid && row.name.as_deref() == Some(name);
@@ -295,7 +306,7 @@ fn largest_after(played: &Played, end: &Value, name: &str) -> u64 {
 }
 
 /// The same of the values that it had before them.
-fn largest_before(played: &Played, end: &Value, name: &str) -> u64 {
+fn largest_before(played: &Played<'_>, end: &Value, name: &str) -> u64 {
     let rows = played.counters(end);
     let last = |wait: &Wait| {
         let of_thread = |row: &&Counter| row.tid == wait.tid && row.name.as_deref() == Some(name);
@@ -310,77 +321,17 @@ fn largest<'a>(rows: impl Iterator<Item = &'a Counter>) -> u64 {
     values.max().expect("a value")
 }
 
-/// From the first command to readiness, without a recorder.
-fn startup_ns(words: &str, congctl: &str) -> u64 {
-    let words = format!("lab fault vtune_startup --congctl {congctl} {words}");
-    let said = finish(&mut whylat(&words));
-    said.ended(0);
-    let truth: Value = serde_json::from_str(&said.out).expect("JSON");
-    number(&truth, "/roles/0/clients/0/startup_ns")
+fn own_cure(congctl: &str) -> Result<Outcome, String> {
+    let words = format!("--congctl {congctl} --variant mended --cure rcvbuf");
+    Ok(record(&words))
 }
 
-/// How many times faster start-up is with each cure: the median of three rounds, in each of which all
-/// are played in turn.
-fn times_faster(cures: &[&'static str], congctl: &str) -> BTreeMap<&'static str, f64> {
-    const ROUNDS: usize = 3;
-    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for _ in 0..ROUNDS {
-        let faulty_ns = startup_ns("--variant faulty", congctl);
-        for cure in cures {
-            let cured_ns = startup_ns(&format!("--variant mended --cure {cure}"), congctl);
-            let ratio = faulty_ns as f64 / cured_ns as f64;
-            ratios.entry(cure).or_default().push(ratio);
-        }
-    }
-    let median = |mut ratios: Vec<f64>| {
-        ratios.sort_by(f64::total_cmp);
-        ratios[ROUNDS / 2]
-    };
-    let medians = ratios.into_iter().map(|(cure, all)| (cure, median(all)));
-    let medians = medians.collect();
-    eprintln!("{congctl}: times faster {medians:?}");
-    medians
-}
-
-/// Five times faster, as the recipe says; but not by the recipe's own cure: on Linux the ACK timer does
-/// not know the buffer.
-fn each_cure_is_measured(congctl: &str) {
-    planted(|| {
-        let faster = times_faster(&["writev", "nodelay", "quickack", "rcvbuf"], congctl);
-        let helps = |cure| faster[cure] >= 5.0;
-        let all_help = ["writev", "nodelay", "quickack"].into_iter().all(helps);
-        let is_so = all_help && !helps("rcvbuf");
-        is_so.then_some(()).ok_or(format!("{faster:?}"))
-    });
-}
-
-#[test]
-fn with_the_recipes_own_cure_the_finding_stays() {
-    if !root() {
-        return;
-    }
-    let played = Played::new("--variant mended --cure rcvbuf");
-    assert_eq!(played.truth["cure"], "rcvbuf");
+/// With the recipe's own cure the finding stays.
+fn finding_stays(outcome: &Outcome) {
+    assert_eq!(outcome.truth["cure"], "rcvbuf");
+    let played = Played::of(outcome);
     let id = number(played.client(), "/connections/0/cookie");
     let finding = played.report.finding(id, "nagle_delayed_ack");
     let severity = finding.map(|finding| text(finding, "severity"));
     assert_eq!(severity, Some("critical"), "{}", played.report.brief());
-}
-
-#[test]
-fn a_cure_that_there_is_not_is_refused() {
-    let refused = |words: &str, what: &str| {
-        let said = finish(&mut whylat(&format!("lab fault {words}")));
-        said.ended(1).explains(what);
-    };
-    refused("vtune_startup --variant mended --cure luck", "luck");
-    refused("vtune_startup --cure writev", "--variant mended");
-    refused("black_hole --variant mended --cure writev", "no such cure");
-    let listed = finish(&mut whylat("lab list"));
-    for cure in ["writev", "nodelay", "quickack", "rcvbuf"] {
-        assert!(
-            listed.out.contains(&format!("--cure {cure}: ")),
-            "{listed:?}"
-        );
-    }
 }

@@ -9,11 +9,37 @@ use std::process::Command;
 use diagnose::messages::ends::{self, Side};
 use diagnose::report::Recorded;
 use lab::{Direction, DirectionConfig, Netns, PacketRecord, Wire, WireConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use crate::harness::{finish, program, root};
-use crate::report::{Report, number};
+use crate::harness::{finish, program};
+use crate::play::{Judge, Outcome, Play};
+use crate::report::{Report, ask, number};
+use crate::shrink::MESSAGES;
+
+pub fn plays() -> Vec<Play> {
+    let play = |name: &str, record: fn() -> Result<Outcome, String>, judge: Judge| Play {
+        name: format!("delays::{name}"),
+        record: Box::new(record),
+        judge,
+        tables: MESSAGES,
+    };
+    vec![
+        play(
+            "cpu_taken_from_a_reader",
+            taken_from_a_reader,
+            waits_in_the_run_queue,
+        ),
+        play(
+            "cpu_taken_from_a_reader_of_datagrams",
+            taken_from_a_reader_of_datagrams,
+            waits_in_the_run_queue,
+        ),
+        play("softirqs_held_back", softirqs_held_back, is_the_softirq),
+        play("slow_queue", slow_queue, is_the_qdisc),
+        play("lossy_wire", lossy_wire, arrives_late),
+    ]
+}
 
 /// What a time may be off: 5 % or 20 µs.
 fn near(found_ns: u64, true_ns: u64) -> bool {
@@ -54,25 +80,18 @@ fn written(source: &str, name: &str, directory: &Path) -> String {
     path.to_str().expect("text").to_owned()
 }
 
-#[test]
-fn a_reader_whose_cpu_is_taken_waits_in_the_run_queue() {
-    taken_from_a_reader(&[]);
+fn taken_from_a_reader() -> Result<Outcome, String> {
+    received_by(include_str!("../programs/behind.c"), &[])
 }
 
-#[test]
-fn a_reader_of_datagrams_whose_cpu_is_taken_waits_in_the_run_queue() {
-    taken_from_a_reader(&["udp"]);
+fn taken_from_a_reader_of_datagrams() -> Result<Outcome, String> {
+    received_by(include_str!("../programs/behind.c"), &["udp"])
 }
 
-fn taken_from_a_reader(arguments: &[&str]) {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if !root() || cpus < 2 {
-        eprintln!("skipped: it needs root and two CPUs");
-        return;
-    }
-    let (truth, messages) = received_by(include_str!("programs/behind.c"), arguments);
+fn waits_in_the_run_queue(outcome: &Outcome) {
+    let (truth, messages) = received(outcome);
     let (mut run_queue, mut in_place) = (Vec::new(), 0);
-    for (message, truth) in messages.iter().zip(&truth) {
+    for (message, truth) in messages.iter().zip(truth) {
         let at = |name: &str| number(truth, name);
         let given_back_ns = at("/given_back_ns");
         let (Some(woken_ns), Some(running_ns)) = (message.woken_ns, message.running_ns) else {
@@ -100,8 +119,12 @@ fn taken_from_a_reader(arguments: &[&str]) {
     );
 }
 
-/// What a program in C says of each of its messages, and those that it received, in order.
-fn received_by(source: &str, arguments: &[&str]) -> (Vec<Value>, Vec<ReceivedMessage>) {
+/// Records a program in C, which says something of each of its messages.
+fn received_by(source: &str, arguments: &[&str]) -> Result<Outcome, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        return Err("it needs two CPUs".to_owned());
+    }
     let scratch = tempfile::tempdir().expect("a directory");
     let source = written(source, "program.c", scratch.path());
     let binary = scratch.path().join("program");
@@ -113,40 +136,56 @@ fn received_by(source: &str, arguments: &[&str]) -> (Vec<Value>, Vec<ReceivedMes
     finish(&mut compiler).ended(0);
     let report = recorded(&[&[binary.to_str().expect("text")], arguments].concat());
     let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let truth = truth.lines().map(serde_json::from_str);
+    let truth = truth.lines().map(serde_json::from_str::<Value>);
     let truth: Vec<Value> = truth.collect::<Result<_, _>>().expect("JSON");
-    let mut messages: Vec<ReceivedMessage> = report.rows();
+    Ok(Outcome {
+        report,
+        truth: json!({ "messages": truth }),
+    })
+}
+
+/// What the program says of each of its messages, and those that it received, in order.
+fn received(outcome: &Outcome) -> (&Vec<Value>, Vec<ReceivedMessage>) {
+    let truth = outcome.truth["messages"].as_array().expect("messages");
+    let mut messages: Vec<ReceivedMessage> = outcome.report.rows();
     messages.sort_by_key(|message| message.done_ns);
     assert_eq!(messages.len(), truth.len());
     (truth, messages)
 }
 
-#[test]
-fn a_cpu_that_holds_softirqs_back_is_the_softirq() {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if !root() || cpus < 2 {
-        eprintln!("skipped: it needs root and two CPUs");
-        return;
+fn softirqs_held_back() -> Result<Outcome, String> {
+    let outcome = received_by(include_str!("../programs/softirqs_held.c"), &[])?;
+    let messages = outcome.truth["messages"].as_array().expect("messages");
+    // a machine that stood still sent it too late
+    let in_time = messages.iter().filter(|it| is_in_time(it)).count();
+    if in_time * 4 < messages.len() * 3 {
+        return Err(format!("{in_time} of {} were sent in time", messages.len()));
     }
-    let (truth, messages) = received_by(include_str!("programs/softirqs_held.c"), &[]);
+    Ok(outcome)
+}
+
+fn is_in_time(truth: &Value) -> bool {
+    number(truth, "/until_ns") > number(truth, "/sent_ns")
+}
+
+fn is_the_softirq(outcome: &Outcome) {
+    let (truth, messages) = received(outcome);
     let (mut softirq, mut rest_ns) = (Vec::new(), Vec::new());
-    for (message, truth) in messages.iter().zip(&truth) {
+    for (message, truth) in messages.iter().zip(truth) {
         let (sent_ns, until_ns) = (number(truth, "/sent_ns"), number(truth, "/until_ns"));
         let (Some(arrived_ns), Some(tcp_ns)) = (message.last_arrival_ns, message.tcp_ns) else {
             panic!("it arrived: {message:?}");
         };
-        // a machine that stood still sent it too late
-        if until_ns > sent_ns {
+        if is_in_time(truth) {
             softirq.push((tcp_ns - arrived_ns, until_ns - sent_ns));
             rest_ns.push(message.ready_ns.expect("it was ready") - tcp_ns);
         }
     }
-    assert!(softirq.len() * 4 >= messages.len() * 3, "{truth:?}");
     most_are_near(&softirq);
     assert!(middle(rest_ns.clone()) < 100_000, "{rest_ns:?}");
 }
 
-const WHOLE_MESSAGES: &str = include_str!("programs/whole_messages.py");
+const WHOLE_MESSAGES: &str = include_str!("../programs/whole_messages.py");
 
 /// Messages of `size` bytes from `a` to `b`.
 fn between(a: &Netns, b: &Netns, address: &str, numbers: [&str; 3]) -> Report {
@@ -165,15 +204,13 @@ fn sent_of_size(report: &Report, size: u32) -> Vec<SentMessage> {
     sent
 }
 
-#[test]
-fn a_queue_that_gives_out_slowly_is_the_qdisc() {
-    const SIZE: u32 = 1_000;
-    const RATE_BPS: u64 = 1_000_000;
-    // Ethernet, IP, and TCP with time stamps; what tbf counts
-    const PACKET_BYTES: u64 = SIZE as u64 + 14 + 20 + 32;
-    if !root() {
-        return;
-    }
+/// Bytes of a message in the slow queue, and what that gives out.
+const QUEUED_BYTES: u32 = 1_000;
+const RATE_BPS: u64 = 1_000_000;
+/// Ethernet, IP, and TCP with time stamps; what tbf counts.
+const PACKET_BYTES: u64 = QUEUED_BYTES as u64 + 14 + 20 + 32;
+
+fn slow_queue() -> Result<Outcome, String> {
     let (a, b) = (
         Netns::new().expect("a namespace"),
         Netns::new().expect("a namespace"),
@@ -196,8 +233,15 @@ fn a_queue_that_gives_out_slowly_is_the_qdisc() {
         "qdisc", "add", "dev", "v0", "root", "tbf", "burst", "1100", "limit", "100000",
     ]);
     finish(tc.arg("rate").arg(RATE_BPS.to_string())).ended(0);
-    let report = between(&a, &b, "10.99.0.2", [&SIZE.to_string(), "6", "5"]);
-    let sent = sent_of_size(&report, SIZE);
+    let size = QUEUED_BYTES.to_string();
+    Ok(Outcome {
+        report: between(&a, &b, "10.99.0.2", [&size, "6", "5"]),
+        truth: json!({}),
+    })
+}
+
+fn is_the_qdisc(outcome: &Outcome) {
+    let sent = sent_of_size(&outcome.report, QUEUED_BYTES);
     assert_eq!(sent.len(), 30);
     let step_ns = PACKET_BYTES * 8 * 1_000_000_000 / RATE_BPS;
     let (mut steps, mut rest_ns) = (Vec::new(), Vec::new());
@@ -218,9 +262,13 @@ fn a_queue_that_gives_out_slowly_is_the_qdisc() {
     assert!(middle(rest_ns.clone()) < 100_000, "{rest_ns:?}");
 }
 
-/// From the first to the last of a message's segments, by the wire's own account: the least and the most, as the
-/// kernel takes each while it is handed over. Of what was sent twice the first counts.
-fn delivery_ns(log: &[PacketRecord], message: &ReceivedMessage) -> (u64, u64) {
+/// Messages over a lossy wire, their bytes.
+const LOSSY: u64 = 20;
+const LOSSY_BYTES: u32 = 6_000;
+
+/// From the first to the last segment of the message that ends there, by the wire's own account: the least and the most,
+/// as the kernel takes each while it is handed over. Of what was sent twice the first counts.
+fn delivery_ns(log: &[PacketRecord], offset_end: u64) -> (u64, u64) {
     let packets = log
         .iter()
         .filter(|packet| packet.direction == Direction::AToB);
@@ -233,8 +281,8 @@ fn delivery_ns(log: &[PacketRecord], message: &ReceivedMessage) -> (u64, u64) {
     let mut own = BTreeMap::new();
     for (tcp, handed_ns) in data {
         let offset = u64::from(tcp.seq.wrapping_sub(begin));
-        let from = message.offset_end - u64::from(message.bytes);
-        if let (true, Some(ns)) = ((from..message.offset_end).contains(&offset), handed_ns) {
+        let from = offset_end - u64::from(LOSSY_BYTES);
+        if let (true, Some(ns)) = ((from..offset_end).contains(&offset), handed_ns) {
             own.entry(offset).or_insert(ns);
         }
     }
@@ -244,12 +292,7 @@ fn delivery_ns(log: &[PacketRecord], message: &ReceivedMessage) -> (u64, u64) {
 }
 
 /// Each message has five segments, of some of which one is lost.
-#[test]
-fn what_the_wire_loses_arrives_late() {
-    const SIZE: u32 = 6_000;
-    if !root() {
-        return;
-    }
+fn lossy_wire() -> Result<Outcome, String> {
     let forward = DirectionConfig {
         lose_data: vec![2..3, 11..12, 23..24, 36..37],
         ..DirectionConfig::delay(3_000)
@@ -265,41 +308,49 @@ fn what_the_wire_loses_arrives_late() {
     );
     let wire = Wire::between(config, a.clone(), b.clone()).expect("a wire");
     let address = wire.address_b().to_string();
-    let report = between(&a, &b, &address, [&SIZE.to_string(), "1", "20"]);
+    let (size, count) = (LOSSY_BYTES.to_string(), LOSSY.to_string());
+    let report = between(&a, &b, &address, [&size, "1", &count]);
     let (_, log) = wire.stop();
+    let ends = (1..=LOSSY).map(|number| number * u64::from(LOSSY_BYTES));
+    let delivered: Vec<(u64, u64)> = ends.map(|end| delivery_ns(&log, end)).collect();
+    let late = delivered
+        .iter()
+        .filter(|(least_ns, _)| *least_ns > 1_000_000);
+    if late.count() < 3 {
+        return Err(format!("the losses made nothing late: {delivered:?}"));
+    }
+    let crossed_ns = log.iter().filter(|packet| packet.tcp.is_some());
+    let crossed_ns = crossed_ns.filter_map(|it| Some(it.delivered_ns? - it.time_ns));
+    Ok(Outcome {
+        report,
+        truth: json!({ "delivered_ns": delivered, "crossed_ns": middle(crossed_ns.collect()) }),
+    })
+}
+
+fn arrives_late(outcome: &Outcome) {
+    let report = &outcome.report;
     let mut received: Vec<ReceivedMessage> = report.rows();
-    received.retain(|message| message.bytes == SIZE);
+    received.retain(|message| message.bytes == LOSSY_BYTES);
     received.sort_by_key(|message| message.done_ns);
-    let sent = sent_of_size(&report, SIZE);
+    let sent = sent_of_size(report, LOSSY_BYTES);
     assert_eq!((received.len(), sent.len()), (20, 20));
-    let mut late = 0;
+    let delivered = outcome.truth["delivered_ns"].as_array().expect("times");
     let arriving: Vec<_> = received
         .iter()
-        .map(|message| {
+        .zip(delivered)
+        .map(|(message, known)| {
             let (first_ns, last_ns) = (message.first_arrival_ns, message.last_arrival_ns);
             let found_ns = last_ns.expect("it arrived") - first_ns.expect("it arrived");
-            let (least_ns, most_ns) = delivery_ns(&log, message);
-            late += usize::from(least_ns > 1_000_000);
+            let (least_ns, most_ns) = (number(known, "/0"), number(known, "/1"));
             (found_ns, found_ns.clamp(least_ns, most_ns))
         })
         .collect();
     most_are_near(&arriving);
-    assert!(late >= 3, "{arriving:?}");
     let resent = sent.iter().filter(|message| message.resent_segments > 0);
     assert_eq!(resent.count(), 4);
-    let crossed_ns = log.iter().filter(|packet| packet.tcp.is_some());
-    let crossed_ns = crossed_ns.filter_map(|it| Some(it.delivered_ns? - it.time_ns));
-    let crossed_ns = middle(crossed_ns.collect());
-    the_wire_is_as_long(&report, crossed_ns);
-    and_so_it_is_with_two_clocks(&report, crossed_ns);
-}
-
-/// What `report --messages --other-end` says of the way from one program to the other.
-fn said_of_ends(path: &Path, other: &Path) -> Value {
-    let mut view = Command::new(program());
-    view.args(["report", "--messages", "--format", "json", "--other-end"]);
-    let said = finish(view.arg(other).arg(path));
-    serde_json::from_str(&said.ended(0).out).expect("JSON")
+    let crossed_ns = number(&outcome.truth, "/crossed_ns");
+    the_wire_is_as_long(report, crossed_ns);
+    and_so_it_is_with_two_clocks(report, crossed_ns);
 }
 
 /// Half of the messages' times on the wire, both ways.
@@ -315,8 +366,9 @@ fn on_the_wire_ns(ends: &Value) -> Vec<u64> {
 
 /// The packet is read and written by a program on its way, which takes its time.
 fn the_wire_is_as_long(report: &Report, crossed_ns: u64) {
-    let path = report.beside("r.whylat");
-    let ends = said_of_ends(&path, &path);
+    let path = report.path();
+    let other_end = format!("--messages --other-end {}", path.display());
+    let ends = ask(path, &other_end);
     assert_eq!(ends["clocks"]["how"], "same");
     for wire_ns in on_the_wire_ns(&ends) {
         assert!(

@@ -4,89 +4,100 @@
 
 use lab::wire::{Cause, PacketRecord, Verdict};
 use lab::{Capture, DirectionConfig, Passed, Way, Wire};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::harness::{Recorded, Site, planted};
-use crate::report::{number, share, stage_ns, text};
+use crate::harness::{Recorded, Site};
+use crate::paths::{hole, link, start, wire};
+use crate::play::{Outcome, Play, under_both};
+use crate::report::{number, share, stage_ns};
+use crate::shrink::CONNECTIONS;
 use crate::truth::{Gap, Known, Moment, Trace, gaps, smoothed_ns};
-use crate::verdicts::{hole, link, start, under_cubic_and_bbr, wire};
 
-under_cubic_and_bbr! {
-    held_writes_on_loopback
-    held_writes_over_the_wire
-    a_black_hole
-    a_slow_reader
-    think_time
-    a_late_reader_of_single_segments
-    a_tiny_send_buffer
-    random_loss
+pub fn plays() -> Vec<Play> {
+    let play = |name, record, judge| under_both("shares", name, CONNECTIONS, record, judge);
+    [
+        play("held_writes_on_loopback", held_writes_on_loopback, agree),
+        play(
+            "held_writes_over_the_wire",
+            held_writes_over_the_wire,
+            agree,
+        ),
+        play("a_black_hole", a_black_hole, agree),
+        play("a_slow_reader", a_slow_reader, agree),
+        play("think_time", think_time, thought),
+        play(
+            "a_late_reader_of_single_segments",
+            a_late_reader_of_single_segments,
+            read_late,
+        ),
+        play("a_tiny_send_buffer", a_tiny_send_buffer, waited_for_buffer),
+        play("random_loss", random_loss, only_the_path),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 const MSS: u64 = 1448;
 
+/// How long stages took together, by the truth.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stages {
+    stages: Vec<String>,
+    known: Known,
+}
+
+impl Stages {
+    fn of(stages: &[&str], known: Known) -> Value {
+        let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
+        json!(Stages { stages, known })
+    }
+
+    fn take(outcome: &Outcome) -> Self {
+        serde_json::from_value(outcome.truth["shares"].clone()).expect("stages")
+    }
+}
+
 /// The client's socket, with `unknown` checked.
-fn client_of(recorded: &Recorded, congctl: &str) -> Value {
-    for connection in recorded.report.connections() {
+fn client_of(outcome: &Outcome) -> &Value {
+    for connection in outcome.report.connections() {
         if let Some(unknown) = share(connection, "unknown") {
-            assert!(
-                unknown <= 0.02,
-                "unknown is {unknown}: {}",
-                recorded.report.brief()
-            );
+            let brief = outcome.report.brief();
+            assert!(unknown <= 0.02, "unknown is {unknown}: {brief}");
         }
     }
-    let client = recorded.client_end();
-    assert_eq!(client["tcp"]["congestion"], congctl);
-    client.clone()
+    outcome.client_id();
+    outcome.client_end()
 }
 
-/// Prints the row, and holds the stages' time against the truth.
+/// The client's stages are as long as the truth says.
+fn agree(outcome: &Outcome) {
+    let client = client_of(outcome);
+    let truth = Stages::take(outcome);
+    compare(client, &truth.stages, truth.known);
+}
+
+/// Holds the stages' time against the truth.
 #[track_caller]
-fn compare(client: &Value, stages: &[&str], truth: Known) {
-    check(client, stages, truth).unwrap_or_else(|why| panic!("{why}"));
-}
-
-/// The same, as an answer.
-fn check(client: &Value, stages: &[&str], truth: Known) -> Result<(), String> {
+fn compare(client: &Value, stages: &[impl AsRef<str>], truth: Known) {
+    let stages: Vec<&str> = stages.iter().map(AsRef::as_ref).collect();
     let life_ns = number(client, "/lifetime_ns");
     let measured_ns: u64 = stages.iter().map(|stage| stage_ns(client, stage)).sum();
     let bound = |stage: &&str| client["stages"][stage]["bound"].as_f64().expect("a bound");
     let bound_ns = stages.iter().map(bound).fold(0.0, f64::max) * life_ns as f64;
-    is_near(client, &stages.join("+"), (measured_ns, bound_ns), truth)
+    is_near(client, &stages.join("+"), (measured_ns, bound_ns), truth);
 }
 
 /// The same of any time that was measured, with its bound.
 #[track_caller]
-fn agree(connection: &Value, what: &str, measured: (u64, f64), truth: Known) {
-    is_near(connection, what, measured, truth).unwrap_or_else(|why| panic!("{why}"));
-}
-
-fn is_near(
-    connection: &Value,
-    what: &str,
-    (measured_ns, bound_ns): (u64, f64),
-    truth: Known,
-) -> Result<(), String> {
-    let (truth_ns, doubt_ns) = (truth.middle_ns(), truth.doubt_ns() as f64);
-    let off_ns = measured_ns as f64 - truth_ns as f64;
-    let ms = |ns: f64| ns / 1e6;
-    eprintln!(
-        "{what:<28} {:<6} truth {:>9.3} ms, measured {:>9.3} ms, off {:>8.3} ms, bound {:.3} ms, \
-         truth's own doubt {:.3} ms",
-        text(&connection["tcp"], "congestion"),
-        ms(truth_ns as f64),
-        ms(measured_ns as f64),
-        ms(off_ns),
-        ms(bound_ns),
-        ms(doubt_ns),
-    );
-    if off_ns.abs() <= bound_ns + doubt_ns {
-        return Ok(());
-    }
-    Err(format!(
+fn is_near(connection: &Value, what: &str, (measured_ns, bound_ns): (u64, f64), truth: Known) {
+    let off_ns = measured_ns as f64 - truth.middle_ns() as f64;
+    assert!(
+        off_ns.abs() <= bound_ns + truth.doubt_ns() as f64,
         "{what} measured {measured_ns} ns ± {bound_ns} ns, truth {truth:?}: {:#}",
         connection["stages"]
-    ))
+    );
 }
 
 /// Records a server and a client, and captures what passes at the client's end.
@@ -105,42 +116,35 @@ fn captured_with(
     (recorded, capture.stop().expect("all segments"))
 }
 
-/// The same with requests and answers, of which each is a segment that left once: on a busy
-/// machine some are sent again. `end` is where segments are looked at; `counts` are those that
-/// leave there and those that arrive.
-fn captured_rounds(
-    site: &Site,
-    server: &str,
-    client: &str,
-    end: fn(&Recorded) -> &Value,
-    counts: (usize, usize),
-) -> (Recorded, Trace) {
-    planted(|| {
-        let (recorded, passed) = captured(site, server, client);
-        let trace = Trace::of(&passed, end(&recorded));
-        let seen = (trace.data(Way::Out).len(), trace.data(Way::In).len());
-        let why = format!("sent again or joined: {seen:?} segments, not {counts:?}");
-        (seen == counts).then_some((recorded, trace)).ok_or(why)
-    })
+/// The segments of the first connection of who took part.
+fn trace_of(passed: &[Passed], truth: &Value) -> Trace {
+    Trace::of(passed, &truth["connections"][0])
 }
 
-fn held_writes_over_the_wire(congctl: &str) {
-    held_writes(congctl, &Site::over(&wire(congctl, 1_000)));
+/// Requests and answers, of which each is a segment that left once: on a busy machine some are sent
+/// again. `counts` are those that leave the trace's end and those that arrive.
+fn each_left_once(trace: &Trace, counts: (usize, usize)) -> Result<(), String> {
+    let seen = (trace.data(Way::Out).len(), trace.data(Way::In).len());
+    let why = format!("sent again or joined: {seen:?} segments, not {counts:?}");
+    (seen == counts).then_some(()).ok_or(why)
 }
 
-fn held_writes_on_loopback(congctl: &str) {
-    held_writes(congctl, &Site::loopback(congctl));
+fn held_writes_over_the_wire(congctl: &str) -> Result<Outcome, String> {
+    held_writes(&Site::over(&wire(congctl, 1_000)))
+}
+
+fn held_writes_on_loopback(congctl: &str) -> Result<Outcome, String> {
+    held_writes(&Site::loopback(congctl))
 }
 
 /// The second write of each round is held when it ends: after the first one's segment has left,
 /// and before the program says so. It is released by the ACK before its segment leaves.
-fn held_writes(congctl: &str, site: &Site) {
+fn held_writes(site: &Site) -> Result<Outcome, String> {
     const ROUNDS: usize = 67;
     let client = format!("write-write-read --rounds {ROUNDS}");
-    let counts = (2 * ROUNDS, ROUNDS);
-    let (recorded, trace) =
-        captured_rounds(site, "reply-server", &client, Recorded::client_end, counts);
-    let client = client_of(&recorded, congctl);
+    let (recorded, passed) = captured(site, "reply-server", &client);
+    let trace = trace_of(&passed, &recorded.client);
+    each_left_once(&trace, (2 * ROUNDS, ROUNDS))?;
     let heard: Vec<u64> = trace.passed(Way::In).map(|passed| passed.time_ns).collect();
     let sent: Vec<u64> = trace
         .data(Way::Out)
@@ -156,19 +160,19 @@ fn held_writes(congctl: &str, site: &Site) {
         let released_ns = heard.iter().rfind(between).copied().unwrap_or(second_ns);
         Known::between((first_ns, written_ns), (released_ns, second_ns))
     });
-    compare(&client, &["nagle", "delayed_ack"], held.sum());
+    let shares = Stages::of(&["nagle", "delayed_ack"], held.sum());
+    Ok(Outcome::from(recorded).with("shares", shares))
 }
 
 /// From when the ACK of the first lost segment was due, a smoothed round trip after it left or
 /// with the last ACK that still came, to the ACK that passes it. The wire tells which segment it
 /// swallowed first.
-fn a_black_hole(congctl: &str) {
+fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 10_000);
     let site = Site::over(&wire);
     let (server, client) = ("sink --rcvbuf 65536", "stream --bytes 3000017");
     let (recorded, passed) = captured_with(&site, server, client, || hole(&wire, 1_000_000_000));
-    let client = client_of(&recorded, congctl);
-    let trace = Trace::of(&passed, &client);
+    let trace = trace_of(&passed, &recorded.client);
     let lost = trace.offset(first_swallowed(wire));
     let moments = trace.history();
     let sent = moments.iter().find(|now| now.sent && now.nxt > lost);
@@ -178,8 +182,9 @@ fn a_black_hole(congctl: &str) {
     samples.retain(|(at_ns, _)| *at_ns < mended.at_ns);
     let last_ack_ns = samples.last().map_or(0, |(at_ns, _)| *at_ns);
     let due_ns = (sent.at_ns + smoothed_ns(&samples)).max(last_ack_ns);
-    let stages = ["retransmit_timeout", "tail_loss"];
-    compare(&client, &stages, Known::exactly(mended.at_ns - due_ns));
+    let stalled = Known::exactly(mended.at_ns - due_ns);
+    let shares = Stages::of(&["retransmit_timeout", "tail_loss"], stalled);
+    Ok(Outcome::from(recorded).with("shares", shares))
 }
 
 /// The sequence number of the first data that a black hole swallowed.
@@ -194,20 +199,20 @@ fn first_swallowed(wire: Wire) -> u32 {
 
 /// 32 KiB every 20 ms from a buffer of twice that: from each sending that left no room to the ACK
 /// that gave some.
-fn a_slow_reader(congctl: &str) {
+fn a_slow_reader(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 5_000);
     let (recorded, passed) = captured(
         &Site::over(&wire),
         "sink --rcvbuf 32768 --read-size 32768 --read-pause-us 20000",
         "stream --bytes 3000017",
     );
-    let client = client_of(&recorded, congctl);
-    let moments = Trace::of(&passed, &client).history();
+    let moments = trace_of(&passed, &recorded.client).history();
     let gaps = gaps(&moments);
     let held = gaps
         .iter()
         .filter_map(|gap| without_room(gap, congctl == "bbr"));
-    compare(&client, &["receiver_window"], held.sum());
+    let shares = Stages::of(&["receiver_window"], held.sum());
+    Ok(Outcome::from(recorded).with("shares", shares))
 }
 
 fn room(now: &Moment) -> u64 {
@@ -254,46 +259,56 @@ fn without_room(gap: &Gap<'_>, paces: bool) -> Option<Known> {
     ))
 }
 
+/// Requests of a client that thinks.
+const THOUGHTS: usize = 97;
+
 /// Requests of one segment, with 20 ms of thought between answer and next request. Each is in
 /// flight until its answer comes, but at most for TCP's least round trip, which the client reads
 /// before and after; the rest is the client's own. So is the FIN at the end, for as long as the
 /// recording lasts.
-fn think_time(congctl: &str) {
-    const ROUNDS: usize = 97;
+fn think_time(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 5_000);
-    let client = format!("request-reply --rounds {ROUNDS} --pause-us 20000 --min-rtts");
-    let (recorded, trace) = captured_rounds(
-        &Site::over(&wire),
-        "reply-server",
-        &client,
-        Recorded::client_end,
-        (ROUNDS, ROUNDS),
-    );
-    let client = client_of(&recorded, congctl);
+    let client = format!("request-reply --rounds {THOUGHTS} --pause-us 20000 --min-rtts");
+    let (recorded, passed) = captured(&Site::over(&wire), "reply-server", &client);
+    let trace = trace_of(&passed, &recorded.client);
+    each_left_once(&trace, (THOUGHTS, THOUGHTS))?;
     let least_us = recorded.client["min_rtts_us"].as_array();
     let least_us = least_us.expect("round trips").iter();
     let least_ns: Vec<u64> = least_us.map(|us| us.as_u64().expect("us") * 1000).collect();
-    assert_eq!(least_ns.len(), ROUNDS + 1);
+    assert_eq!(least_ns.len(), THOUGHTS + 1);
     let rounds = trace.data(Way::Out).into_iter().zip(trace.data(Way::In));
     let rounds = rounds
         .zip(least_ns.windows(2))
         .map(|((request, answer), least_ns)| {
             under_way(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
         });
-    let life_ns = number(&client, "/lifetime_ns");
-    let end_ns = number(&client, "/opened_ns") + life_ns;
+    let in_flight: Known = rounds.sum();
     let mut sent = trace.passed(Way::Out);
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
-    let fin = fin.zip(least_ns.last());
-    let fin = fin.map(|(fin, least_ns)| under_way(fin.time_ns, end_ns, (*least_ns, *least_ns)));
-    let in_flight: Known = rounds.chain(fin).sum();
-    compare(&client, &["in_flight"], in_flight);
+    let fin = fin.map(|fin| json!({ "at_ns": fin.time_ns, "least_ns": least_ns.last() }));
+    Ok(Outcome::from(recorded)
+        .with("shares", Stages::of(&["in_flight"], in_flight))
+        .with("fin", fin))
+}
+
+fn thought(outcome: &Outcome) {
+    let client = client_of(outcome);
+    let life_ns = number(client, "/lifetime_ns");
+    let end_ns = number(client, "/opened_ns") + life_ns;
+    let fin = Some(&outcome.truth["fin"]).filter(|fin| !fin.is_null());
+    let fin = fin.map(|fin| {
+        let least_ns = number(fin, "/least_ns");
+        under_way(number(fin, "/at_ns"), end_ns, (least_ns, least_ns))
+    });
+    let rounds = Stages::take(outcome).known;
+    let in_flight: Known = [rounds].into_iter().chain(fin).sum();
+    compare(client, &["in_flight"], in_flight);
     let idle = in_flight.rest_of(life_ns);
     assert!(
-        idle.least_ns >= ROUNDS as u64 * 20_000_000,
+        idle.least_ns >= THOUGHTS as u64 * 20_000_000,
         "the client thought for {idle:?}"
     );
-    compare(&client, &["sender_app"], idle);
+    compare(client, &["sender_app"], idle);
 }
 
 /// How long a segment counts as in flight whose ACK passed the device then, by TCP's least round
@@ -308,76 +323,61 @@ fn under_way(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> Known {
 
 /// The server sleeps before it reads each request, which is one segment. The request lies unread
 /// from its arrival until the server's call has taken it.
-fn a_late_reader_of_single_segments(congctl: &str) {
+fn a_late_reader_of_single_segments(congctl: &str) -> Result<Outcome, String> {
     const ROUNDS: usize = 53;
     let site = Site::loopback(congctl);
     let client = format!("request-reply --rounds {ROUNDS}");
-    let (recorded, trace) = captured_rounds(
-        &site,
-        "reply-server --read-delay-us 20000",
-        &client,
-        Recorded::server_end,
-        (ROUNDS, ROUNDS),
-    );
-    client_of(&recorded, congctl);
-    let server = recorded.server_end();
+    let (recorded, passed) = captured(&site, "reply-server --read-delay-us 20000", &client);
+    let trace = trace_of(&passed, &recorded.server);
+    each_left_once(&trace, (ROUNDS, ROUNDS))?;
     let requests = trace.data(Way::In);
     let reads = recorded.server["read_times_ns"].as_array().expect("reads");
     let unread = requests.iter().zip(reads).map(|(request, read)| {
         let read_ns = (number(read, "/0"), number(read, "/1"));
         Known::between((request.time_ns, request.time_ns), read_ns)
     });
+    let shares = Stages::of(&["reader_slow"], unread.sum());
+    Ok(Outcome::from(recorded).with("shares", shares))
+}
+
+fn read_late(outcome: &Outcome) {
+    client_of(outcome);
+    let server = outcome.server_end();
     let slow = &server["receive"]["reader_slow"];
     let bound = slow["bound"].as_f64().expect("a bound");
     let bound_ns = bound * number(server, "/lifetime_ns") as f64;
     let measured = (number(slow, "/ns"), bound_ns);
-    agree(server, "reader_slow", measured, unread.sum());
-}
-
-/// The sender pauses with data under way: for its buffer, or at first for the congestion window.
-/// Which of the two its segments do not tell, but that it is mostly the buffer, and how long both
-/// took together: until an ACK gives room. What the receiver's window stops is another pause. A wait
-/// that a path which stood still made longer is no longer told from one for the path: that is planted
-/// anew, if the two do not agree; and what agrees only because segments tell too little, too.
-fn a_tiny_send_buffer(congctl: &str) {
-    planted(|| {
-        let (checked, truth, was_held_up) = plant_a_tiny_send_buffer(congctl);
-        assert!(checked.is_ok() || was_held_up, "{}", checked.unwrap_err());
-        let untold_ns = truth.most_ns - truth.least_ns;
-        match untold_ns < ROUND_TRIP_NS {
-            true => checked,
-            false => Err(format!("of {untold_ns} ns segments do not tell")),
-        }
-    });
+    is_near(server, "reader_slow", measured, Stages::take(outcome).known);
 }
 
 /// The wire's, there and back: the length of a wait.
 const ROUND_TRIP_NS: u64 = 40_000_000;
 
-/// Whether ledger and capture agree, the truth, and whether the path stood still.
-fn plant_a_tiny_send_buffer(congctl: &str) -> (Result<(), String>, Known, bool) {
+/// The sender pauses with data under way: for its buffer, or at first for the congestion window.
+/// Which of the two its segments do not tell, but that it is mostly the buffer, and how long both
+/// took together: until an ACK gives room. What the receiver's window stops is another pause. A wait
+/// that a path which stood still made longer is no longer told from one for the path; and segments
+/// may tell too little.
+fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 20_000);
     let client = "stream --sndbuf 4096 --seconds 2";
     let (recorded, passed) = captured(&Site::over(&wire), "sink", client);
-    let client = client_of(&recorded, congctl);
-    let trace = Trace::of(&passed, &client);
+    let trace = trace_of(&passed, &recorded.client);
+    if was_held_up(&trace) {
+        return Err("the path stood still".to_owned());
+    }
     // When the last write returned; what was in the buffer then leaves later.
     let written_ns = number(&recorded.client, "/transfers/0/last_send_ns");
-    assert!(stage_ns(&client, "send_buffer") > stage_ns(&client, "congestion_window"));
-    // A wait for room that the receiver's ACK timer ended is the receiver's.
-    let mut stages = vec!["send_buffer", "congestion_window", "delayed_ack"];
     let moments = trace.history();
     let gaps = gaps(&moments);
-    let waits = gaps.iter().filter(|gap| !window_is_full(gap.from));
-    let waits = waits.filter_map(|gap| Some((gap, room_ns(gap)?)));
-    let for_room = |(gap, room_ns): (&Gap<'_>, (u64, u64))| {
+    let for_room = |gap: &Gap<'_>, room_ns: (u64, u64)| {
         let until_ns = (room_ns.0.min(written_ns), room_ns.1.min(written_ns));
         Known::between((gap.from.at_ns, gap.from.at_ns), until_ns)
     };
-    let truth = match (congctl, was_held_up(&trace)) {
-        ("cubic", _) => (0..gaps.len())
+    let truth: Known = match congctl {
+        "cubic" => (0..gaps.len())
             .map(|at| match room_ns(&gaps[at]) {
-                Some(room_ns) if is_told(&gaps, at) => for_room((&gaps[at], room_ns)),
+                Some(room_ns) if is_told(&gaps, at) => for_room(&gaps[at], room_ns),
                 // nothing is heard between segments that go one after the other: the ledger gives that to what the one
                 // before waited for
                 _ => Known {
@@ -387,21 +387,25 @@ fn plant_a_tiny_send_buffer(congctl: &str) -> (Result<(), String>, Known, bool) 
             })
             .sum(),
         // Two segments, the least that pacing sends at once, at 4.6 Mbit/s.
-        (_, false) => waits
-            .filter(|(gap, _)| gap.ns() > 5_000_000)
-            .map(for_room)
+        _ => gaps
+            .iter()
+            .filter(|gap| !window_is_full(gap.from) && gap.ns() > 5_000_000)
+            .filter_map(|gap| Some(for_room(gap, room_ns(gap)?)))
             .sum(),
-        // Its pace is any after a path that stood still: what it waited is one or the other.
-        (_, true) => {
-            stages.push("pacing");
-            let ns = |gap: &Gap<'_>| gap.ns();
-            Known {
-                least_ns: waits.map(for_room).sum::<Known>().least_ns,
-                most_ns: gaps.iter().map(ns).sum(),
-            }
-        }
     };
-    (check(&client, &stages, truth), truth, was_held_up(&trace))
+    let untold_ns = truth.most_ns - truth.least_ns;
+    if untold_ns >= ROUND_TRIP_NS {
+        return Err(format!("of {untold_ns} ns segments do not tell"));
+    }
+    // A wait for room that the receiver's ACK timer ended is the receiver's.
+    let stages = ["send_buffer", "congestion_window", "delayed_ack"];
+    Ok(Outcome::from(recorded).with("shares", Stages::of(&stages, truth)))
+}
+
+fn waited_for_buffer(outcome: &Outcome) {
+    agree(outcome);
+    let client = outcome.client_end();
+    assert!(stage_ns(client, "send_buffer") > stage_ns(client, "congestion_window"));
 }
 
 /// Whether segments tell that the sender waited for room of its own. Not where the receiver's window was full, too, nor
@@ -434,19 +438,20 @@ fn room_ns(gap: &Gap<'_>) -> Option<(u64, u64)> {
 }
 
 /// A bulk transfer that only the path holds up.
-fn random_loss(congctl: &str) {
+fn random_loss(congctl: &str) -> Result<Outcome, String> {
     let lossy = DirectionConfig {
         loss_ppm: 10_000,
         ..link(congctl)
     };
     let wire = start(congctl, lossy);
-    let recorded = Site::over(&wire).record("sink", "stream --bytes 3000017");
-    let client = client_of(&recorded, congctl);
+    let site = Site::over(&wire);
+    Ok(site.record("sink", "stream --bytes 3000017").into())
+}
+
+fn only_the_path(outcome: &Outcome) {
+    let client = client_of(outcome);
     for stage in ["nagle", "delayed_ack", "cork", "send_buffer"] {
-        assert!(
-            share(&client, stage) <= Some(0.02),
-            "{}",
-            recorded.report.brief()
-        );
+        let brief = outcome.report.brief();
+        assert!(share(client, stage) <= Some(0.02), "{brief}");
     }
 }

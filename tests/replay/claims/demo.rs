@@ -1,20 +1,11 @@
 //! `whylat demo` shows a real stall and its cure.
 
-use std::time::{Duration, Instant};
+use crate::harness::{finish, whylat};
 
-use crate::harness::{finish, root, whylat};
-
-#[test]
-fn names_the_stall_and_shows_the_gain() {
-    if !root() {
-        return;
-    }
+pub fn names_the_stall_and_shows_the_gain() {
     let scratch = tempfile::tempdir().expect("a directory");
-    let before = Instant::now();
     let said = finish(whylat("demo").env("TMPDIR", scratch.path()));
-    let took = before.elapsed();
     said.ended(0);
-    assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(said.out.contains("nagle_delayed_ack"), "{}", said.out);
     let measured = said.out.split("speed-up: ").nth(1).unwrap_or_default();
     let times = measured

@@ -1,14 +1,34 @@
 //! `whylat report --by …`: a program whose waits are known, object by object, is recorded; each object
 //! is named and its waits are counted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-use tempfile::TempDir;
+use serde_json::{Value, json};
 
-use crate::harness::{finish, planted, program, root, whylat};
-use crate::report::{number, text};
+use crate::harness::{finish, program, whylat};
+use crate::play::{Judge, Outcome, Play};
+use crate::report::{Report, ask, groups, number, text};
+use crate::shrink::{CONNECTIONS, STACKS};
+
+pub fn plays() -> Vec<Play> {
+    let play = |name: &str, tables, record: fn() -> Outcome, judge: Judge| Play {
+        name: format!("waits_view::{name}"),
+        record: Box::new(move || Ok(record())),
+        judge,
+        tables,
+    };
+    vec![
+        play(
+            "known_waits",
+            STACKS,
+            || record("waits"),
+            are_named_and_counted,
+        ),
+        play("no_waits", CONNECTIONS, || record("calls"), is_said),
+        play("small_sends", STACKS, asking, are_joined_to_slow_waits),
+    ]
+}
 
 /// The child waits for bytes from its parent, which sends each only when it sees the child blocked in
 /// the expected system call, so that every byte is exactly one wait. Then the child sleeps.
@@ -67,42 +87,19 @@ json.dump(truth, open(sys.argv[1], "w"))
 const WAITS: u64 = 31 + 29 + 23 + 19 + 37 + 13;
 
 /// A recording of the program, and what the program knows.
-struct Known {
-    truth: Value,
-    path: PathBuf,
-    _scratch: TempDir,
-}
-
-fn record(detail: &str) -> Known {
+fn record(detail: &str) -> Outcome {
     let scratch = tempfile::tempdir().expect("a temporary directory");
-    let (path, truth) = (
-        scratch.path().join("r.whylat"),
-        scratch.path().join("truth"),
-    );
+    let truth = scratch.path().join("truth");
     let mut command = Command::new(program());
     command.args(["run", "--as-root", "--detail", detail, "--output"]);
-    command.arg(&path).args(["--", "python3", "-c", PROGRAM]);
+    command.arg(scratch.path().join("r.whylat"));
+    command.args(["--", "python3", "-c", PROGRAM]);
     finish(command.arg(&truth)).ended(0);
     let truth = std::fs::read_to_string(truth).expect("the program's truth");
-    Known {
+    Outcome {
         truth: serde_json::from_str(&truth).expect("JSON"),
-        path,
-        _scratch: scratch,
+        report: Report::of(scratch),
     }
-}
-
-pub fn ask(path: &Path, question: &str) -> Value {
-    let said = finish(
-        whylat("report --format json")
-            .args(question.split(' '))
-            .arg(path),
-    );
-    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
-    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
-}
-
-pub fn groups(answer: &Value) -> &Vec<Value> {
-    answer["groups"].as_array().expect("groups")
 }
 
 /// The only group with this name.
@@ -119,33 +116,16 @@ fn named<'a>(answer: &'a Value, name: &str) -> &'a Value {
     group
 }
 
-/// The waits of the child, if the kernel showed all of them to the recorder: `planted` says when not.
-fn seen(known: &Known) -> Result<Value, String> {
-    let child = number(&known.truth, "/child");
-    let of_child = ask(&known.path, &format!("--by object --pid {child}"));
+fn are_named_and_counted(outcome: &Outcome) {
+    let (truth, path) = (&outcome.truth, outcome.report.path());
+    let child = number(truth, "/child");
+    let of_child = ask(path, &format!("--by object --pid {child}"));
     let waits: u64 = groups(&of_child)
         .iter()
         .filter(|it| it["kind"] != "futex" && it["kind"] != "page_fault")
         .map(|it| number(it, "/count"))
         .sum();
-    if waits < WAITS {
-        return Err(format!("{waits} of {WAITS} waits were recorded"));
-    }
-    Ok(of_child)
-}
-
-#[test]
-fn known_waits_are_named_and_counted() {
-    if !root() {
-        return;
-    }
-    let (known, of_child) = planted(|| {
-        let known = record("waits");
-        let of_child = seen(&known)?;
-        Ok((known, of_child))
-    });
-    let truth = &known.truth;
-    let child = number(truth, "/child");
+    assert!(waits >= WAITS, "{waits} of {WAITS} waits were recorded");
     let pipe = format!("pipe {}", truth["pipe"]);
     let unix = format!("UNIX socket {}", truth["unix"]);
     let epoll = format!("epoll set {}", truth["epoll"]);
@@ -164,26 +144,23 @@ fn known_waits_are_named_and_counted() {
     let sleep = named(&of_child, "sleep");
     assert_eq!(sleep["populations"]["fast"]["count"], 37, "{sleep}");
     assert_eq!(sleep["populations"]["slow"]["count"], 13, "{sleep}");
-    filters_compose(&known, child);
+    filters_compose(path, truth);
 }
 
-fn filters_compose(known: &Known, child: u64) {
-    let slow = ask(
-        &known.path,
-        &format!("--by object --pid {child} --longer-than 50ms"),
-    );
+fn filters_compose(path: &Path, truth: &Value) {
+    let child = number(truth, "/child");
+    let slow = format!("--by object --pid {child} --longer-than 50ms");
+    let slow = ask(path, &slow);
     assert_eq!(named(&slow, "sleep")["count"], 13, "{slow}");
-    let address = text(&known.truth, "address");
-    let threads = ask(
-        &known.path,
-        &format!("--by thread --pid {child} --object {address}"),
-    );
+    let address = text(truth, "address");
+    let threads = format!("--by thread --pid {child} --object {address}");
+    let threads = ask(path, &threads);
     assert_eq!(
         (groups(&threads).len(), &threads["total"]["count"]),
         (1, &29.into())
     );
-    let stacks = ask(&known.path, &format!("--by stack --pid {child}"));
-    let all = ask(&known.path, &format!("--by object --pid {child}"));
+    let stacks = ask(path, &format!("--by stack --pid {child}"));
+    let all = ask(path, &format!("--by object --pid {child}"));
     assert_eq!(stacks["total"]["count"], all["total"]["count"]);
     assert!(
         groups(&stacks)
@@ -192,13 +169,10 @@ fn filters_compose(known: &Known, child: u64) {
     );
 }
 
-#[test]
-fn a_recording_without_waits_says_so() {
-    if !root() {
-        return;
-    }
-    let known = record("calls");
-    let said = finish(whylat("report --by object").arg(&known.path));
+/// A recording without waits says so.
+fn is_said(outcome: &Outcome) {
+    let mut report = whylat("report --by object");
+    let said = finish(report.arg(outcome.report.path()));
     said.ended(1).explains("--detail waits");
 }
 
@@ -227,19 +201,22 @@ for number in range(400):
     client.recv(64)
 "#;
 
-#[test]
-fn slow_waits_are_joined_to_the_small_sends_before_them() {
-    if !root() {
-        return;
-    }
+fn asking() -> Outcome {
     let scratch = tempfile::tempdir().expect("a temporary directory");
-    let path = scratch.path().join("r.whylat");
     let mut command = Command::new(program());
     command.args(["run", "--as-root", "--detail", "waits", "--output"]);
-    command.arg(&path).args(["--", "python3", "-c", ASKING]);
+    command.arg(scratch.path().join("r.whylat"));
+    command.args(["--", "python3", "-c", ASKING]);
     finish(&mut command).ended(0);
+    Outcome {
+        report: Report::of(scratch),
+        truth: json!({}),
+    }
+}
 
-    let answer = ask(&path, "--by object --longer-than 30ms");
+/// Slow waits are joined to the small sends before them.
+fn are_joined_to_slow_waits(outcome: &Outcome) {
+    let answer = ask(outcome.report.path(), "--by object --longer-than 30ms");
     let associated = |group: &Value, what: &str| {
         let factors = group["preceding"]["factors"].as_array()?;
         let factor = factors.iter().find(|factor| factor["what"] == what)?;
@@ -259,8 +236,7 @@ fn slow_waits_are_joined_to_the_small_sends_before_them() {
     let sends = associated(client, "sends_since_receive").expect("two sends before each");
     assert_eq!(number(&sends, "/association/value"), 2);
 
-    let said = finish(whylat("report --format json").arg(&path));
-    let diagnosis: Value = serde_json::from_str(&said.out).expect("JSON");
+    let diagnosis = &outcome.report.json;
     let findings = diagnosis["findings"].as_array().expect("findings");
     let nagle = findings.iter().find(|it| it["rule"] == "nagle_delayed_ack");
     let evidence = &nagle.unwrap_or_else(|| panic!("no finding in {diagnosis:#}"))["evidence"];

@@ -4,12 +4,13 @@
 use std::iter::Sum;
 
 use lab::{Passed, Way};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::report::text;
 
 /// A length of time that lies between two.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Known {
     pub least_ns: u64,
     pub most_ns: u64,
@@ -76,7 +77,7 @@ pub struct Moment {
 pub struct Trace(Vec<Passed>);
 
 impl Trace {
-    /// The segments of this connection of a report.
+    /// The segments of this connection, of a report or of one who had it.
     pub fn of(passed: &[Passed], connection: &Value) -> Self {
         let port = |end| text(connection, end).rsplit(':').next()?.parse().ok();
         let (local, remote): (Option<u16>, Option<u16>) = (port("local"), port("remote"));

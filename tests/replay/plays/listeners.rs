@@ -8,12 +8,46 @@ use std::time::{Duration, Instant};
 
 use lab::wire::LossWindow;
 use lab::{DirectionConfig, Netns, Running, Wire};
-use serde_json::Value;
+use serde_json::{Value, json};
 use table::tables::{Connection, Listener};
 
-use crate::harness::{Recorder, Site, planted, root, until};
+use crate::harness::{Recorder, Site, until};
+use crate::paths::start;
+use crate::play::{Judge, Outcome, Play};
 use crate::report::{Report, number};
-use crate::verdicts::start;
+use crate::shrink::CONNECTIONS;
+
+pub fn plays() -> Vec<Play> {
+    let play = |name: &str, record: fn() -> Result<Outcome, String>, judge: Judge| Play {
+        name: format!("listeners::{name}"),
+        record: Box::new(record),
+        judge,
+        tables: CONNECTIONS,
+    };
+    vec![
+        play(
+            "syns_that_meet_a_full_queue",
+            refused_syns,
+            syns_are_counted,
+        ),
+        play(
+            "acks_with_cookies",
+            refused_cookies,
+            acks_are_not_taken_for_syns,
+        ),
+        play(
+            "last_acks_that_meet_a_full_queue",
+            refused_acks,
+            acks_are_counted,
+        ),
+        play(
+            "deferred_accepts",
+            deferred_accepts,
+            deferred_are_no_overflow,
+        ),
+        play("lost_answers_to_syns", lost_answers, is_quiet),
+    ]
+}
 
 const RULE: &str = "listen_overflow";
 /// What the server's role reads and answers.
@@ -87,42 +121,58 @@ impl Served {
         }
     }
 
-    fn finish(self) -> Told {
+    /// What it all came to. The kernel's counts for the namespace, which nobody else has, are the truth.
+    fn finish(self) -> Outcome {
         let server = self.server.finish().expect("the server's truth");
-        Told::of(self.recorder.stop(), &server, &self.site.server)
+        let report = self.recorder.stop();
+        let of_netns = |name| counter(&self.site.server, name);
+        Outcome {
+            report,
+            truth: json!({
+                "cookie": number(&server, "/listener/cookie"),
+                "overflows": of_netns("ListenOverflows"),
+                "syncookies": of_netns("SyncookiesRecv"),
+            }),
+        }
     }
+}
+
+fn overflows(outcome: &Outcome) -> u64 {
+    number(&outcome.truth, "/overflows")
+}
+
+fn syncookies(outcome: &Outcome) -> u64 {
+    number(&outcome.truth, "/syncookies")
 }
 
 /// What a recording has of a listening socket that has closed.
 #[derive(Debug)]
-struct Told {
-    report: Report,
+struct Told<'a> {
+    report: &'a Report,
     id: u64,
     rows: Vec<Listener>,
     /// Of the namespace, by `/proc`.
     overflows: u64,
 }
 
-impl Told {
-    fn of(report: Report, server: &Value, netns: &Netns) -> Self {
-        let id = number(server, "/listener/cookie");
-        let mut rows: Vec<Listener> = report.rows();
+impl<'a> Told<'a> {
+    fn of(outcome: &'a Outcome) -> Self {
+        let id = number(&outcome.truth, "/cookie");
+        let mut rows: Vec<Listener> = outcome.report.rows();
         rows.sort_by_key(|row| row.time_ns);
         // Sockets that came out of it have none.
         assert!(rows.iter().all(|row| row.conn == id), "{rows:#?}");
-        let overflows = counter(netns, "ListenOverflows");
+        let overflows = overflows(outcome);
         let told = Told {
-            report,
+            report: &outcome.report,
             id,
             rows,
             overflows,
         };
         let last = told.last();
-        eprintln!("{overflows} overflows, {last:?}");
         assert!(last.closed_ns.is_some(), "{last:?}");
-        // The namespace is of this test alone: nothing was counted since.
         assert_eq!(last.netns_listen_overflows, Some(overflows));
-        let cookies = counter(netns, "SyncookiesRecv");
+        let cookies = syncookies(outcome);
         assert_eq!(last.netns_syncookies_received, Some(cookies));
         told
     }
@@ -165,92 +215,87 @@ fn sent_again(report: &Report) -> u64 {
     counted.collect::<HashMap<_, _>>().values().sum()
 }
 
+/// What was planted, if it met a full queue as it was to: by SYN cookies, or without any.
+fn if_refused(outcome: Outcome, with_cookies: bool, least: u64) -> Result<Outcome, String> {
+    let (overflows, cookies) = (overflows(&outcome), syncookies(&outcome));
+    let is_so = overflows >= least && (cookies > 0) == with_cookies;
+    let why = format!("{overflows} overflows, {cookies} SYN cookies");
+    is_so.then_some(outcome).ok_or(why)
+}
+
+fn took_ns(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).expect("less than centuries")
+}
+
+/// The first is accepted at once, and three wait.
+fn refused_syns() -> Result<Outcome, String> {
+    let words = "--connections 7 --backlog 2 --accept-delay-us 100000";
+    let served = Served::start(Site::loopback("cubic"), words);
+    let waiting = connect(&served.site.client, served.to, 4);
+    let took = ask_at_once(&served.site.client, served.to, 3);
+    say(waiting);
+    let outcome = served.finish().with("took_ns", took_ns(took));
+    if_refused(outcome, false, 3)
+}
+
 /// Each refused SYN is one drop, and its client waits for a second.
-#[test]
-fn syns_that_meet_a_full_queue_are_counted() {
-    if !root() {
-        return;
-    }
-    let (told, took) = planted(|| {
-        // The first is accepted at once, and three wait.
-        let words = "--connections 7 --backlog 2 --accept-delay-us 100000";
-        let served = Served::start(Site::loopback("cubic"), words);
-        let waiting = connect(&served.site.client, served.to, 4);
-        let took = ask_at_once(&served.site.client, served.to, 3);
-        say(waiting);
-        let told = served.finish();
-        match (told.overflows, told.last().netns_syncookies_received) {
-            (3.., Some(0)) => Ok((told, took)),
-            counted => Err(format!("{counted:?}")),
-        }
-    });
+fn syns_are_counted(outcome: &Outcome) {
+    let told = Told::of(outcome);
     let finding = told.finding();
     let counts = [
         u64::from(told.last().drops),
-        sent_again(&told.report),
+        sent_again(told.report),
         refused(finding),
         number(finding, "/evidence/refused_syns/value"),
     ];
     assert_eq!(counts, [told.overflows; 4]);
-    assert_least_wait(finding, took);
+    assert_least_wait(finding, outcome);
+}
+
+fn refused_cookies() -> Result<Outcome, String> {
+    let words = "--connections 13 --backlog 2 --accept-delay-us 20000";
+    let served = Served::start(Site::loopback("cubic"), words);
+    let took = ask_at_once(&served.site.client, served.to, 13);
+    let outcome = served.finish().with("took_ns", took_ns(took));
+    if_refused(outcome, true, 1)
 }
 
 /// With SYN cookies a refused ACK is one drop, as a SYN is; it is not taken for one.
-#[test]
-fn acks_with_cookies_are_not_taken_for_syns() {
-    if !root() {
-        return;
-    }
-    let (told, took) = planted(|| {
-        let words = "--connections 13 --backlog 2 --accept-delay-us 20000";
-        let served = Served::start(Site::loopback("cubic"), words);
-        let took = ask_at_once(&served.site.client, served.to, 13);
-        let told = served.finish();
-        match (told.overflows, told.last().netns_syncookies_received) {
-            (1.., Some(1..)) => Ok((told, took)),
-            counted => Err(format!("{counted:?}")),
-        }
-    });
+fn acks_are_not_taken_for_syns(outcome: &Outcome) {
+    let told = Told::of(outcome);
     let finding = told.finding();
     assert_eq!(refused(finding), told.overflows);
     let syns = finding.pointer("/evidence/refused_syns/value");
     let syns = syns.and_then(Value::as_u64).unwrap_or(0);
-    assert!(syns <= sent_again(&told.report), "{finding:#}");
-    assert_least_wait(finding, took);
+    assert!(syns <= sent_again(told.report), "{finding:#}");
+    assert_least_wait(finding, outcome);
 }
 
 #[track_caller]
-fn assert_least_wait(finding: &Value, took: Duration) {
-    let least_ns = number(finding, "/harm_ns");
+fn assert_least_wait(finding: &Value, outcome: &Outcome) {
+    let took_ns = number(&outcome.truth, "/took_ns");
     assert!(
-        u128::from(least_ns) <= took.as_nanos(),
-        "{took:?} {finding:#}"
+        number(finding, "/harm_ns") <= took_ns,
+        "{took_ns} {finding:#}"
     );
 }
 
+/// The first is accepted at once. Five may wait before the queue is full (sk_acceptq_is_full());
+/// the SYNs of three come while four do.
+fn refused_acks() -> Result<Outcome, String> {
+    let wire = start("cubic", DirectionConfig::delay(5_000));
+    let words = "--connections 8 --backlog 4 --accept-delay-us 300000";
+    let served = Served::start(Site::over(&wire), words);
+    let waiting = connect(&wire.a, served.to, 5);
+    ask_at_once(&wire.a, served.to, 3);
+    say(waiting);
+    if_refused(served.finish(), false, 1)
+}
+
 /// Each refused last ACK, and each segment behind it, is two drops.
-#[test]
-fn last_acks_that_meet_a_full_queue_are_counted() {
-    if !root() {
-        return;
-    }
-    let told = planted(|| {
-        let wire = start("cubic", DirectionConfig::delay(5_000));
-        // The first is accepted at once. Five may wait before the queue is full (sk_acceptq_is_full());
-        // the SYNs of three come while four do.
-        let words = "--connections 8 --backlog 4 --accept-delay-us 300000";
-        let served = Served::start(Site::over(&wire), words);
-        let waiting = connect(&wire.a, served.to, 5);
-        ask_at_once(&wire.a, served.to, 3);
-        say(waiting);
-        let told = served.finish();
-        let last = told.last();
-        let twice = u64::from(last.drops) == 2 * told.overflows;
-        match (told.overflows, last.netns_syncookies_received) {
-            (1.., Some(0)) if twice => Ok(told),
-            counted => Err(format!("{counted:?}, {last:?}")),
-        }
-    });
+fn acks_are_counted(outcome: &Outcome) {
+    let told = Told::of(outcome);
+    assert_eq!(u64::from(told.last().drops), 2 * told.overflows);
     let finding = told.finding();
     assert_eq!(refused(finding), told.overflows);
     assert!(finding["evidence"]["refused_syns"].is_null(), "{finding:#}");
@@ -258,11 +303,7 @@ fn last_acks_that_meet_a_full_queue_are_counted() {
 }
 
 /// TCP_DEFER_ACCEPT drops the bare last ACK of each handshake: 17 of 17, and no queue is full.
-#[test]
-fn deferred_accepts_are_no_overflow() {
-    if !root() {
-        return;
-    }
+fn deferred_accepts() -> Result<Outcome, String> {
     let wire = start("cubic", DirectionConfig::delay(1_000));
     let served = Served::start(Site::over(&wire), "--connections 17 --defer-accept-s 9");
     let silent = connect(&wire.a, served.to, 17);
@@ -270,40 +311,37 @@ fn deferred_accepts_are_no_overflow() {
         (counter(&wire.b, "TCPDeferAcceptDrop") == 17).then_some(())
     });
     say(silent);
-    let told = served.finish();
+    Ok(served.finish())
+}
+
+fn deferred_are_no_overflow(outcome: &Outcome) {
+    let told = Told::of(outcome);
     assert!(told.last().drops >= 17, "{:?}", told.rows);
     told.assert_quiet();
 }
 
 /// SYN-ACKs that the path loses: the SYN that comes again meets its own request, and is a drop.
-#[test]
-fn lost_answers_to_syns_are_no_overflow() {
-    if !root() {
-        return;
-    }
+fn lost_answers() -> Result<Outcome, String> {
     let lost = LossWindow {
         after_us: 0,
         for_us: 300_000,
         every_us: 0,
         loss_ppm: 1_000_000,
     };
-    let told = planted(|| {
-        let wire = Wire::start(lab::WireConfig {
-            a_to_b: DirectionConfig::delay(1_000),
-            b_to_a: DirectionConfig {
-                windows: vec![lost.clone()],
-                ..DirectionConfig::delay(1_000)
-            },
-            ..lab::WireConfig::default()
-        });
-        let wire = wire.expect("a wire");
-        let served = Served::start(Site::over(&wire), "--connections 7");
-        ask_at_once(&wire.a, served.to, 7);
-        let told = served.finish();
-        match told.last().drops {
-            0 => Err("no SYN met its own request".to_owned()),
-            _ => Ok(told),
-        }
+    let wire = Wire::start(lab::WireConfig {
+        a_to_b: DirectionConfig::delay(1_000),
+        b_to_a: DirectionConfig {
+            windows: vec![lost],
+            ..DirectionConfig::delay(1_000)
+        },
+        ..lab::WireConfig::default()
     });
-    told.assert_quiet();
+    let wire = wire.expect("a wire");
+    let served = Served::start(Site::over(&wire), "--connections 7");
+    ask_at_once(&wire.a, served.to, 7);
+    Ok(served.finish())
+}
+
+fn is_quiet(outcome: &Outcome) {
+    Told::of(outcome).assert_quiet();
 }

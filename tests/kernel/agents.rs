@@ -1,0 +1,205 @@
+//! An agent under way, and the dataset that it fills.
+
+// Tests of the kernel and of the diagnosis use a part each.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use lab::Netns;
+use nix::sys::signal::Signal;
+use table::fleet::{
+    FleetConnection, FleetConnections, FleetCoverage, FleetCoverages, FleetDetail, FleetDetails,
+    FleetInterval, FleetIntervals, FleetProblem, FleetProblems,
+};
+use table::{Columns, Table, dataset};
+use tempfile::TempDir;
+
+use crate::harness::{Tied, program, until, wait};
+
+/// The agent's budget of memory, at 10,000 connections; these tests have some hundred.
+const RSS_BYTES: i64 = 100 << 20;
+
+/// The rule of the processes of these tests.
+pub const TESTS: &str = "[[application]]\nname = \"tests\"\ncommand = '/kernel-[0-9a-f]+ '\n";
+
+/// The port of its endpoint, and what is to be shown there.
+pub const METRICS_PORT: u16 = 9464;
+pub const METRICS_TOKEN: &str = "3b1d";
+
+/// Writes the configuration of an agent over a directory, with these rules.
+pub fn configure(path: &Path, detail: &str, rules: &str) {
+    let config = format!(
+        "[host]\nname = \"watched\"\n\
+         [watch]\nnetns = \"own\"\ninterval_s = 2\ndetail = \"{detail}\"\n\
+         [ship]\ntarget = \"{0}/dataset\"\nspool = \"{0}/spool\"\n\
+         [metrics]\nlisten = \"127.0.0.1:{METRICS_PORT}\"\n\
+         {rules}",
+        path.display()
+    );
+    std::fs::write(path.join("agent.toml"), config).expect("a configuration");
+}
+
+/// An agent under way in a namespace.
+pub struct Agent {
+    pub process: Tied,
+    scratch: TempDir,
+}
+
+impl Agent {
+    /// Starts one in `netns` that watches only there, with two seconds an interval.
+    pub fn start(netns: &Netns) -> Self {
+        Self::start_again(netns, tempfile::tempdir().expect("a directory"), "calls")
+    }
+
+    /// The same over the spool and dataset of one that was there before.
+    pub fn start_again(netns: &Netns, scratch: TempDir, detail: &str) -> Self {
+        configure(scratch.path(), detail, TESTS);
+        Self::start_by(&mut netns.command(program()), scratch)
+    }
+
+    /// Starts one that is configured, by a command that executes the program with what comes as further arguments.
+    pub fn start_by(command: &mut Command, scratch: TempDir) -> Self {
+        let (path, ready) = (scratch.path(), scratch.path().join("ready"));
+        std::fs::create_dir_all(path.join("dataset")).expect("a directory");
+        let _ = std::fs::remove_file(&ready);
+        command
+            .arg("agent")
+            .arg("--config")
+            .arg(path.join("agent.toml"));
+        command.arg("--ready-file").arg(&ready);
+        command.env(::agent::metrics::TOKEN_VARIABLE, METRICS_TOKEN);
+        let stderr = std::fs::File::create(path.join("stderr")).expect("a file");
+        let process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
+        let mut agent = Agent { process, scratch };
+        until("the agent ready", || {
+            let ended = agent.process.0.try_wait().expect("wait");
+            assert!(ended.is_none(), "the agent ended: {}", agent.said());
+            ready.exists().then_some(())
+        });
+        agent
+    }
+
+    /// Where its configuration, dataset and spool are.
+    pub fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// What it said on stderr.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Waits until it has said this.
+    pub fn says(&self, text: &str) -> String {
+        until(text, || {
+            Some(self.said()).filter(|said| said.contains(text))
+        })
+    }
+
+    pub fn dataset(&self) -> Dataset {
+        Dataset(self.scratch.path().join("dataset"))
+    }
+
+    /// Ends it as systemd does.
+    pub fn stop(mut self) -> (Dataset, TempDir) {
+        self.process.signal(Signal::SIGTERM);
+        let status = wait(&mut self.process.0, "the agent");
+        assert_eq!(status.code(), Some(0), "{status}");
+        (self.dataset(), self.scratch)
+    }
+
+    pub fn kill(mut self) -> TempDir {
+        self.process.signal(Signal::SIGKILL);
+        wait(&mut self.process.0, "the agent");
+        self.scratch
+    }
+}
+
+pub struct Dataset(PathBuf);
+
+impl Dataset {
+    fn rows<C: Columns>(&self) -> Vec<C::Row> {
+        let mut files = Vec::new();
+        parquet_files(&self.0.join(C::Row::NAME), &mut files);
+        let mut rows = Vec::new();
+        for file in files {
+            // one that is renamed at this moment is there under its new name
+            if let Ok(columns) = dataset::read::<C>(&file) {
+                rows.extend((0..columns.len()).map(|index| columns.row(index)));
+            }
+        }
+        rows
+    }
+
+    pub fn coverage(&self) -> Vec<FleetCoverage> {
+        let mut rows = self.rows::<FleetCoverages>();
+        rows.sort_by_key(|row| row.begin_ns);
+        rows
+    }
+
+    pub fn intervals(&self) -> Vec<FleetInterval> {
+        self.rows::<FleetIntervals>()
+    }
+
+    pub fn problems(&self) -> Vec<FleetProblem> {
+        self.rows::<FleetProblems>()
+    }
+
+    pub fn details(&self) -> Vec<FleetDetail> {
+        self.rows::<FleetDetails>()
+    }
+
+    /// The latest row of each connection.
+    pub fn connections(&self) -> BTreeMap<i64, FleetConnection> {
+        let mut rows = self.rows::<FleetConnections>();
+        rows.sort_by_key(|row| row.time_ns);
+        rows.into_iter().map(|row| (row.conn_id, row)).collect()
+    }
+
+    /// The one connection that this port of the peer and this local one name.
+    pub fn of_ports(&self, local: u16, peer: u16) -> FleetConnection {
+        let is_it = |row: &FleetConnection| {
+            row.local_port == i32::from(local) && row.peer_port == i32::from(peer)
+        };
+        let mut found: Vec<_> = self.connections().into_values().filter(is_it).collect();
+        assert_eq!(found.len(), 1, "{local} to {peer}: {found:?}");
+        found.remove(0)
+    }
+}
+
+fn parquet_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            parquet_files(&path, files);
+        } else if path.extension().is_some_and(|ending| ending == "parquet") {
+            files.push(path);
+        }
+    }
+}
+
+/// Every moment between the first and the last interval was watched, and once.
+#[track_caller]
+pub fn assert_no_gaps(coverage: &[FleetCoverage]) {
+    assert!(!coverage.is_empty());
+    for pair in coverage.windows(2) {
+        let end_ns = pair[0].begin_ns + pair[0].length_us * 1_000;
+        assert_eq!(end_ns, pair[1].begin_ns, "{coverage:?}");
+    }
+    for row in coverage {
+        assert_eq!(row.lost, 0, "{row:?}");
+        assert!(row.rss_bytes < RSS_BYTES, "{row:?}");
+        assert!(row.length_us <= 2_000_000, "{row:?}");
+    }
+}
+
+pub fn sum(
+    rows: &[FleetInterval],
+    conn_id: i64,
+    of: impl Fn(&FleetInterval) -> Option<i64>,
+) -> i64 {
+    let rows = rows.iter().filter(|row| row.conn_id == conn_id);
+    rows.map(|row| of(row).expect("measured")).sum()
+}

@@ -1,0 +1,285 @@
+//! What is recorded today looks like the recordings that are kept (`tests/replay/recordings`), on which the diagnosis is
+//! tested: for each probe a tiny workload whose numbers are known. No verdict is asked for.
+//!
+//! Every table of the kept recording is in the new one, with its columns and their types; both name the same probes in
+//! their coverage; and there are as many rows as the workload makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lab::{DirectionConfig, Wire, WireConfig};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use table::tables::{
+    Activity, ActivityWindow, Call, ClockPair, Connection, Counter, CpuSample, Listener, Process,
+    ProcessSample, ReceivedMessage, SentMessage, StackFrame, Symbol, Task, TcpEvent, TcpSample,
+    TcpStage, UdpSocket, Wait,
+};
+use table::{Recording, TcpEventKind, WaitObject};
+
+use crate::harness::{Recorded, Site, finish, program, root};
+use crate::instrumented::Run;
+use crate::report::{Report, number};
+
+/// Requests, and answers.
+const ROUNDS: u64 = 101;
+
+/// The kept recording of a play.
+fn kept(play: &str) -> PathBuf {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/replay/recordings");
+    kept.join(play).join("r.whylat")
+}
+
+/// Names and types of the columns of each table.
+fn columns(recording: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for table in std::fs::read_dir(recording).expect("a recording") {
+        let table = table.expect("an entry").path();
+        for file in std::fs::read_dir(&table).into_iter().flatten() {
+            let file = File::open(file.expect("an entry").path()).expect("it opens");
+            let reader = SerializedFileReader::new(file).expect("Parquet");
+            let schema = reader.metadata().file_metadata().schema_descr_ptr();
+            let columns = schema.columns().iter();
+            let columns = columns.map(|it| format!("{} {}", it.name(), it.physical_type()));
+            let name = table.file_name().and_then(|name| name.to_str());
+            let known = all.entry(name.expect("text").to_owned()).or_default();
+            known.extend(columns);
+        }
+    }
+    all
+}
+
+/// Probes of the coverage.
+fn probes(path: &Path) -> BTreeSet<String> {
+    let recording = Recording::open(path).expect("it opens");
+    let coverage = recording.coverage().iter();
+    coverage.map(|line| line.probe.clone()).collect()
+}
+
+/// All that the kept recording of this play has is in the new one.
+#[track_caller]
+fn assert_looks_like(report: &Report, play: &str) {
+    let kept = kept(play);
+    let now = columns(report.path());
+    for (table, columns) in columns(&kept) {
+        let found = now
+            .get(&table)
+            .unwrap_or_else(|| panic!("no rows in {table}"));
+        let missing: Vec<_> = columns.difference(found).collect();
+        assert!(missing.is_empty(), "{table} lacks {missing:?}");
+    }
+    assert_eq!(probes(report.path()), probes(&kept));
+}
+
+/// Requests and answers over a loopback of their own.
+fn exchange(detail: &str) -> Recorded {
+    let client = format!("request-reply --rounds {ROUNDS}");
+    let detail = format!("--detail {detail}");
+    Site::loopback("cubic").record_with(&detail, "reply-server", &client, || ())
+}
+
+/// The ends' own counts of what they did, added up.
+fn counted(recorded: &Recorded, what: &str) -> u64 {
+    let ends = [&recorded.client, &recorded.server];
+    let counts = ends.map(|end| number(end, &format!("/connections/0/{what}")));
+    counts.iter().sum()
+}
+
+#[test]
+fn connections() {
+    if !root() {
+        return;
+    }
+    let client = format!("short-lived --count {ROUNDS}");
+    let server = format!("reply-server --connections {ROUNDS}");
+    let site = Site::loopback("cubic");
+    let recorded = site.record_with("--detail stats", &server, &client, || ());
+    let report = &recorded.report;
+    assert_looks_like(report, "verdicts/cubic/connections_of_5_ms_by_stats");
+    let conns: BTreeSet<u64> = report
+        .rows::<Connection>()
+        .iter()
+        .map(|row| row.conn)
+        .collect();
+    assert_eq!(conns.len() as u64, 2 * ROUNDS);
+    let sampled: BTreeSet<u64> = report
+        .rows::<TcpSample>()
+        .iter()
+        .map(|row| row.conn)
+        .collect();
+    assert_eq!(sampled, conns, "each has a last reading");
+    let processes: BTreeSet<u32> = report.rows::<Process>().iter().map(|row| row.pid).collect();
+    assert_eq!(processes.len(), 2);
+    assert_eq!(report.rows::<Call>(), []);
+}
+
+#[test]
+fn calls_stages_and_samples() {
+    if !root() {
+        return;
+    }
+    let recorded = exchange("calls");
+    let report = &recorded.report;
+    assert_looks_like(report, "verdicts/cubic/quick_request_and_reply");
+    let calls = counted(&recorded, "send/calls") + counted(&recorded, "recv/calls");
+    assert_eq!(report.rows::<Call>().len() as u64, calls);
+    let staged: BTreeSet<u64> = report
+        .rows::<TcpStage>()
+        .iter()
+        .map(|row| row.conn)
+        .collect();
+    assert_eq!(staged.len(), 2);
+    assert!(!report.rows::<ProcessSample>().is_empty());
+    assert!(!report.rows::<CpuSample>().is_empty());
+    let listener = number(&recorded.server, "/listener/cookie");
+    let listeners = report.rows::<Listener>();
+    assert!(!listeners.is_empty() && listeners.iter().all(|row| row.conn == listener));
+}
+
+/// Segments that the path loses are sent again: no event is there that nothing was lost for.
+#[test]
+fn events() {
+    const LOST: u64 = 5;
+    if !root() {
+        return;
+    }
+    let wire = Wire::start(WireConfig {
+        a_to_b: DirectionConfig {
+            lose_data: vec![101..102, 211..213, 307..309],
+            ..DirectionConfig::delay(10_000)
+        },
+        b_to_a: DirectionConfig::delay(10_000),
+        congctl: Some("cubic".to_owned()),
+        ..WireConfig::default()
+    });
+    let site = Site::over(&wire.expect("a wire"));
+    let recorded = site.record("sink", "stream --bytes 1000003");
+    let report = &recorded.report;
+    assert_looks_like(report, "losses/cubic/every_fast_retransmission");
+    let events = report.rows::<TcpEvent>();
+    let fast = events
+        .iter()
+        .filter(|row| row.kind == TcpEventKind::FastRetransmit);
+    let segments: u64 = fast.filter_map(|row| row.segments).map(u64::from).sum();
+    assert!((1..=LOST).contains(&segments), "{events:#?}");
+}
+
+/// Runs a program in Python under a recording.
+fn run_python(options: &str, source: &str) -> Report {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--output"]);
+    run.arg(scratch.path().join("r.whylat"));
+    run.args(options.split_whitespace());
+    finish(run.args(["--", "python3", "-c", source])).ended(0);
+    let report = Report::of(scratch);
+    report.assert_whole();
+    report
+}
+
+/// What ends while the agent of a sandbox is the current task passes no hook: a tenth at most.
+#[test]
+fn waits_and_stacks() {
+    if !root() {
+        return;
+    }
+    let source = format!("import time\nfor _ in range({ROUNDS}): time.sleep(0.003)");
+    let report = run_python("--detail waits", &source);
+    let waits = report.rows::<Wait>();
+    let sleeps = waits
+        .iter()
+        .filter(|row| row.kind == WaitObject::Sleep)
+        .count() as u64;
+    assert!(
+        (ROUNDS - ROUNDS / 10..=ROUNDS).contains(&sleeps),
+        "{sleeps}"
+    );
+    let kept = columns(&kept("waits_view/known_waits"));
+    let now = columns(report.path());
+    for table in ["waits", "stacks", "symbols"] {
+        let missing: Vec<_> = kept[table].difference(&now[table]).collect();
+        assert!(missing.is_empty(), "{table} lacks {missing:?}");
+    }
+    assert!(!report.rows::<StackFrame>().is_empty() && !report.rows::<Symbol>().is_empty());
+}
+
+#[test]
+fn messages() {
+    if !root() {
+        return;
+    }
+    let recorded = exchange("messages");
+    let report = &recorded.report;
+    assert_looks_like(report, "delays/slow_queue");
+    assert_eq!(report.rows::<SentMessage>().len() as u64, 2 * ROUNDS);
+    assert_eq!(report.rows::<ReceivedMessage>().len() as u64, 2 * ROUNDS);
+    assert!(!report.rows::<ClockPair>().is_empty());
+}
+
+#[test]
+fn datagrams() {
+    if !root() {
+        return;
+    }
+    let source = format!(
+        "import socket\n\
+         one, other = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))\n\
+         one.bind(('127.0.0.1', 0))\n\
+         for _ in range({ROUNDS}):\n other.sendto(b'x' * 100, one.getsockname())\n one.recv(200)"
+    );
+    let report = run_python("--detail messages", &source);
+    assert_looks_like(&report, "delays/cpu_taken_from_a_reader_of_datagrams");
+    assert_eq!(report.rows::<SentMessage>().len() as u64, ROUNDS);
+    assert_eq!(report.rows::<ReceivedMessage>().len() as u64, ROUNDS);
+    let sockets: BTreeSet<u64> = report
+        .rows::<UdpSocket>()
+        .iter()
+        .map(|row| row.conn)
+        .collect();
+    assert_eq!(sockets.len(), 2);
+}
+
+#[test]
+fn activity_around_messages() {
+    if !root() {
+        return;
+    }
+    let recorded = exchange("messages --keep p60,sample=7");
+    let report = &recorded.report;
+    assert_looks_like(report, "tail/none");
+    let windows = report.rows::<ActivityWindow>();
+    let of_messages = windows.iter().filter(|row| row.conn.is_some()).count() as u64;
+    assert!((1..=4 * ROUNDS).contains(&of_messages), "{of_messages}");
+    assert!(!report.rows::<Activity>().is_empty());
+}
+
+/// What an instrumented program says of itself.
+#[test]
+fn counters_and_tasks() {
+    if !root() {
+        return;
+    }
+    let words = "lab fault vtune_startup --variant healthy";
+    let mut argv = vec![program()];
+    argv.extend(words.split_whitespace());
+    let told = Run::new(program(), "--detail waits", &argv).end();
+    told.said.ended(0);
+    let commands = &told.truths()[0]["roles"][0]["server"]["commands"];
+    let commands = commands.as_u64().expect("a number") as usize;
+    let report = Report::of(told.scratch);
+    assert_looks_like(&report, "startup/cubic/a_slow_start");
+    let named = |name: Option<&str>, wanted: &str| name == Some(wanted);
+    let tasks = report.rows::<Task>();
+    let asked = tasks
+        .iter()
+        .filter(|row| named(row.name.as_deref(), "command"))
+        .count();
+    assert_eq!(asked, 2 * commands, "at both ends");
+    let counters = report.rows::<Counter>();
+    let answered = counters
+        .iter()
+        .filter(|row| named(row.name.as_deref(), "sent bytes"));
+    assert!(answered.count() >= 2 * commands);
+}

@@ -1,0 +1,34 @@
+//! `whylat lab tail`: what slows a server's answers down is named, and they are faster without it.
+
+use serde_json::Value;
+
+use crate::harness::{finish, whylat};
+
+/// The quantile of a step without a recording, ns.
+fn quantile_ns(step: &Value, name: &str) -> u64 {
+    let quantiles = step["latency"]["quantiles"].as_array().expect("quantiles");
+    let quantile = quantiles.iter().find(|it| it["quantile"] == name);
+    quantile.expect("it is told")["ns"]["median_ns"]
+        .as_u64()
+        .expect("ns")
+}
+
+pub fn what_keeps_a_server_busy_is_named_and_mended() {
+    let mut study =
+        whylat("lab tail --app redis --rounds 1 --repeats 0 --requests 20011 --format json");
+    let ended = finish(&mut study);
+    ended.ended(0);
+    let result: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(result["schema"], "whylat.study/1");
+    let [found, mended] = result["steps"].as_array().expect("steps").as_slice() else {
+        panic!("two steps: {result:#}");
+    };
+    let said = &found["said"];
+    assert_eq!(
+        found["is_named"], true,
+        "another cause was the first: {said}"
+    );
+    assert_eq!(said["rule"], "head_of_line_blocking");
+    let p99_ns = [found, mended].map(|step| quantile_ns(step, "p99"));
+    assert!(p99_ns[0] >= 2 * p99_ns[1], "no faster: p99 {p99_ns:?} ns");
+}

@@ -1,0 +1,42 @@
+//! Wires that several tests use.
+
+use lab::{Direction, DirectionConfig, Wire, WireConfig};
+
+use crate::harness::until;
+
+/// A wire with this delay each way, in µs.
+pub fn wire(congctl: &str, delay_us: u64) -> Wire {
+    start(congctl, DirectionConfig::delay(delay_us))
+}
+
+/// A wire of 50 Mbit/s and 20 ms there and back. Its queue holds one bandwidth-delay product.
+pub fn link(congctl: &str) -> DirectionConfig {
+    assert!(matches!(congctl, "cubic" | "bbr"));
+    DirectionConfig {
+        rate_bps: Some(50_000_000),
+        queue_bytes: 128 << 10,
+        ..DirectionConfig::delay(10_000)
+    }
+}
+
+/// A wire on which `forward` happens to what the client sends; what comes back is only delayed.
+pub fn start(congctl: &str, forward: DirectionConfig) -> Wire {
+    let back = DirectionConfig::delay(forward.delay_us);
+    Wire::start(WireConfig {
+        a_to_b: forward,
+        b_to_a: back,
+        congctl: Some(congctl.to_owned()),
+        ..WireConfig::default()
+    })
+    .expect("a wire")
+}
+
+/// Swallows what the client sends for this long, once the transfer is under way.
+pub fn hole(wire: &Wire, length_ns: u64) {
+    let under_way = || (wire.stats().a_to_b.delivered.packets > 500).then_some(());
+    until("data on the wire", under_way);
+    let since_ns = wire.blackhole(Direction::AToB, true);
+    let over = || (lab::now_ns() >= since_ns + length_ns).then_some(());
+    until("the end of the hole", over);
+    wire.blackhole(Direction::AToB, false);
+}

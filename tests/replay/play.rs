@@ -1,0 +1,244 @@
+//! A play: a situation that is planted and recorded, and what its recording has to say.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::Recorded;
+use crate::kept;
+use crate::report::{Report, number};
+use crate::shrink::{self, Calls};
+
+/// Where the recordings come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Those that are kept.
+    Kept,
+    /// Each situation is planted and recorded anew.
+    Anew,
+    /// The same, and what is judged rightly replaces the kept one.
+    Refresh,
+}
+
+impl Mode {
+    /// As `WHYLAT_PLAYS` says.
+    pub fn from_env() -> Result<Self, String> {
+        let live = match env::var("WHYLAT_PLAYS").as_deref() {
+            Err(_) => return Ok(Mode::Kept),
+            Ok("anew") => Mode::Anew,
+            Ok("refresh") => Mode::Refresh,
+            Ok(other) => {
+                return Err(format!(
+                    "error: WHYLAT_PLAYS is {other:?}, which is neither `anew` nor `refresh`\n\
+                     hint: without it the kept recordings are judged"
+                ));
+            }
+        };
+        if nix::unistd::geteuid().is_root() {
+            return Ok(live);
+        }
+        Err(
+            "error: planting needs root\nhint: without WHYLAT_PLAYS the kept recordings are judged"
+                .into(),
+        )
+    }
+}
+
+/// A recording, and what those who took part knew of what was recorded.
+#[derive(Debug)]
+pub struct Outcome {
+    pub report: Report,
+    pub truth: Value,
+}
+
+impl From<Recorded> for Outcome {
+    fn from(recorded: Recorded) -> Self {
+        Outcome {
+            report: recorded.report,
+            truth: json!({ "client": recorded.client, "server": recorded.server }),
+        }
+    }
+}
+
+impl Outcome {
+    /// With one more part of the truth.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.truth[name] = value.into();
+        self
+    }
+
+    /// The client's first connection in the report.
+    #[track_caller]
+    pub fn client_end(&self) -> &Value {
+        let cookie = number(&self.truth, "/client/connections/0/cookie");
+        self.report.by_cookie(cookie)
+    }
+
+    /// The server's first connection in the report.
+    #[track_caller]
+    pub fn server_end(&self) -> &Value {
+        let cookie = number(&self.truth, "/server/connections/0/cookie");
+        self.report.by_cookie(cookie)
+    }
+
+    /// The congestion control that was planted.
+    pub fn congctl(&self) -> &str {
+        self.truth["congctl"].as_str().expect("a name")
+    }
+
+    /// The client's socket, which ran under the congestion control that was planted.
+    #[track_caller]
+    pub fn client_id(&self) -> u64 {
+        let client = self.client_end();
+        assert_eq!(client["tcp"]["congestion"], self.congctl());
+        assert_eq!(client["role"], "client");
+        number(client, "/id")
+    }
+}
+
+/// Plants a situation and records it. An error says, by another truth than the profiler's, that it did not come about.
+pub type Record = Box<dyn Fn() -> Result<Outcome, String> + Send>;
+
+/// Panics when the report is not what the truth wants.
+pub type Judge = fn(&Outcome);
+
+/// A situation, and its judgement.
+pub struct Play {
+    /// Its name, with `::` between the folders below `recordings/`.
+    pub name: String,
+    /// How it is made.
+    pub record: Record,
+    /// What it has to say.
+    pub judge: Judge,
+    /// Which tables that needs.
+    pub tables: &'static [&'static str],
+}
+
+impl Play {
+    /// Judges the play's recording: the kept one, or one made anew.
+    pub fn run(&self, mode: Mode) -> Result<(), String> {
+        if mode == Mode::Kept {
+            let outcome = kept::read(&self.name)?;
+            (self.judge)(&outcome);
+            return Ok(());
+        }
+        let outcome = self.plant()?;
+        (self.judge)(&outcome);
+        if mode == Mode::Refresh {
+            self.keep(&outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Plants it until it has come about. What the report says does not matter for that.
+    fn plant(&self) -> Result<Outcome, String> {
+        const ATTEMPTS: usize = 5;
+        let mut spoilt = String::new();
+        for _ in 0..ATTEMPTS {
+            match (self.record)() {
+                Ok(outcome) => return Ok(outcome),
+                Err(why) => spoilt = why,
+            }
+            eprintln!("{}: planted in vain: {spoilt}", self.name);
+        }
+        Err(spoilt)
+    }
+
+    /// Keeps a small recording that says the same. Of a bulk transfer only those calls that tell something, where it is
+    /// too large with all, and then none.
+    fn keep(&self, whole: &Outcome) -> Result<(), String> {
+        let small = self.shrink(whole, self.tables, Calls::All)?;
+        if kept::is_small(small.path()) {
+            shrink::says_the_same(
+                &whole.report.json,
+                &kept::read_at(small.path())?.report.json,
+            )?;
+            return kept::replace(&self.name, small.path());
+        }
+        let small = self.shrink(whole, self.tables, Calls::Eventful);
+        if let Ok(small) = small
+            && kept::is_small(small.path())
+        {
+            return kept::replace(&self.name, small.path());
+        }
+        let tables = self.tables.iter().filter(|table| **table != "calls");
+        let small = self.shrink(whole, &tables.copied().collect::<Vec<_>>(), Calls::All)?;
+        kept::replace(&self.name, small.path())
+    }
+
+    /// A small recording with these tables, with the same findings, which is judged as the whole one.
+    fn shrink(&self, whole: &Outcome, tables: &[&str], calls: Calls) -> Result<TempDir, String> {
+        let scratch = tempfile::tempdir().map_err(|why| why.to_string())?;
+        shrink::shrink(
+            whole.report.path(),
+            &scratch.path().join("r.whylat"),
+            tables,
+            calls,
+        )?;
+        let truth = judged_part(&whole.truth).to_string();
+        fs::write(scratch.path().join("truth.json"), truth + "\n")
+            .map_err(|why| why.to_string())?;
+        let small = kept::read_at(scratch.path())?;
+        shrink::finds_the_same(&whole.report.json, &small.report.json)?;
+        (self.judge)(&small);
+        Ok(scratch)
+    }
+}
+
+/// What those who plant look at, and no judgement: lists of calls, as long as the play.
+const OF_PLANTING: &[&str] = &["min_rtts_us", "read_times_ns", "round_times_ns", "slow"];
+
+/// The truth that is kept.
+fn judged_part(truth: &Value) -> Value {
+    match truth {
+        Value::Object(members) => {
+            let kept = members
+                .iter()
+                .filter(|(name, _)| !OF_PLANTING.contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), judged_part(value)))
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(judged_part).collect(),
+        other => other.clone(),
+    }
+}
+
+/// What makes a play under one congestion control.
+pub type RecordUnder = fn(congctl: &str) -> Result<Outcome, String>;
+
+/// Two plays: under cubic and under bbr. The truth says under which.
+pub fn under_both(
+    topic: &str,
+    name: &str,
+    tables: &'static [&'static str],
+    record: RecordUnder,
+    judge: Judge,
+) -> [Play; 2] {
+    ["cubic", "bbr"].map(|congctl| under(congctl, topic, name, tables, record, judge))
+}
+
+/// A play under this congestion control.
+pub fn under(
+    congctl: &'static str,
+    topic: &str,
+    name: &str,
+    tables: &'static [&'static str],
+    record: RecordUnder,
+    judge: Judge,
+) -> Play {
+    Play {
+        name: format!("{topic}::{congctl}::{name}"),
+        record: Box::new(move || Ok(record(congctl)?.with("congctl", congctl))),
+        judge,
+        tables,
+    }
+}
+
+/// A folder's path of a play.
+pub fn folder(name: &str) -> PathBuf {
+    name.split("::").collect()
+}
