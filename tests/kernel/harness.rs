@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 use crate::report::Report;
 
-/// Nothing that a test waits for takes longer.
-pub const LONGEST: Duration = Duration::from_secs(40);
+/// Nothing that a test waits for takes longer, however busy the machine is: what does hangs.
+pub const LONGEST: Duration = Duration::from_secs(240);
 
 /// Nor does a role; a little less, so that it says itself that its time is up.
-const LIMIT_S: u32 = 35;
+const LIMIT_S: u32 = 220;
 
 /// Whether the test may run; says why not.
 pub fn root() -> bool {

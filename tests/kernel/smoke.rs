@@ -120,7 +120,7 @@ fn calls_stages_and_samples() {
     if !root() {
         return;
     }
-    let recorded = exchange("calls");
+    let recorded = exchange("waits");
     let report = &recorded.report;
     assert_looks_like(report, "verdicts/cubic/quick_request_and_reply");
     let calls = counted(&recorded, "send/calls") + counted(&recorded, "recv/calls");
@@ -154,7 +154,8 @@ fn events() {
         congctl: Some("cubic".to_owned()),
         ..WireConfig::default()
     });
-    let site = Site::over(&wire.expect("a wire"));
+    let wire = wire.expect("a wire");
+    let site = Site::over(&wire);
     let recorded = site.record("sink", "stream --bytes 1000003");
     let report = &recorded.report;
     assert_looks_like(report, "losses/cubic/every_fast_retransmission");
@@ -269,7 +270,7 @@ fn counters_and_tasks() {
     let commands = &told.truths()[0]["roles"][0]["server"]["commands"];
     let commands = commands.as_u64().expect("a number") as usize;
     let report = Report::of(told.scratch);
-    assert_looks_like(&report, "startup/cubic/a_slow_start");
+    assert_looks_like(&report, "startup/cubic/is_named");
     let named = |name: Option<&str>, wanted: &str| name == Some(wanted);
     let tasks = report.rows::<Task>();
     let asked = tasks

@@ -14,7 +14,7 @@ use parquet::schema::types::ColumnPath;
 use serde_json::Value;
 use table::declare::RecordBatch;
 use table::manifest::{Header, Line, ProbeState, Segment};
-use table::tables::{Call, Process, StackFrame, Symbol};
+use table::tables::{Activity, ActivityWindow, Call, Process, StackFrame, Symbol};
 use table::{Columns, Recording, Table, WriteOptions, Writer, for_each_table};
 
 macro_rules! tables {
@@ -36,9 +36,8 @@ tables! {
     /// What connections are judged by, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;
-    /// Messages, and what CPUs did meanwhile.
-    ACTIVITY: activity activity_windows connections processes received_messages sent_messages
-        udp_sockets;
+    /// Messages that were received, and what CPUs did meanwhile.
+    ACTIVITY: activity activity_windows connections processes received_messages udp_sockets;
 }
 
 /// Highest level of zstd.
@@ -63,10 +62,14 @@ pub fn shrink(from: &Path, to: &Path, tables: &[&str], calls: Calls) -> Result<(
     redact_header(&mut header);
     let mut writer =
         Writer::create(to, &header, WriteOptions::default()).map_err(|why| why.to_string())?;
+    let limits = Limits {
+        calls,
+        windows: windows_of_received(&whole),
+    };
     macro_rules! copy_all {
         ($($row:ty),+ $(,)?) => {
             $(if tables.contains(&<$row as Table>::NAME) {
-                let rows = small::<$row>(&whole, calls);
+                let rows = small::<$row>(&whole, &limits);
                 if let Some(segment) = write_table::<$row>(to, rows)? {
                     writer.line(&Line::Merged(segment)).map_err(|why| why.to_string())?;
                 }
@@ -126,12 +129,36 @@ fn redact_header(header: &mut Header) {
     header.started_realtime_ns = 0;
 }
 
+/// Which rows are kept.
+struct Limits {
+    calls: Calls,
+    /// Begins and ends of the times for which activity is kept.
+    windows: Vec<(u64, u64)>,
+}
+
+/// Times of which activity was kept for messages that were received: the longest, and some of the others.
+fn windows_of_received(whole: &Recording) -> Vec<(u64, u64)> {
+    const LONGEST: usize = 41;
+    const OTHERS: usize = 23;
+    let windows = whole.read_all::<ActivityWindow>();
+    let windows = (0..windows.len()).map(|row| windows.row(row));
+    let received = windows.filter(|window| window.is_send != Some(true));
+    let mut received: Vec<_> = received
+        .map(|window| (window.begin_ns, window.end_ns))
+        .collect();
+    received.sort_by_key(|(begin_ns, end_ns)| std::cmp::Reverse(end_ns - begin_ns));
+    let others = received.split_off(LONGEST.min(received.len()));
+    let step = others.len().div_ceil(OTHERS).max(1);
+    received.extend(others.into_iter().step_by(step));
+    received
+}
+
 /// The rows of a table that are kept, without names of the machine.
-fn small<T: Redact>(whole: &Recording, calls: Calls) -> T::Columns {
+fn small<T: Redact>(whole: &Recording, limits: &Limits) -> T::Columns {
     let all = whole.read_all::<T>();
     let mut rows = T::Columns::default();
     let all = (0..all.len()).map(|row| all.row(row));
-    all.filter(|row| calls == Calls::All || row.is_eventful())
+    all.filter(|row| row.is_within(limits))
         .for_each(|row| rows.push(row.redacted()));
     rows
 }
@@ -142,9 +169,24 @@ trait Redact: Table {
         self
     }
 
-    /// Whether it is more than one of many alike.
-    fn is_eventful(&self) -> bool {
+    /// Whether it is kept.
+    fn is_within(&self, _limits: &Limits) -> bool {
         true
+    }
+}
+
+impl Redact for Activity {
+    fn is_within(&self, limits: &Limits) -> bool {
+        let overlaps =
+            |(begin_ns, end_ns): &(u64, u64)| self.begin_ns <= *end_ns && *begin_ns <= self.end_ns;
+        limits.windows.iter().any(overlaps)
+    }
+}
+
+impl Redact for ActivityWindow {
+    fn is_within(&self, limits: &Limits) -> bool {
+        let is_its = |window: &(u64, u64)| *window == (self.begin_ns, self.end_ns);
+        self.is_send != Some(true) && limits.windows.iter().any(is_its)
     }
 }
 
@@ -153,11 +195,15 @@ fn file_name(path: &str) -> &str {
 }
 
 impl Redact for Call {
-    fn is_eventful(&self) -> bool {
+    fn is_within(&self, limits: &Limits) -> bool {
         // less is no wait for a CPU (`WAKE_NS` of crates/diagnose/src/gather/cpu.rs), nor for a reader
         const LEAST_NS: u64 = 50_000;
         let is_long = |ns: Option<u64>| ns.is_some_and(|ns| ns >= LEAST_NS);
-        self.is_send || self.result <= 0 || is_long(self.runq_ns) || is_long(self.unread_ns)
+        limits.calls == Calls::All
+            || self.is_send
+            || self.result <= 0
+            || is_long(self.runq_ns)
+            || is_long(self.unread_ns)
     }
 }
 
@@ -189,7 +235,7 @@ macro_rules! nothing_to_redact {
 }
 
 nothing_to_redact! {
-    Activity ActivityWindow ClockPair Connection Counter CpuSample Listener ProcessSample
+    ClockPair Connection Counter CpuSample Listener ProcessSample
     ReceivedMessage SentMessage Spin Task TcpEvent TcpSample TcpStage UdpSocket Wait
 }
 
@@ -305,50 +351,33 @@ fn check_text(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether two reports have the same connections, findings and doubts, with all that they say of them.
-pub fn says_the_same(whole: &Value, small: &Value) -> Result<(), String> {
-    let parts = [
-        "connections",
-        "findings",
-        "undecided",
-        "slow_messages",
-        "loss",
-    ];
-    parts
-        .iter()
-        .try_for_each(|part| same(part, &whole[part], &small[part]))
-}
-
 /// Whether two reports have the same findings of the same connections and times, and the same shares of stages.
 pub fn finds_the_same(whole: &Value, small: &Value) -> Result<(), String> {
-    let judged = [
-        (
-            "findings",
-            [
-                "rule",
-                "severity",
-                "direction",
-                "subject",
-                "from_ns",
-                "until_ns",
-            ]
-            .as_slice(),
-        ),
-        ("connections", &["id", "stages", "receive", "not_judged"]),
+    let finding = [
+        "rule",
+        "severity",
+        "direction",
+        "subject",
+        "from_ns",
+        "until_ns",
     ];
-    judged.iter().try_for_each(|(part, members)| {
-        let of = |report: &Value| -> Value {
-            let items = report[part].as_array().into_iter().flatten();
-            items
-                .map(|item| {
-                    members
-                        .iter()
-                        .map(|name| (*name, item[name].clone()))
-                        .collect::<Value>()
-                })
+    let connection = ["id", "stages", "receive", "not_judged"];
+    let of = |report: &Value, part: &str, members: &[&str]| -> Value {
+        let items = report[part].as_array().into_iter().flatten();
+        let members = |item: &Value| -> Value {
+            let members = members.iter();
+            members
+                .map(|name| ((*name).to_owned(), item[*name].clone()))
                 .collect()
         };
-        same(part, &of(whole), &of(small))
+        items.map(members).collect()
+    };
+    let parts = [
+        ("findings", finding.as_slice()),
+        ("connections", &connection),
+    ];
+    parts.iter().try_for_each(|(part, members)| {
+        same(part, &of(whole, part, members), &of(small, part, members))
     })
 }
 

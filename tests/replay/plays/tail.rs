@@ -63,8 +63,10 @@ pub fn plays() -> Vec<Play> {
 const RIGHT_PERCENT: usize = 95;
 /// Size of the reader's messages; those of others are shorter.
 const BYTES: u32 = 100;
-/// Messages hit that a test needs.
-const LEAST: usize = 29;
+/// Messages of a play, of which one in 29 is hit.
+const ROUNDS: &str = "-DROUNDS=907";
+/// Messages hit that a play needs.
+const LEAST: usize = 23;
 /// Share that the causes explain of what each message hit took longer, and of the median one (NSight, section 6.3).
 const COVERED: [f64; 2] = [0.69, 0.96];
 /// The same where the cause lies within the program's own time: that is no cause beside one that explains 80 % of what it
@@ -86,11 +88,13 @@ fn record(kind: &str) -> Result<Outcome, String> {
     std::fs::write(&source, include_str!("../programs/slow_messages.c")).expect("the source");
     let binary = scratch.path().join("slow_messages");
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
+    compiler
+        .args(["-O2", "-pthread", ROUNDS, "-o"])
+        .arg(&binary);
     finish(compiler.arg(&source)).ended(0);
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "messages"]);
-    run.args(["--keep", "p60,sample=7", "--output"]);
+    run.args(["--keep", "p75,sample=29", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
     run.arg(scratch.path().join("truth"));
@@ -170,12 +174,8 @@ fn hits(outcome: &Outcome, is_planted: fn(&Value) -> bool) -> Vec<Hit> {
 /// The cause that was planted is the first of the messages hit, and these are explained.
 fn is_named(outcome: &Outcome, least: [f64; 2], is_planted: fn(&Value) -> bool) {
     let mut hits = hits(outcome, is_planted);
-    let all = outcome.truth["slow_calls"].as_array().map_or(0, Vec::len);
     let known = hits.len();
-    assert!(
-        known * 10 >= all * 8 && known >= LEAST,
-        "of {known} of {all} it was kept"
-    );
+    assert!(known >= LEAST, "of {known} it was kept what their CPUs did");
     hits.sort_by(|a, b| a.covered.total_cmp(&b.covered));
     let right = hits.iter().filter(|hit| hit.right).count();
     let covered = [0, known / 2].map(|at| hits[at].covered);

@@ -261,7 +261,7 @@ fn only_loss(outcome: &Outcome) {
 fn black_hole(congctl: &str) -> Result<Outcome, String> {
     let wire = start(congctl, link(congctl));
     let site = Site::over(&wire);
-    let recorded = site.record_with("", "sink", "stream --bytes 3000017", || {
+    let recorded = site.record_with("", "sink", "stream --bytes 6000011", || {
         hole(&wire, 1_000_000_000);
     });
     Ok(recorded.into())
@@ -294,7 +294,7 @@ fn client_receives(outcome: &Outcome) {
 }
 
 /// How many connections are short-lived.
-const SHORT_LIVED: usize = 101;
+const SHORT_LIVED: usize = 23;
 
 /// Every connection is there, judged over its own life, and found healthy.
 fn all_judged(outcome: &Outcome) {

@@ -22,7 +22,7 @@ pub fn plays() -> Vec<Play> {
     vec![
         play(
             "every_object_from_ten_microseconds_on",
-            || record(compiled(), "./plant_waits 2 all 10 103 1009 10007 101009"),
+            || record(compiled(), "./plant_waits 1 all 11 1009 20011"),
             are_right,
         ),
         play(
