@@ -1,7 +1,7 @@
 //! Real programs over the real kernel: each test plants a cause that it knows, records it with
 //! the `whylat` binary as a user would, and demands the answer.
 //!
-//! They need root and run one at a time (`make kernel`). Everything happens on loopback or in
+//! They need root, and run two at a time, but those in `alone` (`make kernel`). Everything happens on loopback or in
 //! network namespaces without names, in temporary directories, and in processes that die with
 //! the test: nothing is left behind, however it ends.
 
@@ -9,6 +9,7 @@ mod activity;
 mod agent;
 mod agent_host;
 mod agents;
+mod alone;
 mod bpf;
 mod bugreport;
 mod command_line;
@@ -43,7 +44,6 @@ mod sockmap;
 mod spins;
 mod stacks;
 mod study;
-mod survive;
 mod terminal;
 mod top;
 mod udp;

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 #[command(after_help = "\
 Examples:
   whylat lab list
-  sudo whylat lab fault nagle_delayed_ack")]
+  sudo whylat lab fault write_write_read")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,

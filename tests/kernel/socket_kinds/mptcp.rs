@@ -4,7 +4,7 @@ use lab::Netns;
 use serde_json::Value;
 
 use super::{REQUESTS, Talker, assert_calls, assert_owned, counted, moved};
-use crate::agent::{Agent, sum};
+use crate::agents::{Agent, sum};
 use crate::harness::{Recorder, finish, program, root, whylat};
 use crate::report::{number, text};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::{DirectionConfig, Netns};
+use lab::DirectionConfig;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

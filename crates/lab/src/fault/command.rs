@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser};
 use serde_json::{Value, json};
 
 use super::catalogue::{FAULTS, find};
@@ -24,9 +24,10 @@ use crate::error::LabError;
     no_binary_name = true,
     after_help = "\
 Examples:
-  whylat lab fault nagle_delayed_ack
+  whylat lab fault write_write_read
   whylat lab fault incast --variant healthy --seed 7
-  whylat run --as-root -- whylat lab fault delayed_ack   # and its diagnosis"
+  whylat run --as-root -- whylat lab fault slow_reader   # and its diagnosis",
+    mut_arg("output", |output| output.visible_alias("truth"))
 )]
 struct Options {
     /// Which; `whylat lab list` shows all.
@@ -43,12 +44,36 @@ struct Options {
     /// Sizes, delays and losses follow from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Creates this file for the ground truth; `-` is stdout, as is no file.
-    #[arg(short, long, visible_alias = "truth", value_name = "PATH")]
+    #[command(flatten)]
+    to: OutputArgs,
+}
+
+/// What an answer is written to.
+#[derive(Debug, Args)]
+struct OutputArgs {
+    /// Creates this file for the answer; `-` is stdout, as is no file.
+    #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Replaces an existing PATH.
     #[arg(long, requires = "output")]
     force: bool,
+}
+
+impl OutputArgs {
+    /// Opens the file, if one is named. Before the work: a path that cannot be written must not cost a whole run.
+    fn open(&self) -> Result<Option<File>, LabError> {
+        let path = self.output.as_ref().filter(|path| path.as_os_str() != "-");
+        path.map(|path| create(path, self.force)).transpose()
+    }
+}
+
+/// Writes an answer to what was opened for it.
+fn write(answer: &Value, file: Option<File>) -> Result<(), LabError> {
+    match file {
+        None => crate::workload::say(answer),
+        Some(mut file) => writeln!(file, "{answer}")
+            .map_err(|why| LabError::os("write", "the answer", why, "check the disk's space")),
+    }
 }
 
 /// The faults that there are.
@@ -82,6 +107,8 @@ struct ScoreOptions {
     truth: PathBuf,
     /// What `whylat report --format json` printed of a recording of it.
     report: PathBuf,
+    #[command(flatten)]
+    to: OutputArgs,
 }
 
 /// The options of `whylat lab fault`.
@@ -104,7 +131,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The file for the ground truth.
+/// Creates a file; one that is there is replaced only with `force`.
 fn create(path: &Path, force: bool) -> Result<File, LabError> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
@@ -127,20 +154,8 @@ fn play(options: &Options) -> Result<(), LabError> {
         congctl: &options.congctl,
         seed: options.seed,
     };
-    // Opened first: a path that cannot be written must not cost a whole run.
-    let file = options
-        .output
-        .as_ref()
-        .filter(|path| path.as_os_str() != "-")
-        .map(|path| create(path, options.force))
-        .transpose()?;
-    let truth = play.run(&program)?;
-    match file {
-        None => crate::workload::say(&truth),
-        Some(mut file) => writeln!(file, "{truth}").map_err(|why| {
-            LabError::os("write", "the ground truth", why, "check the disk's space")
-        }),
-    }
+    let file = options.to.open()?;
+    write(&play.run(&program)?, file)
 }
 
 /// The options of `whylat lab list`.
@@ -203,17 +218,19 @@ pub fn score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> Exit
         Ok(options) => options,
         Err(usage) => return crate::workload::usage(&usage),
     };
-    let scored = read_json(&options.truth).and_then(|truth| {
-        let report = read_json(&options.report)?;
-        crate::workload::say(&json!(Score::of(&truth, &report, answers)))
-    });
-    match scored {
+    match compare(&options, answers) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("error: {why}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn compare(options: &ScoreOptions, answers: &[&str]) -> Result<(), LabError> {
+    let file = options.to.open()?;
+    let (truth, report) = (read_json(&options.truth)?, read_json(&options.report)?);
+    write(&json!(Score::of(&truth, &report, answers)), file)
 }
 
 fn read_json(path: &Path) -> Result<Value, LabError> {

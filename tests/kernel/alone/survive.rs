@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lab::Netns;
 use nix::sys::signal::Signal;
@@ -17,7 +17,8 @@ use table::Recording;
 use crate::bpf;
 use crate::harness::{Recorder, Site, finish, program, role, root, until, whylat};
 
-const KILLS: usize = 200;
+/// Kills, if WHYLAT_KILLS says no other number; `make faults` kills 200 times.
+const KILLS: usize = 24;
 /// Recorders at once: each waits most of its life.
 const AT_ONCE: usize = 8;
 /// Segments are sealed at this interval.
@@ -141,17 +142,23 @@ fn load() -> (Vec<lab::Running>, u32) {
     (vec![server, client], pid)
 }
 
+fn kills() -> usize {
+    let number = std::env::var("WHYLAT_KILLS").ok();
+    number.map_or(KILLS, |it| it.parse().expect("WHYLAT_KILLS is a number"))
+}
+
 #[test]
-fn two_hundred_kills() {
+fn kills_at_any_moment() {
     if !root() {
         return;
     }
+    let kills = kills();
     let before = bpf::objects();
     let pins = pins();
     let (load, pid) = load();
     let moments: Vec<u64> = {
         let mut random = Random(200);
-        (0..KILLS).map(|_| random.below(LONGEST_MS)).collect()
+        (0..kills).map(|_| random.below(LONGEST_MS)).collect()
     };
     let left = Mutex::new(moments);
     let next = || left.lock().expect("lock").pop();
@@ -170,27 +177,32 @@ fn two_hundred_kills() {
         joined.flatten().collect()
     });
     drop(load);
-    assert_eq!(rows.len(), KILLS);
+    assert_eq!(rows.len(), kills);
     let with_rows = rows.iter().filter(|rows| **rows > 0).count();
     let total: u64 = rows.iter().sum();
-    eprintln!("{KILLS} kills; {with_rows} recordings had sealed rows, {total} together");
-    assert!(with_rows > 20, "too few of the recordings had sealed rows");
+    eprintln!("{kills} kills; {with_rows} recordings had sealed rows, {total} together");
+    // a third of the lives end after the first sealing
+    assert!(
+        with_rows * 10 > kills,
+        "{with_rows} of {kills} had sealed rows"
+    );
     until_gone(&before);
     assert_eq!(self::pins(), pins, "a pin was left behind");
 }
 
-/// One recorder alone, which has no other in its way: something is sealed in time.
+/// What was recorded is sealed while the recording goes on, and outlives a kill.
 #[test]
-fn a_recording_is_sealed_at_its_interval() {
+fn a_recording_is_sealed_while_it_goes_on() {
     if !root() {
         return;
     }
     let (_load, pid) = load();
     let recorder = Recorder::start(&format!("-p {pid}"));
-    std::thread::park_timeout(Duration::from_millis(LONGEST_MS - 200));
+    let path = recorder.recording();
+    let before = until("sealed calls", || sealed(&path).get("calls").copied());
     let scratch = recorder.kill();
-    let sealed = sealed(&scratch.path().join("r.whylat"));
-    assert!(sealed.contains_key("calls"), "{sealed:?}");
+    let after = sealed(&scratch.path().join("r.whylat"));
+    assert!(after["calls"] >= before, "{before} calls, then {after:?}");
 }
 
 /// Waits until no BPF object of ours is left beside those that were there before. The kernel
@@ -323,14 +335,9 @@ fn what_cannot_begin_leaves_nothing() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("r.whylat");
     let mut command = whylat("run --detail stats --ready-file /proc/none/ready");
-    command.arg("-o").arg(&path).args(["--", "sleep", "240"]);
-    let begin = Instant::now();
-    // until all who have its standard output are gone
+    command.arg("-o").arg(&path).args(["--", "sleep", "3600"]);
+    // until all who have its standard output are gone; it is killed, which is another end, if the command goes on
     let said = finish(&mut command);
-    assert!(
-        begin.elapsed() < Duration::from_secs(120),
-        "the command went on"
-    );
     said.ended(1);
     assert!(said.err.contains("cannot write ready file"), "{}", said.err);
     assert!(said.err.contains("hint: "), "{}", said.err);
