@@ -1,8 +1,6 @@
 //! Which processes each selector records: exactly these are in table `waits`, while others wait beside them.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
@@ -18,6 +16,17 @@ use crate::report::{Report, number};
 use crate::select::{Group, Pair};
 
 const HEIRS: &str = include_str!("programs/heirs.py");
+/// A port of its own: a recording by port sees the namespaces of other tests, too.
+const HEIRS_PORT: u16 = 6011;
+
+/// Connects for each line that it is told, and sends a byte.
+const CLIENT: &str = "
+import socket, sys
+connections = []
+for line in sys.stdin:
+    connections.append(socket.create_connection(('127.0.0.1', int(sys.argv[1]))))
+    connections[-1].send(b'.')
+";
 /// Waits all the time.
 const SLEEPER: &str = "import time\nwhile True: time.sleep(0.005)";
 /// The same, once it has started another program that does, too, when it is told to.
@@ -70,24 +79,26 @@ fn by_port_who_inherits_its_sockets() {
     }
     let netns = Netns::new().expect("a namespace");
     let mut server = netns.command("python3");
-    server.args(["-c", HEIRS, &PORT.to_string(), SLEEPER]);
+    server.args(["-c", HEIRS, &HEIRS_PORT.to_string(), SLEEPER]);
     let mut server = Running::start(server).expect("start the server");
     server.line().expect("it listens");
-    let recorder = Recorder::start(&format!("--port {PORT}"));
+    let recorder = Recorder::start(&format!("--port {HEIRS_PORT}"));
+    // not this process, which starts others for other tests meanwhile
+    let mut client = netns.command("python3");
+    client.args(["-c", CLIENT, &HEIRS_PORT.to_string()]);
+    let mut client = Running::start(client).expect("start the client");
     let mut connect = || {
-        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).expect("connect");
-        let mut stream = netns.run(connect).expect("the namespace");
-        stream.write_all(b".").expect("send");
+        client.go().expect("a connection");
         let pid = number(&server.line().expect("a child"), "");
         let pid = u32::try_from(pid).expect("a pid");
         until_waited(pid);
-        (pid, stream)
+        pid
     };
-    let [(forked, _one), (kept, _two), (without, _three)] = [connect(), connect(), connect()];
+    let [forked, kept, without] = [connect(), connect(), connect()];
     let report = recorder.stop();
     let mut waiters = waiters(&report);
     // this one has connected; that one was an owner until it became another program
-    waiters.remove(&std::process::id());
+    waiters.remove(&client.pid());
     waiters.remove(&without);
     assert_eq!(waiters, BTreeSet::from([server.pid(), forked, kept]));
     assert!(sleeps(&report, kept) > 0);
