@@ -1,12 +1,11 @@
 // The life of a slow message outlines what explains it: the spans that the diagnosis names, and no others.
 import assert from "node:assert/strict";
-import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
 import { lifeOf, noted } from "./life.mjs";
-import { madeOf, page as made, scratch, whylat } from "./recordings.mjs";
+import { madeOf, page as made, scratch, textOf, whylat } from "./recordings.mjs";
 
 const START_NS = 5_000_000_000_000;
 const SERVER = { tid: 7, pid: 7 };
@@ -68,9 +67,8 @@ class Made {
   recording(name) {
     const folder = join(scratch, name);
     mkdirSync(folder);
-    const golden = fileURLToPath(new URL("../../tests/golden_messages/recording", import.meta.url));
-    for (const file of ["header", "close", "cost", "coverage", "loss"])
-      cpSync(join(golden, `${file}.json`), join(folder, `${file}.json`));
+    for (const file of ["header", "close", "cost", "coverage", "loss"].map((name) => `${name}.json`))
+      writeFileSync(join(folder, file), textOf("golden_messages/recording", file));
     for (const table of ["received_messages", "activity", "waits"]) {
       const lines = this[table].map((row) => `${JSON.stringify(row)}\n`).join("");
       writeFileSync(join(folder, `${table}.jsonl`), lines);
