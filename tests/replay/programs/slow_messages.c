@@ -55,7 +55,9 @@
 #define LEAST_LOST_NS 50000
 #define PAUSE_NS 100000
 #define PAGE_BYTES 4096UL
+#ifndef PAGES
 #define PAGES 509
+#endif
 /* SCHED_FIFO; the neighbour's is the next */
 #define PRIORITY 1
 /* of a burst, those that come to wait */
