@@ -185,4 +185,4 @@ clean:
 
 # Rewrites the expected answers of golden recordings after a wanted change: read the difference before you commit it.
 golden: setup
-	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test golden --test waits --test messages --test tail --test top
+	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test view --test tail

@@ -28,30 +28,21 @@ const SIZE: u64 = 71;
 
 /// The compiled Go program, for all tests of this process.
 fn go_program() -> &'static Path {
-    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let (source, binary) = (
-            scratch.path().join("sockets.go"),
-            scratch.path().join("sockets"),
-        );
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (source, binary) = (folder.join("sockets.go"), folder.join("sockets"));
         std::fs::write(&source, GO_PROGRAM).expect("the source");
         // compiles Go's library the first time
-        let built = Command::new("go")
-            .arg("build")
-            .arg("-o")
-            .arg(&binary)
-            .arg(&source)
-            .output();
-        let built = built.expect("go, which `make test` installs");
-        assert!(
-            built.status.success(),
-            "{}",
-            String::from_utf8_lossy(&built.stderr)
-        );
-        (scratch, binary)
-    });
-    path
+        let mut build = Command::new("go");
+        build.args(["build", "-o"]).arg(&binary).arg(&source);
+        let built = build
+            .output()
+            .expect("go, for which `make setup-test` asks");
+        let why = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "{why}");
+        binary
+    })
 }
 
 /// A program that says where it is, waits for a line or the end of its input, and prints counts when it ends.

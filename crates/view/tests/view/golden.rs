@@ -11,9 +11,6 @@
 //! make golden
 //! ```
 
-mod fixture;
-mod schema;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +23,7 @@ use serde_json::{Value, json};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{MOST_LINES, Outcome, abridged, document, expect, recording};
+use crate::fixture::{self, MOST_LINES, Outcome, abridged, document, expect, recording};
 
 /// What cases inherit.
 const COMMON: &str = "common";
@@ -267,7 +264,10 @@ fn a_damaged_recording_says_so_first_everywhere() -> Outcome {
     let schema: serde_json::Value =
         document(&root().join("../../docs/report.schema.json"))?.ok_or("no schema")?;
     let json = serde_json::from_str(&view::json(&report))?;
-    assert_eq!(schema::validate(&schema, &json), Vec::<String>::new());
+    assert_eq!(
+        crate::schema::validate(&schema, &json),
+        Vec::<String>::new()
+    );
     assert_eq!(json["left_out"][1]["rows"], 1_598);
     Ok(())
 }
@@ -290,7 +290,7 @@ fn json_keeps_the_published_schema() -> Outcome {
     let schema = document(&path)?.ok_or("docs/report.schema.json is missing")?;
     for (rule, case, report) in answered() {
         let report = serde_json::from_str(&view::json(report))?;
-        let faults = schema::validate(&schema, &report);
+        let faults = crate::schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{rule}/{case}:\n{}", faults.join("\n"));
     }
     Ok(())

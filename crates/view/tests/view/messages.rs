@@ -8,11 +8,6 @@
 //! make golden
 //! ```
 
-#[path = "fixture/data.rs"]
-mod data;
-mod fixture;
-mod schema;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +23,8 @@ use whylat_view as view;
 use whylat_view::TextOptions;
 use whylat_view::html::html;
 
-use data::Data;
-use fixture::{Outcome, abridged, document, expect, recording, write_rows};
+use crate::fixture::data::Data;
+use crate::fixture::{Outcome, abridged, document, expect, recording, write_rows};
 
 /// Messages whose story is told: the end of each file's name, and the id.
 const STORIES: [(&str, &str); 7] = [
@@ -155,7 +150,7 @@ fn json_keeps_the_published_schemas() -> Outcome {
     let check = |file: &str, json: &str| -> Outcome {
         let path = root().join("../../docs").join(file);
         let schema = document(&path)?.ok_or("the schema is missing")?;
-        let faults = schema::validate(&schema, &serde_json::from_str(json)?);
+        let faults = crate::schema::validate(&schema, &serde_json::from_str(json)?);
         assert!(faults.is_empty(), "{file}:\n{}", faults.join("\n"));
         Ok(())
     };

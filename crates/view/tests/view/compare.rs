@@ -1,14 +1,12 @@
 //! Two golden recordings side by side: the stall and a connection without it.
 
-mod fixture;
-
 use std::path::Path;
 
 use diagnose::Report;
 use diagnose::recording::Judging;
 use whylat_view::{Side, TextOptions, side_by_side};
 
-use fixture::{Outcome, recording};
+use crate::fixture::{Outcome, recording};
 
 fn judge(case: &str) -> Outcome<Report> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");

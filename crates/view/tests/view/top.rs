@@ -5,9 +5,6 @@
 //! make golden
 //! ```
 
-mod fixture;
-mod schema;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +20,7 @@ use view::TextOptions;
 use view::top::{Act, Order, Page, Sort, Top, draw};
 use whylat_view as view;
 
-use fixture::{Outcome, document, expect, recording};
+use crate::fixture::{Outcome, document, expect, recording};
 
 /// Golden recordings that happen at the same time.
 const CASES: [&str; 5] = [
@@ -335,7 +332,7 @@ fn a_process_shows_what_its_threads_wait_for() -> Outcome {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let json = serde_json::from_str(&view::top::json(live, &Order::default(), 1))?;
     let schema = document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json")?;
-    let faults = schema::validate(&schema, &json);
+    let faults = crate::schema::validate(&schema, &json);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }
@@ -502,7 +499,7 @@ fn json_keeps_the_published_schema() -> Outcome {
     let (live, _) = look()?;
     let all = live.connections.len();
     let json = serde_json::from_str(&view::top::json(live.clone(), &Order::default(), all))?;
-    let faults = schema::validate(&schema, &json);
+    let faults = crate::schema::validate(&schema, &json);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let first: serde_json::Value =
         serde_json::from_str(&view::top::json(live, &Order::default(), 2))?;

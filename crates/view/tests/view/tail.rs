@@ -8,9 +8,6 @@
 //! make golden
 //! ```
 
-mod fixture;
-mod schema;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +26,7 @@ use tempfile::TempDir;
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, abridged, document, expect, recording, write_rows};
+use crate::fixture::{Outcome, abridged, document, expect, recording, write_rows};
 
 /// The application core, and that of the kernel's part.
 const CPU: u16 = 0;
@@ -291,7 +288,7 @@ fn answers_are_as_committed() -> Outcome {
         let json = view::json(&report);
         let short = abridged(&json, most)?;
         wrong.extend(expect(&root().join(format!("{name}.json")), &short)?);
-        let faults = schema::validate(&schema, &serde_json::from_str(&json)?);
+        let faults = crate::schema::validate(&schema, &serde_json::from_str(&json)?);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -345,7 +342,7 @@ fn slow_messages_are_told_in_the_main_report_if_they_cost_enough() -> Outcome {
         report.slow_messages = Some(SlowMessages::of(&made.answer()?));
         let text = view::text(&report, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.report.txt")), &text)?);
-        let faults = schema::validate(&schema, &serde_json::from_str(&view::json(&report))?);
+        let faults = crate::schema::validate(&schema, &serde_json::from_str(&view::json(&report))?);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -10,16 +10,13 @@
 //! make golden
 //! ```
 
-mod fixture;
-mod schema;
-
 use std::path::{Path, PathBuf};
 
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
-use fixture::{Outcome, abridged, document, expect, recording};
+use crate::fixture::{Outcome, abridged, document, expect, recording};
 
 const MS: u64 = 1_000_000;
 
@@ -115,7 +112,7 @@ fn json_keeps_the_published_schema() -> Outcome {
     for case in cases() {
         let name = case.0;
         let report = serde_json::from_str(&view::json(&answer(case)?))?;
-        let faults = schema::validate(&schema, &report);
+        let faults = crate::schema::validate(&schema, &report);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
     Ok(())

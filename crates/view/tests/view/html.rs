@@ -1,9 +1,5 @@
 //! The page of a recording holds its reports and its rows, and says what it leaves out.
 
-#[path = "fixture/data.rs"]
-mod data;
-mod fixture;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +10,8 @@ use table::{Columns, Recording, row_of};
 use tempfile::TempDir;
 use whylat_view::html::{Answers, Side, html};
 
-use data::Data;
-use fixture::{Outcome, recording, write_rows};
+use crate::fixture::data::Data;
+use crate::fixture::{Outcome, recording, write_rows};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")

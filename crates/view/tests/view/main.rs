@@ -1,0 +1,12 @@
+//! What views make of recordings, against committed answers: one program, because each links all of the tables and analyses.
+
+mod compare;
+mod csv;
+mod fixture;
+mod golden;
+mod html;
+mod messages;
+mod schema;
+mod tail;
+mod top;
+mod waits;
