@@ -49,6 +49,9 @@
 /* few enough that their program takes all before the next come */
 #define CROWD_LISTENERS 31
 #define FLOOD_NS 200000ULL
+#ifndef CROWD_NS
+#define CROWD_NS FLOOD_NS
+#endif
 #define MOVED_TIMES 3
 #define MOVED_FOR_NS 50000
 #define MOVED_EVERY_NS 10000
@@ -277,7 +280,7 @@ static void send_all(void)
 		if (kind == NEIGHBOUR && is_slow(round))
 			spin(slow_ns);
 		if ((kind == FLOOD || kind == CROWD) && is_slow(round))
-			flood(FLOOD_NS);
+			flood(kind == CROWD ? CROWD_NS : FLOOD_NS);
 		for (int i = 0; i < number; i++)
 			must(read(taken[0], &byte, 1) == 1, "read");
 		nanosleep(&pause, NULL);
