@@ -17,7 +17,7 @@ fn root() -> PathBuf {
 }
 
 /// Whether a recording of the play is kept.
-pub fn is_there(name: &str) -> bool {
+fn is_there(name: &str) -> bool {
     root().join(folder(name)).is_dir()
 }
 
@@ -48,14 +48,19 @@ pub fn is_small(path: &Path) -> bool {
     bytes_below(path) <= MOST_BYTES
 }
 
+/// Why the recording in this folder may not be kept.
+pub fn too_large(path: &Path) -> String {
+    format!(
+        "{} bytes: more than {MOST_BYTES}, which a kept recording may have\n\
+         hint: make the play shorter, or say what it can do without",
+        bytes_below(path)
+    )
+}
+
 /// Puts the recording in `from` in the place of the play's kept one.
 pub fn replace(name: &str, from: &Path) -> Result<(), String> {
-    let bytes = bytes_below(from);
-    if bytes > MOST_BYTES {
-        return Err(format!(
-            "{name}: {bytes} bytes: more than {MOST_BYTES}, which a kept recording may have\n\
-             hint: make the play shorter"
-        ));
+    if !is_small(from) {
+        return Err(format!("{name}: {}", too_large(from)));
     }
     let to = root().join(folder(name));
     let failed = |why| format!("cannot replace {}: {why}", to.display());
@@ -72,11 +77,16 @@ pub fn replace(name: &str, from: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Every recording has a play, and none is large.
+/// Every play has a recording, every recording a play, and none is large.
 pub fn check() {
     let plays = plays::all();
-    let plays = plays.iter().filter(|play| is_there(&play.name));
-    let plays: Vec<PathBuf> = plays.map(|play| folder(&play.name)).collect();
+    let without = plays.iter().map(|play| play.name.as_str());
+    let without: Vec<&str> = without.filter(|name| !is_there(name)).collect();
+    assert!(
+        without.is_empty(),
+        "no recording of these is kept: {without:?}"
+    );
+    let plays: Vec<PathBuf> = plays.iter().map(|play| folder(&play.name)).collect();
     let root = root();
     let mut all = 0;
     for play in &plays {

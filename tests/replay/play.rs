@@ -1,7 +1,9 @@
 //! A play: a situation that is planted and recorded, and what its recording has to say.
 
+use std::collections::HashSet;
 use std::env;
 use std::fs;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 use crate::harness::Recorded;
 use crate::kept;
 use crate::report::{Report, number};
-use crate::shrink::{self, Calls};
+use crate::shrink::{self, Calls, LeftOut};
 
 /// Where the recordings come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +118,8 @@ pub struct Play {
     pub judge: Judge,
     /// Which tables that needs.
     pub tables: &'static [&'static str],
+    /// What it can do without where its recording is too large.
+    pub leaves_out: Option<fn(&Outcome) -> LeftOut>,
 }
 
 impl Play {
@@ -148,60 +152,85 @@ impl Play {
         Err(spoilt)
     }
 
-    /// Keeps a small recording that says the same. Of a bulk transfer only those calls that tell something, where it is
-    /// too large with all, and then none.
+    /// Keeps a small recording that says the same: of those with less and less in them, the first that is small.
     fn keep(&self, whole: &Outcome) -> Result<(), String> {
-        let small = self.shrink(whole, self.tables, Calls::All)?;
-        if kept::is_small(small.path()) {
-            return kept::replace(&self.name, small.path());
+        let mut why = "nothing may be left out".to_owned();
+        for left_out in self.left_out(whole) {
+            match self.shrink(whole, &left_out) {
+                Ok(small) if kept::is_small(small.path()) => {
+                    return kept::replace(&self.name, small.path());
+                }
+                Ok(small) => why = kept::too_large(small.path()),
+                Err(other) => why = other,
+            }
         }
-        let small = self.shrink(whole, self.tables, Calls::Eventful);
-        if let Ok(small) = small
-            && kept::is_small(small.path())
-        {
-            return kept::replace(&self.name, small.path());
-        }
-        let tables = self.tables.iter().filter(|table| **table != "calls");
-        let small = self.shrink(whole, &tables.copied().collect::<Vec<_>>(), Calls::All)?;
-        kept::replace(&self.name, small.path())
+        Err(format!("{}: {why}", self.name))
     }
 
-    /// A small recording with these tables, which is judged as the whole one, and has the same findings if it has what
-    /// connections are judged by.
-    fn shrink(&self, whole: &Outcome, tables: &[&str], calls: Calls) -> Result<TempDir, String> {
+    /// What may be left out, from nothing on: of a bulk transfer calls, and then what the play itself leaves out.
+    fn left_out(&self, whole: &Outcome) -> Vec<LeftOut> {
+        let with_calls = |left_out: LeftOut| {
+            [Calls::All, Calls::Eventful, Calls::None].map(|calls| LeftOut {
+                calls,
+                ..left_out.clone()
+            })
+        };
+        let all = [
+            Some(LeftOut::nothing()),
+            self.leaves_out.map(|left_out| left_out(whole)),
+        ];
+        let has_calls = self.tables.contains(&"calls");
+        let all = all.into_iter().flatten().flat_map(with_calls);
+        all.filter(|left_out| has_calls || left_out.calls == Calls::All)
+            .collect()
+    }
+
+    /// A small recording, which is judged as the whole one, and has the same findings if it has what connections are
+    /// judged by.
+    fn shrink(&self, whole: &Outcome, left_out: &LeftOut) -> Result<TempDir, String> {
         let scratch = tempfile::tempdir().map_err(|why| why.to_string())?;
-        shrink::shrink(
-            whole.report.path(),
-            &scratch.path().join("r.whylat"),
-            tables,
-            calls,
-        )?;
-        let truth = judged_part(&whole.truth).to_string();
+        let recording = scratch.path().join("r.whylat");
+        shrink::shrink(whole.report.path(), &recording, self.tables, left_out)?;
+        let truth = judged_part(&whole.truth, &left_out.sockets).to_string();
         fs::write(scratch.path().join("truth.json"), truth + "\n")
             .map_err(|why| why.to_string())?;
         let small = kept::read_at(scratch.path())?;
-        if tables.contains(&"tcp_stages") {
-            shrink::finds_the_same(&whole.report.json, &small.report.json)?;
+        if self.tables.contains(&"tcp_stages") {
+            let (whole, small) = (&whole.report.json, &small.report.json);
+            shrink::finds_the_same(whole, small, &left_out.sockets)?;
         }
-        (self.judge)(&small);
-        Ok(scratch)
+        let judged = panic::catch_unwind(AssertUnwindSafe(|| (self.judge)(&small)));
+        let otherwise = |_| "the small recording is judged otherwise".to_owned();
+        judged.map(|()| scratch).map_err(otherwise)
     }
 }
 
 /// What those who plant look at, and no judgement: lists of calls, as long as the play.
-const OF_PLANTING: &[&str] = &["min_rtts_us", "read_times_ns", "round_times_ns", "slow"];
+const OF_PLANTING: &[&str] = &[
+    "min_rtts_us",
+    "read_ns",
+    "read_times_ns",
+    "round_times_ns",
+    "slow",
+    "written_ns",
+];
 
-/// The truth that is kept.
-fn judged_part(truth: &Value) -> Value {
+/// The truth that is kept: without the sockets that are left out.
+fn judged_part(truth: &Value, left_out: &HashSet<u64>) -> Value {
+    let part = |value: &Value| judged_part(value, left_out);
+    let is_kept = |item: &&Value| {
+        let socket = item["cookie"].as_u64();
+        socket.is_none_or(|socket| !left_out.contains(&socket))
+    };
     match truth {
         Value::Object(members) => {
             let kept = members
                 .iter()
                 .filter(|(name, _)| !OF_PLANTING.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), judged_part(value)))
+            kept.map(|(name, value)| (name.clone(), part(value)))
                 .collect()
         }
-        Value::Array(items) => items.iter().map(judged_part).collect(),
+        Value::Array(items) => items.iter().filter(is_kept).map(part).collect(),
         other => other.clone(),
     }
 }
@@ -234,6 +263,7 @@ pub fn under(
         record: Box::new(move || Ok(record(congctl)?.with("congctl", congctl))),
         judge,
         tables,
+        leaves_out: None,
     }
 }
 

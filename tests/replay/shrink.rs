@@ -1,6 +1,7 @@
 //! A whole recording in, a small one out that says the same: only the tables and rows that a judgement
 //! needs, one file a table, compressed as far as it goes, without names of the machine it was made on.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +15,10 @@ use parquet::schema::types::ColumnPath;
 use serde_json::Value;
 use table::declare::RecordBatch;
 use table::manifest::{Header, Line, ProbeState, Segment};
-use table::tables::{Activity, ActivityWindow, Call, Process, StackFrame, Symbol};
+use table::tables::{
+    Activity, ActivityWindow, Call, Connection, Process, ReceivedMessage, StackFrame, Symbol,
+    TcpEvent, TcpSample, TcpStage, Wait,
+};
 use table::{Columns, Recording, Table, WriteOptions, Writer, for_each_table};
 
 macro_rules! tables {
@@ -36,8 +40,12 @@ tables! {
     /// What connections are judged by, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;
+    /// What threads waited for, and what programs said of themselves.
+    TOLD: connections counters processes tasks waits;
     /// Messages that were received, and what CPUs did meanwhile.
     ACTIVITY: activity activity_windows connections processes received_messages udp_sockets;
+    /// The same, and what threads waited for.
+    BLOCKED: activity activity_windows connections processes received_messages udp_sockets waits;
 }
 
 /// Highest level of zstd.
@@ -53,22 +61,47 @@ pub enum Calls {
     All,
     /// Without receive calls that waited for nothing but data: of a bulk transfer they are the most.
     Eventful,
+    /// None.
+    None,
+}
+
+/// What is left out of a recording that is too large with it.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    /// Which calls are not.
+    pub calls: Calls,
+    /// Sockets, with all of their rows.
+    pub sockets: HashSet<u64>,
+    /// When the calls were that took the messages that are judged, the best known first: of others, most are left out. Of the
+    /// first it is kept what CPUs did meanwhile. Empty: all messages are judged.
+    pub judged: Vec<(u64, u64)>,
+    /// Waits for something else than a connection.
+    pub waits: bool,
+}
+
+impl LeftOut {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        LeftOut {
+            calls: Calls::All,
+            sockets: HashSet::new(),
+            judged: Vec::new(),
+            waits: false,
+        }
+    }
 }
 
 /// Writes what `tables` hold of the recording `from` to `to`.
-pub fn shrink(from: &Path, to: &Path, tables: &[&str], calls: Calls) -> Result<(), String> {
+pub fn shrink(from: &Path, to: &Path, tables: &[&str], left_out: &LeftOut) -> Result<(), String> {
     let whole = Recording::open(from).map_err(|why| why.to_string())?;
     let mut header = whole.header().clone();
     redact_header(&mut header);
     let mut writer =
         Writer::create(to, &header, WriteOptions::default()).map_err(|why| why.to_string())?;
-    let limits = Limits {
-        calls,
-        windows: windows_of_received(&whole),
-    };
+    let limits = Limits::of(&whole, left_out);
     macro_rules! copy_all {
         ($($row:ty),+ $(,)?) => {
-            $(if tables.contains(&<$row as Table>::NAME) {
+            $(if tables.contains(&<$row as Table>::NAME) && !limits.is_without(<$row as Table>::NAME) {
                 let rows = small::<$row>(&whole, &limits);
                 if let Some(segment) = write_table::<$row>(to, rows)? {
                     writer.line(&Line::Merged(segment)).map_err(|why| why.to_string())?;
@@ -129,32 +162,144 @@ fn redact_header(header: &mut Header) {
     header.started_realtime_ns = 0;
 }
 
+/// A message: its socket, and where it ends in the stream.
+type Message = (u64, u64);
+
 /// Which rows are kept.
-struct Limits {
-    calls: Calls,
+struct Limits<'a> {
+    left_out: &'a LeftOut,
     /// Begins and ends of the times for which activity is kept.
     windows: Vec<(u64, u64)>,
+    /// Messages that are kept; `None`: all.
+    messages: Option<HashSet<Message>>,
 }
 
-/// Times of which activity was kept for messages that were received: the longest, and some of the others.
-fn windows_of_received(whole: &Recording) -> Vec<(u64, u64)> {
+impl<'a> Limits<'a> {
+    fn of(whole: &Recording, left_out: &'a LeftOut) -> Self {
+        let windows = all::<ActivityWindow>(whole).into_iter();
+        let windows = windows.filter(|window| window.is_send != Some(true));
+        let windows: Vec<_> = windows.collect();
+        if left_out.judged.is_empty() {
+            return Limits {
+                left_out,
+                windows: longest_and_some(&windows),
+                messages: None,
+            };
+        }
+        let messages = all::<ReceivedMessage>(whole);
+        let taken_by = |(begin_ns, end_ns): &(u64, u64)| {
+            let is_its =
+                |message: &&ReceivedMessage| (*begin_ns..=*end_ns).contains(&message.done_ns);
+            messages.iter().find(is_its)
+        };
+        let judged = left_out.judged.iter().filter_map(taken_by);
+        let judged: Vec<&ReceivedMessage> = judged.collect();
+        let readers: HashSet<u32> = judged.iter().map(|message| message.pid).collect();
+        let own: Vec<&ReceivedMessage> = messages
+            .iter()
+            .filter(|message| readers.contains(&message.pid))
+            .collect();
+        let sockets: HashSet<u64> = own.iter().map(|message| message.conn).collect();
+        let windows: Vec<_> = windows
+            .into_iter()
+            .filter(|window| window.conn.is_some_and(|conn| sockets.contains(&conn)))
+            .collect();
+        let judged: Vec<Message> = judged.into_iter().map(message).collect();
+        let windows = judged_and_some(&windows, &judged);
+        Limits {
+            left_out,
+            messages: Some(with_some_others(&messages, &own, &judged, &windows)),
+            windows,
+        }
+    }
+
+    fn is_without(&self, table: &str) -> bool {
+        table == Call::NAME && self.left_out.calls == Calls::None
+    }
+
+    /// Whether this time is one of which activity is kept; all are, where there is no activity.
+    fn is_meanwhile(&self, begin_ns: u64, end_ns: u64) -> bool {
+        let overlaps = |window: &(u64, u64)| begin_ns <= window.1 && window.0 <= end_ns;
+        self.windows.is_empty() || self.windows.iter().any(overlaps)
+    }
+
+    fn has_socket(&self, conn: u64) -> bool {
+        !self.left_out.sockets.contains(&conn)
+    }
+}
+
+/// All rows of a table.
+fn all<T: Table>(whole: &Recording) -> Vec<T> {
+    let rows = whole.read_all::<T>();
+    (0..rows.len()).map(|row| rows.row(row)).collect()
+}
+
+/// The times of the longest messages, and of some of the others.
+fn longest_and_some(windows: &[ActivityWindow]) -> Vec<(u64, u64)> {
     const LONGEST: usize = 41;
     const OTHERS: usize = 23;
-    let windows = whole.read_all::<ActivityWindow>();
-    let windows = (0..windows.len()).map(|row| windows.row(row));
-    let received = windows.filter(|window| window.is_send != Some(true));
-    let mut received: Vec<_> = received
+    let mut longest: Vec<_> = windows
+        .iter()
         .map(|window| (window.begin_ns, window.end_ns))
         .collect();
-    received.sort_by_key(|(begin_ns, end_ns)| std::cmp::Reverse(end_ns - begin_ns));
-    let others = received.split_off(LONGEST.min(received.len()));
-    let step = others.len().div_ceil(OTHERS).max(1);
-    received.extend(others.into_iter().step_by(step));
-    received
+    longest.sort_by_key(|(begin_ns, end_ns)| std::cmp::Reverse(end_ns - begin_ns));
+    let others = longest.split_off(LONGEST.min(longest.len()));
+    longest.extend(spread(others, OTHERS));
+    longest
+}
+
+/// The times of so many of the judged messages that a share of them says something, and of some of the others.
+fn judged_and_some(windows: &[ActivityWindow], judged: &[Message]) -> Vec<(u64, u64)> {
+    const JUDGED: usize = 24;
+    const OTHERS: usize = 15;
+    let place = |window: &ActivityWindow| {
+        let message = window.conn.zip(window.offset_end)?;
+        judged.iter().position(|judged| *judged == message)
+    };
+    let time = |window: &ActivityWindow| (window.begin_ns, window.end_ns);
+    let (mut judged, others): (Vec<_>, Vec<_>) =
+        windows.iter().partition(|window| place(window).is_some());
+    judged.sort_by_key(|window| place(window));
+    let judged = judged.into_iter().take(JUDGED);
+    judged.chain(spread(others, OTHERS)).map(time).collect()
+}
+
+fn message(row: &ReceivedMessage) -> Message {
+    (row.conn, row.offset_end)
+}
+
+/// The messages that are judged, those that came while it is kept what CPUs did, the one before each, and some of the
+/// others of the same readers.
+fn with_some_others(
+    messages: &[ReceivedMessage],
+    own: &[&ReceivedMessage],
+    judged: &[Message],
+    windows: &[(u64, u64)],
+) -> HashSet<Message> {
+    const OTHERS: usize = 151;
+    let is_kept = |it: &ReceivedMessage| {
+        let is_within = |(begin_ns, end_ns): &(u64, u64)| {
+            let came_ns = it.tcp_ns.unwrap_or(it.done_ns);
+            came_ns <= *end_ns && *begin_ns <= it.done_ns
+        };
+        judged.contains(&message(it)) || windows.iter().any(is_within)
+    };
+    let mut kept = HashSet::new();
+    kept.extend(messages.iter().filter(|it| is_kept(it)).map(message));
+    let pairs = own.windows(2).filter(|pair| is_kept(pair[1]));
+    kept.extend(pairs.map(|pair| message(pair[0])));
+    kept.extend(spread(own.iter().map(|it| message(it)).collect(), OTHERS));
+    kept
+}
+
+/// At most so many of them, from begin to end.
+fn spread<T>(all: Vec<T>, most: usize) -> impl Iterator<Item = T> {
+    let step = all.len().div_ceil(most).max(1);
+    all.into_iter().step_by(step)
 }
 
 /// The rows of a table that are kept, without names of the machine.
-fn small<T: Redact>(whole: &Recording, limits: &Limits) -> T::Columns {
+fn small<T: Redact>(whole: &Recording, limits: &Limits<'_>) -> T::Columns {
     let all = whole.read_all::<T>();
     let mut rows = T::Columns::default();
     let all = (0..all.len()).map(|row| all.row(row));
@@ -170,21 +315,19 @@ trait Redact: Table {
     }
 
     /// Whether it is kept.
-    fn is_within(&self, _limits: &Limits) -> bool {
+    fn is_within(&self, _limits: &Limits<'_>) -> bool {
         true
     }
 }
 
 impl Redact for Activity {
-    fn is_within(&self, limits: &Limits) -> bool {
-        let overlaps =
-            |(begin_ns, end_ns): &(u64, u64)| self.begin_ns <= *end_ns && *begin_ns <= self.end_ns;
-        limits.windows.iter().any(overlaps)
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
+        limits.is_meanwhile(self.begin_ns, self.end_ns)
     }
 }
 
 impl Redact for ActivityWindow {
-    fn is_within(&self, limits: &Limits) -> bool {
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
         let is_its = |window: &(u64, u64)| *window == (self.begin_ns, self.end_ns);
         self.is_send != Some(true) && limits.windows.iter().any(is_its)
     }
@@ -195,15 +338,40 @@ fn file_name(path: &str) -> &str {
 }
 
 impl Redact for Call {
-    fn is_within(&self, limits: &Limits) -> bool {
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
         // less is no wait for a CPU (`WAKE_NS` of crates/diagnose/src/gather/cpu.rs), nor for a reader
         const LEAST_NS: u64 = 50_000;
         let is_long = |ns: Option<u64>| ns.is_some_and(|ns| ns >= LEAST_NS);
-        limits.calls == Calls::All
-            || self.is_send
-            || self.result <= 0
-            || is_long(self.runq_ns)
-            || is_long(self.unread_ns)
+        let is_eventful =
+            self.is_send || self.result <= 0 || is_long(self.runq_ns) || is_long(self.unread_ns);
+        limits.has_socket(self.conn) && (limits.left_out.calls == Calls::All || is_eventful)
+    }
+}
+
+macro_rules! of_sockets_kept {
+    ($($row:ident)+) => {
+        $(impl Redact for $row {
+            fn is_within(&self, limits: &Limits<'_>) -> bool {
+                limits.has_socket(self.conn)
+            }
+        })+
+    };
+}
+
+of_sockets_kept! { Connection TcpEvent TcpSample TcpStage }
+
+impl Redact for ReceivedMessage {
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
+        let message = (self.conn, self.offset_end);
+        let kept = limits.messages.as_ref();
+        kept.is_none_or(|kept| kept.contains(&message))
+    }
+}
+
+impl Redact for Wait {
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
+        let is_asked_for = !limits.left_out.waits || self.conn.is_some();
+        is_asked_for && limits.is_meanwhile(self.start_ns, self.end_ns)
     }
 }
 
@@ -235,8 +403,7 @@ macro_rules! nothing_to_redact {
 }
 
 nothing_to_redact! {
-    ClockPair Connection Counter CpuSample Listener ProcessSample
-    ReceivedMessage SentMessage Spin Task TcpEvent TcpSample TcpStage UdpSocket Wait
+    ClockPair Counter CpuSample Listener ProcessSample SentMessage Spin Task UdpSocket
 }
 
 /// Writes a table's rows as its only file; what the manifest says of it.
@@ -351,8 +518,9 @@ fn check_text(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether two reports have the same findings of the same connections and times, and the same shares of stages.
-pub fn finds_the_same(whole: &Value, small: &Value) -> Result<(), String> {
+/// Whether two reports have the same findings of the same connections and times, and the same shares of stages; where
+/// sockets were left out, whether all others have the same shares and rules.
+pub fn finds_the_same(whole: &Value, small: &Value, left_out: &HashSet<u64>) -> Result<(), String> {
     let finding = [
         "rule",
         "severity",
@@ -361,9 +529,14 @@ pub fn finds_the_same(whole: &Value, small: &Value) -> Result<(), String> {
         "from_ns",
         "until_ns",
     ];
-    let connection = ["id", "stages", "receive", "not_judged"];
+    let connection = ["id", "stages", "receive", "not_judged", "findings"];
+    let is_kept = |item: &&Value| {
+        let id = item["id"].as_u64();
+        id.is_none_or(|id| !left_out.contains(&id))
+    };
     let of = |report: &Value, part: &str, members: &[&str]| -> Value {
         let items = report[part].as_array().into_iter().flatten();
+        let items = items.filter(is_kept);
         let members = |item: &Value| -> Value {
             let members = members.iter();
             members
@@ -373,19 +546,33 @@ pub fn finds_the_same(whole: &Value, small: &Value) -> Result<(), String> {
         items.map(members).collect()
     };
     let parts = [
-        ("findings", finding.as_slice()),
-        ("connections", &connection),
+        ("connections", connection.as_slice()),
+        ("findings", &finding),
     ];
-    parts.iter().try_for_each(|(part, members)| {
+    // one finding speaks of many sockets
+    let count = if left_out.is_empty() { 2 } else { 1 };
+    parts[..count].iter().try_for_each(|(part, members)| {
         same(part, &of(whole, part, members), &of(small, part, members))
     })
 }
 
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
 fn same(part: &str, whole: &Value, small: &Value) -> Result<(), String> {
-    match whole == small {
-        true => Ok(()),
-        false => Err(format!(
-            "the small recording has other {part}: {small:#}, not {whole:#}"
+    let (whole, small) = (items(whole), items(small));
+    let differs = |(whole, small): &(&Value, &Value)| whole != small;
+    let first = whole.iter().zip(small).find(differs);
+    match first {
+        None if whole.len() == small.len() => Ok(()),
+        None => Err(format!(
+            "the small recording has {} {part}, not {}",
+            small.len(),
+            whole.len()
+        )),
+        Some((whole, small)) => Err(format!(
+            "the small recording has other {part}: {small}, not {whole}"
         )),
     }
 }

@@ -23,6 +23,7 @@ pub fn plays() -> Vec<Play> {
         record: Box::new(record),
         judge,
         tables: MESSAGES,
+        leaves_out: None,
     };
     vec![
         play(

@@ -1,13 +1,15 @@
 //! Faults that the lab plants are named, and nothing beside them; of their healthy twins and of those
 //! that are mended as the finding advises, nothing. One instance each; `make accuracy` plays many.
 
+use std::collections::HashSet;
+
 use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
 use crate::harness::{finish, program, whylat};
 use crate::play::{Outcome, Play};
 use crate::report::{Report, number};
-use crate::shrink::CONNECTIONS;
+use crate::shrink::{CONNECTIONS, LeftOut};
 
 pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
@@ -29,6 +31,7 @@ fn play(fault: &'static Fault, variant: &'static str, congctl: &'static str) -> 
         record: Box::new(move || record(fault, variant, congctl)),
         judge: is_right,
         tables: CONNECTIONS,
+        leaves_out: Some(connections_beyond_few),
     }
 }
 
@@ -46,7 +49,75 @@ fn record(fault: &Fault, variant: &str, congctl: &str) -> Result<Outcome, String
     let truth = serde_json::from_str(&truth).expect("JSON");
     came_about(fault, &truth)?;
     let report = Report::of(scratch);
+    let truth = scored_part(truth);
     Ok(Outcome { report, truth })
+}
+
+/// Without what the ends know of their calls: the score is of connections.
+fn scored_part(mut truth: Value) -> Value {
+    const SCORED: &[&str] = &[
+        "cookie",
+        "local",
+        "remote",
+        "opened_ns",
+        "closed_ns",
+        "thread",
+    ];
+    let claims = truth["expected"].as_array_mut().into_iter().flatten();
+    for connection in claims.flat_map(|claim| list_mut(claim, "connections")) {
+        connection.retain(|name, _| name == "cookie");
+    }
+    let pairs = truth["roles"].as_array_mut().into_iter().flatten();
+    let ends = pairs.flat_map(|pair| {
+        let pair = pair.as_object_mut().expect("a pair");
+        pair.values_mut().flat_map(|ends| match ends {
+            Value::Array(clients) => clients.iter_mut().collect(),
+            end => vec![end],
+        })
+    });
+    for end in ends.filter(|end| end.is_object()) {
+        for connection in list_mut(end, "connections") {
+            connection.retain(|name, _| SCORED.contains(&name.as_str()));
+        }
+        let end = end.as_object_mut().expect("an end");
+        end.retain(|name, value| name == "connections" || !value.is_array());
+    }
+    truth
+}
+
+/// The objects in a list.
+fn list_mut<'a>(
+    of: &'a mut Value,
+    name: &str,
+) -> impl Iterator<Item = &'a mut serde_json::Map<String, Value>> {
+    let list = of.get_mut(name).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Those beyond the first few of each program, and their other ends: they are as the first are.
+fn connections_beyond_few(outcome: &Outcome) -> LeftOut {
+    const FEW: usize = 10;
+    let list = |of: &'_ Value, name: &str| of[name].as_array().cloned().unwrap_or_default();
+    let mut sockets = HashSet::new();
+    for pair in list(&outcome.truth, "roles") {
+        let clients = list(&pair, "clients").into_iter();
+        let beyond = clients.flat_map(|client| list(&client, "connections").into_iter().skip(FEW));
+        let beyond: Vec<Value> = beyond.collect();
+        let is_other_end =
+            |end: &Value| beyond.iter().any(|beyond| beyond["local"] == end["remote"]);
+        let mut others = list(&pair["server"], "connections");
+        others.retain(is_other_end);
+        sockets.extend(
+            beyond
+                .iter()
+                .chain(&others)
+                .map(|one| number(one, "/cookie")),
+        );
+    }
+    LeftOut {
+        sockets,
+        ..LeftOut::nothing()
+    }
 }
 
 /// Longest part of a play that a CPU may have stood still: a fifth of what would be a warning.

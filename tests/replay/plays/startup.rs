@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use table::TaskKind;
 use table::manifest::ProbeState;
 use table::tables::{Counter, Task, Wait};
@@ -13,7 +13,7 @@ use crate::harness::program;
 use crate::instrumented::Run;
 use crate::play::{Outcome, Play, under, under_both};
 use crate::report::{Report, ask, groups, number, text};
-use crate::shrink::{CONNECTIONS, WAITS};
+use crate::shrink::{CONNECTIONS, LeftOut, TOLD};
 
 pub fn plays() -> Vec<Play> {
     let named = under_both(
@@ -23,7 +23,17 @@ pub fn plays() -> Vec<Play> {
         slow_start_in_short,
         named_at_one_end,
     );
-    let told = under_both("startup", "is_told", WAITS, slow_start, told_at_both_ends);
+    let told = under_both(
+        "startup",
+        "is_told",
+        TOLD,
+        slow_start_call_by_call,
+        told_at_both_ends,
+    );
+    let told = told.map(|play| Play {
+        leaves_out: Some(other_waits),
+        ..play
+    });
     let own_cure = under(
         "cubic",
         "startup",
@@ -201,6 +211,38 @@ fn slow_start_in_short(congctl: &str) -> Result<Outcome, String> {
     Ok(without_lists(outcome).with("small_commands", small))
 }
 
+/// The same, of which it is kept what the ends know of their calls until the client was ready.
+fn slow_start_call_by_call(congctl: &str) -> Result<Outcome, String> {
+    let outcome = slow_start(congctl)?;
+    let played = Played::of(&outcome);
+    let (answers, receives) = (answers(&played), receives(&played));
+    let client = played.client();
+    let polls = client["polls"].as_array().expect("a list").len();
+    let first_ns =
+        number(client, "/commands/0/answered_ns") - number(client, "/commands/0/start_ns");
+    Ok(without_lists(outcome)
+        .with("answers", json!(answers))
+        .with("receives", json!(receives))
+        .with("polls", polls)
+        .with("first_command_ns", first_ns))
+}
+
+/// Waits of the programs for anything but their connection.
+fn other_waits(_: &Outcome) -> LeftOut {
+    LeftOut {
+        waits: true,
+        ..LeftOut::nothing()
+    }
+}
+
+/// Calls of the truth: how long each lasted, and its bytes.
+fn known_calls(truth: &Value, list: &str) -> Vec<(u64, u64)> {
+    let calls = truth[list].as_array().expect("a list").iter();
+    calls
+        .map(|call| (number(call, "/0"), number(call, "/1")))
+        .collect()
+}
+
 /// Without what the ends know of each command.
 fn without_lists(mut outcome: Outcome) -> Outcome {
     for end in ["/roles/0/server", "/roles/0/clients/0"] {
@@ -231,8 +273,9 @@ fn named_at_one_end(outcome: &Outcome) {
 fn told_at_both_ends(outcome: &Outcome) {
     let played = Played::of(outcome);
     let (client, server) = (played.client(), played.server());
-    populations_agree(&played.waits(client), &answers(&played));
-    populations_agree(&played.waits(server), &receives(&played));
+    let known = |list| known_calls(&outcome.truth, list);
+    populations_agree(&played.waits(client), &known("answers"));
+    populations_agree(&played.waits(server), &known("receives"));
     assert_counters(&played);
     assert_tasks(&played);
     assert!(largest_after(&played, server, "received bytes") <= SMALL_BYTES);
@@ -242,8 +285,9 @@ fn told_at_both_ends(outcome: &Outcome) {
 /// Every value that the programs told is there, in turn.
 fn assert_counters(played: &Played<'_>) {
     let (client, server) = (played.client(), played.server());
-    let bodies = all(client, "commands", "/body_bytes");
-    let polls = client["polls"].as_array().expect("a list").len();
+    let answers = known_calls(played.truth, "answers");
+    let bodies: Vec<u64> = answers.iter().map(|(_, bytes)| *bytes).collect();
+    let polls = number(played.truth, "/polls") as usize;
     let commands = bodies.iter().flat_map(|bytes| [HEADER_BYTES, *bytes]);
     let commands = commands.chain(std::iter::repeat_n(HEADER_BYTES, polls));
     let commands: Vec<u64> = commands.collect();
@@ -271,7 +315,7 @@ fn tally(tasks: &[Task]) -> BTreeMap<(String, &str), u64> {
 /// Every task is there, and has ended; start-up lasted as long as the client knows.
 fn assert_tasks(played: &Played<'_>) {
     let (client, server) = (played.client(), played.server());
-    let at_start = client["commands"].as_array().expect("a list").len() as u64;
+    let at_start = known_calls(played.truth, "answers").len() as u64;
     let asked = number(server, "/commands");
     let task = |name, count| ((TaskKind::Task.to_string(), name), count);
     let thread = |name| ((TaskKind::ThreadName.to_string(), name), 1);
@@ -302,10 +346,7 @@ fn assert_tasks(played: &Played<'_>) {
     let start_up = start_up.expect("start-up");
     let lasted_ns = start_up.end_ns.expect("an end") - start_up.begin_ns;
     assert!(lasted_ns <= number(client, "/startup_ns"));
-    assert!(
-        lasted_ns
-            >= number(client, "/commands/0/answered_ns") - number(client, "/commands/0/start_ns")
-    );
+    assert!(lasted_ns >= number(played.truth, "/first_command_ns"));
 }
 
 /// Waits of an end for its connection in which a timer must have expired.

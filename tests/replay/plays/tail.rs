@@ -8,7 +8,7 @@ use table::tables::ReceivedMessage;
 use crate::harness::{finish, program};
 use crate::play::{Judge, Outcome, Play};
 use crate::report::{Report, ask, groups, number};
-use crate::shrink::ACTIVITY;
+use crate::shrink::{ACTIVITY, BLOCKED, LeftOut};
 
 pub fn plays() -> Vec<Play> {
     let plays: [(&'static str, Judge); 10] = [
@@ -54,7 +54,8 @@ pub fn plays() -> Vec<Play> {
         name: format!("tail::{kind}"),
         record: Box::new(move || record(kind)),
         judge,
-        tables: ACTIVITY,
+        tables: if kind == "lock" { BLOCKED } else { ACTIVITY },
+        leaves_out: Some(messages_not_judged),
     };
     plays.into_iter().map(play).collect()
 }
@@ -65,6 +66,10 @@ const RIGHT_PERCENT: usize = 95;
 const BYTES: u32 = 100;
 /// Messages of a play, of which one in 29 is hit.
 const ROUNDS: &str = "-DROUNDS=907";
+/// Pages that the reader of `faults` writes to: each is a few spans of what its CPU did.
+const PAGES: &str = "-DPAGES=149";
+/// How long datagrams for others are sent in `crowd`, ns: each is a message.
+const CROWD_NS: &str = "-DCROWD_NS=30000";
 /// Messages hit that a play needs.
 const LEAST: usize = 23;
 /// Share that the causes explain of what each message hit took longer, and of the median one (NSight, section 6.3).
@@ -89,7 +94,7 @@ fn record(kind: &str) -> Result<Outcome, String> {
     let binary = scratch.path().join("slow_messages");
     let mut compiler = Command::new("cc");
     compiler
-        .args(["-O2", "-pthread", ROUNDS, "-o"])
+        .args(["-O2", "-pthread", ROUNDS, PAGES, CROWD_NS, "-o"])
         .arg(&binary);
     finish(compiler.arg(&source)).ended(0);
     let mut run = Command::new(program());
@@ -110,6 +115,30 @@ fn record(kind: &str) -> Result<Outcome, String> {
     })
 }
 
+/// All but the messages hit, and those that say what is ordinary.
+fn messages_not_judged(outcome: &Outcome) -> LeftOut {
+    let (group, hit) = (group(outcome), messages_hit(outcome));
+    let mut judged: Vec<_> = hit
+        .iter()
+        .map(|(id, call)| {
+            (
+                !is_known(&group, id),
+                number(call, "/begin_ns"),
+                number(call, "/end_ns"),
+            )
+        })
+        .collect();
+    // those first of which it was kept what their CPUs did
+    judged.sort_unstable();
+    LeftOut {
+        judged: judged
+            .into_iter()
+            .map(|(_, begin_ns, end_ns)| (begin_ns, end_ns))
+            .collect(),
+        ..LeftOut::nothing()
+    }
+}
+
 /// A message hit: whether its first cause is the one planted, how much of what it took longer is explained, and
 /// what is said of it.
 struct Hit {
@@ -127,27 +156,39 @@ fn group(outcome: &Outcome) -> Value {
     group.expect("the reader's").clone()
 }
 
+/// The messages hit, by their names in the report, with the calls that took them.
+fn messages_hit(outcome: &Outcome) -> Vec<(String, &Value)> {
+    let calls = outcome.truth["slow_calls"].as_array().into_iter().flatten();
+    let calls: Vec<&Value> = calls.collect();
+    let received: Vec<ReceivedMessage> = outcome.report.rows();
+    let hit = |message: &ReceivedMessage| {
+        let end_ns = message.done_ns;
+        let is_within = |call: &&&Value| {
+            (number(call, "/begin_ns")..=number(call, "/end_ns")).contains(&end_ns)
+        };
+        let call = calls.iter().find(is_within);
+        let call = call.filter(|_| message.bytes == BYTES)?;
+        Some((format!("{}:r{}", message.conn, message.offset_end), *call))
+    };
+    received.iter().filter_map(hit).collect()
+}
+
+/// Whether it is known what the CPUs of this message did.
+fn is_known(group: &Value, id: &str) -> bool {
+    let mut explained = group["explained"].as_array().into_iter().flatten();
+    explained.any(|it| it["id"] == id && it["deviation_ns"].as_f64() > Some(STAMPS_NS))
+}
+
 /// The messages hit of which it is known what their CPUs did. `is_planted`: whether a cause is the one planted.
 fn hits(outcome: &Outcome, is_planted: fn(&Value) -> bool) -> Vec<Hit> {
     let calls = outcome.truth["slow_calls"].as_array().expect("calls");
-    let received: Vec<ReceivedMessage> = outcome.report.rows();
-    let hit = |message: &&ReceivedMessage| {
-        let end_ns = message.done_ns;
-        let is_within =
-            |call: &Value| (number(call, "/begin_ns")..=number(call, "/end_ns")).contains(&end_ns);
-        message.bytes == BYTES && calls.iter().any(is_within)
-    };
-    let ids: Vec<String> = received
-        .iter()
-        .filter(hit)
-        .map(|message| format!("{}:r{}", message.conn, message.offset_end))
-        .collect();
-    assert_eq!(ids.len(), calls.len());
+    let hit = messages_hit(outcome);
+    assert_eq!(hit.len(), calls.len());
     let group = group(outcome);
     let explained = group["explained"].as_array().expect("messages");
     let of_hit = explained
         .iter()
-        .filter(|it| ids.iter().any(|id| it["id"] == id.as_str()))
+        .filter(|it| hit.iter().any(|(id, _)| it["id"] == id.as_str()))
         .filter(|it| it["deviation_ns"].as_f64() > Some(STAMPS_NS));
     let judged = of_hit.map(|it| {
         let causes = it["causes"].as_array().expect("causes");

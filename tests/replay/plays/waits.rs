@@ -18,6 +18,7 @@ pub fn plays() -> Vec<Play> {
         record: Box::new(move || came_about(record())),
         judge,
         tables: WAITS,
+        leaves_out: None,
     };
     vec![
         play(

@@ -17,6 +17,7 @@ pub fn plays() -> Vec<Play> {
         record: Box::new(move || Ok(record())),
         judge,
         tables,
+        leaves_out: None,
     };
     vec![
         play(
