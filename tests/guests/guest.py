@@ -82,7 +82,7 @@ def emulator(adapters):
 def boot(emulator, kernel, archive, scratch, longest_s):
     """Runs a guest to its end; gives its results and its console."""
     console, results = scratch / "console", scratch / "results"
-    command = ["nice", "-n", "10", *emulator]
+    command = [*emulator]
     command += ["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MB)]
     command += ["-kernel", kernel, "-initrd", archive]
     command += ["-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-nodefaults"]

@@ -20,8 +20,9 @@ import images
 import page
 import verdicts
 
-# No guest takes longer, in seconds; nor does the whole run: the ten minutes of CONTRIBUTING.md.
-LONGEST, LONGEST_TOGETHER = 240, 600
+# In seconds. A guest that takes longer hangs, however busy the machine is; the whole run is to take the ten minutes of
+# CONTRIBUTING.md.
+LONGEST, LONGEST_TOGETHER = 1_200, 600
 
 # Kernels that lack what every BPF program of whylat needs.
 TOO_OLD = {"5.10"}
