@@ -77,9 +77,8 @@ int walk_task_files(struct bpf_iter__task_file *ctx)
 	socket = bpf_sock_from_file(file);
 	if (!socket || !socket->sk)
 		return 0;
-	file_on_walk(task, socket->sk);
-	if (udp_is(socket->sk))
-		udp_on_walk(task, socket->sk, detail_messages);
+	if (file_on_walk(task, socket->sk) && detail_messages && udp_is(socket->sk))
+		udp_on_walk(task, socket->sk);
 	return 0;
 }
 

@@ -80,20 +80,25 @@ static __always_inline u8 task_why(u32 tgid)
 	return why ? *why : 0;
 }
 
-/* Did the user ask for the running process? Then its waits are recorded. */
-static __always_inline bool is_asked_for(u32 tgid)
+/* Did the user ask for the running process, of which `tasks` says this? Then its waits are recorded. */
+static __always_inline bool is_asked_why(u8 why)
 {
-	u8 why = task_why(tgid);
-
 	if (select_all || in_selected_cgroup())
 		return why != TASK_OWN;
 	return why == TASK_RECORDED || why == TASK_OWNER;
 }
 
+static __always_inline bool is_asked_for(u32 tgid)
+{
+	return is_asked_why(task_why(tgid));
+}
+
 /* Is the blocking of the running process's threads measured? */
 static __always_inline bool is_measured(u32 tgid)
 {
-	return is_asked_for(tgid) || task_why(tgid) == TASK_PEER;
+	u8 why = task_why(tgid);
+
+	return is_asked_why(why) || why == TASK_PEER;
 }
 
 /* Did the user ask for all sockets of the running process? */

@@ -90,11 +90,14 @@ static __always_inline struct thread_state *thread_measured(struct task_struct *
 {
 	struct thread_state *thread = thread_known(task);
 	bool asked;
+	u8 why;
 
 	if (thread && !thread->only_calls && !select_cgroup_id)
 		return thread;
-	asked = is_asked_for(task->tgid);
-	if (!asked && task_why(task->tgid) != TASK_PEER)
+	/* of most threads of a host nothing is kept: they come here at each block, and are looked up once */
+	why = task_why(task->tgid);
+	asked = is_asked_why(why);
+	if (!asked && why != TASK_PEER)
 		return NULL;
 	if (!thread)
 		thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

@@ -109,27 +109,28 @@ static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock 
 	bpf_map_update_elem(&mptcp_netns, &netns, &asked, BPF_ANY);
 }
 
-/* The walk over all open files: sockets that were open before, and owners that changed. */
-static __always_inline void file_on_walk(struct task_struct *task, struct sock *sk)
+/* The walk over all open files: sockets that were open before, and owners that changed. Is this one a target's? */
+static __always_inline bool file_on_walk(struct task_struct *task, struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct process_seen process;
 	bool target;
 
 	if (!is_selected_netns(sk))
-		return;
+		return false;
 	target = is_target_of_walk(task, sk);
 	if (target)
 		kinds_on_walk(sk);
 	if (is_mptcp(sk))
 		mptcp_on_walk(task, sk, target);
 	if (sk->sk_protocol != IPPROTO_TCP)
-		return;
+		return target;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
-		return;
+		return target;
 	process_fill(&process, task);
 	socket_on_walk(sk, tp, &process, target);
+	return target;
 }
 
 /* The walk over TCP sockets: a subflow, of whoever holds its MPTCP socket. */

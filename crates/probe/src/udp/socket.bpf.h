@@ -120,18 +120,11 @@ static __always_inline void udp_owner_met(const struct sock *sk)
 		owner_met(bpf_get_current_pid_tgid() >> 32);
 }
 
-/* The walk over all open files. */
-static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk, bool recorded)
+/* The walk over all open files has met a UDP socket that is a target's. */
+static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk)
 {
-	struct udp_socket *udp;
+	struct udp_socket *udp = udp_choose(sk);
 
-	if (is_selected_port(sk))
-		owner_met(task->tgid);
-	if (!recorded)
-		return;
-	if (!is_target_task(task) && !is_selected_port(sk))
-		return;
-	udp = udp_choose(sk);
 	if (udp && !udp->told && !udp->seen.owner.pid)
 		process_fill(&udp->seen.owner, task);
 }
