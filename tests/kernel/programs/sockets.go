@@ -88,11 +88,14 @@ func check(err error) {
 	}
 }
 
-func serve(inner net.Listener, counts *Counts) {
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// Serves until the returned function is called, which waits for the writes of every response to be counted: a client
+// has a response before the write that sent it returns.
+func serve(inner net.Listener, counts *Counts) (finish func()) {
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, strings.Repeat("x", 97))
-	})
-	go http.Serve(listener{inner, counts}, handler)
+	})}
+	go server.Serve(listener{inner, counts})
+	return func() { check(server.Shutdown(context.Background())) }
 }
 
 func port(listener net.Listener) string {
@@ -205,9 +208,10 @@ func main() {
 			inner, err = net.FileListener(os.NewFile(3, "listener"))
 		}
 		check(err)
-		serve(inner, counts)
+		finish := serve(inner, counts)
 		fmt.Println(port(inner))
 		io.Copy(io.Discard, input)
+		finish()
 	case "client":
 		number, err := strconv.Atoi(os.Args[3])
 		check(err)
@@ -227,9 +231,10 @@ func main() {
 		check(err)
 		inner, err := net.Listen("tcp", "127.0.0.1:0")
 		check(err)
-		serve(inner, counts)
+		finish := serve(inner, counts)
 		address := "127.0.0.1:" + port(inner)
 		request(address, connect(address, "tcp", counts), number)
+		finish()
 	}
 	counts.print()
 }
