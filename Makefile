@@ -7,8 +7,8 @@
 CARGO   ?= cargo
 PROFILE := --release
 
-.PHONY: demo test replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
-	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel golden perfetto-check fleet-check \
+.PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
+	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check \
 	fleet-engines fleet-live clean
 
 demo: build
@@ -18,7 +18,16 @@ build: setup
 	$(CARGO) build $(PROFILE) --workspace
 
 # What a merge waits for. The diagnosis of kept recordings (`make replay`) is among the tests of the workspace.
-test: setup-test build lint unit viewer-check perfetto-check fleet-check kernel faults-quick
+# First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
+# host comes last, and alone. Tests that run side by side print when they end. After a failure the others still run.
+test: compile-tests
+	$(MAKE) --jobs=2 --output-sync=target --keep-going kernel-pairs lint unit viewer-check perfetto-check fleet-check
+	$(MAKE) kernel-alone faults-quick
+
+compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
+	$(CARGO) test $(PROFILE) --workspace --no-run
+	$(CARGO) test $(PROFILE) --workspace --test kernel --no-run
+	$(CARGO) build $(PROFILE) --workspace --example recording
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
@@ -29,8 +38,12 @@ replay: setup-test build
 	$(CARGO) test $(PROFILE) --workspace --test replay
 
 # Real programs over the real kernel: root, network namespaces. Two tests at a time, then those that look at the whole host.
-kernel: setup-test build
+kernel: kernel-pairs kernel-alone
+
+kernel-pairs: setup-test build
 	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
+
+kernel-alone: setup-test build
 	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::
 
 # The page that shows recordings: web/ → the file that the `view` crate embeds. Needs Node, as do the checks of the page
