@@ -8,7 +8,7 @@ CARGO   ?= cargo
 PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
-	viewer viewer-check viewer-faults viewer-bench fmt lint setup setup-test check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check \
+	viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check \
 	fleet-engines fleet-live clean
 
 demo: build
@@ -172,7 +172,12 @@ fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(BPF_SOURCES)
 
-lint: setup-test
+# Words that the project does not use: scripts/words PATH prints them, and what to write instead. docs/glossary.md has the terms.
+words:
+	scripts/words
+	python3 -m unittest -q scripts/tests/test_words.py
+
+lint: setup-test words
 	$(CARGO) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings

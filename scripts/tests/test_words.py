@@ -1,0 +1,106 @@
+"""Tests scripts/words: which words it finds where, and how it compares counts."""
+
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parent.parent / "words"
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("words", str(SCRIPT))
+words = importlib.util.module_from_spec(importlib.util.spec_from_loader("words", loader))
+sys.modules["words"] = words
+loader.exec_module(words)
+
+ENTRIES = words.read_entries(SCRIPT.parent / "words.list")
+
+
+def found(text: str, path: str = "a.rs") -> list[tuple[int, str]]:
+    """Returns line and word of everything that is found in a file with this text."""
+    return [(place.line, place.entry.word) for place in words.search(path, text, ENTRIES)]
+
+
+class Finding(unittest.TestCase):
+    def test_word_is_found_in_text_and_as_part_of_a_name(self):
+        for text in ("it was told.", "let is_told = 1;", "fn told_ns()", "struct ToldNames;", "const TOLD_NS", "isTold"):
+            self.assertEqual(found(text), [(1, "told")], text)
+
+    def test_word_within_another_word_is_not_found(self):
+        for text in ("method", "parameters", "intellect", "metrics", "comets", "Stoodley"):
+            self.assertEqual(found(text), [], text)
+
+    def test_phrase_is_found_across_comment_lines(self):
+        self.assertEqual(found("/// Two rows, of\n    /// which one is empty."), [(2, "of which")])
+        self.assertEqual(found("data was sent \\\n     again"), [(2, "sent again")])
+
+    def test_phrase_within_other_words_is_not_found(self):
+        self.assertEqual(found("sent against its will"), [])
+
+    def test_name_is_found_in_code_only(self):
+        self.assertEqual(found('let way = 1; // on the way\nlet a = "on the way";'), [(1, "way")])
+        self.assertEqual(found("It is on its way.", "a.md"), [])
+
+    def test_name_of_a_file_is_found(self):
+        self.assertEqual(found("", "src/entries_way.sql"), [(0, "way")])
+
+    def test_type_of_one_participle_is_found(self):
+        self.assertEqual(found("struct Gathered {"), [(1, "Gathered")])
+        self.assertEqual(found("struct GatheredRows {"), [])
+        self.assertEqual(found("let a: Gathered = b;"), [])
+
+    def test_type_used_elsewhere_needs_two_words(self):
+        self.assertEqual(found("pub(crate) struct Span {"), [(1, "Span")])
+        self.assertEqual(found("struct Span {"), [])
+
+    def test_first_word_of_a_doc_comment_is_found(self):
+        self.assertEqual(found("/// What it took.\nfn cost()"), [(1, "What")])
+        self.assertEqual(found("/// Returns\n/// What it took.\nfn cost()"), [])
+        self.assertEqual(found('def cost():\n    """What it took."""', "a.py"), [(2, "What")])
+
+    def test_place_names_the_replacement(self):
+        place = words.search("a.rs", "// mended", ENTRIES)[0]
+        self.assertTrue(str(place).startswith("a.rs:1: mended → fixed"), str(place))
+
+
+class Counting(unittest.TestCase):
+    def test_count_may_not_grow(self):
+        self.assertIn("2 banned words, and 1 are allowed", words.compare(Counter(docs=2), Counter(docs=1))[0])
+
+    def test_count_must_shrink_with_the_tree(self):
+        self.assertIn("--lower", words.compare(Counter(docs=1), Counter(docs=2))[0])
+
+    def test_equal_counts_pass(self):
+        self.assertEqual(words.compare(Counter(docs=2), Counter(docs=2)), [])
+
+    def test_file_of_counts_is_removed_when_none_is_left(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "words.allow"
+            words.write_allowed(path, Counter({"docs": 2, "crates/view": 1}))
+            self.assertEqual(words.read_allowed(path), Counter({"docs": 2, "crates/view": 1}))
+            words.write_allowed(path, Counter())
+            self.assertFalse(path.exists())
+
+    def test_folders_are_crates_and_folders_of_tests(self):
+        paths = ["crates/view/src/page.rs", "tests/kernel/main.rs", "docs/findings/incast.md", "README.md"]
+        self.assertEqual([words.folder(path) for path in paths], ["crates/view", "tests/kernel", "docs", "."])
+
+
+class Running(unittest.TestCase):
+    def test_tree_has_its_counts(self):
+        ended = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+
+    def test_list_with_a_broken_line_is_an_error(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "words.list"
+            path.write_text("[anywhere]\ntold\n")
+            with self.assertRaisesRegex(words.Problem, "words.list:2: no entry: told"):
+                words.read_entries(path)
+
+
+if __name__ == "__main__":
+    unittest.main()
