@@ -201,6 +201,6 @@ clean:
 
 .PHONY: golden
 
-# Rewrites the expected answers of golden recordings after a wanted change: read the difference before you commit it.
+# Rewrites the expected answers of golden recordings and the lists of rules after a wanted change: read the difference before you commit it.
 golden: setup
-	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test view --test tail
+	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test view --test tail --test rule_lists

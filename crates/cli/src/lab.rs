@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use diagnose::report::RuleId;
 
 /// The lab.
 #[derive(Debug, Args)]
@@ -70,7 +71,7 @@ impl Lab {
             LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
             LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
             LabCommand::Score(rest) => rest.hand_on(fault::score_declaration(), |arguments| {
-                fault::score(arguments, &diagnose::rules::ANSWERS)
+                fault::score(arguments, &diagnose::rules::ANSWERS.map(RuleId::name))
             }),
             LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
             LabCommand::Tail(rest) => rest.hand_on(study::declaration(), study::main),

@@ -15,7 +15,8 @@ use crate::group::{self, Member};
 use crate::neighbours::Neighbours;
 use crate::report::connection::{CongestionCauses, Mptcp, Process, Tcp, Totals};
 use crate::report::{
-    About, Connection, Finding, Flags, Recorded, Report, SCHEMA, SnapTable4, Undecided, why_unseen,
+    About, Connection, Finding, Flags, Recorded, Report, RuleId, SCHEMA, SnapTable4, Undecided,
+    why_unseen,
 };
 use crate::rules::{Found, RULES, Verdict};
 use crate::snap::delayed_acks::estimated_share;
@@ -174,9 +175,9 @@ fn peer<'a>(own: &Subject, neighbours: &Neighbours<'a>) -> Option<&'a Subject<'a
 }
 
 /// Asks every rule in order; each knows what the earlier ones said.
-fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
+fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
     let mut verdicts = Vec::new();
-    for (index, rule) in RULES.iter().enumerate() {
+    for rule in RULES {
         if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
             continue;
         }
@@ -190,12 +191,12 @@ fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
         match &verdict {
             Verdict::Quiet => continue,
             Verdict::Fires(found) => {
-                case.earlier.push((rule.name(), found.harm_ns));
+                case.earlier.push((rule.id(), found.harm_ns));
                 case.loss_named |= rule.names_cause_of_loss();
             }
             Verdict::CannotTell(_) => case.doubt = true,
         }
-        verdicts.push((index, verdict));
+        verdicts.push((rule.id(), verdict));
     }
     verdicts
 }
@@ -204,7 +205,7 @@ fn ask(case: &mut Case) -> Vec<(usize, Verdict)> {
 #[derive(Debug, Clone, Default)]
 struct Claims {
     harm_ns: u64,
-    rules: Vec<&'static str>,
+    rules: Vec<RuleId>,
 }
 
 /// What was found, by connection.
@@ -213,7 +214,7 @@ fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
     for member in found {
         let of_one = claims.entry(member.case.own.id).or_default();
         of_one.harm_ns += member.said.harm_ns;
-        of_one.rules.push(RULES[member.rule].name());
+        of_one.rules.push(member.rule);
     }
     claims
 }

@@ -7,7 +7,7 @@ use table::{Method, Stage, TcpEventKind};
 use crate::context::Context;
 use crate::gather::calls::CallDigest;
 use crate::neighbours::Neighbours;
-use crate::report::Direction;
+use crate::report::{Direction, RuleId};
 use crate::severity::held_up;
 use crate::subject::Subject;
 
@@ -27,7 +27,7 @@ pub struct Case<'a> {
     /// Connections beside it.
     pub neighbours: &'a Neighbours<'a>,
     /// Rules that fired on it before this one, with the harm found, ns.
-    pub earlier: Vec<(&'static str, u64)>,
+    pub earlier: Vec<(RuleId, u64)>,
     /// Whether an earlier rule could not tell.
     pub doubt: bool,
     /// Whether an earlier rule has named what caused its losses: then those that speak of loss in
@@ -185,9 +185,14 @@ impl Case<'_> {
         (seen > 0 && announced >= 2 * seen).then_some((seen, announced))
     }
 
+    /// Whether this rule has fired on the connection.
+    pub fn has_fired(&self, rule: RuleId) -> bool {
+        self.earlier.iter().any(|(fired, _)| *fired == rule)
+    }
+
     /// Whether an earlier rule found that this connection loses enough to count.
     pub fn is_held_up(&self) -> bool {
-        let held = |(_, harm_ns): &(_, u64)| held_up(*harm_ns, self.life_ns());
+        let held = |(_, harm_ns): &(RuleId, u64)| held_up(*harm_ns, self.life_ns());
         self.earlier.iter().any(held)
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::case::Case;
 use crate::report::connection::Process;
 use crate::report::finding::Evidence;
-use crate::report::{Direction, Fact, Finding, Merge, Subject, Undecided, Value, Win};
-use crate::rules::{Doubt, Found, RULES, Rule, WinBasis};
+use crate::report::{Direction, Fact, Finding, Merge, RuleId, Subject, Undecided, Value, Win};
+use crate::rules::{self, Doubt, Found, WinBasis};
 use crate::severity::severity;
 use crate::subject::Subject as Judgment;
 use crate::units::part;
@@ -19,8 +19,8 @@ const MOST_IDS: usize = 16;
 /// What one rule said of one connection.
 #[derive(Debug)]
 pub struct Member<'a, T> {
-    /// Index in [`RULES`].
-    pub rule: usize,
+    /// The rule.
+    pub rule: RuleId,
     /// The connection.
     pub case: &'a Case<'a>,
     /// What was said.
@@ -30,7 +30,7 @@ pub struct Member<'a, T> {
 /// What the connections of one finding have in common.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    rule: usize,
+    rule: RuleId,
     comm: Option<String>,
     endpoint: String,
     receiving: bool,
@@ -105,7 +105,7 @@ pub fn findings(members: Vec<Member<Found>>) -> Vec<Finding> {
 
 fn finding(group: &[Member<Found>]) -> Option<Finding> {
     let worst = group.first()?;
-    let rule: &dyn Rule = *RULES.get(worst.rule)?;
+    let rule = rules::rule(worst.rule);
     let explanation = rule.explain(worst.case);
     let winnable = |member: &Member<Found>| match explanation.win {
         WinBasis::HarmGone(_) => member.case.winnable_ns(member.said.harm_ns),
@@ -125,7 +125,7 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
     let mut finding = Finding {
         from_ns,
         until_ns,
-        rule: rule.name(),
+        rule: worst.rule,
         severity: severity(&harms),
         headline: String::new(),
         direction: worst.said.direction,
@@ -173,7 +173,7 @@ pub fn undecided(members: Vec<Member<Doubt>>) -> Vec<Undecided> {
 
 fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
     let worst = group.first()?;
-    let rule: &dyn Rule = *RULES.get(worst.rule)?;
+    let rule = rules::rule(worst.rule);
     let subject = subject(group.iter().map(|member| member.case))?;
     let possible_harm_ns = group.iter().map(|member| member.said.concerned_ns).sum();
     let mut would_help: Vec<String> = worst

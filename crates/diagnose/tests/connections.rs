@@ -195,7 +195,7 @@ fn a_timeout_is_counted_from_the_unanswered_segment() {
     assert_eq!(only(&report).stages.ns(Stage::RetransmitTimeout), 954 * MS);
     let finding = report.findings.first().expect("a finding");
     assert_eq!(
-        (finding.rule, finding.severity),
+        (finding.rule.name(), finding.severity),
         ("retransmit_timeouts", Severity::Warning)
     );
     assert_eq!(finding.harm_ns, 954 * MS);
@@ -236,14 +236,14 @@ fn the_reader_decides_between_slow_reader_and_small_buffer() {
     let receive = |time_ms: u64| json!({"conn": 2, "end_ns": time_ms * MS, "result": 4_000});
     let reads = [receive(10), receive(2_000)];
     let slow = window_limited(json!({"reader_slow_ns": 3_800 * MS}), &reads);
-    assert_eq!(slow.findings[0].rule, "slow_reader");
+    assert_eq!(slow.findings[0].rule.name(), "slow_reader");
     let keeps_up = window_limited(json!({"reader_slow_ns": 3 * MS}), &reads);
-    assert_eq!(keeps_up.findings[0].rule, "receive_buffer_limited");
+    assert_eq!(keeps_up.findings[0].rule.name(), "receive_buffer_limited");
     assert!(
         keeps_up
             .findings
             .iter()
-            .all(|finding| finding.rule != "slow_reader")
+            .all(|finding| finding.rule.name() != "slow_reader")
     );
 }
 
@@ -251,7 +251,7 @@ fn the_reader_decides_between_slow_reader_and_small_buffer() {
 fn a_reader_that_never_reads_is_slow() {
     let waits = json!({"reader_slow_ns": 3_890 * MS, "reader_slow_waits": 1});
     let report = window_limited(waits, &[]);
-    assert_eq!(report.findings[0].rule, "slow_reader");
+    assert_eq!(report.findings[0].rule.name(), "slow_reader");
     assert_eq!(report.findings[0].severity, Severity::Critical);
 }
 
@@ -271,7 +271,7 @@ fn a_receiver_whose_sender_is_elsewhere_speaks_for_itself() {
     let report = diagnose(evidence);
     let finding = report.findings.first().expect("a finding");
     assert_eq!(
-        (finding.rule, finding.direction),
+        (finding.rule.name(), finding.direction),
         ("slow_reader", Direction::Receiving)
     );
     assert_eq!(finding.harm_ns, 800 * MS);
@@ -300,7 +300,7 @@ fn many_short_stalls_of_one_program_are_one_finding() {
         panic!("one finding, not {}", report.findings.len());
     };
     assert_eq!(
-        (finding.rule, finding.severity),
+        (finding.rule.name(), finding.severity),
         ("nagle_delayed_ack", Severity::Critical)
     );
     assert_eq!(
@@ -345,8 +345,12 @@ fn bbr_with_loss(loss_share: f64) -> Report {
 fn bbr_is_not_slowed_by_loss_that_it_does_not_answer() {
     let loss = |share| {
         let report = bbr_with_loss(share);
-        let named = report.findings.iter().any(|f| f.rule == "fast_retransmits");
-        let candidate = |u: &report::Undecided| u.candidates.contains(&"fast_retransmits");
+        let named = report
+            .findings
+            .iter()
+            .any(|f| f.rule.name() == "fast_retransmits");
+        let candidate =
+            |u: &report::Undecided| u.candidates.contains(&report::RuleId::FastRetransmits);
         let undecided = report.undecided.iter().any(candidate);
         (named, undecided)
     };
@@ -382,8 +386,9 @@ fn losses_of_one_path_are_one_finding_while_timeouts_are_the_lesser_part() {
         let told = report
             .findings
             .iter()
-            .filter(|it| it.rule != "sender_app_limited");
-        told.map(|it| (it.rule, it.harm_ns)).collect::<Vec<_>>()
+            .filter(|it| it.rule.name() != "sender_app_limited");
+        told.map(|it| (it.rule.name(), it.harm_ns))
+            .collect::<Vec<_>>()
     };
     assert_eq!(found(0), [("fast_retransmits", 4_000 * MS)]);
     assert_eq!(found(1_000 * MS), [("fast_retransmits", 5_000 * MS)]);
@@ -422,7 +427,7 @@ fn late_reader() -> Report {
 fn a_share_is_that_of_the_harm_and_of_the_life_that_are_printed() {
     let report = late_reader();
     let finding = report.findings.first().expect("a finding");
-    assert_eq!(finding.rule, "slow_reader");
+    assert_eq!(finding.rule.name(), "slow_reader");
     assert!(
         finding.headline.ends_with(": 390 ms of 784 ms (49.7 %)."),
         "{}",
@@ -471,7 +476,7 @@ fn a_part_of_the_retransmissions_is_no_more_than_all() {
     ]));
     let report = diagnose(evidence);
     let finding = report.findings.first().expect("a finding");
-    assert_eq!(finding.rule, "retransmit_timeouts");
+    assert_eq!(finding.rule.name(), "retransmit_timeouts");
     let fact = |name: &str| {
         let found = finding.evidence.0.iter().find(|fact| fact.name == name);
         match found.map(|fact| fact.value) {

@@ -95,7 +95,7 @@ fn verdict(report: &Report) -> String {
     report
         .findings
         .first()
-        .map_or_else(|| "none".to_owned(), |finding| finding.rule.to_owned())
+        .map_or_else(|| "none".to_owned(), |finding| finding.rule.to_string())
 }
 
 /// The connection that the comparison speaks of: that of the worst finding, else the worst.

@@ -159,6 +159,10 @@ fn stood_still(truth: &Value) -> f64 {
 /// By the rule of `make accuracy`.
 fn is_right(outcome: &Outcome) {
     let Outcome { report, truth } = outcome;
-    let score = Score::of(truth, &report.json, &diagnose::rules::ANSWERS);
+    let score = Score::of(
+        truth,
+        &report.json,
+        &diagnose::rules::ANSWERS.map(diagnose::report::RuleId::name),
+    );
     assert!(score.is_right(), "{score:#?}{}", report.brief());
 }

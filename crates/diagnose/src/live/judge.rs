@@ -8,7 +8,7 @@ use table::{Columns, Stage};
 use super::report::{By, Held, LiveConnection, LiveProcess, Sums};
 use super::waits::ProcessWaits;
 use crate::report::connection::Process;
-use crate::report::{Connection, Receive, StageShare, Stages};
+use crate::report::{Connection, Receive, RuleId, StageShare, Stages};
 use crate::severity::{WARNING_SHARE, severity};
 
 /// Stages that nobody has to mend.
@@ -211,7 +211,7 @@ struct Group<'a> {
     srtt_us: Option<u32>,
     blocked_share: Option<f64>,
     severity: Option<crate::report::Severity>,
-    findings: std::collections::BTreeSet<&'static str>,
+    findings: std::collections::BTreeSet<RuleId>,
 }
 
 impl<'a> Group<'a> {

@@ -8,7 +8,7 @@ use table::manifest::{Cost, Coverage};
 use table::{Role, Stage};
 
 use super::waits::ProcessWaits;
-use crate::report::{Finding, Process, Receive, Severity, Stages, Undecided};
+use crate::report::{Finding, Process, Receive, RuleId, Severity, Stages, Undecided};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.top/1";
@@ -190,7 +190,7 @@ pub struct LiveConnection {
     /// By harm, of what was found on it.
     pub severity: Option<Severity>,
     /// Rules of the findings on it.
-    pub findings: Vec<&'static str>,
+    pub findings: Vec<RuleId>,
 }
 
 /// The connections of one process.

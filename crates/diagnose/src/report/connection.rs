@@ -3,6 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use table::{Chosen, Method, Role, Stage};
 
+use super::RuleId;
 use super::snap::Flags;
 
 /// One socket of a TCP connection. `stages` speak of what it sends, `receive` of what it
@@ -52,7 +53,7 @@ pub struct Connection {
     /// Time lost to findings, ns.
     pub harm_ns: u64,
     /// Rules of the findings on it.
-    pub findings: Vec<&'static str>,
+    pub findings: Vec<RuleId>,
 }
 
 /// A process.

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use super::RuleId;
 use super::connection::Process;
 
 /// How much a finding matters, by harm.
@@ -62,7 +63,7 @@ pub struct Subject {
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
     /// Stable name of the rule, documented in `docs/findings/RULE.md`.
-    pub rule: &'static str,
+    pub rule: RuleId,
     /// How much it matters.
     pub severity: Severity,
     /// One sentence with the numbers that matter.
@@ -97,7 +98,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Serialize)]
 pub struct Undecided {
     /// Rules that may apply.
-    pub candidates: Vec<&'static str>,
+    pub candidates: Vec<RuleId>,
     /// One sentence with the numbers that matter.
     pub headline: String,
     /// Whom it speaks of.
@@ -114,6 +115,14 @@ pub struct Undecided {
     pub why: String,
     /// What would tell.
     pub would_help: Vec<String>,
+}
+
+impl Undecided {
+    /// Returns the names of the rules that may apply, with `separator` between them.
+    pub fn join_candidates(&self, separator: &str) -> String {
+        let names: Vec<_> = self.candidates.iter().map(|rule| rule.name()).collect();
+        names.join(separator)
+    }
 }
 
 /// Facts in order, printed as an object by name.

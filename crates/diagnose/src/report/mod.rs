@@ -5,6 +5,7 @@
 mod about;
 pub mod connection;
 pub mod finding;
+mod rule_id;
 pub mod slow;
 pub mod snap;
 mod unseen;
@@ -20,6 +21,8 @@ pub use finding::{
     Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,
     Undecided, Unit, Value, Win,
 };
+pub use rule_id::RuleId;
+pub(crate) use rule_id::for_each_rule;
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{Flags, SnapTable4, Table4Row};
 pub use unseen::why_unseen;

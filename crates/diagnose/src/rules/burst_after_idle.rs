@@ -8,15 +8,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Direction, Finding, Undecided};
+use crate::report::{Direction, Finding, RuleId, Undecided};
 use crate::units::{count, counted, duration};
 
 /// See the module.
 pub struct BurstAfterIdle;
 
 impl Rule for BurstAfterIdle {
-    fn name(&self) -> &'static str {
-        "burst_after_idle"
+    fn id(&self) -> RuleId {
+        RuleId::BurstAfterIdle
     }
 
     fn summary(&self) -> &'static str {
@@ -125,7 +125,7 @@ impl BurstAfterIdle {
             return Verdict::Quiet;
         }
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "fast_retransmits"],
+            candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.own.gathered.events.recovery_ns,
             facts: vec![sum(
                 "loss_episodes",

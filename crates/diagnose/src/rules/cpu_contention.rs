@@ -11,7 +11,9 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::cpu::ProcessUse;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, RuledOut, Undecided, Unit};
+use crate::report::{
+    Confidence, Direction, Fact, Finding, Level, RuleId, RuledOut, Undecided, Unit,
+};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::{duration, percent};
 
@@ -19,8 +21,8 @@ use crate::units::{duration, percent};
 pub struct CpuContention;
 
 impl Rule for CpuContention {
-    fn name(&self) -> &'static str {
-        "cpu_contention"
+    fn id(&self) -> RuleId {
+        RuleId::CpuContention
     }
 
     fn summary(&self) -> &'static str {
@@ -240,7 +242,7 @@ impl CpuContention {
         }
         let label = "bytes waited for the reader";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: unread_ns,
             facts: vec![total_ns("reader_slow_ns", unread_ns, label)],
             why: "How long the process waited for a CPU could not be read.",

@@ -13,15 +13,15 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::kernel::TCP_DELACK_MIN_NS;
-use crate::report::{Direction, Fact, Finding, RuledOut, Undecided, Unit, Value};
+use crate::report::{Direction, Fact, Finding, RuleId, RuledOut, Undecided, Unit, Value};
 use crate::units::{count, percent};
 
 /// See the module.
 pub struct DelayedAck;
 
 impl Rule for DelayedAck {
-    fn name(&self) -> &'static str {
-        "delayed_ack"
+    fn id(&self) -> RuleId {
+        RuleId::DelayedAck
     }
 
     fn summary(&self) -> &'static str {
@@ -165,7 +165,7 @@ impl DelayedAck {
             "smoothed round-trip time",
         );
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),
             why: "Late ACKs may be withheld by the receiver or may come through a queue on the \

@@ -10,15 +10,15 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
-use crate::report::{Direction, Fact, Finding, Undecided, Unit};
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
 use crate::units::{counted, duration};
 
 /// See the module.
 pub struct DelayedAckAfterTimeout;
 
 impl Rule for DelayedAckAfterTimeout {
-    fn name(&self) -> &'static str {
-        "delayed_ack_after_timeout"
+    fn id(&self) -> RuleId {
+        RuleId::DelayedAckAfterTimeout
     }
 
     fn summary(&self) -> &'static str {
@@ -136,7 +136,7 @@ impl DelayedAckAfterTimeout {
         }
         let label = "timeout(s) after which the ACK was late";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: late.iter().sum(),
             facts: vec![sum("slow_recoveries", late.len() as u64, label)],
             why: "When the ACKs came is not recorded, only when all was recovered.",

@@ -12,7 +12,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::rates::Fall;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value};
 use crate::units::duration;
 
 /// See the module.
@@ -39,8 +39,8 @@ fn least_fall(case: &Case) -> f64 {
 }
 
 impl Rule for FastRetransmits {
-    fn name(&self) -> &'static str {
-        "fast_retransmits"
+    fn id(&self) -> RuleId {
+        RuleId::FastRetransmits
     }
 
     fn summary(&self) -> &'static str {
@@ -152,11 +152,7 @@ fn lesser_stalls_ns(case: &Case) -> u64 {
 
 /// Whether this rule fired and counts the stalls as its own.
 pub(super) fn names_stalls(case: &Case) -> bool {
-    let fired = case
-        .earlier
-        .iter()
-        .any(|(rule, _)| *rule == FastRetransmits.name());
-    fired && lesser_stalls_ns(case) > 0
+    case.has_fired(RuleId::FastRetransmits) && lesser_stalls_ns(case) > 0
 }
 
 /// Whether congestion control follows a model of the path: BBR sends at its estimate through
@@ -282,7 +278,7 @@ fn windows(case: &Case, fall: Fall) -> [Option<Fact>; 2] {
 impl FastRetransmits {
     fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: Fall) -> Verdict {
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: facts(case, retransmits, fall),
             why: "Version 3 of BBR slows down at this loss, version 1 does not: its name is the same.",
@@ -293,7 +289,7 @@ impl FastRetransmits {
     fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
         let retransmits = sum("retransmits", retransmits, "segments sent again");
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: [Some(retransmits), min_rtt(case)]
                 .into_iter()

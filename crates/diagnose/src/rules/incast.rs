@@ -11,7 +11,7 @@ use super::{
 use crate::case::Case;
 use crate::coincidence::Coincidence;
 use crate::exclusion::Cause;
-use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
 use crate::severity::WARNING_SHARE;
 use crate::units::{count, duration};
 
@@ -19,8 +19,8 @@ use crate::units::{count, duration};
 pub struct Incast;
 
 impl Rule for Incast {
-    fn name(&self) -> &'static str {
-        "incast"
+    fn id(&self) -> RuleId {
+        RuleId::Incast
     }
 
     fn summary(&self) -> &'static str {
@@ -166,7 +166,7 @@ impl Incast {
     fn cannot_tell(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "thin_stream_timeouts"],
+            candidates: vec![self.id(), RuleId::ThinStreamTimeouts],
             concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
             facts: known(
                 "connections_beside",

@@ -5,7 +5,7 @@
 use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, sum, whole};
 use crate::case::Case;
 use crate::gather::listeners::ListenerDigest;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided};
 use crate::units::{count, counted, duration};
 
 /// See the module.
@@ -21,8 +21,8 @@ const TCP_RTO_MIN_NS: u64 = 200_000_000;
 const PACKETS_EACH: u64 = 1 + 10 + 1;
 
 impl Rule for ListenOverflow {
-    fn name(&self) -> &'static str {
-        "listen_overflow"
+    fn id(&self) -> RuleId {
+        RuleId::ListenOverflow
     }
 
     fn summary(&self) -> &'static str {
@@ -131,7 +131,7 @@ impl ListenOverflow {
         would_help: &'static str,
     ) -> Verdict {
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: 0,
             facts,
             why,

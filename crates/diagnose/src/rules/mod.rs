@@ -1,4 +1,4 @@
-//! The rules: one file each, all in [`RULES`]. A rule looks at one connection and says that
+//! The rules: one file each, listed in `report/rule_id.rs`. A rule looks at one connection and says that
 //! it fires, that it is quiet, or that the recording cannot tell; findings of many connections
 //! are put together afterwards.
 //!
@@ -33,7 +33,8 @@ use table::Stage;
 
 use crate::case::Case;
 use crate::report::{
-    Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Undecided, Unit, Value,
+    Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuleId, RuledOut, Undecided, Unit,
+    Value, for_each_rule,
 };
 
 /// What a rule says of one connection.
@@ -65,7 +66,7 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Doubt {
     /// All rules that may apply.
-    pub candidates: Vec<&'static str>,
+    pub candidates: Vec<RuleId>,
     /// Time concerned, ns.
     pub concerned_ns: u64,
     /// The numbers that show it.
@@ -105,8 +106,8 @@ pub enum WinBasis {
 
 /// One rule.
 pub trait Rule: Sync {
-    /// Stable name.
-    fn name(&self) -> &'static str;
+    /// Returns its name in the list of all rules.
+    fn id(&self) -> RuleId;
     /// What it finds, in one line.
     fn summary(&self) -> &'static str;
     /// Whether it looks at listening sockets, instead of connections.
@@ -144,37 +145,27 @@ pub trait Rule: Sync {
     }
 }
 
-/// All rules. `sender_app_limited` comes last: it is what remains (SNAP's default class).
-pub const RULES: &[&dyn Rule] = &[
-    &nagle_delayed_ack::NagleDelayedAck,
-    &delayed_ack::DelayedAck,
-    &send_buffer_limited::SendBufferLimited,
-    &receive_buffer_limited::ReceiveBufferLimited,
-    &slow_reader::SlowReader,
-    &incast::Incast,
-    &burst_after_idle::BurstAfterIdle,
-    &thin_stream_timeouts::ThinStreamTimeouts,
-    &delayed_ack_after_timeout::DelayedAckAfterTimeout,
-    &spurious_retransmits::SpuriousRetransmits,
-    &fast_retransmits::FastRetransmits,
-    &retransmit_timeouts::RetransmitTimeouts,
-    &small_writes::SmallWrites,
-    &proxy_stall::ProxyStall,
-    &syn_retries::SynRetries,
-    &listen_overflow::ListenOverflow,
-    &softirq_delay::SoftirqDelay,
-    &cpu_contention::CpuContention,
-    &path_limited::PathLimited,
-    &send_buffer_exceeds_window::SendBufferExceedsWindow,
-    &sender_app_limited::SenderAppLimited,
-];
+macro_rules! declare_rules {
+    ($($name:ident::$rule:ident),+ $(,)?) => {
+        /// All rules, in the order in which they judge a connection.
+        pub const RULES: &[&dyn Rule] = &[$(&$name::$rule),+];
+
+        /// Returns the rule of this name.
+        pub(crate) fn rule(id: RuleId) -> &'static dyn Rule {
+            match id {
+                $(RuleId::$rule => &$name::$rule,)+
+            }
+        }
+    };
+}
+for_each_rule!(declare_rules);
 
 /// Rules that answer a question, what sets the pace or where memory lies, and accuse nobody: always
 /// `info`.
-pub const ANSWERS: [&str; 3] = [
-    "path_limited",
-    "send_buffer_exceeds_window",
-    "sender_app_limited",
+pub const ANSWERS: [RuleId; 3] = [
+    RuleId::PathLimited,
+    RuleId::SendBufferExceedsWindow,
+    RuleId::SenderAppLimited,
 ];
 
 /// What the harm takes of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
@@ -342,7 +333,7 @@ mod tests {
 
     fn finding(rule: &dyn Rule, harm_ns: u64, connections: u64) -> Finding {
         Finding {
-            rule: rule.name(),
+            rule: rule.id(),
             severity: Severity::Warning,
             headline: String::new(),
             subject: Subject {

@@ -13,7 +13,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
-use crate::report::{Direction, Fact, Finding, Undecided, Unit, Value};
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit, Value};
 use crate::units::{count, percent};
 
 /// See the module.
@@ -95,8 +95,8 @@ pub fn pattern(case: &Case) -> Vec<Fact> {
 }
 
 impl Rule for NagleDelayedAck {
-    fn name(&self) -> &'static str {
-        "nagle_delayed_ack"
+    fn id(&self) -> RuleId {
+        RuleId::NagleDelayedAck
     }
 
     fn summary(&self) -> &'static str {
@@ -177,7 +177,7 @@ impl NagleDelayedAck {
         }
         let polls = case.own.gathered.samples.polls;
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: held_ns,
             facts: [
                 Some(sum("polls", polls, "polls of the connection")),

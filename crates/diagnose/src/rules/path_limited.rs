@@ -9,7 +9,9 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{
+    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+};
 use crate::units::percent;
 
 /// See the module.
@@ -23,8 +25,8 @@ const NETWORK: [Stage; 3] = [
 ];
 
 impl Rule for PathLimited {
-    fn name(&self) -> &'static str {
-        "path_limited"
+    fn id(&self) -> RuleId {
+        RuleId::PathLimited
     }
 
     fn summary(&self) -> &'static str {
@@ -171,7 +173,7 @@ fn cures(case: &Case) -> Vec<Advice> {
 impl PathLimited {
     fn cannot_tell(&self, case: &Case, unknown_ns: u64) -> Verdict {
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "sender_app_limited"],
+            candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
             facts: facts(case),
             why: "More time could be given to no stage than was seen in any.",

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::case::{Case, LEAST_POLLS};
 use crate::gather::threads::{Behind, Blocker};
-use crate::report::{Advice, Direction, Finding, Undecided, Unit};
+use crate::report::{Advice, Direction, Finding, RuleId, Undecided, Unit};
 use crate::subject::Subject;
 use crate::units::{duration, percent};
 
@@ -19,8 +19,8 @@ use crate::units::{duration, percent};
 pub struct ProxyStall;
 
 impl Rule for ProxyStall {
-    fn name(&self) -> &'static str {
-        "proxy_stall"
+    fn id(&self) -> RuleId {
+        RuleId::ProxyStall
     }
 
     fn summary(&self) -> &'static str {
@@ -170,7 +170,7 @@ impl ProxyStall {
         }
         let label = "it was blocked in calls on others before";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: blocked_ns,
             facts: vec![total_ns("blocked_ns", blocked_ns, label)],
             why: "How long bytes waited to be read was not measured.",

@@ -10,15 +10,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
 use crate::units::{bytes, duration, percent};
 
 /// See the module.
 pub struct ReceiveBufferLimited;
 
 impl Rule for ReceiveBufferLimited {
-    fn name(&self) -> &'static str {
-        "receive_buffer_limited"
+    fn id(&self) -> RuleId {
+        RuleId::ReceiveBufferLimited
     }
 
     fn summary(&self) -> &'static str {
@@ -44,7 +44,7 @@ impl Rule for ReceiveBufferLimited {
                 facts: facts(case),
             }),
             WindowCause::Unclear => Verdict::CannotTell(Doubt {
-                candidates: vec![self.name(), "slow_reader"],
+                candidates: vec![self.id(), RuleId::SlowReader],
                 concerned_ns: limited_ns,
                 facts: facts(case),
                 why: "The other end is not recorded: its reader may be late, or its buffer may be \

@@ -10,15 +10,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, Undecided, Unit};
+use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
 use crate::units::count;
 
 /// See the module.
 pub struct RetransmitTimeouts;
 
 impl Rule for RetransmitTimeouts {
-    fn name(&self) -> &'static str {
-        "retransmit_timeouts"
+    fn id(&self) -> RuleId {
+        RuleId::RetransmitTimeouts
     }
 
     fn summary(&self) -> &'static str {
@@ -146,7 +146,7 @@ impl RetransmitTimeouts {
             return Verdict::Quiet;
         }
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "fast_retransmits"],
+            candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.ns(Stage::Unknown),
             facts: vec![sum("retransmits", retransmits, "segments sent again")],
             why: "The kernel's statistics do not say which were sent again by a timer, and no \

@@ -6,7 +6,7 @@ use super::{
     total_ns, whole,
 };
 use crate::case::Case;
-use crate::report::{Advice, Direction, Fact, Finding, Undecided};
+use crate::report::{Advice, Direction, Fact, Finding, RuleId, Undecided};
 use crate::units::{bytes, duration};
 
 /// See the module.
@@ -17,8 +17,8 @@ pub struct SendBufferExceedsWindow;
 const SNDBUF_EXPAND: u64 = 2;
 
 impl Rule for SendBufferExceedsWindow {
-    fn name(&self) -> &'static str {
-        "send_buffer_exceeds_window"
+    fn id(&self) -> RuleId {
+        RuleId::SendBufferExceedsWindow
     }
 
     fn summary(&self) -> &'static str {
@@ -44,7 +44,7 @@ impl Rule for SendBufferExceedsWindow {
             // The kernel sized it, by the congestion window.
             Some(false) => Verdict::Quiet,
             None => Verdict::CannotTell(Doubt {
-                candidates: vec![self.name()],
+                candidates: vec![self.id()],
                 concerned_ns: 0,
                 facts,
                 why: "Whether the application fixed the buffer, or the kernel sizes it, is not in \

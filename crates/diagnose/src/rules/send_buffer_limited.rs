@@ -15,15 +15,15 @@ use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
 use crate::gather::polls::PollClass;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Unit, Value};
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Unit, Value};
 use crate::units::{bytes, count, percent};
 
 /// See the module.
 pub struct SendBufferLimited;
 
 impl Rule for SendBufferLimited {
-    fn name(&self) -> &'static str {
-        "send_buffer_limited"
+    fn id(&self) -> RuleId {
+        RuleId::SendBufferLimited
     }
 
     fn summary(&self) -> &'static str {
@@ -39,7 +39,7 @@ impl Rule for SendBufferLimited {
         if limited_ns == 0 {
             return self.check_queue(case);
         }
-        let withheld = case.earlier.iter().any(|(rule, _)| *rule == "delayed_ack");
+        let withheld = case.has_fired(RuleId::DelayedAck);
         let withheld_ns = if withheld { round_trips_ns(case) } else { 0 };
         let limited_ns = limited_ns - withheld_ns;
         if limited_ns == 0 || case.send_buffer_fills_path() {
@@ -236,7 +236,7 @@ impl SendBufferLimited {
             "most that was queued",
         );
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: case.ns(Stage::Unknown),
             facts: [Some(flag), queue].into_iter().flatten().collect(),
             why: "The queue was at its largest with everything sent, but this kernel reports \

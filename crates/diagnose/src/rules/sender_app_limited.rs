@@ -12,7 +12,9 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, Undecided, Unit, Value};
+use crate::report::{
+    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+};
 use crate::units::percent;
 use table::{Chosen, Method};
 
@@ -20,8 +22,8 @@ use table::{Chosen, Method};
 pub struct SenderAppLimited;
 
 impl Rule for SenderAppLimited {
-    fn name(&self) -> &'static str {
-        "sender_app_limited"
+    fn id(&self) -> RuleId {
+        RuleId::SenderAppLimited
     }
 
     fn summary(&self) -> &'static str {
@@ -161,7 +163,7 @@ impl SenderAppLimited {
         let unknown = Value::Real(case.share(Stage::Unknown));
         let label = "of the time data was outstanding, for a reason that was not measured";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: vec![worst("unknown", unknown, Unit::Share, label)],
             why: "Most of its time could not be given to any stage, so that the application is not \

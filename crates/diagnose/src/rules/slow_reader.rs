@@ -12,14 +12,14 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Confidence, Direction, Fact, Finding, Unit, Value};
+use crate::report::{Confidence, Direction, Fact, Finding, RuleId, Unit, Value};
 
 /// See the module.
 pub struct SlowReader;
 
 impl Rule for SlowReader {
-    fn name(&self) -> &'static str {
-        "slow_reader"
+    fn id(&self) -> RuleId {
+        RuleId::SlowReader
     }
 
     fn summary(&self) -> &'static str {

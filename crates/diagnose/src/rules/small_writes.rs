@@ -12,7 +12,7 @@ use super::{
 use crate::case::Case;
 use crate::exclusion::Cause;
 use crate::gather::calls::CallDigest;
-use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
 use crate::units::{bytes, count, duration};
 
 /// See the module.
@@ -34,8 +34,8 @@ fn in_sequence(case: &Case, calls: &CallDigest) -> bool {
 }
 
 impl Rule for SmallWrites {
-    fn name(&self) -> &'static str {
-        "small_writes"
+    fn id(&self) -> RuleId {
+        RuleId::SmallWrites
     }
 
     fn summary(&self) -> &'static str {
@@ -61,10 +61,7 @@ impl Rule for SmallWrites {
         let short = mean_bytes * 2.0 <= segment_bytes;
         let own_segments = segments * 2 >= send.calls;
         // Waits for withheld ACKs have a rule of their own.
-        let other = case
-            .earlier
-            .iter()
-            .any(|(rule, _)| *rule == "nagle_delayed_ack");
+        let other = case.has_fired(RuleId::NagleDelayedAck);
         if !(in_sequence(case, calls) && short && own_segments) || send.calls < 2 || other {
             return Verdict::Quiet;
         }
@@ -148,7 +145,7 @@ impl SmallWrites {
             "of data in each on average",
         );
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: 0,
             facts: [
                 Some(sum("data_segments", segments, "segments with data")),

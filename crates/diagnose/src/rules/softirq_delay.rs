@@ -11,7 +11,7 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Confidence, Fact, Finding, Level, Undecided, Unit};
+use crate::report::{Confidence, Fact, Finding, Level, RuleId, Undecided, Unit};
 use crate::severity::{WARNING_SHARE, held_up};
 use crate::units::duration;
 
@@ -19,8 +19,8 @@ use crate::units::duration;
 pub struct SoftirqDelay;
 
 impl Rule for SoftirqDelay {
-    fn name(&self) -> &'static str {
-        "softirq_delay"
+    fn id(&self) -> RuleId {
+        RuleId::SoftirqDelay
     }
 
     fn summary(&self) -> &'static str {
@@ -161,7 +161,7 @@ impl SoftirqDelay {
         }
         let label = "softirq work on a CPU, while the application may have waited for it";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: possible_ns,
             facts: vec![total_ns("softirq_ns", worked_ns, label)],
             why,

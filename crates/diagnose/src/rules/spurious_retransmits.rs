@@ -10,15 +10,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Direction, Fact, Finding, Undecided, Unit};
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
 use crate::units::{counted, duration};
 
 /// See the module.
 pub struct SpuriousRetransmits;
 
 impl Rule for SpuriousRetransmits {
-    fn name(&self) -> &'static str {
-        "spurious_retransmits"
+    fn id(&self) -> RuleId {
+        RuleId::SpuriousRetransmits
     }
 
     fn summary(&self) -> &'static str {
@@ -127,7 +127,7 @@ impl SpuriousRetransmits {
         let (retransmits, duplicates) = sent_again(case);
         let label = "segment(s) that the receiver already had";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name(), "retransmit_timeouts"],
+            candidates: vec![self.id(), RuleId::RetransmitTimeouts],
             concerned_ns: case.stalled_ns(),
             facts: vec![
                 sum("spurious", duplicates, label),

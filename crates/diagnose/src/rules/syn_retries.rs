@@ -6,7 +6,7 @@ use table::tables::Connection;
 
 use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, longest_ns, min_rtt, sum};
 use crate::case::Case;
-use crate::report::{Confidence, Direction, Finding, Level, Undecided};
+use crate::report::{Confidence, Direction, Finding, Level, RuleId, Undecided};
 use crate::rules::whole;
 use crate::units::{count, duration};
 
@@ -17,8 +17,8 @@ pub struct SynRetries;
 const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
 
 impl Rule for SynRetries {
-    fn name(&self) -> &'static str {
-        "syn_retries"
+    fn id(&self) -> RuleId {
+        RuleId::SynRetries
     }
 
     fn summary(&self) -> &'static str {
@@ -123,7 +123,7 @@ impl SynRetries {
             return Verdict::Quiet;
         }
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: FIRST_TIMEOUT_NS,
             facts: vec![sum(
                 "retransmits",

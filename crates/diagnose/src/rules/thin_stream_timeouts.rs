@@ -9,15 +9,15 @@ use super::{
 };
 use crate::case::Case;
 use crate::exclusion::Cause;
-use crate::report::{Direction, Finding, Undecided, Unit};
+use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
 use crate::units::duration;
 
 /// See the module.
 pub struct ThinStreamTimeouts;
 
 impl Rule for ThinStreamTimeouts {
-    fn name(&self) -> &'static str {
-        "thin_stream_timeouts"
+    fn id(&self) -> RuleId {
+        RuleId::ThinStreamTimeouts
     }
 
     fn summary(&self) -> &'static str {
@@ -119,7 +119,7 @@ impl ThinStreamTimeouts {
     fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
         Verdict::CannotTell(Doubt {
-            candidates: vec![self.name()],
+            candidates: vec![self.id()],
             concerned_ns: stalled_ns,
             facts: known("connections_beside", Some(beside), Unit::Count, label)
                 .into_iter()

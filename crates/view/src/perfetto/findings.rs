@@ -27,7 +27,7 @@ pub(super) fn draw(drawing: &mut Drawing<'_>, findings: &[Finding]) -> io::Resul
             notes.push(("process", Note::Text(process)));
         }
         let what = Event {
-            name: finding.rule,
+            name: finding.rule.name(),
             category: "finding",
             flow: None,
             notes: &notes,

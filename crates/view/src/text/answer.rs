@@ -1,7 +1,7 @@
 //! The first sentence: why is it slow?
 
 use diagnose::Report;
-use diagnose::report::{Connection, Severity};
+use diagnose::report::{Connection, RuleId, Severity};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
@@ -102,7 +102,7 @@ fn calm(report: &Report, connections: usize) -> String {
     if report
         .findings
         .iter()
-        .any(|found| found.rule == "path_limited")
+        .any(|found| found.rule == RuleId::PathLimited)
     {
         return "No problem found: where TCP held data back, the path set the pace.".into();
     }

@@ -51,7 +51,7 @@ fn draw_finding(page: &mut Page, finding: &Finding, said: bool, when: Option<Str
     page.title(&[
         (style, finding.severity.name()),
         (Style::Dim, " · "),
-        (Style::Bold, finding.rule),
+        (Style::Bold, finding.rule.name()),
     ]);
     page.paragraph(2, Style::Cyan, &who(&finding.subject, finding.direction));
     if !said {
@@ -106,7 +106,7 @@ pub fn estimate(win: &Win) -> String {
 }
 
 fn draw_undecided(page: &mut Page, undecided: &Undecided) {
-    let candidates = undecided.candidates.join(" or ");
+    let candidates = undecided.join_candidates(" or ");
     let title = [
         (Style::Yellow, "cannot tell"),
         (Style::Dim, " · "),

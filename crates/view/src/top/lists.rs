@@ -210,7 +210,7 @@ fn finding_row(finding: &Finding) -> Vec<Piece> {
             style(finding.severity),
             format!("{:9} ", finding.severity.name()),
         ),
-        (Style::Plain, fit(finding.rule, 24, false)),
+        (Style::Plain, fit(finding.rule.name(), 24, false)),
         (Style::Plain, numbers),
         (Style::Cyan, whose(subject)),
     ]
@@ -222,7 +222,7 @@ fn undecided_row(undecided: &Undecided) -> Vec<Piece> {
         (Style::Yellow, format!("{:9} ", "?")),
         (
             Style::Plain,
-            fit(&undecided.candidates.join(" or "), 24, false),
+            fit(&undecided.join_candidates(" or "), 24, false),
         ),
         (
             Style::Plain,

@@ -152,11 +152,11 @@ impl Order {
         let decided = live
             .findings
             .iter()
-            .map(|it| (it.rule.to_owned(), &it.subject));
+            .map(|it| (it.rule.to_string(), &it.subject));
         let undecided = live
             .undecided
             .iter()
-            .map(|it| (it.candidates.join(" "), &it.subject));
+            .map(|it| (it.join_candidates(" "), &it.subject));
         let shown = |(rule, subject): (String, &diagnose::report::Subject)| {
             let process = super::cells::process(subject.process.as_ref());
             let text = format!("{rule} {process} {} {}", subject.local, subject.remote);
@@ -257,7 +257,8 @@ fn key_of_process(one: &LiveProcess) -> Key<'_> {
 fn text_of(one: &LiveConnection) -> String {
     let process = super::cells::process(one.process.as_ref());
     let held = one.held.map_or("", |held| held.by.name());
-    let rules = one.findings.join(" ");
+    let rules: Vec<_> = one.findings.iter().map(|rule| rule.name()).collect();
+    let rules = rules.join(" ");
     format!("{process} {} {} {held} {rules}", one.local, one.remote).to_lowercase()
 }
 

@@ -441,10 +441,10 @@ impl Top {
 
 fn finding_id(live: &Live, place: usize) -> Option<FindingId> {
     let (rule, subject) = match live.findings.get(place) {
-        Some(finding) => (finding.rule.to_owned(), &finding.subject),
+        Some(finding) => (finding.rule.to_string(), &finding.subject),
         None => {
             let undecided = live.undecided.get(place - live.findings.len())?;
-            (undecided.candidates.join(" or "), &undecided.subject)
+            (undecided.join_candidates(" or "), &undecided.subject)
         }
     };
     Some(FindingId {

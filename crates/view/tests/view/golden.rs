@@ -156,8 +156,8 @@ fn every_rule_has_a_firing_a_quiet_and_an_undecided_case() -> Outcome {
         for kind in ["fires", "quiet", "cannot_tell"] {
             let there = cases
                 .iter()
-                .any(|(name, case, _)| name == rule.name() && case == kind);
-            assert!(there, "tests/golden/{}/{kind} is missing", rule.name());
+                .any(|(name, case, _)| name == rule.id().name() && case == kind);
+            assert!(there, "tests/golden/{}/{kind} is missing", rule.id());
         }
     }
     Ok(())
@@ -167,17 +167,20 @@ fn every_rule_has_a_firing_a_quiet_and_an_undecided_case() -> Outcome {
 #[test]
 fn cases_answer_as_they_are_named() -> Outcome {
     for (rule, case, report) in answered() {
-        let fired = report.findings.iter().find(|finding| finding.rule == rule);
+        let fired = report
+            .findings
+            .iter()
+            .find(|finding| finding.rule.name() == rule);
         let doubted = report.undecided.iter().any(|undecided| {
             undecided
                 .candidates
                 .iter()
-                .any(|candidate| *candidate == rule)
+                .any(|candidate| candidate.name() == rule)
         });
         match case.as_str() {
             "fires" => {
                 let finding = fired.ok_or_else(|| format!("{rule}/{case}: does not fire"))?;
-                let info = diagnose::rules::ANSWERS.contains(&rule.as_str());
+                let info = diagnose::rules::ANSWERS.contains(&finding.rule);
                 assert_eq!(
                     finding.severity == Severity::Info,
                     info,

@@ -533,7 +533,7 @@ fn the_cases_are_those_of_the_golden_recordings() -> Outcome {
         number += golden(case)?.1.rows::<Connection>() as usize;
     }
     assert_eq!(live.connections.len(), number);
-    let rules: Vec<&str> = live.findings.iter().map(|it| it.rule).collect();
+    let rules: Vec<&str> = live.findings.iter().map(|it| it.rule.name()).collect();
     for rule in [
         "nagle_delayed_ack",
         "receive_buffer_limited",

@@ -1,0 +1,75 @@
+//! The names of all rules. The list stands here alone: the rules themselves, the index of their pages, the schemas and the
+//! scripts are made from it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Hands the list of all rules to the macro `$then`: the file in `rules/`, and the type in it. They judge a connection in
+/// this order; `sender_app_limited` comes last, because it is what remains (SNAP's default class).
+macro_rules! for_each_rule {
+    ($then:ident) => {
+        $then! {
+            nagle_delayed_ack::NagleDelayedAck,
+            delayed_ack::DelayedAck,
+            send_buffer_limited::SendBufferLimited,
+            receive_buffer_limited::ReceiveBufferLimited,
+            slow_reader::SlowReader,
+            incast::Incast,
+            burst_after_idle::BurstAfterIdle,
+            thin_stream_timeouts::ThinStreamTimeouts,
+            delayed_ack_after_timeout::DelayedAckAfterTimeout,
+            spurious_retransmits::SpuriousRetransmits,
+            fast_retransmits::FastRetransmits,
+            retransmit_timeouts::RetransmitTimeouts,
+            small_writes::SmallWrites,
+            proxy_stall::ProxyStall,
+            syn_retries::SynRetries,
+            listen_overflow::ListenOverflow,
+            softirq_delay::SoftirqDelay,
+            cpu_contention::CpuContention,
+            path_limited::PathLimited,
+            send_buffer_exceeds_window::SendBufferExceedsWindow,
+            sender_app_limited::SenderAppLimited,
+        }
+    };
+}
+pub(crate) use for_each_rule;
+
+macro_rules! declare_ids {
+    ($($name:ident::$rule:ident),+ $(,)?) => {
+        /// Names a rule. Its text, the same in JSON, is stable: scripts rely on it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum RuleId {
+            $(
+                #[doc = concat!("`docs/findings/", stringify!($name), ".md`.")]
+                $rule,
+            )+
+        }
+
+        impl RuleId {
+            /// Every rule, in the order in which they judge a connection.
+            pub const ALL: &'static [Self] = &[$(Self::$rule),+];
+
+            /// Returns the name of the rule and of its page.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$rule => stringify!($name),)+
+                }
+            }
+        }
+    };
+}
+for_each_rule!(declare_ids);
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for RuleId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

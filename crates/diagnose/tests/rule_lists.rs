@@ -1,0 +1,150 @@
+//! The lists of rules in documents, schemas and scripts, made from the rules themselves.
+//!
+//! `make golden` writes them anew; without that, the test says which are not current.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use whylat_diagnose::report::RuleId;
+use whylat_diagnose::rules::{ANSWERS, RULES};
+use whylat_diagnose::tail;
+
+/// The part of a file that is generated.
+struct ListSection {
+    /// The file, from the root of the repository.
+    file: String,
+    /// The text before the part; it stands once in the file.
+    before: String,
+    /// The text after it.
+    after: &'static str,
+    text: String,
+}
+
+#[test]
+fn lists_of_rules_are_current() -> std::io::Result<()> {
+    let is_update = std::env::var_os("WHYLAT_GOLDEN_UPDATE").is_some();
+    let mut stale = Vec::new();
+    for section in sections() {
+        let path = root().join(&section.file);
+        let found = fs::read_to_string(&path)?;
+        let Some(current) = section.write_into(&found) else {
+            panic!("{} has no {:?}", section.file, section.before);
+        };
+        if current != found {
+            stale.push(section.file);
+            if is_update {
+                fs::write(&path, current)?;
+            }
+        }
+    }
+    assert!(
+        stale.is_empty() || is_update,
+        "lists of rules are not current: {}\nhint: `make golden` writes them",
+        stale.join(", ")
+    );
+    Ok(())
+}
+
+#[test]
+fn every_page_has_a_rule() -> std::io::Result<()> {
+    let pages = fs::read_dir(root().join("docs/findings"))?.count();
+    let rules = RULES.len() + rules_of_messages_only().count();
+    assert_eq!(
+        pages,
+        rules + 1,
+        "a page without a rule, or a rule without a page"
+    );
+    for (name, _) in tail::rules().filter(|(name, _)| is_of_connections(name)) {
+        let page = fs::read_to_string(root().join(format!("docs/findings/{name}.md")))?;
+        assert!(
+            page.contains("## Of slow messages"),
+            "docs/findings/{name}.md does not say what the rule says of messages"
+        );
+    }
+    Ok(())
+}
+
+impl ListSection {
+    /// Returns `text` with this part in it; `None`: it has no place for it.
+    fn write_into(&self, text: &str) -> Option<String> {
+        let (head, rest) = text.split_once(&self.before)?;
+        let (_, tail) = rest.split_once(self.after)?;
+        Some([head, &self.before, &self.text, self.after, tail].concat())
+    }
+}
+
+fn sections() -> Vec<ListSection> {
+    let names = || RuleId::ALL.iter().map(|rule| rule.name());
+    // `untraced` stands in reports, but is no cause.
+    let of_messages = tail::rules().map(|(name, _)| name).chain(["untraced"]);
+    let mut sections = vec![
+        index(
+            "rule",
+            RULES.iter().map(|rule| (rule.id().name(), rule.summary())),
+        ),
+        index("rule of messages", tail::rules()),
+        schema("report", names()),
+        schema("top", names()),
+        schema("tail", of_messages),
+        ListSection {
+            file: "scripts/accuracy.py".into(),
+            before: "\nANSWERS = (".into(),
+            after: ")\n",
+            text: quote_all(ANSWERS.iter().map(|rule| rule.name())).join(", "),
+        },
+    ];
+    let pages = RULES.iter().map(|rule| (rule.id().name(), rule.summary()));
+    sections.extend(pages.chain(rules_of_messages_only()).map(page));
+    sections
+}
+
+/// Returns the rows of an index of rules in `docs/findings/README.md`.
+fn index(column: &str, rules: impl Iterator<Item = (&'static str, &'static str)>) -> ListSection {
+    let mut text = String::new();
+    for (name, summary) in rules {
+        let _ = writeln!(text, "| [{name}]({name}.md) | {summary} |");
+    }
+    ListSection {
+        file: "docs/findings/README.md".into(),
+        before: format!("| {column} | what it says |\n|---|---|\n"),
+        after: "\n##",
+        text,
+    }
+}
+
+/// Returns the names of rules in a JSON schema.
+fn schema(name: &str, rules: impl Iterator<Item = &'static str>) -> ListSection {
+    ListSection {
+        file: format!("docs/{name}.schema.json"),
+        before: "    \"rule\": {\n      \"enum\": [\n        ".into(),
+        after: "\n      ],\n",
+        text: quote_all(rules).join(",\n        "),
+    }
+}
+
+/// Returns the head of a rule's page.
+fn page((name, summary): (&'static str, &'static str)) -> ListSection {
+    ListSection {
+        file: format!("docs/findings/{name}.md"),
+        before: format!("# {name}\n\n**"),
+        after: "**\n",
+        text: format!("{summary}."),
+    }
+}
+
+fn quote_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.map(|name| format!("\"{name}\"")).collect()
+}
+
+fn rules_of_messages_only() -> impl Iterator<Item = (&'static str, &'static str)> {
+    tail::rules().filter(|(name, _)| !is_of_connections(name))
+}
+
+fn is_of_connections(name: &str) -> bool {
+    RuleId::ALL.iter().any(|rule| rule.name() == name)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
