@@ -339,7 +339,7 @@ fn file_name(path: &str) -> &str {
 
 impl Redact for Call {
     fn is_within(&self, limits: &Limits<'_>) -> bool {
-        // less is no wait for a CPU (`WAKE_NS` of crates/diagnose/src/gather/cpu.rs), nor for a reader
+        // less is no wait for a CPU (`WAKE_NS` of crates/diagnose/src/connections/gather/cpu.rs), nor for a reader
         const LEAST_NS: u64 = 50_000;
         let is_long = |ns: Option<u64>| ns.is_some_and(|ns| ns >= LEAST_NS);
         let is_eventful =

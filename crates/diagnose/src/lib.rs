@@ -1,56 +1,38 @@
-//! Tables to findings: which stage limits each TCP connection, and why.
+//! From tables to findings: why networked programs are slow.
 //!
-//! Comes in: the columns of a recording, batch by batch ([`Evidence`]), and what its manifest
-//! says. Goes out: one [`Report`], worst finding first. Pure: no I/O, no clock, no kernel; the
-//! same rows give the same answer. Only `recording/` asks somebody for rows: an opened recording.
+//! Comes in: the columns of a recording, batch by batch, and what its manifest says. Goes out: reports, worst first.
+//! Pure: no I/O, no clock, no kernel; the same rows give the same answer. Only `recording/` asks somebody for rows: an
+//! opened recording. A folder for each question, above what all of them share:
 //!
 //! ```text
-//! gather/   rows → one small digest a connection (nothing else is kept)
-//! stages/   digest → share of time in each stage, with method and bound
-//! snap/     digest → SNAP's flags and Table 4, independent of the stages
-//! causes/   the name of what a CPU did → why: categories of functions, system calls, interrupts
-//! rules/    one file a rule: fires, quiet, or cannot tell
-//! group     findings of many connections of one program → one finding
-//! histogram durations, in log-linear buckets
-//! live/     the last seconds, judged again and again: the contract `whylat.top/1`
-//! recording/ one pass over an opened recording → every answer that is wanted of it
-//! report/   the contract `whylat.report/1`
-//! messages/ rows of `messages` → the parts of their way, by connection: `whylat.messages/1`
-//! tail/     rows of `messages`, `waits`, `activity` → why slow messages are slow: `whylat.tail/1`
-//! verdict   the one stage that held a connection, of those that are somebody's to mend
-//! waits/    rows of `waits` → groups by object, thread or waker: `whylat.waits/1`
+//! recording/   one pass over an opened recording → every answer that is wanted of it
+//! live/        the last seconds, judged again and again: the contract `whylat.top/1`
+//! connections/ which stage limits each TCP connection, and why: findings
+//! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
+//! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
+//! report/      the contract `whylat.report/1`
+//! causes/      the name of what a CPU did → why: categories of functions, system calls, interrupts
+//! rows/        what several analyses keep of rows
+//! histogram    durations, in log-linear buckets
+//! kernel       numbers of the Linux kernel
+//! units        numbers as people read them
 //! ```
 
-mod assemble;
-mod case;
 pub mod causes;
-mod coincidence;
-mod context;
-mod cpu;
-mod exclusion;
-mod gather;
-mod group;
+mod connections;
 mod histogram;
 mod kernel;
 pub mod live;
 pub mod messages;
-mod neighbours;
 pub mod recording;
 pub mod report;
-pub mod rules;
-mod sends;
-mod severity;
-mod snap;
-mod stages;
-mod subject;
-pub mod tail;
+mod rows;
 pub mod units;
-pub mod verdict;
 pub mod waits;
 
-pub use assemble::diagnose;
-pub use gather::Evidence;
-pub use gather::ledger::RttInterval;
+pub use connections::gather::ledger::RttInterval;
+pub use connections::snap::delayed_acks::SnapSettings;
+pub use connections::snap::flags::{Flags, delayed_ack};
+pub use connections::{Evidence, diagnose, rules, verdict};
+pub use messages::tail;
 pub use report::Report;
-pub use snap::delayed_acks::SnapSettings;
-pub use snap::flags::{Flags, delayed_ack};

@@ -160,7 +160,7 @@ fn bin(points: &VecDeque<Point>, from_ns: u64, to_ns: u64) -> Bin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gather::samples::tests::sample;
+    use crate::connections::gather::samples::tests::sample;
 
     const S: u64 = 1_000_000_000;
 

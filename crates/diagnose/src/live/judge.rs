@@ -8,8 +8,8 @@ use table::{Columns, Stage};
 use super::report::{By, Held, LiveConnection, LiveProcess, Sums};
 use super::waits::ProcessWaits;
 use crate::report::connection::Process;
+use crate::report::severity::{WARNING_SHARE, severity};
 use crate::report::{Connection, Receive, RuleId, StageShare, Stages};
-use crate::severity::{WARNING_SHARE, severity};
 
 /// Stages that nobody has to mend.
 const fn is_brake(stage: Stage) -> bool {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use table::tables::{Connection, TcpSample, TcpStage};
 
-use crate::gather::Gathered;
+use crate::connections::gather::Gathered;
 
 /// Which readings count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
 #[derive(Debug, Clone, Copy)]

@@ -24,8 +24,8 @@ use kept::{Kept, Span};
 pub use report::{AboutLive, By, Held, Live, LiveConnection, LiveProcess, SCHEMA, Sums};
 pub use waits::{Looks, Measured, ObjectWaits, ProcessWaits, ThreadSeen};
 
-use crate::gather::Evidence;
-use crate::gather::polls::PollClass;
+use crate::connections::gather::Evidence;
+use crate::connections::gather::polls::PollClass;
 use crate::report::Report;
 
 /// Samples and readings of ledgers that are kept: about 30 MB.
@@ -407,7 +407,8 @@ fn seen_by_poll(kept: &Kept, sample: &TcpSample) -> Option<Stage> {
     let identity = kept.identity.as_ref();
     let nodelay = identity.and_then(|identity| identity.nodelay);
     let congestion = identity.and_then(|identity| identity.congestion.as_deref());
-    let stage = crate::stages::seen_by_poll(PollClass::of(sample), nodelay, congestion);
+    let stage =
+        crate::connections::stages::seen_by_poll(PollClass::of(sample), nodelay, congestion);
     (stage != Stage::Unknown).then_some(stage)
 }
 

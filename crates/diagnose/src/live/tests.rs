@@ -4,7 +4,7 @@ use table::tables::{Connection, Connections, TcpSample, TcpSamples};
 use table::{Chosen, Columns, Role, Stage};
 
 use super::*;
-use crate::gather::samples::tests::sample;
+use crate::connections::gather::samples::tests::sample;
 
 const S: u64 = 1_000_000_000;
 

@@ -8,6 +8,7 @@
 //! doing     what its CPUs did meanwhile
 //! nic       when the network adapter put it on the wire
 //! ends      what is known at both ends of a connection
+//! tail      why slow messages are slow
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
@@ -17,6 +18,7 @@ mod marks;
 pub mod nic;
 pub mod report;
 pub mod story;
+pub mod tail;
 pub mod way;
 
 use std::cmp::Reverse;

@@ -15,10 +15,10 @@ use table::tables::{Call, Connection, Counter, Wait};
 use table::{Consumer, Recording, Rows, TableId};
 
 use super::Judging;
-use crate::gather::Evidence;
-use crate::gather::longest::Lives;
+use crate::connections::gather::Evidence;
+use crate::connections::gather::longest::Lives;
 use crate::messages::MessageTable;
-use crate::tail::TailTable;
+use crate::messages::tail::TailTable;
 use crate::waits::join::Source;
 use crate::waits::{Grouping, Names, WaitFilter, WaitTable};
 

@@ -6,6 +6,7 @@ mod about;
 pub mod connection;
 pub mod finding;
 mod rule_id;
+pub(crate) mod severity;
 pub mod slow;
 pub mod snap;
 mod unseen;

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Severity;
+use crate::messages::tail::Role;
+use crate::messages::tail::report::{Cause, TailGroup, TailReport};
 use crate::messages::way::Direction;
-use crate::severity::severity;
-use crate::tail::Role;
-use crate::tail::report::{Cause, TailGroup, TailReport};
+use crate::report::severity::severity;
 
 /// Causes that are told of each application.
 const CAUSES: usize = 3;

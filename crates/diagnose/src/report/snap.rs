@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snap::flags::FlagTimes;
+use crate::connections::snap::flags::FlagTimes;
 
 /// Share of a connection's time with each of SNAP's problems, not exclusive. `None`: the
 /// inputs were not measured.

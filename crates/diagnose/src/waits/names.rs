@@ -14,7 +14,7 @@ use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::Identity;
 use super::stacks::Stacks;
-use crate::gather::{listeners, processes};
+use crate::connections::gather::{listeners, processes};
 use crate::report::connection::Process;
 
 /// Functions in the name of a stack.

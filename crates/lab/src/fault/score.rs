@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Part of the planted interval that a finding has to cover.
 const LEAST_OVERLAP: f64 = 0.5;
 
-/// From this share of a life on harm is above info (`crates/diagnose/src/severity.rs`).
+/// From this share of a life on harm is above info (`crates/diagnose/src/report/severity.rs`).
 const WARNING_SHARE: f64 = 0.05;
 
 /// A rule, and the cookie of the socket that it speaks of.

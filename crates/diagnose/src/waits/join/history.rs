@@ -5,8 +5,8 @@
 //! within a send call belongs to that call, whose row comes after it, so that waits on a connection are
 //! held until the next call of their thread has come.
 
-use crate::gather::hash::Digests;
-use crate::sends::{Before, Moved, Sends};
+use crate::rows::hash::Digests;
+use crate::rows::sends::{Before, Moved, Sends};
 
 /// Calls of a connection that are remembered. Only those that other threads make while one waits have to be
 /// looked behind: what went before a wait in which there were more is not known.

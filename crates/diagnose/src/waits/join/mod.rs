@@ -27,8 +27,8 @@ use table::{Columns, WaitObject};
 
 use super::WaitTable;
 use super::keys::{Numbers, ThreadKey};
-use crate::gather::in_order::InOrder;
-use crate::sends::{Before, Moved};
+use crate::rows::in_order::InOrder;
+use crate::rows::sends::{Before, Moved};
 use history::{Called, History, Waited};
 use report::Preceding;
 use sides::Sides;

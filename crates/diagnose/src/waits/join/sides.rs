@@ -6,7 +6,7 @@ use super::association::association;
 use super::counters;
 use super::factor::{Counts, Factor};
 use super::report::{FactorReport, Preceding, What};
-use crate::sends::Before;
+use crate::rows::sends::Before;
 
 /// Slow and fast waits of a group, by what went before them.
 #[derive(Debug, Default, PartialEq)]

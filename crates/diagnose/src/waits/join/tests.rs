@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::history::{CALLS_KEPT, HELD};
 use super::*;
 use crate::report::Recorded;
-use crate::sends::Before;
+use crate::rows::sends::Before;
 use crate::waits::{Grouping, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;

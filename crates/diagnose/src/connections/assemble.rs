@@ -1,0 +1,390 @@
+//! The whole diagnosis: judge every connection, ask every rule about each, put the answers
+//! together, worst first.
+
+use std::collections::HashMap;
+
+use table::tables::TcpStage;
+use table::{Chosen, Role, TcpEventKind};
+
+use crate::connections::case::Case;
+use crate::connections::context::Context;
+use crate::connections::cpu::CpuSeen;
+use crate::connections::gather::Evidence;
+use crate::connections::gather::calls::CallSums;
+use crate::connections::group::{self, Member};
+use crate::connections::neighbours::Neighbours;
+use crate::connections::rules::{Found, RULES, Verdict};
+use crate::connections::snap::delayed_acks::estimated_share;
+use crate::connections::snap::flags::FlagTimes;
+use crate::connections::snap::table4::table4;
+use crate::connections::stages;
+use crate::connections::subject::Subject;
+use crate::report::connection::{CongestionCauses, Mptcp, Process, Tcp, Totals};
+use crate::report::{
+    About, Connection, Finding, Flags, Recorded, Report, RuleId, SCHEMA, SnapTable4, Undecided,
+    why_unseen,
+};
+
+/// Diagnoses a recording.
+pub fn diagnose(mut evidence: Evidence) -> Report {
+    evidence.finish();
+    let context = Context::new(&evidence);
+    let subjects = subjects(&evidence, &context);
+    let said = said(&evidence, &context, &subjects);
+    let connections_not_judged = evidence.not_judged();
+    let (connections, snap_table4) = connections(&subjects, &context, said.claims);
+    let unseen = connections.is_empty() && connections_not_judged == 0;
+    let why_unseen = unseen.then(|| why_unseen(&evidence.sockets, evidence.listeners.len()));
+    let recorded = Recorded {
+        coverage: evidence.coverage,
+        loss: evidence.loss,
+        cost: evidence.cost,
+        closed: evidence.closed,
+        problems: evidence.problems,
+        left_out: evidence.left_out,
+    };
+    Report {
+        schema: SCHEMA,
+        about: About::of(
+            &evidence.header,
+            recorded,
+            evidence.latest_ns,
+            evidence.span,
+        ),
+        sockets: evidence.sockets,
+        why_unseen: why_unseen.flatten(),
+        connections,
+        connections_not_judged,
+        connections_not_listed: 0,
+        snap_table4,
+        findings: said.findings,
+        undecided: said.undecided,
+        slow_messages: None,
+    }
+}
+
+/// What the rules said of all connections and listening sockets.
+struct Said {
+    findings: Vec<Finding>,
+    undecided: Vec<Undecided>,
+    claims: HashMap<u64, Claims>,
+}
+
+/// Asks all rules, and puts together what they said.
+fn said(evidence: &Evidence, context: &Context, subjects: &[Subject]) -> Said {
+    let listening = listening(evidence, context);
+    let (neighbours, alone) = (Neighbours::of(subjects), Neighbours::of(&[]));
+    let case = |own, peer, neighbours| Case {
+        own,
+        peer,
+        context,
+        neighbours,
+        earlier: Vec::new(),
+        doubt: false,
+        loss_named: false,
+    };
+    let connected = subjects.iter();
+    let connected = connected.map(|own| case(own, peer(own, &neighbours), &neighbours));
+    let listening = listening.iter().map(|own| case(own, None, &alone));
+    let mut cases: Vec<Case> = connected.chain(listening).collect();
+    let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
+    let (mut found, mut doubts) = (Vec::new(), Vec::new());
+    for (case, verdicts) in cases.iter().zip(verdicts) {
+        for (rule, verdict) in verdicts {
+            match verdict {
+                Verdict::Quiet => {}
+                Verdict::Fires(said) => found.push(Member { rule, case, said }),
+                Verdict::CannotTell(said) => doubts.push(Member { rule, case, said }),
+            }
+        }
+    }
+    Said {
+        claims: claims(&found),
+        findings: group::findings(found),
+        undecided: group::undecided(doubts),
+    }
+}
+
+/// Every connection judged, in the order of its id.
+fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+    let mut ids: Vec<u64> = evidence.connections.conns().collect();
+    ids.sort_unstable();
+    let mut subjects = Vec::with_capacity(ids.len());
+    subjects.extend(ids.into_iter().filter_map(|id| {
+        let gathered = evidence.connections.get(id)?;
+        let calls = evidence.calls_of(id, context.calls);
+        // calls on an MPTCP socket are told of one of its subflows only
+        let is_subflow = gathered
+            .identity
+            .as_ref()
+            .is_some_and(|it| it.mptcp_token.is_some());
+        let calls = calls.filter(|calls| !is_subflow || calls.send.calls + calls.receive.calls > 0);
+        let judged = stages::judge(gathered, calls, context.given);
+        let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
+        let until_ns = gathered
+            .identity
+            .as_ref()
+            .and_then(|identity| identity.closed_ns);
+        let comm = pid.and_then(|pid| {
+            evidence
+                .processes
+                .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
+        });
+        let cpu = crate::connections::cpu::seen(evidence, gathered, calls, &judged);
+        Some(Subject {
+            id,
+            gathered,
+            cpu,
+            calls,
+            behind: evidence.threads.get(id),
+            blocked: evidence.blocked.get(id),
+            judged,
+            comm,
+        })
+    }));
+    subjects
+}
+
+/// Every listening socket, in the order of its id.
+fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+    let judged = evidence.listeners.iter().map(|(id, gathered)| {
+        let digest = gathered.listener.as_ref();
+        let until_ns = digest.map_or(0, |digest| digest.until_ns);
+        let since_ns = digest.map_or(0, |digest| digest.since_ns);
+        let pid = gathered.identity.as_ref().and_then(|it| it.pid);
+        Subject {
+            id: *id,
+            gathered,
+            calls: None,
+            behind: None,
+            blocked: None,
+            cpu: CpuSeen::default(),
+            judged: stages::Judged {
+                life_ns: until_ns.saturating_sub(since_ns),
+                ..stages::judge(gathered, None, context.given)
+            },
+            comm: pid.and_then(|pid| evidence.processes.comm(pid, until_ns)),
+        }
+    });
+    judged.collect()
+}
+
+/// The other end, when it is on this host and recorded.
+fn peer<'a>(own: &Subject, neighbours: &Neighbours<'a>) -> Option<&'a Subject<'a>> {
+    neighbours.get(own.identity()?.peer_conn?)
+}
+
+/// Asks every rule in order; each knows what the earlier ones said.
+fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
+    let mut verdicts = Vec::new();
+    for rule in RULES {
+        if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
+            continue;
+        }
+        let mut verdict = rule.check(case);
+        if let Verdict::Fires(found) = &mut verdict
+            && !rule.is_beyond_life()
+        {
+            // Clocks of one counter and of the life differ by a hook.
+            found.harm_ns = found.harm_ns.min(case.life_ns());
+        }
+        match &verdict {
+            Verdict::Quiet => continue,
+            Verdict::Fires(found) => {
+                case.earlier.push((rule.id(), found.harm_ns));
+                case.loss_named |= rule.names_cause_of_loss();
+            }
+            Verdict::CannotTell(_) => case.doubt = true,
+        }
+        verdicts.push((rule.id(), verdict));
+    }
+    verdicts
+}
+
+/// What was found on one connection.
+#[derive(Debug, Clone, Default)]
+struct Claims {
+    harm_ns: u64,
+    rules: Vec<RuleId>,
+}
+
+/// What was found, by connection.
+fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
+    let mut claims = HashMap::<u64, Claims>::new();
+    for member in found {
+        let of_one = claims.entry(member.case.own.id).or_default();
+        of_one.harm_ns += member.said.harm_ns;
+        of_one.rules.push(member.rule);
+    }
+    claims
+}
+
+fn connections(
+    subjects: &[Subject],
+    context: &Context,
+    mut claims: HashMap<u64, Claims>,
+) -> (Vec<Connection>, SnapTable4) {
+    let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
+    let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
+    let subflows = subflows(subjects);
+    let mut connections: Vec<Connection> = subjects
+        .iter()
+        .zip(&flags)
+        .map(|(subject, flags)| {
+            let claims = claims.remove(&subject.id).unwrap_or_default();
+            let mptcp = mptcp(subject, &subflows);
+            Connection {
+                mptcp,
+                ..connection(subject, context, flags.into(), claims)
+            }
+        })
+        .collect();
+    // Not `sort_by_key`, which takes half as much memory again: no two have one id.
+    connections.sort_unstable_by_key(|connection| {
+        (
+            std::cmp::Reverse((connection.harm_ns, connection.lifetime_ns)),
+            connection.id,
+        )
+    });
+    (connections, table)
+}
+
+/// How many subflows of each MPTCP connection were recorded at one end: by its token there.
+fn subflows(subjects: &[Subject]) -> HashMap<u32, u64> {
+    let mut subflows = HashMap::new();
+    for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {
+        *subflows.entry(token).or_default() += 1;
+    }
+    subflows
+}
+
+fn mptcp(subject: &Subject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
+    let token = subject.identity()?.mptcp_token?;
+    Some(Mptcp {
+        token: format!("{token:08x}"),
+        subflows: subflows.get(&token).copied().unwrap_or(1),
+    })
+}
+
+/// SNAP's flags of a connection, with what only the end of the recording can add: the time
+/// before the first sample of a connection opened in it, and the round-trip samples.
+fn flags(subject: &Subject) -> FlagTimes {
+    let samples = &subject.gathered.samples;
+    let mut flags = samples.flags;
+    if let (Some((None, start_ns)), Some(first)) =
+        (samples.start(subject.opened_ns()), samples.first())
+    {
+        flags.add(None, first, first.time_ns.saturating_sub(start_ns));
+    }
+    flags.add_rtt(&subject.gathered.ledger.rtt, samples.min_rtt_us);
+    flags
+}
+
+fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims) -> Connection {
+    let identity = subject.identity();
+    let judged = &subject.judged;
+    let unknown = || "?".to_owned();
+    let pid = identity.and_then(|identity| identity.pid);
+    let known = pid.is_some() || subject.comm.is_some();
+    let ledger = judged.ledger.as_ref().filter(|_| !judged.sent_nothing);
+    Connection {
+        id: subject.id,
+        local: identity.map_or_else(unknown, |identity| identity.local.clone()),
+        remote: identity.map_or_else(unknown, |identity| identity.remote.clone()),
+        process: known.then(|| Process {
+            pid,
+            comm: subject.comm.map(str::to_owned),
+        }),
+        role: identity.map_or(Role::Unknown, |identity| identity.role),
+        peer: identity.and_then(|identity| identity.peer_conn),
+        chosen: identity.map_or(Chosen::Target, |identity| identity.chosen),
+        opened_ns: subject.opened_ns(),
+        closed_ns: identity.and_then(|identity| identity.closed_ns),
+        lifetime_ns: judged.life_ns,
+        sent_nothing: judged.sent_nothing,
+        not_judged: judged.not_judged.clone(),
+        stages: judged.stages.clone(),
+        congestion_window_ns: ledger.map(|ledger| CongestionCauses {
+            startup: ledger.cwnd_startup_ns,
+            loss: ledger.cwnd_loss_ns,
+            cwr: ledger.cwnd_cwr_ns,
+            probing: ledger.cwnd_probing_ns,
+        }),
+        receive: judged.receive,
+        flags,
+        totals: totals(subject, context),
+        tcp: tcp(subject),
+        mptcp: None,
+        harm_ns: claims.harm_ns,
+        findings: claims.rules,
+    }
+}
+
+fn totals(subject: &Subject, context: &Context) -> Totals {
+    let events = &subject.gathered.events;
+    let ledger = subject.judged.ledger.as_ref();
+    // Of a peer not every ACK is looked at.
+    let is_peer = subject
+        .identity()
+        .is_some_and(|identity| identity.chosen == Chosen::Peer);
+    let counted = ledger.filter(|_| !is_peer);
+    let sends = subject.calls.map(|calls| &calls.send);
+    let receives = subject.calls.map(|calls| &calls.receive);
+    let blocked_ns = |sums: &CallSums| (sums.unmeasured == 0).then_some(sums.blocked_ns);
+    let happened = |kind| context.events.then(|| events.count(kind));
+    Totals {
+        bytes_sent: subject.judged.bytes.0,
+        bytes_received: subject.judged.bytes.1,
+        send_calls: sends.map(|sends| sends.calls),
+        receive_calls: receives.map(|receives| receives.calls),
+        send_blocked_ns: sends.and_then(blocked_ns),
+        receive_blocked_ns: receives.and_then(blocked_ns),
+        retransmits: subject.growth(|sample| Some(sample.total_retrans.into())),
+        timeouts: subject.growth(|sample| sample.total_rto.map(u64::from)),
+        tail_loss_probes: happened(TcpEventKind::TailLossProbe),
+        spurious: subject.growth(|sample| sample.dsack_dups.map(u64::from)),
+        zero_windows: happened(TcpEventKind::ZeroWindowOpen).filter(|_| ledger.is_some()),
+        nagle_holds: ledger.map(|ledger| ledger.nagle_holds.into()),
+        delayed_acks: ledger.map(|ledger| ledger.delayed_acks.into()),
+        acks_by_timer: counted.map(|ledger| ledger.acks_by_timer.into()),
+        delayed_ack_share: counted.and_then(delayed_ack_share),
+        snap_delayed_ack_share: estimated_share(
+            &subject.gathered.ledger.rtt,
+            subject.gathered.samples.min_rtt_us,
+            context.snap,
+        ),
+        longest_hold_ns: ledger.map(|ledger| ledger.longest_hold_ns),
+    }
+}
+
+/// `None` when no data was sent.
+fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
+    let sent = ledger.data_segs_out;
+    (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))
+}
+
+fn tcp(subject: &Subject) -> Tcp {
+    let identity = subject.identity();
+    let last = subject.last_sample();
+    let nodelay = subject.judged.ledger.as_ref().map(|ledger| ledger.nodelay);
+    Tcp {
+        congestion: identity.and_then(|identity| identity.congestion.clone()),
+        nodelay: nodelay.or(identity.and_then(|identity| identity.nodelay)),
+        mss_bytes: last
+            .map(|last| last.mss_bytes)
+            .or(identity.and_then(|identity| identity.mss_bytes)),
+        cwnd: last.map(|last| last.cwnd),
+        snd_wnd_bytes: last.and_then(|last| last.snd_wnd_bytes),
+        sndbuf_bytes: identity
+            .and_then(|identity| identity.sndbuf_bytes)
+            .or(last.and_then(|last| last.sndbuf_bytes)),
+        sndbuf_locked: identity.and_then(|identity| identity.sndbuf_locked),
+        rcvbuf_bytes: identity
+            .and_then(|identity| identity.rcvbuf_bytes)
+            .or(last.and_then(|last| last.rcvbuf_bytes)),
+        rcvbuf_locked: identity.and_then(|identity| identity.rcvbuf_locked),
+        min_rtt_us: subject.gathered.samples.min_rtt_us,
+        srtt_us: last.map(|last| last.srtt_us),
+        ulp: identity.and_then(|identity| identity.ulp.clone().filter(|ulp| !ulp.is_empty())),
+    }
+}

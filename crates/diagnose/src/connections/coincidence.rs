@@ -1,0 +1,223 @@
+//! Whether connections to one host lose segments at the same moments, more often than if each lost
+//! its own at random.
+//!
+//! Time is cut into slots. Were the losses of each connection independent of the others', the number
+//! of connections that lose in a slot would scatter around its mean as the sum of independent trials
+//! does. [`Coincidence::clustering`] is its scatter over that one: about 1 by chance, as large as the
+//! number of connections where all lose together.
+
+use crate::connections::subject::Subject;
+use crate::kernel::LONGEST_JIFFY_NS;
+
+/// Two flows that meet in a queue are what congestion control is made for (a fair share each): it
+/// takes more to lose together.
+pub const LEAST_OTHERS: usize = 2;
+
+/// Standard deviations by which the scatter exceeds what chance would make it: once in 700 by chance.
+const SIGMAS: f64 = 3.0;
+
+/// The losses of all connections to one host.
+#[derive(Debug)]
+pub struct Coincidence {
+    slot_ns: u64,
+    /// Slots with losses, and how many connections lost in each.
+    losing: Vec<(u64, u32)>,
+    /// Scatter of the number of connections that lose at a time, over what independent losses of as
+    /// many would have.
+    pub clustering: f64,
+    by_chance: f64,
+}
+
+/// One connection: when it was there, and when it lost, in slots.
+struct Member {
+    first: u64,
+    last: u64,
+    losing: Vec<u64>,
+}
+
+impl Coincidence {
+    /// Of these connections; `None` if too few of them lost anything.
+    pub fn of(subjects: &[&Subject]) -> Option<Self> {
+        let slot_ns = slot_ns(subjects);
+        let members: Vec<Member> = subjects
+            .iter()
+            .filter_map(|one| Member::of(one, slot_ns))
+            .collect();
+        if members.len() <= LEAST_OTHERS {
+            return None;
+        }
+        let losing = losing(&members);
+        let (clustering, by_chance) = clustering(&members, &losing);
+        Some(Coincidence {
+            slot_ns,
+            losing,
+            clustering,
+            by_chance,
+        })
+    }
+
+    /// Whether they cluster more than chance explains.
+    pub fn is_proved(&self) -> bool {
+        self.clustering > self.by_chance
+    }
+
+    /// How many times this connection lost segments, and how many of these while at least
+    /// [`LEAST_OTHERS`] others did.
+    pub fn beside(&self, own: &Subject) -> (u64, u64) {
+        let own = slots(&own.gathered.events.losses_ns, self.slot_ns);
+        let together = own
+            .iter()
+            .filter(|slot| self.others(**slot, &own) >= LEAST_OTHERS);
+        (own.len() as u64, together.count() as u64)
+    }
+
+    /// How many others lost in this slot, or in one beside it.
+    fn others(&self, slot: u64, own: &[u64]) -> usize {
+        let near = slot.saturating_sub(1)..=slot + 1;
+        let others = near.map(|slot| {
+            let at = self.losing.binary_search_by_key(&slot, |(slot, _)| *slot);
+            let all = at.map_or(0, |at| self.losing[at].1 as usize);
+            all.saturating_sub(usize::from(own.binary_search(&slot).is_ok()))
+        });
+        others.max().unwrap_or(0)
+    }
+}
+
+impl Member {
+    fn of(subject: &Subject, slot_ns: u64) -> Option<Self> {
+        let losing = slots(&subject.gathered.events.losses_ns, slot_ns);
+        let (first_loss, last_loss) = (*losing.first()?, *losing.last()?);
+        let (start_ns, life_ns) = (subject.start_ns(), subject.judged.life_ns);
+        Some(Member {
+            first: (start_ns / slot_ns).min(first_loss),
+            last: ((start_ns + life_ns) / slot_ns).max(last_loss),
+            losing,
+        })
+    }
+}
+
+/// Losses of one overflow are found within two round trips, the queue's time in them
+/// (tcp_schedule_loss_probe()), or when timers that began together expire.
+fn slot_ns(subjects: &[&Subject]) -> u64 {
+    let slowest_us = subjects.iter().filter_map(|one| one.round_trip_us()).max();
+    (2 * 1_000 * slowest_us.unwrap_or(0)).max(LONGEST_JIFFY_NS)
+}
+
+/// The slots of these times, each once, in order.
+fn slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
+    let mut slots: Vec<u64> = times_ns.iter().map(|ns| ns / slot_ns).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// Every slot with losses, and how many lost in it.
+fn losing(members: &[Member]) -> Vec<(u64, u32)> {
+    let mut slots: Vec<u64> = members
+        .iter()
+        .flat_map(|member| member.losing.iter().copied())
+        .collect();
+    slots.sort_unstable();
+    let runs = slots.chunk_by(|a, b| a == b);
+    runs.map(|run| (run[0], run.len() as u32)).collect()
+}
+
+/// The scatter over that of independent losses, and the most that chance makes of it: the variance of
+/// a squared deviation from a mean of `v` is `v + 2v²` (Poisson).
+fn clustering(members: &[Member], losing: &[(u64, u32)]) -> (f64, f64) {
+    let mut steps: Vec<(u64, f64, f64)> = Vec::with_capacity(2 * members.len());
+    for member in members {
+        let there = (member.last - member.first + 1) as f64;
+        let share = member.losing.len() as f64 / there;
+        let variance = share * (1.0 - share);
+        steps.push((member.first, share, variance));
+        steps.push((member.last + 1, -share, -variance));
+    }
+    steps.sort_unstable_by_key(|(slot, ..)| *slot);
+    let (mut scatter, mut expected, mut doubt) = (0.0, 0.0, 0.0);
+    let (mut mean, mut variance) = (0.0_f64, 0.0_f64);
+    let mut next_loss = 0;
+    for pair in steps.windows(2) {
+        let (from, share, of_share) = pair[0];
+        let until = pair[1].0;
+        mean += share;
+        variance = (variance + of_share).max(0.0);
+        let mut quiet = until - from;
+        while let Some((_, lost)) = losing.get(next_loss).filter(|(slot, _)| *slot < until) {
+            scatter += (f64::from(*lost) - mean).powi(2);
+            quiet -= 1;
+            next_loss += 1;
+        }
+        scatter += quiet as f64 * mean.powi(2);
+        let length = (until - from) as f64;
+        expected += length * variance;
+        doubt += length * (variance + 2.0 * variance.powi(2));
+    }
+    if expected <= f64::EPSILON {
+        return (1.0, f64::INFINITY);
+    }
+    (scatter / expected, 1.0 + SIGMAS * doubt.sqrt() / expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(losing: &[Vec<u64>], slots: u64) -> Vec<Member> {
+        let member = |losing: &Vec<u64>| Member {
+            first: 0,
+            last: slots - 1,
+            losing: losing.clone(),
+        };
+        losing.iter().map(member).collect()
+    }
+
+    fn judged(of: &[Vec<u64>], slots: u64) -> (f64, f64) {
+        let members = members(of, slots);
+        clustering(&members, &losing(&members))
+    }
+
+    /// A number from 0 to 2³² - 1 that follows from this one.
+    fn hash(seed: u64) -> u64 {
+        let mixed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
+    }
+
+    #[test]
+    fn losses_that_come_together_cluster_as_many_as_they_are() {
+        let of: Vec<Vec<u64>> = vec![vec![100, 300, 700]; 36];
+        let (clustering, by_chance) = judged(&of, 1_000);
+        assert!((clustering - 36.0).abs() < 1e-6, "{clustering}");
+        assert!(by_chance < 3.0, "{by_chance}");
+    }
+
+    #[test]
+    fn losses_of_their_own_do_not_cluster_however_many_there_are() {
+        for slots in [50, 400, 20_000] {
+            for lost in [1, 4, 20, 40] {
+                let one = |conn: u64| {
+                    let at = |nth| hash(conn * 1_000 + nth + slots) % slots;
+                    super::slots(&(0..lost).map(at).collect::<Vec<_>>(), 1)
+                };
+                let of: Vec<Vec<u64>> = (0..36).map(one).collect();
+                let (clustering, by_chance) = judged(&of, slots);
+                assert!(
+                    clustering < by_chance,
+                    "{slots} {lost}: {clustering} {by_chance}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn connections_that_follow_one_another_are_not_together() {
+        let one = |nth: u64| Member {
+            first: nth * 10,
+            last: nth * 10 + 9,
+            losing: vec![nth * 10 + hash(nth) % 10],
+        };
+        let members: Vec<Member> = (0..50).map(one).collect();
+        let (clustering, by_chance) = clustering(&members, &losing(&members));
+        assert!(clustering < by_chance, "{clustering} {by_chance}");
+    }
+}

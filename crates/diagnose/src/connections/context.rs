@@ -1,0 +1,115 @@
+//! What the recording as a whole could see.
+
+use table::manifest::ProbeState;
+
+use crate::connections::gather::Evidence;
+use crate::connections::gather::samples::SYN_BYTES;
+use crate::connections::snap::delayed_acks::SnapSettings;
+use crate::connections::stages::Given;
+
+/// What the recording as a whole could see.
+#[derive(Debug)]
+pub struct Context {
+    /// What stages need.
+    pub given: Given,
+    /// What SNAP's method needs.
+    pub snap: SnapSettings,
+    /// Detail level of the recording.
+    pub detail: String,
+    /// Whether the calls of the chosen sockets were logged.
+    pub calls: bool,
+    /// Whether events were recorded.
+    pub events: bool,
+    /// Whether the use of the CPUs was to be recorded, with or without success.
+    pub cpu: bool,
+    /// Records lost, by probe, where any were.
+    pub lost: Vec<(String, u64)>,
+    /// Connections that are not judged, because there are too many.
+    pub not_judged: u64,
+    /// Hooks that were off, with what mends them.
+    pub off: Vec<(String, String)>,
+    /// What all who send hold.
+    pub send_buffers: SendBuffers,
+}
+
+/// Send buffers and congestion windows of all connections that sent, last seen.
+#[derive(Debug, Default)]
+pub struct SendBuffers {
+    /// How many they are.
+    pub connections: u64,
+    /// Σ of the limits of their buffers.
+    pub buffer_bytes: u64,
+    /// Σ of their congestion windows.
+    pub cwnd_bytes: u64,
+}
+
+impl SendBuffers {
+    fn of(evidence: &Evidence) -> Self {
+        let mut all = Self::default();
+        for conn in evidence.connections.conns() {
+            let gathered = evidence.connections.get(conn);
+            let last = gathered.and_then(|gathered| gathered.samples.last.as_ref());
+            let Some(last) = last.filter(|last| last.bytes_acked > SYN_BYTES) else {
+                continue;
+            };
+            let Some(buffer_bytes) = last.sndbuf_bytes else {
+                continue;
+            };
+            all.connections += 1;
+            all.buffer_bytes += u64::from(buffer_bytes);
+            all.cwnd_bytes += u64::from(last.cwnd) * u64::from(last.mss_bytes);
+        }
+        all
+    }
+}
+
+/// The probes of what programs say of themselves: no rule asks them, so that no finding is less sure
+/// without them.
+const PROGRAMS_WORDS: [&str; 2] = ["itt", "usdt"];
+
+impl Context {
+    /// Reads it from the manifest and from what rows there are.
+    pub fn new(evidence: &Evidence) -> Self {
+        let on = |probe: &str| {
+            evidence.coverage.iter().any(|coverage| {
+                coverage.probe == probe && !matches!(coverage.state, ProbeState::Off { .. })
+            })
+        };
+        let lost = evidence
+            .loss
+            .iter()
+            .filter(|loss| loss.lost_total() > 0 && !PROGRAMS_WORDS.contains(&loss.probe.as_str()));
+        let off = evidence
+            .coverage
+            .iter()
+            .filter(|coverage| !PROGRAMS_WORDS.contains(&coverage.probe.as_str()))
+            .filter_map(|coverage| match &coverage.state {
+                ProbeState::Off { remedy, .. } => Some((coverage.probe.clone(), remedy.clone())),
+                _ => None,
+            });
+        let jiffy_ns = evidence
+            .header
+            .jiffy_ns
+            .unwrap_or(crate::kernel::LONGEST_JIFFY_NS);
+        Self {
+            given: Given {
+                jiffy_ns,
+                span: evidence.span,
+            },
+            snap: evidence.snap,
+            detail: evidence.header.detail.clone(),
+            calls: !evidence.calls.is_empty() || on("calls"),
+            events: evidence.any_events || on("tcp_events"),
+            cpu: evidence
+                .coverage
+                .iter()
+                .any(|coverage| coverage.probe == "cpu"),
+            lost: lost
+                .map(|loss| (loss.probe.clone(), loss.lost_total()))
+                .collect(),
+            not_judged: evidence.not_judged(),
+            off: off.collect(),
+            send_buffers: SendBuffers::of(evidence),
+        }
+    }
+}

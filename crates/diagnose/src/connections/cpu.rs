@@ -1,0 +1,99 @@
+//! What the CPUs have to do with one connection: how long its process waited for one, and what
+//! those did on which its calls ended.
+
+use crate::connections::gather::calls::CallDigest;
+use crate::connections::gather::cpu::{CpuTimes, CpuUse, ProcessUse};
+use crate::connections::gather::{Evidence, Gathered};
+use crate::connections::stages::Judged;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CpuSeen {
+    /// Its process in the time in which bytes moved; `None` without two readings in its life.
+    pub process: Option<ProcessUse>,
+    /// The CPUs where its calls ended, by how many ended there; `None` without such calls.
+    pub home: Option<CpuUse>,
+    /// The CPU on which most calls ended.
+    pub home_cpu: Option<u16>,
+    /// The most that any `ksoftirqd` worked in its life, ns.
+    pub most_ksoftirqd_ns: u64,
+}
+
+/// Looks at the readings that concern one connection.
+pub fn seen(
+    evidence: &Evidence,
+    gathered: &Gathered,
+    calls: Option<&CallDigest>,
+    judged: &Judged,
+) -> CpuSeen {
+    let times = &evidence.cpu;
+    let identity = gathered.identity.as_ref();
+    let pid = identity.and_then(|identity| identity.pid);
+    let life = life(evidence, gathered, judged);
+    let cpus = calls.map_or(&[][..], |calls| &calls.cpus);
+    let worked = times
+        .numbers()
+        .filter_map(|cpu| times.cpu(cpu, life)?.ksoftirqd_ns);
+    CpuSeen {
+        process: pid.and_then(|pid| times.process(pid, life, &gathered.samples.moved)),
+        home: home(times, cpus, life),
+        home_cpu: cpus
+            .iter()
+            .max_by_key(|(_, calls)| *calls)
+            .map(|(cpu, _)| *cpu),
+        most_ksoftirqd_ns: worked.max().unwrap_or(0),
+    }
+}
+
+/// From when to when it was judged, ns.
+fn life(evidence: &Evidence, gathered: &Gathered, judged: &Judged) -> (u64, u64) {
+    let closed_ns = gathered
+        .identity
+        .as_ref()
+        .and_then(|identity| identity.closed_ns);
+    let read_ns = judged.ledger.as_ref().map(|ledger| ledger.time_ns);
+    let sampled_ns = gathered.samples.last.as_ref().map(|last| last.time_ns);
+    let end_ns = closed_ns.max(read_ns).max(sampled_ns).unwrap_or(0);
+    let end_ns = end_ns.min(evidence.span.1);
+    (end_ns.saturating_sub(judged.life_ns), end_ns)
+}
+
+/// The mean of the CPUs on which calls ended, weighted by their number. A part that one of them
+/// does not tell, nobody tells.
+fn home(times: &CpuTimes, cpus: &[(u16, u64)], life: (u64, u64)) -> Option<CpuUse> {
+    let all: u64 = cpus.iter().map(|(_, calls)| calls).sum();
+    let mut home = CpuUse {
+        ksoftirqd_ns: Some(0),
+        ..CpuUse::default()
+    };
+    for (cpu, calls) in cpus {
+        let used = times.cpu(*cpu, life)?;
+        let part = |ns: u64| (u128::from(ns) * u128::from(*calls) / u128::from(all)) as u64;
+        home.covered_ns += part(used.covered_ns);
+        home.used_ns += part(used.used_ns);
+        home.softirq_ns += part(used.softirq_ns);
+        home.steal_ns += part(used.steal_ns);
+        let sum = |(sum, ns)| sum + part(ns);
+        home.ksoftirqd_ns = home.ksoftirqd_ns.zip(used.ksoftirqd_ns).map(sum);
+    }
+    (home.covered_ns > 0).then_some(home)
+}
+
+impl ProcessUse {
+    /// How many threads ran, on average.
+    pub fn threads(&self) -> Option<f64> {
+        (self.threads_ns > 0).then(|| self.threads_ns as f64 / self.moved_ns as f64)
+    }
+}
+
+impl CpuUse {
+    /// So much as a part of the time that the readings cover.
+    pub fn share(&self, ns: u64) -> f64 {
+        (ns as f64 / self.covered_ns.max(1) as f64).min(1.0)
+    }
+
+    /// Part of the time in which it did not idle.
+    pub fn used_share(&self) -> f64 {
+        self.share(self.used_ns)
+    }
+}

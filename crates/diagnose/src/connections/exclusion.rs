@@ -1,0 +1,134 @@
+//! What the evidence excludes, and what it could not show: in the same words for all rules.
+
+use table::Stage;
+
+use crate::connections::case::Case;
+use crate::report::RuledOut;
+use crate::report::severity::WARNING_SHARE;
+use crate::units::{count, duration, percent};
+
+/// A cause that a finding may be mistaken for.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause {
+    /// The application gave nothing to send.
+    SenderApp,
+    /// The congestion window was full.
+    CongestionWindow,
+    /// The receiver's window was full.
+    ReceiverWindow,
+    /// The send buffer was full.
+    SendBuffer,
+    /// The receiver held its ACK back.
+    WithheldAck,
+    /// Lost data waited for a timer.
+    LostData,
+    /// Segments were lost.
+    Loss,
+    /// The other end's application did not read in time.
+    SlowReader,
+}
+
+impl Case<'_> {
+    /// Those of these causes that the evidence excludes, with the evidence.
+    pub fn rule_out(&self, causes: &[Cause]) -> Vec<RuledOut> {
+        let excluded = |cause: &Cause| match cause {
+            Cause::SenderApp => self.not_stage("the sending application", Stage::SenderApp),
+            Cause::CongestionWindow => {
+                self.not_stage("the congestion window", Stage::CongestionWindow)
+            }
+            Cause::ReceiverWindow => self.not_stage("the receiver's window", Stage::ReceiverWindow),
+            Cause::SendBuffer => self.not_stage("the send buffer", Stage::SendBuffer),
+            Cause::WithheldAck => self.not_stage("a withheld ACK", Stage::DelayedAck),
+            Cause::LostData => self.not_stage("lost data", Stage::RetransmitTimeout),
+            Cause::Loss => self.not_loss(),
+            Cause::SlowReader => self.not_peer_reader(),
+        };
+        causes.iter().filter_map(excluded).collect()
+    }
+
+    /// Rules out a stage by its share of the life; one that takes a part of it worth a
+    /// warning is not ruled out.
+    fn not_stage(&self, cause: &'static str, stage: Stage) -> Option<RuledOut> {
+        let share = self.own.judged.stages.get(stage)?;
+        if share.share > WARNING_SHARE {
+            return None;
+        }
+        let because = match share.ns {
+            0 => "none of its life".to_owned(),
+            ns => format!("{} of its life ({})", percent(share.share), duration(ns)),
+        };
+        Some(RuledOut { cause, because })
+    }
+
+    /// Rules out loss by its counters.
+    fn not_loss(&self) -> Option<RuledOut> {
+        let retransmits = self.retransmits()?;
+        let because = match self
+            .own
+            .growth(|sample| sample.data_segs_out.map(u64::from))
+        {
+            Some(segments) => format!(
+                "{} of {} segments were sent again",
+                count(retransmits),
+                count(segments.max(retransmits))
+            ),
+            None => format!("{} segments were sent again", count(retransmits)),
+        };
+        Some(RuledOut {
+            cause: "packet loss",
+            because,
+        })
+    }
+
+    /// Rules out a slow reader at the other end.
+    fn not_peer_reader(&self) -> Option<RuledOut> {
+        let late = self
+            .peer_reader_late()
+            .filter(|late| *late <= WARNING_SHARE)?;
+        let because = format!("bytes waited for it {} of the time", percent(late));
+        Some(RuledOut {
+            cause: "a slow reader",
+            because,
+        })
+    }
+
+    /// What holds for every finding: the far end unseen, records lost.
+    pub fn general_blind_spots(&self) -> Vec<String> {
+        let mut blind = Vec::new();
+        if self.peer.is_none() {
+            blind.push(
+                "The other end is not in this recording: its side is inferred from here."
+                    .to_owned(),
+            );
+        }
+        for (probe, lost) in &self.context.lost {
+            blind.push(format!("{} records of {probe} were lost.", count(*lost)));
+        }
+        if self.context.not_judged > 0 {
+            blind.push(format!(
+                "{} shorter connections are not judged.",
+                count(self.context.not_judged)
+            ));
+        }
+        blind
+    }
+
+    /// What would let an undecided rule decide.
+    pub fn more_detail(&self) -> Vec<String> {
+        let mut help = Vec::new();
+        if self.context.detail == "stats" {
+            help.push(
+                "Record as root with `--detail calls`: it keeps a ledger of every wait.".into(),
+            );
+        }
+        for (probe, remedy) in self
+            .context
+            .off
+            .iter()
+            .filter(|(_, remedy)| !remedy.is_empty())
+        {
+            help.push(format!("Turn on {probe}: {remedy}"));
+        }
+        help
+    }
+}

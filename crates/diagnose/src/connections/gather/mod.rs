@@ -1,0 +1,339 @@
+//! Rows come in batch by batch and in any order of tables; one small digest a connection is
+//! kept. This is the only part whose cost grows with the recording.
+
+pub mod blocked;
+pub mod calls;
+pub mod cpu;
+pub mod events;
+pub mod ledger;
+pub mod listeners;
+pub mod longest;
+pub mod polls;
+pub mod rates;
+pub mod samples;
+pub mod threads;
+
+use std::collections::BTreeMap;
+
+use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
+use table::tables::{
+    Calls, Connection, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
+    TcpSamples, TcpStages,
+};
+use table::{Chosen, Columns, Consumer, Rows, TableId};
+
+use blocked::BlockedTable;
+use calls::{CallDigest, CallTable};
+use cpu::CpuTimes;
+use events::EventDigest;
+use ledger::LedgerDigest;
+use listeners::ListenerDigest;
+use longest::{Lives, Longest};
+use samples::SampleDigest;
+use threads::ThreadTable;
+
+use crate::connections::snap::delayed_acks::SnapSettings;
+use crate::report::LeftOut;
+use crate::rows::hash::Digests;
+
+/// All that is kept of one connection, calls apart.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Who it is; `None` when only other tables name it.
+    pub identity: Option<Connection>,
+    /// Samples.
+    pub samples: SampleDigest,
+    /// Ledger readings.
+    pub ledger: LedgerDigest,
+    /// Events.
+    pub events: EventDigest,
+    /// Readings of a listening socket; `None` for connections.
+    pub listener: Option<ListenerDigest>,
+}
+
+/// A recording on its way to a diagnosis: what its manifest says, and a digest of its rows.
+#[derive(Debug)]
+pub struct Evidence {
+    pub(crate) header: Header,
+    pub(crate) coverage: Vec<Coverage>,
+    pub(crate) loss: Vec<Loss>,
+    pub(crate) cost: Option<Cost>,
+    pub(crate) closed: Option<Close>,
+    pub(crate) problems: Vec<String>,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) sockets: Vec<SocketKind>,
+    pub(crate) span: (u64, u64),
+    pub(crate) snap: SnapSettings,
+    pub(crate) latest_ns: u64,
+    pub(crate) any_events: bool,
+    pub(crate) connections: Digests<Gathered>,
+    pub(crate) listeners: BTreeMap<u64, Gathered>,
+    pub(crate) calls: CallTable,
+    no_calls: CallDigest,
+    only: Option<Longest>,
+    pub(crate) threads: ThreadTable,
+    pub(crate) blocked: BlockedTable,
+    pub(crate) processes: crate::rows::processes::Processes,
+    pub(crate) cpu: CpuTimes,
+    identities: Connections,
+}
+
+/// Whether a connection is; without a choice all are.
+fn is_judged(only: &Option<Longest>, conn: u64) -> bool {
+    only.as_ref().is_none_or(|only| only.has(conn))
+}
+
+impl Consumer for Evidence {
+    fn wants(&self, table: TableId) -> bool {
+        const TABLES: [TableId; 9] = [
+            TableId::Connection,
+            TableId::Listener,
+            TableId::Process,
+            TableId::ProcessSample,
+            TableId::CpuSample,
+            TableId::TcpSample,
+            TableId::TcpStage,
+            TableId::TcpEvent,
+            TableId::Call,
+        ];
+        TABLES.contains(&table)
+    }
+
+    fn take(&mut self, rows: Rows<'_>) {
+        match rows {
+            Rows::Connection(rows) => self.add_connections(rows),
+            Rows::Listener(rows) => self.add_listeners(rows),
+            Rows::Process(rows) => self.add_processes(rows),
+            Rows::ProcessSample(rows) => self.add_process_samples(rows),
+            Rows::CpuSample(rows) => self.add_cpu_samples(rows),
+            Rows::TcpSample(rows) => self.add_samples(rows),
+            Rows::TcpStage(rows) => self.add_stages(rows),
+            Rows::TcpEvent(rows) => self.add_events(rows),
+            Rows::Call(rows) => self.add_calls(rows),
+            _ => {}
+        }
+    }
+}
+
+impl Evidence {
+    /// Starts with what the manifest says. `closed` is `None` for a recording that was not
+    /// closed; `problems` are the reader's own words about damaged or missing parts.
+    pub fn new(
+        header: Header,
+        coverage: Vec<Coverage>,
+        loss: Vec<Loss>,
+        cost: Option<Cost>,
+        closed: Option<Close>,
+        problems: Vec<String>,
+    ) -> Self {
+        Self {
+            latest_ns: header.started_ns,
+            header,
+            coverage,
+            loss,
+            cost,
+            closed,
+            problems,
+            left_out: Vec::new(),
+            sockets: Vec::new(),
+            span: (0, u64::MAX),
+            snap: SnapSettings::default(),
+            any_events: false,
+            connections: Digests::default(),
+            listeners: BTreeMap::new(),
+            calls: CallTable::default(),
+            no_calls: CallDigest::default(),
+            only: None,
+            threads: ThreadTable::default(),
+            blocked: BlockedTable::default(),
+            processes: crate::rows::processes::Processes::default(),
+            cpu: CpuTimes::default(),
+            identities: Connections::default(),
+        }
+    }
+
+    /// Judges only the time from `from_ns` to `to_ns` (`CLOCK_MONOTONIC`). To be called before
+    /// rows are added.
+    pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
+        self.span = (from_ns, to_ns);
+        self
+    }
+
+    /// Judges those connections alone that were seen for longest, so many: each takes about 7 kB. To be called
+    /// before rows are added.
+    pub fn of_longest(mut self, lives: &Lives, most: usize) -> Self {
+        self.only = Some(lives.longest(most));
+        self
+    }
+
+    /// How many connections are not judged.
+    pub(crate) fn not_judged(&self) -> u64 {
+        self.only.as_ref().map_or(0, |only| only.others)
+    }
+
+    fn judges(&self, conn: u64) -> bool {
+        is_judged(&self.only, conn)
+    }
+
+    /// Estimates shares of delayed ACKs by these settings.
+    pub fn with_snap(mut self, settings: SnapSettings) -> Self {
+        self.snap = settings;
+        self
+    }
+
+    /// Adds what the reader found damaged or missing, in its words.
+    pub fn add_problem(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    /// Adds rows that the reader left out for what it found.
+    pub fn add_left_out(&mut self, left_out: LeftOut) {
+        self.left_out.push(left_out);
+    }
+
+    /// Adds what the manifest says of sockets that recorded processes had.
+    pub fn add_sockets(&mut self, sockets: &[SocketKind]) {
+        self.sockets.extend_from_slice(sockets);
+    }
+
+    pub(crate) fn gathered(&mut self, conn: u64) -> &mut Gathered {
+        let position = self.connections.position(conn);
+        self.connections.at(position)
+    }
+
+    fn reached(&mut self, range: Option<(u64, u64)>) {
+        if let Some((_, last_ns)) = range {
+            self.latest_ns = self.latest_ns.max(last_ns);
+        }
+    }
+
+    /// Adds rows of table `connections`.
+    pub fn add_connections(&mut self, rows: &Connections) {
+        self.reached(rows.time_range_ns());
+        for index in 0..rows.len() {
+            if self.judges(rows.conn[index]) {
+                self.identities.push(rows.row(index));
+            }
+        }
+    }
+
+    /// Adds rows of table `listeners`, in the order of time for each socket.
+    pub fn add_listeners(&mut self, rows: &Listeners) {
+        self.reached(rows.time_range_ns());
+        for index in 0..rows.len() {
+            let row = rows.row(index);
+            let gathered = self.listeners.entry(row.conn).or_default();
+            gathered.identity = Some(listeners::identity(&row));
+            let digest = gathered.listener.get_or_insert_default();
+            digest.add(&row, self.span);
+        }
+    }
+
+    /// Puts together what could not be before the last row: to be called after it.
+    pub(crate) fn finish(&mut self) {
+        self.threads.finish();
+        self.blocked.finish();
+        let folded = table::fold_connections(std::mem::take(&mut self.identities));
+        for index in 0..folded.len() {
+            self.gathered(folded.conn[index]).identity = Some(folded.row(index));
+        }
+        listeners::compare(self.listeners.values_mut().filter_map(|gathered| {
+            let netns = gathered.identity.as_ref()?.netns;
+            Some((netns, gathered.listener.as_mut()?))
+        }));
+    }
+
+    /// Adds rows of table `tcp_samples`, in the order of time for each connection.
+    pub fn add_samples(&mut self, rows: &TcpSamples) {
+        self.reached(rows.time_range_ns());
+        let span = self.span;
+        for index in 0..rows.len() {
+            if self.judges(rows.conn[index]) {
+                let gathered = self.gathered(rows.conn[index]);
+                gathered.samples.add(rows.row(index), span);
+            }
+        }
+    }
+
+    /// Adds rows of table `tcp_stages`, in the order of time for each connection.
+    pub fn add_stages(&mut self, rows: &TcpStages) {
+        self.reached(rows.time_range_ns());
+        let span = self.span;
+        for index in 0..rows.len() {
+            if self.judges(rows.conn[index]) {
+                let gathered = self.gathered(rows.conn[index]);
+                gathered.ledger.add(rows.row(index), span);
+            }
+        }
+    }
+
+    /// Adds rows of table `tcp_events`, in the order of time for each connection.
+    pub fn add_events(&mut self, rows: &TcpEvents) {
+        self.reached(rows.time_range_ns());
+        self.any_events |= !rows.is_empty();
+        let span = self.span;
+        for index in 0..rows.len() {
+            let is_within = (span.0..=span.1).contains(&rows.time_ns[index]);
+            if is_within && self.judges(rows.conn[index]) {
+                self.gathered(rows.conn[index]).events.add(&rows.row(index));
+            }
+        }
+    }
+
+    /// Adds rows of table `calls`, each thread's in the order of time.
+    pub fn add_calls(&mut self, rows: &Calls) {
+        self.reached(rows.time_range_ns());
+        let judges = |conn| is_judged(&self.only, conn);
+        self.calls.add(rows, self.span, judges);
+        self.threads.add(rows, self.span, judges);
+    }
+
+    /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
+    /// connections on which short segments waited and ACKs were withheld. To be asked after the last row.
+    pub fn wants_calls_again(&mut self) -> bool {
+        for conn in self.connections.conns() {
+            let gathered = self.connections.get(conn);
+            let ledger = gathered.and_then(|gathered| gathered.ledger.last.as_ref());
+            if ledger.is_some_and(|ledger| ledger.nagle_holds > 0 && ledger.delayed_acks > 0) {
+                self.blocked.want(conn);
+            }
+        }
+        !self.blocked.is_empty()
+    }
+
+    /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections whose calls
+    /// are looked at more closely: of all others, it would cost as much as the rest of a row.
+    pub fn add_calls_again(&mut self, rows: &Calls) {
+        self.blocked.add(rows, self.span);
+    }
+
+    /// Adds rows of table `processes`.
+    pub fn add_processes(&mut self, rows: &Processes) {
+        for index in 0..rows.len() {
+            self.processes.add(rows.row(index));
+        }
+    }
+
+    /// Adds rows of table `process_samples`, in the order of time for each process.
+    pub fn add_process_samples(&mut self, rows: &ProcessSamples) {
+        for index in 0..rows.len() {
+            self.cpu.add_process(&rows.row(index));
+        }
+    }
+
+    /// Adds rows of table `cpu_samples`, in the order of time for each CPU.
+    pub fn add_cpu_samples(&mut self, rows: &CpuSamples) {
+        for index in 0..rows.len() {
+            self.cpu.add_cpu(&rows.row(index));
+        }
+    }
+
+    /// The calls of a connection: empty sums when it made none, `None` when its calls were not
+    /// logged. `logged`: those of the chosen sockets were; of their peers they never are.
+    pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<&CallDigest> {
+        let identity = |gathered: &Gathered| gathered.identity.as_ref().map(|it| it.chosen);
+        let chosen = self.connections.get(conn).and_then(identity);
+        let logged = logged && chosen != Some(Chosen::Peer);
+        self.calls.get(conn).or(logged.then_some(&self.no_calls))
+    }
+}

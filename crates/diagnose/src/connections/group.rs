@@ -1,0 +1,344 @@
+//! Puts what rules found on single connections together: one finding a rule, program, service
+//! and direction, whose numbers are added up and whose words come from its worst connection.
+
+use std::collections::BTreeMap;
+
+use crate::connections::case::Case;
+use crate::connections::rules::{self, Doubt, Found, WinBasis};
+use crate::connections::subject::Subject as Judgment;
+use crate::report::connection::Process;
+use crate::report::finding::Evidence;
+use crate::report::severity::severity;
+use crate::report::{Direction, Fact, Finding, Merge, RuleId, Subject, Undecided, Value, Win};
+use crate::units::part;
+use table::Role;
+
+/// Most ids listed in a finding.
+const MOST_IDS: usize = 16;
+
+/// What one rule said of one connection.
+#[derive(Debug)]
+pub struct Member<'a, T> {
+    /// The rule.
+    pub rule: RuleId,
+    /// The connection.
+    pub case: &'a Case<'a>,
+    /// What was said.
+    pub said: T,
+}
+
+/// What the connections of one finding have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    rule: RuleId,
+    comm: Option<String>,
+    endpoint: String,
+    receiving: bool,
+}
+
+/// The service that a connection belongs to: the listening side's address. A server's own
+/// port gathers all its clients.
+fn endpoint(judgment: &Judgment) -> String {
+    let Some(identity) = judgment.identity() else {
+        return String::new();
+    };
+    match identity.role {
+        Role::Client => identity.remote.clone(),
+        Role::Server => identity.local.clone(),
+        // Listening ports are below the ephemeral ones.
+        Role::Unknown => {
+            let remote_lower = port(&identity.remote) <= port(&identity.local);
+            if remote_lower {
+                identity.remote.clone()
+            } else {
+                identity.local.clone()
+            }
+        }
+    }
+}
+
+fn port(address: &str) -> u16 {
+    address
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .unwrap_or(u16::MAX)
+}
+
+fn gather<'a, T>(
+    members: Vec<Member<'a, T>>,
+    direction: impl Fn(&T) -> Direction,
+    weight: impl Fn(&T) -> (u64, u64),
+) -> Vec<Vec<Member<'a, T>>> {
+    let mut groups: BTreeMap<Key, Vec<Member<'a, T>>> = BTreeMap::new();
+    for member in members {
+        let key = Key {
+            rule: member.rule,
+            comm: member.case.own.comm.map(str::to_owned),
+            endpoint: endpoint(member.case.own),
+            receiving: direction(&member.said) == Direction::Receiving,
+        };
+        groups.entry(key).or_default().push(member);
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    for group in &mut groups {
+        // Worst first; the id makes the order of equals certain.
+        group.sort_by_key(|member| (std::cmp::Reverse(weight(&member.said)), member.case.own.id));
+    }
+    groups
+}
+
+/// Findings, worst first.
+pub fn findings(members: Vec<Member<Found>>) -> Vec<Finding> {
+    let weight = |found: &Found| (found.harm_ns, found.concerned_ns);
+    let groups = gather(members, |found| found.direction, weight);
+    let mut findings: Vec<Finding> = groups.iter().filter_map(|group| finding(group)).collect();
+    findings.sort_by_key(|finding| {
+        std::cmp::Reverse((
+            finding.severity,
+            finding.harm_ns,
+            finding.subject.lifetime_ns,
+        ))
+    });
+    findings
+}
+
+fn finding(group: &[Member<Found>]) -> Option<Finding> {
+    let worst = group.first()?;
+    let rule = rules::rule(worst.rule);
+    let explanation = rule.explain(worst.case);
+    let winnable = |member: &Member<Found>| match explanation.win {
+        WinBasis::HarmGone(_) => member.case.winnable_ns(member.said.harm_ns),
+        WinBasis::AtLeast(..) | WinBasis::Unknown => member.said.harm_ns,
+    };
+    let winnable_ns = group.iter().map(winnable).sum();
+    let harms: Vec<(u64, u64)> = group
+        .iter()
+        .map(|member| (member.said.harm_ns, member.case.life_ns()))
+        .collect();
+    let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
+    let subject = subject(group.iter().map(|member| member.case))?;
+    let concerned_ns: u64 = group.iter().map(|member| member.said.concerned_ns).sum();
+    let share = share(harm_ns, concerned_ns, subject.lifetime_ns);
+    let times = group.iter().map(|member| rule.when(member.case));
+    let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let mut finding = Finding {
+        from_ns,
+        until_ns,
+        rule: worst.rule,
+        severity: severity(&harms),
+        headline: String::new(),
+        direction: worst.said.direction,
+        share,
+        harm_ns,
+        evidence: Evidence(merge(
+            group.iter().map(|member| member.said.facts.as_slice()),
+        )),
+        ruled_out: explanation.ruled_out,
+        could_not_see: explanation.could_not_see,
+        advice: explanation.advice,
+        estimated_win: win(
+            explanation.win,
+            winnable_ns,
+            bound_ns(group),
+            subject.lifetime_ns,
+        ),
+        confidence: explanation.confidence,
+        subject,
+    };
+    finding.headline = rule.headline(&finding);
+    Some(finding)
+}
+
+/// What the harm takes of the life; where nothing is lost, what the stages concerned take. Harm outside of
+/// the life can be more than all of it.
+fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
+    let ns = if harm_ns == 0 { concerned_ns } else { harm_ns };
+    part(ns, life_ns).min(1.0)
+}
+
+/// What could not be decided, worst first.
+pub fn undecided(members: Vec<Member<Doubt>>) -> Vec<Undecided> {
+    let groups = gather(
+        members,
+        |_| Direction::Sending,
+        |doubt: &Doubt| (doubt.concerned_ns, 0),
+    );
+    let mut undecided: Vec<Undecided> = groups.iter().filter_map(|group| doubt(group)).collect();
+    undecided.sort_by_key(|undecided| {
+        std::cmp::Reverse((undecided.possible_harm_ns, undecided.subject.lifetime_ns))
+    });
+    undecided
+}
+
+fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
+    let worst = group.first()?;
+    let rule = rules::rule(worst.rule);
+    let subject = subject(group.iter().map(|member| member.case))?;
+    let possible_harm_ns = group.iter().map(|member| member.said.concerned_ns).sum();
+    let mut would_help: Vec<String> = worst
+        .said
+        .would_help
+        .map(str::to_owned)
+        .into_iter()
+        .collect();
+    would_help.extend(worst.case.more_detail());
+    let mut undecided = Undecided {
+        candidates: worst.said.candidates.clone(),
+        headline: String::new(),
+        direction: Direction::Sending,
+        share: part(possible_harm_ns, subject.lifetime_ns).min(1.0),
+        possible_harm_ns,
+        evidence: Evidence(merge(
+            group.iter().map(|member| member.said.facts.as_slice()),
+        )),
+        why: worst.said.why.to_owned(),
+        would_help,
+        subject,
+    };
+    undecided.headline = rule.doubt(&undecided);
+    Some(undecided)
+}
+
+/// Whom the group speaks of; its first is the worst.
+fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Subject> {
+    let worst = cases.clone().next()?;
+    let identity = worst.own.identity();
+    let pid = identity.and_then(|identity| identity.pid);
+    let pid_of = |case: &Case| case.own.identity().and_then(|identity| identity.pid);
+    let one_pid = cases.clone().all(|case| pid_of(case) == pid);
+    let comm = worst.own.comm.map(str::to_owned);
+    let known = pid.is_some() || comm.is_some();
+    let address = |of: fn(&table::tables::Connection) -> &String| {
+        identity.map_or_else(|| "?".to_owned(), |identity| of(identity).clone())
+    };
+    Some(Subject {
+        process: known.then(|| Process {
+            pid: pid.filter(|_| one_pid),
+            comm,
+        }),
+        local: address(|identity| &identity.local),
+        remote: address(|identity| &identity.remote),
+        connections: cases.clone().count() as u64,
+        ids: cases
+            .clone()
+            .take(MOST_IDS)
+            .map(|case| case.own.id)
+            .collect(),
+        lifetime_ns: cases.map(Case::life_ns).sum(),
+    })
+}
+
+/// Adds up the facts of a group whose first member is the worst.
+fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
+    let mut merged: Vec<Fact> = Vec::new();
+    for (index, facts) in members.enumerate() {
+        for fact in facts {
+            match merged.iter_mut().find(|known| known.name == fact.name) {
+                Some(known) => known.value = combine(known.value, fact.value, fact.merge),
+                None if index == 0 || fact.merge != Merge::Worst => merged.push(fact.clone()),
+                None => {}
+            }
+        }
+    }
+    merged
+}
+
+fn combine(known: Value, other: Value, merge: Merge) -> Value {
+    match (merge, known, other) {
+        (Merge::Sum, Value::Whole(a), Value::Whole(b)) => Value::Whole(a.saturating_add(b)),
+        (Merge::Sum, Value::Real(a), Value::Real(b)) => Value::Real(a + b),
+        (Merge::Max, Value::Whole(a), Value::Whole(b)) => Value::Whole(a.max(b)),
+        (Merge::Max, Value::Real(a), Value::Real(b)) => Value::Real(a.max(b)),
+        _ => known,
+    }
+}
+
+/// Below this a win is no estimate: it is within what two runs of the same work differ.
+const LEAST_WIN: f64 = 1.05;
+
+/// By how much the harm of these may be wrong: the widest bound of any stage, of each.
+fn bound_ns(group: &[Member<Found>]) -> u64 {
+    let of_case = |case: &Case| {
+        let bounds = case.own.judged.stages.iter().map(|(_, share)| share.bound);
+        (bounds.fold(0.0, f64::max) * case.life_ns() as f64) as u64
+    };
+    group.iter().map(|member| of_case(member.case)).sum()
+}
+
+/// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
+/// that or more is within the bound of what was measured, there is only a least estimate.
+fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win> {
+    let (sure, least, assumes) = match basis {
+        WinBasis::HarmGone(assumes) => (f64::INFINITY, false, assumes),
+        WinBasis::AtLeast(ratio, assumes) => (ratio, true, assumes),
+        WinBasis::Unknown => return None,
+    };
+    if harm_ns == 0 || life_ns == 0 {
+        return None;
+    }
+    let (rest, bound) = (1.0 - part(harm_ns, life_ns), part(bound_ns, life_ns));
+    let uncertain = bound * 2.0 >= rest;
+    let rest = if uncertain { rest + bound } else { rest };
+    // Beyond a thousandfold it says no more than that.
+    let times_faster = 1.0 / rest.clamp(0.001, 1.0);
+    if times_faster.min(sure) < LEAST_WIN {
+        return None;
+    }
+    Some(Win {
+        times_faster: times_faster.min(sure),
+        at_least: uncertain || least,
+        assumes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Unit;
+
+    fn fact(name: &'static str, value: u64, merge: Merge) -> Fact {
+        Fact {
+            name,
+            value: Value::Whole(value),
+            unit: Unit::Count,
+            label: "",
+            merge,
+        }
+    }
+
+    #[test]
+    fn facts_of_many_connections_become_one() {
+        let worst = [fact("holds", 5, Merge::Sum), fact("longest", 9, Merge::Max)];
+        let other = [
+            fact("holds", 2, Merge::Sum),
+            fact("longest", 11, Merge::Max),
+            fact("size", 3, Merge::Worst),
+        ];
+        let merged = merge([worst.as_slice(), other.as_slice()].into_iter());
+        let values: Vec<_> = merged.iter().map(|fact| (fact.name, fact.value)).collect();
+        assert_eq!(
+            values,
+            [("holds", Value::Whole(7)), ("longest", Value::Whole(11))]
+        );
+    }
+
+    #[test]
+    fn a_win_is_what_is_left_of_the_life() {
+        let times = |basis, harm| win(basis, harm, 0, 100).map(|win| win.times_faster);
+        assert_eq!(times(WinBasis::HarmGone(""), 75), Some(4.0));
+        assert_eq!(times(WinBasis::AtLeast(2.5, ""), 75), Some(2.5));
+        assert_eq!(times(WinBasis::HarmGone(""), 100), Some(1_000.0));
+        assert_eq!(times(WinBasis::HarmGone(""), 0), None);
+        assert_eq!(times(WinBasis::Unknown, 75), None);
+    }
+
+    #[test]
+    fn a_win_that_is_mostly_bound_is_a_least_one() {
+        let gone = |bound| win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
+        assert_eq!((gone(124).times_faster, gone(124).at_least), (4.0, false));
+        assert_eq!((gone(250).times_faster, gone(250).at_least), (2.0, true));
+        let capped = win(WinBasis::AtLeast(2.0, ""), 900, 100, 1000).expect("a win");
+        assert_eq!((capped.times_faster, capped.at_least), (2.0, true));
+    }
+}

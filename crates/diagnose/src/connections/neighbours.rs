@@ -1,0 +1,111 @@
+//! Which connections stand beside one another: of one process, to one host. For rules that look
+//! beyond a single connection.
+
+use std::collections::{HashMap, HashSet};
+
+use table::tables::Connection;
+
+use crate::connections::coincidence::Coincidence;
+use crate::connections::subject::Subject;
+
+/// Namespace and address of a host: addresses mean something within a namespace only.
+type Host<'a> = (u32, &'a str);
+
+/// What subjects have in common with others.
+#[derive(Debug)]
+pub struct Neighbours<'a> {
+    /// In the order of their ids.
+    all: &'a [Subject<'a>],
+    /// Senders, by the host that they send to.
+    to_host: HashMap<Host<'a>, Senders>,
+    /// How many of these are of one process.
+    of_process: HashMap<(u32, Host<'a>), usize>,
+    /// Behind which data of others has waited.
+    blocking: HashSet<u64>,
+}
+
+/// Who sends to one host.
+#[derive(Debug)]
+struct Senders {
+    number: usize,
+    coincidence: Option<Coincidence>,
+}
+
+impl<'a> Neighbours<'a> {
+    /// Of all connections, in the order of their ids.
+    pub fn of(all: &'a [Subject<'a>]) -> Self {
+        let mut to_host: HashMap<Host, Vec<&Subject>> = HashMap::new();
+        let mut of_process: HashMap<_, usize> = HashMap::new();
+        for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
+            let Some(identity) = subject.identity() else {
+                continue;
+            };
+            let host = remote(identity);
+            to_host.entry(host).or_default().push(subject);
+            if let Some(pid) = identity.pid {
+                *of_process.entry((pid, host)).or_default() += 1;
+            }
+        }
+        let senders = |subjects: Vec<&Subject>| Senders {
+            number: subjects.len(),
+            coincidence: Coincidence::of(&subjects),
+        };
+        Neighbours {
+            all,
+            to_host: to_host
+                .into_iter()
+                .map(|(host, subjects)| (host, senders(subjects)))
+                .collect(),
+            of_process,
+            blocking: all
+                .iter()
+                .filter_map(|subject| subject.behind)
+                .flat_map(|behind| behind.blockers.iter().map(|blocker| blocker.conn))
+                .collect(),
+        }
+    }
+
+    /// The connection of this id.
+    pub fn get(&self, id: u64) -> Option<&'a Subject<'a>> {
+        let at = self.all.binary_search_by_key(&id, |subject| subject.id);
+        at.ok().and_then(|at| self.all.get(at))
+    }
+
+    /// How many send to the same host, this one with them.
+    pub fn to_same_host(&self, own: &Subject) -> usize {
+        self.senders(own).map_or(0, |senders| senders.number)
+    }
+
+    /// Whether those that send to the same host lose segments together; `None` where too few lose any.
+    pub fn coincidence<'s>(&'s self, own: &'s Subject) -> Option<&'s Coincidence> {
+        self.senders(own)?.coincidence.as_ref()
+    }
+
+    /// Whether data of others waited while a thread was blocked on this one.
+    pub fn blocks_others(&self, own: &Subject) -> bool {
+        self.blocking.contains(&own.id)
+    }
+
+    /// How many others of the same process send to the same host.
+    pub fn beside_in_process(&self, own: &Subject) -> usize {
+        let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
+            return 0;
+        };
+        let key = identity.pid.map(|pid| (pid, remote(identity)));
+        let all = key.and_then(|key| self.of_process.get(&key));
+        all.map_or(0, |all| all - 1)
+    }
+
+    fn senders<'s>(&'s self, own: &'s Subject) -> Option<&'s Senders> {
+        self.to_host.get(&remote(own.identity()?))
+    }
+}
+
+fn remote(identity: &Connection) -> Host<'_> {
+    (identity.netns, host(&identity.remote))
+}
+
+/// The address without the port.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}

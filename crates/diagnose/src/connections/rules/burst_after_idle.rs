@@ -1,0 +1,139 @@
+//! After a pause a connection sends a whole congestion window at once, as large as the path once
+//! bore, and a queue on the way overflows. The kernel's slow start after idle prevents it (RFC 2861,
+//! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout,
+    known_bytes, measured, min_rtt, sum, whole,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Direction, Finding, RuleId, Undecided};
+use crate::units::{count, counted, duration};
+
+/// See the module.
+pub struct BurstAfterIdle;
+
+impl Rule for BurstAfterIdle {
+    fn id(&self) -> RuleId {
+        RuleId::BurstAfterIdle
+    }
+
+    fn summary(&self) -> &'static str {
+        "After a pause a whole old window is sent at once, and part of it is lost"
+    }
+
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_counters(case);
+        };
+        // Where most losses are others, this is not what they come from.
+        let is_cause = ledger.burst_losses > 0 && ledger.burst_losses * 2 >= ledger.loss_episodes;
+        if !is_cause || case.loss_named {
+            return Verdict::Quiet;
+        }
+        let bursts = u64::from(ledger.bursts_after_idle);
+        let losses = u64::from(ledger.burst_losses);
+        let episodes = u64::from(ledger.loss_episodes);
+        let facts = [
+            Some(sum(
+                "burst_losses",
+                losses,
+                "burst(s) after a pause lost segments",
+            )),
+            Some(sum(
+                "bursts_after_idle",
+                bursts,
+                "burst(s) after a pause in all",
+            )),
+            Some(sum(
+                "loss_episodes",
+                episodes,
+                "time(s) that segments were lost at all",
+            )),
+            case.retransmits()
+                .map(|n| sum("retransmits", n, "segment(s) sent again")),
+            delayed_ack_after_timeout::part_of(case),
+            known_bytes(
+                "cwnd_bytes",
+                case.cwnd_bytes(),
+                "congestion window, last seen",
+            ),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.burst_loss_ns,
+            harm_ns: ledger.burst_loss_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Which queue overflowed.".into());
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+            could_not_see: blind,
+            advice: advice([
+                "See whether slow start after idle is off, and turn it on: \
+                 net.ipv4.tcp_slow_start_after_idle=1 (the kernel's default).",
+                "Or pace what is sent: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in the \
+                 application; BBR paces by itself.",
+                "In the application: do not save up; send what there is as it comes.",
+            ]),
+            win: WinBasis::HarmGone("nothing of a burst is lost"),
+            confidence: measured(case, "each burst and each loss was seen in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let facts = &finding.evidence.0;
+        format!(
+            "{} of {} after a pause overflowed a queue: {} until all was mended.",
+            count(whole(facts, "burst_losses").unwrap_or(0)),
+            counted(whole(facts, "bursts_after_idle").unwrap_or(0), "burst"),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let losses = whole(&undecided.evidence.0, "loss_episodes").unwrap_or(0);
+        format!(
+            "Segments were lost {} on a connection that pauses: in bursts after a pause, or at other \
+             times.",
+            counted(losses, "time")
+        )
+    }
+}
+
+impl BurstAfterIdle {
+    /// Without the ledger: how often loss was found by duplicate ACKs, and that the sender was idle
+    /// for half of its life or more.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let episodes = case.own.gathered.events.recoveries;
+        let busy_ns = case
+            .own
+            .growth(|sample| sample.busy_us)
+            .map(|us| us * 1_000);
+        let pauses = busy_ns.is_some_and(|busy_ns| busy_ns * 2 < case.life_ns());
+        if episodes == 0 || !pauses {
+            return Verdict::Quiet;
+        }
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id(), RuleId::FastRetransmits],
+            concerned_ns: case.own.gathered.events.recovery_ns,
+            facts: vec![sum(
+                "loss_episodes",
+                episodes,
+                "time(s) that segments were lost",
+            )],
+            why: "The kernel's statistics do not say what was sent before a loss, nor when.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! The application had work for the connection, and waited for a CPU that others used. The kernel
+//! counts how long each thread was runnable and did not run (`sched_info.run_delay`); it is harm as
+//! far as the connection waited for its application.
+
+use table::{Chosen, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
+    total_ns,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::connections::gather::cpu::ProcessUse;
+use crate::report::severity::{WARNING_SHARE, held_up};
+use crate::report::{
+    Confidence, Direction, Fact, Finding, Level, RuleId, RuledOut, Undecided, Unit,
+};
+use crate::units::{duration, percent};
+
+/// See the module.
+pub struct CpuContention;
+
+impl Rule for CpuContention {
+    fn id(&self) -> RuleId {
+        RuleId::CpuContention
+    }
+
+    fn summary(&self) -> &'static str {
+        "The application waited for a CPU that others used"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let waited_ns = waited_ns(case);
+        // Some wait is part of every thread's life.
+        if waited_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
+            return Verdict::Fires(Found {
+                direction: case.application_direction(),
+                concerned_ns: waited_ns,
+                harm_ns: waited_ns,
+                facts: facts(case),
+            });
+        }
+        self.unseen(case)
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        Explanation {
+            ruled_out: not_softirq(case)
+                .into_iter()
+                .chain(case.rule_out(&[
+                    Cause::CongestionWindow,
+                    Cause::ReceiverWindow,
+                    Cause::Loss,
+                ]))
+                .collect(),
+            could_not_see: blind_spots(case),
+            advice: advice([
+                "See who uses the CPUs (`top`, `pidstat -u`), and let it run elsewhere: another \
+                 host, other CPUs (cpuset, `taskset`), or later.",
+                "If it has to run here: give it less (nice, `cpu.weight` of its control group), or \
+                 this program more; check that `cpu.max` does not throttle the program.",
+                "More CPUs, or fewer runnable threads of the program's own: more of them than CPUs \
+                 only wait for each other.",
+            ]),
+            win: win(case),
+            confidence: confidence(case),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "The application had work to do and waited for a CPU: {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Bytes waited {} for the reader; whether it waited for a CPU is not known.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// Time that the application's threads waited for a CPU while the connection waited for them, ns.
+/// What `ksoftirqd` took of the CPU is another finding.
+fn waited_ns(case: &Case) -> u64 {
+    let process = case.own.cpu.process.as_ref();
+    let by_process_ns = process.map_or(0, |process| process.waited_ns);
+    let waited_ns = by_process_ns
+        .min(case.application_ns())
+        .max(in_calls_ns(case));
+    waited_ns
+        .min(case.life_ns())
+        .saturating_sub(case.ksoftirqd_ns().unwrap_or(0))
+}
+
+/// The part that the calls measured: receivers with bytes ready, and senders as far as the socket
+/// had run dry.
+fn in_calls_ns(case: &Case) -> u64 {
+    let calls = case.own.calls;
+    calls.map_or(0, |calls| {
+        calls.receive.runq_ns + calls.send.runq_ns.min(case.ns(Stage::SenderApp))
+    })
+}
+
+fn confidence(case: &Case) -> Confidence {
+    let Some(process) = case.own.cpu.process else {
+        return measured(
+            case,
+            "the wait was measured in the calls on this connection",
+        );
+    };
+    let threads = process.threads().unwrap_or(0.0);
+    if in_calls_ns(case) >= waited_ns(case) {
+        measured(
+            case,
+            "the wait was measured in the calls on this connection",
+        )
+    } else if threads.round() <= 1.0 {
+        measured(
+            case,
+            "one thread of the process ran, and its wait was measured",
+        )
+    } else {
+        Confidence {
+            level: Level::Medium,
+            because: format!(
+                "{threads:.0} threads of the process ran, and which of them served this \
+                 connection is not known"
+            ),
+        }
+    }
+}
+
+fn facts(case: &Case) -> Vec<Fact> {
+    let cpu = &case.own.cpu;
+    let process = cpu.process.as_ref();
+    let in_calls_ns = in_calls_ns(case);
+    let threads = process.and_then(ProcessUse::threads);
+    let number = cpu.home_cpu.map(u64::from);
+    let used = cpu.home.map(|home| home.used_share());
+    let stolen = cpu.home.map(|home| home.share(home.steal_ns));
+    let stolen = stolen.filter(|share| *share > 0.0);
+    [
+        known(
+            "process_waited_ns",
+            process.map(|process| process.waited_ns),
+            Unit::Ns,
+            "a thread of the process waited for a CPU",
+        ),
+        Some(total_ns(
+            "calls_waited_ns",
+            in_calls_ns,
+            "waited within calls",
+        ))
+        .filter(|_| in_calls_ns > 0),
+        known(
+            "process_cpu_ns",
+            process.map(|process| process.cpu_ns),
+            Unit::Ns,
+            "CPU time that the process got",
+        ),
+        known_real(
+            "threads",
+            threads,
+            Unit::Count,
+            "threads that ran, on average",
+        ),
+        known(
+            "cpu",
+            number,
+            Unit::Count,
+            "number of the CPU on which most calls ended",
+        ),
+        known_real(
+            "cpu_used",
+            used,
+            Unit::Share,
+            "of the time that CPU was in use",
+        ),
+        known_real(
+            "stolen",
+            stolen,
+            Unit::Share,
+            "of the time a hypervisor took it away",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn not_softirq(case: &Case) -> Option<RuledOut> {
+    let worked_ns = case.own.cpu.home?.ksoftirqd_ns?;
+    let share = worked_ns as f64 / case.life_ns().max(1) as f64;
+    (share <= WARNING_SHARE).then(|| RuledOut {
+        cause: "softirqs",
+        because: format!("ksoftirqd had its CPU {} of the time", percent(share)),
+    })
+}
+
+/// What a late reader costs its sender depends on what the buffers between them hold.
+fn win(case: &Case) -> WinBasis {
+    match case.application_direction() {
+        Direction::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
+        Direction::Receiving => WinBasis::Unknown,
+    }
+}
+
+fn blind_spots(case: &Case) -> Vec<String> {
+    let mut blind = vec![
+        "Who used the CPU meanwhile, and whether a limit of the control group (`cpu.max`) kept the \
+         threads from it."
+            .to_owned(),
+    ];
+    if case.ksoftirqd_ns().is_none() {
+        blind.push("How much of it softirqs took: ksoftirqd was not read.".to_owned());
+    }
+    let covered_ns = case.own.cpu.process.map_or(0, |process| process.covered_ns);
+    let unread_ns = case.life_ns().saturating_sub(covered_ns);
+    if unread_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
+        blind.push(format!(
+            "The process was not read for {} of the connection's life: the harm may be larger.",
+            duration(unread_ns)
+        ));
+    }
+    blind.extend(case.general_blind_spots());
+    blind
+}
+
+impl CpuContention {
+    /// Bytes waited for a reader that was not read itself.
+    fn unseen(&self, case: &Case) -> Verdict {
+        let asked_for = |chosen| chosen == Chosen::Target;
+        let asked_for = case.own.identity().is_none_or(|it| asked_for(it.chosen));
+        let receive = case.own.judged.receive.as_ref();
+        let unread_ns = receive.map_or(0, |receive| receive.reader_slow.ns);
+        let read = !case.context.cpu || case.own.cpu.process.is_some();
+        if read || !asked_for || !held_up(unread_ns, case.life_ns()) {
+            return Verdict::Quiet;
+        }
+        let label = "bytes waited for the reader";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: unread_ns,
+            facts: vec![total_ns("reader_slow_ns", unread_ns, label)],
+            why: "How long the process waited for a CPU could not be read.",
+            would_help: Some("Record as a user who may read /proc/PID/task, for longer."),
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! A writer waits for an ACK that the receiver withholds, and Nagle's algorithm has no part in
+//! it: the send buffer holds less than the application wants to write, or a single segment is
+//! in flight (after a timeout, or with a congestion window of one).
+
+use table::Stage;
+use table::tables::TcpStage;
+
+use super::nagle_delayed_ack::{held_by_nagle, pattern};
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_bytes, measured,
+    min_rtt, sum, total_ns, whole, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::kernel::TCP_DELACK_MIN_NS;
+use crate::report::{Direction, Fact, Finding, RuleId, RuledOut, Undecided, Unit, Value};
+use crate::units::{count, percent};
+
+/// See the module.
+pub struct DelayedAck;
+
+impl Rule for DelayedAck {
+    fn id(&self) -> RuleId {
+        RuleId::DelayedAck
+    }
+
+    fn summary(&self) -> &'static str {
+        "The writer waits for an ACK that the receiver withholds"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::DelayedAck]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_polls(case);
+        };
+        if ledger.delayed_acks == 0 || held_by_nagle(ledger) {
+            return Verdict::Quiet;
+        }
+        let waited_ns = ledger.delayed_ack_ns + round_trips_ns(case);
+        let harm_ns = harm_ns(case, waited_ns);
+        if harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: waited_ns,
+            harm_ns,
+            facts: facts(case, ledger),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let holds = case.ledger().map_or(0, |ledger| ledger.nagle_holds);
+        let nagle = RuledOut {
+            cause: "Nagle's algorithm",
+            because: format!("it held {} segments", count(holds.into())),
+        };
+        Explanation {
+            ruled_out: [nagle]
+                .into_iter()
+                .chain(case.rule_out(&[Cause::SlowReader, Cause::ReceiverWindow, Cause::Loss]))
+                .collect(),
+            could_not_see: case.general_blind_spots(),
+            advice: advice([
+                "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more than \
+                 one message, so that the next write finds room.",
+                "At the receiver: answer at once, or set TCP_QUICKACK after each receive.",
+            ]),
+            win: WinBasis::HarmGone("no write waits for a withheld ACK"),
+            confidence: measured(case, "every wait was measured in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let waits = whole(&finding.evidence.0, "delayed_acks").unwrap_or(0);
+        format!(
+            "The writer waited {} times for an ACK that the receiver withheld: {}.",
+            count(waits),
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "ACKs came 40 ms or more later than the path needs; data was outstanding {} of the \
+             time.",
+            percent(undecided.share)
+        )
+    }
+}
+
+fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+    let waits = u64::from(ledger.delayed_acks);
+    let mean_ns = ledger.delayed_ack_ns.checked_div(waits);
+    let label = "waits ended only when the receiver's ACK timer expired";
+    let mut facts = vec![sum("delayed_acks", waits, label)];
+    let label = "average wait beyond the path's round trip";
+    facts.extend(known("mean_wait_ns", mean_ns, Unit::Ns, label));
+    if let Some(calls) = case.calls_with_blocking() {
+        let label = "blocked in send calls";
+        facts.push(total_ns("send_blocked_ns", calls.send.blocked_ns, label));
+    }
+    facts.extend(pattern(case));
+    let identity = case.own.identity();
+    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let limit = limit.map(u64::from);
+    facts.extend(known_bytes("sndbuf_bytes", limit, "send buffer limit"));
+    facts.extend(min_rtt(case));
+    facts
+}
+
+/// The path's round trip in each of these waits. It, too, was waited for with a full send buffer: the
+/// same waits, with the same cure.
+pub fn round_trips_ns(case: &Case) -> u64 {
+    let (Some(ledger), Some(rtt_us)) = (case.ledger(), case.own.gathered.samples.min_rtt_us) else {
+        return 0;
+    };
+    let waits_ns = u64::from(ledger.delayed_acks) * u64::from(rtt_us) * 1_000;
+    waits_ns.min(case.ns(Stage::SendBuffer))
+}
+
+/// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
+/// `EAGAIN` and waiting elsewhere.
+fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
+    match case.calls_with_blocking() {
+        Some(calls) if calls.send.would_block == 0 => waited_ns.min(calls.send.blocked_ns),
+        _ => waited_ns,
+    }
+}
+
+/// How much later than the path's round trip a withheld ACK comes at least, but for a jiffy, ns.
+pub fn delack_min_ns(case: &Case) -> u64 {
+    let jiffy_ns = case.context.given.jiffy_ns;
+    TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
+}
+
+/// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
+pub fn acks_late(case: &Case) -> bool {
+    let samples = &case.own.gathered.samples;
+    let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
+        return false;
+    };
+    let late_us = last.srtt_us.saturating_sub(least_us);
+    u64::from(late_us) * 1_000 >= delack_min_ns(case)
+}
+
+impl DelayedAck {
+    /// Without the ledger: the smoothed round-trip time says that ACKs come late, but a queue
+    /// on the path does the same.
+    fn check_polls(&self, case: &Case) -> Verdict {
+        let unknown_ns = case.ns(Stage::Unknown);
+        let Some(last) = case.own.last_sample() else {
+            return Verdict::Quiet;
+        };
+        if unknown_ns == 0 || !acks_late(case) {
+            return Verdict::Quiet;
+        }
+        let srtt = worst(
+            "srtt_ns",
+            Value::Whole(u64::from(last.srtt_us) * 1_000),
+            Unit::Ns,
+            "smoothed round-trip time",
+        );
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: unknown_ns,
+            facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),
+            why: "Late ACKs may be withheld by the receiver or may come through a queue on the \
+                  path, and polls do not see whether a writer waited for them.",
+            would_help: None,
+        })
+    }
+}

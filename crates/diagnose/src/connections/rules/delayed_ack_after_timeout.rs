@@ -1,0 +1,146 @@
+//! After a retransmission timeout one segment goes, and its receiver, who expects more or is about
+//! to answer, holds the ACK back: the stall lasts longer by the delayed-ACK timer (SNAP, figure 6).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    total_ns, whole,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
+use crate::units::{counted, duration};
+
+/// See the module.
+pub struct DelayedAckAfterTimeout;
+
+impl Rule for DelayedAckAfterTimeout {
+    fn id(&self) -> RuleId {
+        RuleId::DelayedAckAfterTimeout
+    }
+
+    fn summary(&self) -> &'static str {
+        "After a timeout, the receiver holds back the ACK of the one segment sent"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        // What named the cause has counted this, too: it goes with the timeouts.
+        if case.loss_named {
+            return Verdict::Quiet;
+        }
+        let Some(ledger) = case.ledger() else {
+            return self.check_events(case);
+        };
+        let held = u64::from(ledger.timeout_acks_delayed);
+        if held == 0 {
+            return Verdict::Quiet;
+        }
+        let held_ns = case.ack_held_ns();
+        let facts = [
+            Some(sum(
+                "timeout_acks_delayed",
+                held,
+                "ACK(s) held back after a timeout",
+            )),
+            known(
+                "mean_held_ns",
+                held_ns.checked_div(held),
+                Unit::Ns,
+                "average hold",
+            ),
+            Some(sum(
+                "timeout_stalls",
+                ledger.timeout_stalls.into(),
+                "stall(s) mended by a timeout",
+            )),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: held_ns,
+            harm_ns: held_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow]),
+            could_not_see: case.general_blind_spots(),
+            advice: advice([
+                "Mend the timeouts first, by the finding beside this one: without them no ACK is held \
+                 back here.",
+                "On the receiver: set TCP_QUICKACK before each receive call, or for all of a route: \
+                 `ip route change … quickack 1`.",
+                "In the application: smaller messages, or an answer as soon as the first part is \
+                 there; it carries the ACK.",
+            ]),
+            win: WinBasis::HarmGone("the receiver acknowledges at once"),
+            confidence: measured(case, "each ACK was timed in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let held = whole(&finding.evidence.0, "timeout_acks_delayed").unwrap_or(0);
+        format!(
+            "After {} the receiver held its ACK back, too: another {} in all.",
+            counted(held, "timeout"),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "What timeouts sent again was acknowledged late, {} in all: the receiver held its ACK \
+             back, or more was lost.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// Evidence for a rule that names why data was lost: what this added to it, if anything.
+pub(super) fn part_of(case: &Case) -> Option<Fact> {
+    let held_ns = case.ack_held_ns();
+    let label = "of the time, receivers held back the ACK after a timeout";
+    (held_ns > 0).then(|| total_ns("ack_held_ns", held_ns, label))
+}
+
+impl DelayedAckAfterTimeout {
+    /// Without the ledger: the time from each timeout to the end of state Loss, which comes with an
+    /// ACK of all that was out.
+    fn check_events(&self, case: &Case) -> Verdict {
+        let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
+        let long = |(from_ns, until_ns): &(u64, Option<u64>)| {
+            let length_ns = (*until_ns)?.checked_sub(*from_ns + rtt_ns)?;
+            // what takes longer waits for another timeout
+            (TCP_DELACK_MIN_NS..=TCP_DELACK_MAX_NS)
+                .contains(&length_ns)
+                .then_some(length_ns)
+        };
+        let late: Vec<u64> = case
+            .own
+            .gathered
+            .events
+            .loss
+            .iter()
+            .filter_map(long)
+            .collect();
+        if late.is_empty() {
+            return Verdict::Quiet;
+        }
+        let label = "timeout(s) after which the ACK was late";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: late.iter().sum(),
+            facts: vec![sum("slow_recoveries", late.len() as u64, label)],
+            why: "When the ACKs came is not recorded, only when all was recovered.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,309 @@
+//! Loss that duplicate ACKs mend, and that makes the flow slower than it was: the congestion
+//! window shrinks and is the brake. A retransmission is no harm in itself, nor is the state
+//! Recovery: the flow's own earlier best rate is the measure. Losses of the same path that only a timer
+//! noticed count here as long as they cost less.
+
+use table::{Stage, TcpEventKind};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    total_ns, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::connections::gather::rates::Fall;
+use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value};
+use crate::units::duration;
+
+/// See the module.
+pub struct FastRetransmits;
+
+/// Loss below which no version of BBR sends more slowly: `LossThresh` of draft-ietf-ccwg-bbr.
+const BBR_LEAST_LOSS: f64 = 0.02;
+/// The same of version 1, which Linux has: `bbr_lt_loss_thresh` in tcp_bbr.c.
+const BBR1_LEAST_LOSS: f64 = 50.0 / 256.0;
+
+/// Least fall that counts. A flow that fills its path loses segments by design and swings below
+/// its best: that is the search for the path's rate, not harm. So the fall has to be deeper than
+/// what the algorithm's own swing explains.
+fn least_fall(case: &Case) -> f64 {
+    match congestion_control(case) {
+        // Paces at three quarters of its rate in one of eight round trips (bbr_pacing_gain), and at
+        // a hundredth less than it could (bbr_pacing_margin_percent): a sample may have met that.
+        Some(name) if name.starts_with("bbr") => 1.0 - 3.0 / 4.0 * 0.99,
+        // Halves its window (tcp_reno_ssthresh).
+        Some("reno") => 0.5,
+        // Cubic and its like: to 717/1024 of the window (beta in tcp_cubic.c).
+        _ => 1.0 - 717.0 / 1024.0,
+    }
+}
+
+impl Rule for FastRetransmits {
+    fn id(&self) -> RuleId {
+        RuleId::FastRetransmits
+    }
+
+    fn summary(&self) -> &'static str {
+        "Packet loss makes the flow slower than its own best"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        if case.is_mostly_spurious() {
+            return Verdict::Quiet;
+        }
+        let retransmits = retransmits(case);
+        let suspected_ns = suspected_ns(case);
+        if suspected_ns == 0 || retransmits == 0 || case.loss_named {
+            return Verdict::Quiet;
+        }
+        let Some(fall) = fall(case) else {
+            return self.cannot_compare(case, suspected_ns, retransmits);
+        };
+        let Some((limited_ns, harm_ns)) = slowed_ns(case) else {
+            return Verdict::Quiet;
+        };
+        if by_model(case) && fall.loss_share < BBR_LEAST_LOSS {
+            return Verdict::Quiet;
+        }
+        if by_model(case) && fall.loss_share < BBR1_LEAST_LOSS {
+            return self.which_bbr(case, limited_ns, retransmits, fall);
+        }
+        let stalled_ns = lesser_stalls_ns(case);
+        let mut facts = facts(case, retransmits, fall);
+        facts.push(total_ns("limited_ns", limited_ns, "limited by loss"));
+        if stalled_ns > 0 {
+            let label = "of it until a timer noticed the loss";
+            facts.push(total_ns("stalled_ns", stalled_ns, label));
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: limited_ns + stalled_ns,
+            harm_ns: harm_ns + stalled_ns,
+            facts,
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where on the path the data was lost.".into());
+        let because = "time and rates measured in the kernel";
+        let confidence = match case.ledger() {
+            Some(_) => Confidence {
+                level: Level::Medium,
+                ..measured(case, because)
+            },
+            None => Confidence {
+                level: Level::Low,
+                because: "from random polls".into(),
+            },
+        };
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
+            could_not_see: blind,
+            advice: advice([
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
+                 the switches between.",
+                "If the loss is random and not from full queues (radio, long lines), BBR keeps its \
+                 rate: `ip route change … congctl bbr`, or setsockopt TCP_CONGESTION.",
+            ]),
+            win: WinBasis::AtLeast(
+                f64::INFINITY,
+                "the flow keeps the best rate that it has reached between losses",
+            ),
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Packet loss kept the flow below its own best rate: worth {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "After packet loss the congestion window was the limit for {}.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// Time in which retransmissions kept the flow far below its own best rate, and what that cost, ns;
+/// `None` where they did not, or where that cannot be told.
+pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
+    let fall = fall(case)?;
+    let limited_ns = limited_ns(case, fall);
+    let harm_ns = (limited_ns as f64 * fall.share) as u64;
+    (fall.share > least_fall(case) && harm_ns > 0).then_some((limited_ns, harm_ns))
+}
+
+/// Stalls until a timer noticed a loss, ns, where they cost less than the small window: one path loses
+/// segments, and some losses leave too little in flight for duplicate ACKs.
+fn lesser_stalls_ns(case: &Case) -> u64 {
+    let stalled_ns = case.stalled_ns();
+    let is_lesser = slowed_ns(case).is_some_and(|(_, harm_ns)| stalled_ns <= harm_ns);
+    if is_lesser && !case.stalls_may_be_late_acks() {
+        stalled_ns
+    } else {
+        0
+    }
+}
+
+/// Whether this rule fired and counts the stalls as its own.
+pub(super) fn names_stalls(case: &Case) -> bool {
+    case.has_fired(RuleId::FastRetransmits) && lesser_stalls_ns(case) > 0
+}
+
+/// Whether congestion control follows a model of the path: BBR sends at its estimate through
+/// Recovery, so that this state alone is no brake.
+fn by_model(case: &Case) -> bool {
+    congestion_control(case).is_some_and(|name| name.starts_with("bbr"))
+}
+
+fn congestion_control<'a>(case: &'a Case) -> Option<&'a str> {
+    case.own.identity()?.congestion.as_deref()
+}
+
+/// The fall of the rate under loss.
+fn fall(case: &Case) -> Option<Fall> {
+    match case.ledger() {
+        Some(ledger) => Fall::of_ledger(ledger),
+        None => case
+            .own
+            .gathered
+            .samples
+            .rates_since(case.own.opened_ns())
+            .fall(),
+    }
+}
+
+/// Time in which loss may have been the brake. Polls cannot tell a window that loss made small from
+/// one that was never larger, nor see that loss is what BBR's pacing answers to.
+fn suspected_ns(case: &Case) -> u64 {
+    let recovery_ns = case.ns(Stage::FastRetransmit);
+    match case.ledger() {
+        Some(_) if by_model(case) => recovery_ns + case.ns(Stage::Pacing),
+        Some(ledger) => recovery_ns + ledger.cwnd_loss_ns,
+        None if by_model(case) => 0,
+        None => recovery_ns + case.ns(Stage::CongestionWindow),
+    }
+}
+
+/// Time in which it was. Polls cannot tell loss that duplicate ACKs found from timeouts: recovery is
+/// theirs alone, of the rest their part of the retransmissions. And they cover less than the life:
+/// the fall that they show holds for all of the stage.
+fn limited_ns(case: &Case, fall: Fall) -> u64 {
+    if case.ledger().is_some() || fall.limited_ns == 0 {
+        return fall.limited_ns;
+    }
+    let limited_ns = suspected_ns(case);
+    let recovery_ns = case.ns(Stage::FastRetransmit).min(limited_ns);
+    recovery_ns + ((limited_ns - recovery_ns) as f64 * by_duplicate_acks(case)) as u64
+}
+
+/// Part of the retransmissions that duplicate ACKs started; all when events cannot tell.
+fn by_duplicate_acks(case: &Case) -> f64 {
+    let fast = case.sent_again(TcpEventKind::FastRetransmit);
+    let timeout = case.sent_again(TcpEventKind::TimeoutRetransmit);
+    if fast + timeout == 0 {
+        1.0
+    } else {
+        fast as f64 / (fast + timeout) as f64
+    }
+}
+
+/// Segments sent again, by counters or by events.
+fn retransmits(case: &Case) -> u64 {
+    let seen = case.sent_again(TcpEventKind::FastRetransmit);
+    case.retransmits().unwrap_or(0).max(seen)
+}
+
+fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
+    let mut facts = vec![sum("retransmits", retransmits, "segments sent again")];
+    if let Some(segments) = case
+        .own
+        .growth(|sample| sample.data_segs_out.map(u64::from))
+        && segments > 0
+    {
+        let share = retransmits as f64 / segments as f64;
+        facts.push(worst(
+            "loss_share",
+            Value::Real(share),
+            Unit::Share,
+            "of all segments",
+        ));
+    }
+    let under_loss = Value::Real(fall.under_loss_bytes_per_s);
+    let label = "delivered while segments were lost";
+    facts.push(worst("rate_under_loss", under_loss, Unit::BytesPerS, label));
+    let best = Value::Real(fall.best_bytes_per_s);
+    facts.push(worst(
+        "best_rate",
+        best,
+        Unit::BytesPerS,
+        "best rate of the same flow",
+    ));
+    if !by_model(case) {
+        facts.extend(windows(case, fall).into_iter().flatten());
+    }
+    facts.extend(
+        case.spurious()
+            .map(|n| sum("spurious", n, "of them the receiver already had")),
+    );
+    facts.extend(min_rtt(case));
+    facts
+}
+
+/// The congestion window there was, and the one that the best rate needs on the unloaded path.
+fn windows(case: &Case, fall: Fall) -> [Option<Fact>; 2] {
+    let rtt_us = case.own.gathered.samples.min_rtt_us;
+    let needed = rtt_us.map(|us| (fall.best_bytes_per_s * f64::from(us) / 1e6) as u64);
+    [
+        known(
+            "cwnd_under_loss_bytes",
+            Some(fall.cwnd_bytes as u64),
+            Unit::Bytes,
+            "congestion window while segments were lost",
+        ),
+        known(
+            "cwnd_needed_bytes",
+            needed,
+            Unit::Bytes,
+            "needed on this path for the best rate",
+        ),
+    ]
+}
+
+impl FastRetransmits {
+    fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: Fall) -> Verdict {
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: limited_ns,
+            facts: facts(case, retransmits, fall),
+            why: "Version 3 of BBR slows down at this loss, version 1 does not: its name is the same.",
+            would_help: Some("`modinfo tcp_bbr` tells the version; version 1 has none."),
+        })
+    }
+
+    fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
+        let retransmits = sum("retransmits", retransmits, "segments sent again");
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: limited_ns,
+            facts: [Some(retransmits), min_rtt(case)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            why: match case.ledger() {
+                Some(_) => {
+                    "The flow kept no rate for ten round trips: there is no best rate to compare with."
+                }
+                None => {
+                    "Too few samples: whether the flow fell below its own earlier rate cannot be told."
+                }
+            },
+            would_help: Some("Record for longer, best from the connection's beginning."),
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Many senders answer one receiver at the same moment, and the queue before it overflows: their
+//! losses come together, and with few segments out many wait for a timer (SNAP 4.1; Phanishayee et
+//! al., FAST 2008).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, known,
+    known_real, measured, min_rtt, sum, whole,
+};
+use crate::connections::case::Case;
+use crate::connections::coincidence::Coincidence;
+use crate::connections::exclusion::Cause;
+use crate::report::severity::WARNING_SHARE;
+use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct Incast;
+
+impl Rule for Incast {
+    fn id(&self) -> RuleId {
+        RuleId::Incast
+    }
+
+    fn summary(&self) -> &'static str {
+        "Many senders answer one receiver at once, and the queue before it overflows"
+    }
+
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[
+            Stage::RetransmitTimeout,
+            Stage::TailLoss,
+            Stage::FastRetransmit,
+        ]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(coincidence) = loses_together(case) else {
+            return Verdict::Quiet;
+        };
+        let senders = case.neighbours.to_same_host(case.own);
+        let Some(ledger) = case.ledger() else {
+            return self.cannot_tell(case, senders);
+        };
+        let (losses, together) = coincidence.beside(case.own);
+        // Flows that never pause, and mend their losses without a timer, share a full path.
+        if case.stalled_ns() < ledger.fast_retransmit_ns
+            && case.share(Stage::SenderApp) <= WARNING_SHARE
+        {
+            return Verdict::Quiet;
+        }
+        // A queue that overflows has grown first: round trips are twice the path's.
+        let queued = queueing(case).is_some_and(|ratio| ratio >= 2.0);
+        if !queued {
+            return Verdict::Quiet;
+        }
+        let harm_ns = case.stalled_ns() + case.ack_held_ns() + ledger.fast_retransmit_ns;
+        if harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        let facts = [
+            Some(sum("losses", losses, "times that segments were lost")),
+            Some(sum(
+                "together",
+                together,
+                "of them while two others or more to that host lost, too",
+            )),
+            known_real(
+                "clustering",
+                Some(coincidence.clustering),
+                Unit::Ratio,
+                "times as clustered as losses of their own would be",
+            ),
+            known(
+                "senders",
+                Some(senders as u64),
+                Unit::Count,
+                "connections to that host",
+            ),
+            Some(sum(
+                "timeout_stalls",
+                ledger.timeout_stalls.into(),
+                "stall(s) mended by a timeout",
+            )),
+            Some(sum(
+                "tail_loss_stalls",
+                ledger.tail_loss_stalls.into(),
+                "stall(s) mended by a tail-loss probe",
+            )),
+            delayed_ack_after_timeout::part_of(case),
+            known_real(
+                "queueing",
+                queueing(case),
+                Unit::Ratio,
+                "mean round trip over the least one",
+            ),
+            min_rtt(case),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: harm_ns,
+            harm_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind
+            .push("The queue itself: the port of a switch, or the receiver's network card.".into());
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+            could_not_see: blind,
+            advice: advice([
+                "In the receiver: ask fewer at a time, or a little apart; or ask for less from each.",
+                "On the senders: a congestion control that keeps queues short where the network marks \
+                 (`ip route change … congctl dctcp` with ECN), and a lower timeout: `ip route change \
+                 … rto_min 20ms`.",
+                "On the switch: a deeper or shared buffer for the receiver's port, with ECN marking.",
+            ]),
+            // What comes to it: the window that each loss made smaller.
+            win: WinBasis::AtLeast(f64::INFINITY, "the answers no longer overflow the queue"),
+            confidence: measured(
+                case,
+                "each loss was timed in the kernel, on every connection",
+            ),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "{} connections sent to one host at once and overflowed a queue: {} lost.",
+            count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Several connections to one host lost segments together: a queue that overflows may have \
+             cost {}.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// Losses of all to its host, if they come together, and most of its own with them.
+pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
+    let coincidence = case.neighbours.coincidence(case.own)?;
+    let (losses, together) = coincidence.beside(case.own);
+    (coincidence.is_proved() && together * 2 > losses).then_some(coincidence)
+}
+
+/// Mean round trip over the least.
+fn queueing(case: &Case) -> Option<f64> {
+    let least_us = case.own.gathered.samples.min_rtt_us.filter(|us| *us > 0)?;
+    Some(case.mean_rtt_us()? as f64 / f64::from(least_us))
+}
+
+impl Incast {
+    fn cannot_tell(&self, case: &Case, senders: usize) -> Verdict {
+        let label = "other connections to that host";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id(), RuleId::ThinStreamTimeouts],
+            concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
+            facts: known(
+                "connections_beside",
+                Some(senders as u64 - 1),
+                Unit::Count,
+                label,
+            )
+            .into_iter()
+            .collect(),
+            why: "Whether round trips grew before the losses, as a full queue makes them, is not \
+                  recorded.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! A listening socket dropped packets of connection attempts: its queue of connections that wait for
+//! accept() was full (tcp_conn_request(), tcp_v4_syn_recv_sock()). The socket counts what it drops, for
+//! whatever reason; the namespace counts full queues (ListenOverflows), of whatever socket.
+
+use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, sum, whole};
+use crate::connections::case::Case;
+use crate::connections::gather::listeners::ListenerDigest;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided};
+use crate::units::{count, counted, duration};
+
+/// See the module.
+pub struct ListenOverflow;
+
+/// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
+const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
+/// After a refused last ACK the client's data waits for a timer of this or more; without data, for the
+/// server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
+const TCP_RTO_MIN_NS: u64 = 200_000_000;
+/// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
+/// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
+const PACKETS_EACH: u64 = 1 + 10 + 1;
+
+impl Rule for ListenOverflow {
+    fn id(&self) -> RuleId {
+        RuleId::ListenOverflow
+    }
+
+    fn summary(&self) -> &'static str {
+        "A listening socket drops connection attempts, because nobody accepts in time"
+    }
+
+    fn is_of_listeners(&self) -> bool {
+        true
+    }
+
+    fn is_beyond_life(&self) -> bool {
+        true
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(listener) = case.own.gathered.listener.as_ref() else {
+            return Verdict::Quiet;
+        };
+        let drops = &listener.drops;
+        if drops.refused > 0 {
+            let waited_ns = waited_ns(listener);
+            return Verdict::Fires(Found {
+                direction: Direction::Receiving,
+                concerned_ns: waited_ns.min(case.life_ns()),
+                harm_ns: waited_ns,
+                facts: facts(listener),
+            });
+        }
+        if drops.untold > 0 {
+            return self.cannot_tell(
+                doubtful(listener, "drops", drops.untold),
+                "Full queues are counted for the network namespace (ListenOverflows), and that was not \
+                 read: the drops may be of scans, resets or deferred accepts.",
+                "Watch `nstat -az TcpExtListenOverflows` in that namespace while it drops.",
+            );
+        }
+        // One reading, and it listened already: when they were dropped is not known.
+        if case.life_ns() == 0 && listener.drops_before > 0 && !listener.never_full {
+            return self.cannot_tell(
+                doubtful(listener, "drops_before", listener.drops_before.into()),
+                "The socket was read only once, and has listened since before.",
+                "Record for longer.",
+            );
+        }
+        Verdict::Quiet
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let listener = case.own.gathered.listener.as_ref();
+        let waiting_max = listener.map_or(0, |listener| listener.waiting_max);
+        let mut advised = vec![Advice(
+            format!(
+                "Let more than {waiting_max} wait. That limit is the lesser of listen()'s backlog and \
+                 net.core.somaxconn (4096 by default): raise both, then restart the server."
+            )
+            .into(),
+        )];
+        advised.extend(advice([
+            "Accept faster: in a thread that does nothing else, or in several with SO_REUSEPORT; no \
+             work between two calls of accept().",
+            "On the clients: keep connections open and use them again.",
+        ]));
+        Explanation {
+            ruled_out: Vec::new(),
+            could_not_see: listener.map(unseen).unwrap_or_default(),
+            advice: advised,
+            win: WinBasis::Unknown,
+            confidence: confidence(case, listener.map_or(0, |listener| listener.beside)),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let facts = &finding.evidence.0;
+        let refused = whole(facts, "refused").unwrap_or(0);
+        format!(
+            "{} refused {} of connection attempts: no more than {} may wait to be accepted. Clients \
+             waited {} or more.",
+            finding.subject.local,
+            counted(refused, "packet"),
+            count(whole(facts, "waiting_max").unwrap_or(0)),
+            duration(finding.harm_ns)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let facts = &undecided.evidence.0;
+        let local = &undecided.subject.local;
+        match (whole(facts, "drops"), whole(facts, "drops_before")) {
+            (Some(drops), _) => format!(
+                "{local} counted {}; whether its queue was full is not known.",
+                counted(drops, "drop")
+            ),
+            (None, before) => format!(
+                "{local} has counted {}, some time since it listens.",
+                counted(before.unwrap_or(0), "drop")
+            ),
+        }
+    }
+}
+
+impl ListenOverflow {
+    fn cannot_tell(
+        &self,
+        facts: Vec<Fact>,
+        why: &'static str,
+        would_help: &'static str,
+    ) -> Verdict {
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: 0,
+            facts,
+            why,
+            would_help: Some(would_help),
+        })
+    }
+}
+
+/// The least that clients waited together.
+fn waited_ns(listener: &ListenerDigest) -> u64 {
+    let drops = &listener.drops;
+    let syns = drops.refused_syns;
+    let flights = (drops.refused - syns).div_ceil(PACKETS_EACH);
+    syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
+}
+
+fn facts(listener: &ListenerDigest) -> Vec<Fact> {
+    let drops = &listener.drops;
+    let label = "packet(s) of connection attempts that met a full queue";
+    let mut facts = vec![sum("refused", drops.refused, label)];
+    if drops.refused_syns > 0 {
+        let label = "SYN(s) among them, or more: each is sent again after 1 s";
+        facts.push(sum("refused_syns", drops.refused_syns, label));
+    }
+    facts.extend(waiting(listener));
+    // What the sockets share among them is no bound of its own.
+    if listener.beside == 0 && drops.others() > 0 {
+        let label = "drop(s) besides, or more: scans, resets, deferred accepts and the like";
+        facts.push(sum("other_drops", drops.others(), label));
+    }
+    facts
+}
+
+fn doubtful(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fact> {
+    let mut facts = vec![sum(name, drops, "drop(s) counted by the socket")];
+    facts.extend(waiting(listener));
+    facts
+}
+
+fn waiting(listener: &ListenerDigest) -> Vec<Fact> {
+    let label = "connection(s) may wait to be accepted";
+    let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
+    // It is read now and then, and a queue fills and drains between.
+    if listener.most_waiting > 0 {
+        let label = "found waiting at most, when it was read";
+        facts.push(sum("most_waiting", listener.most_waiting.into(), label));
+    }
+    facts
+}
+
+fn unseen(listener: &ListenerDigest) -> Vec<String> {
+    let mut unseen = vec!["Which clients were refused, and how long each waited.".to_owned()];
+    unseen.push(match listener.beside {
+        0 => "Whether listening sockets that are not recorded had part in it: full queues are counted \
+              for the whole network namespace."
+            .to_owned(),
+        beside => format!(
+            "Which socket's queue was full: {} of this network namespace dropped packets at the same \
+             time, and full queues are counted for all together.",
+            counted(beside as u64, "other listening socket")
+        ),
+    });
+    if listener.drops.untold > 0 {
+        unseen.push(format!(
+            "Whether {} met a full queue, too: the count of the namespace was not read at the time.",
+            counted(listener.drops.untold, "further drop")
+        ));
+    }
+    unseen
+}
+
+fn confidence(case: &Case, beside: usize) -> Confidence {
+    let counted = measured(
+        case,
+        "counted by the kernel, by the socket and by its network namespace",
+    );
+    if beside == 0 {
+        return counted;
+    }
+    Confidence {
+        level: Level::Medium,
+        because: format!("{}, but for several sockets together", counted.because),
+    }
+}

@@ -1,0 +1,195 @@
+//! Nagle's algorithm holds a short segment until earlier data is acknowledged, while the
+//! receiver withholds that ACK in the hope of an answer to carry it. Each waits for the other
+//! until the receiver's timer expires: 40 ms on Linux, 200 ms elsewhere.
+
+use table::tables::TcpStage;
+use table::{Method, Stage};
+
+use super::shared::late_calls;
+use super::shared::nagle_cures::cures;
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, longest_ns, measured,
+    min_rtt, sum, total_ns, whole, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::connections::gather::calls::CallDigest;
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit, Value};
+use crate::units::{count, percent};
+
+/// See the module.
+pub struct NagleDelayedAck;
+
+/// Whether the waits for withheld ACKs are Nagle's: holds go with at least half of them.
+pub fn held_by_nagle(ledger: &TcpStage) -> bool {
+    ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
+}
+
+/// The most that Nagle's algorithm itself can cost: one round trip of the path a hold. What a
+/// hold lasts beyond that is the receiver's: its timer's, or its reader's. `None` without a
+/// ledger or a known path.
+pub fn most_by_nagle_ns(case: &Case) -> Option<u64> {
+    let rtt_us = case.own.gathered.samples.min_rtt_us?;
+    Some(u64::from(case.ledger()?.nagle_holds) * u64::from(rtt_us) * 1_000)
+}
+
+/// Time that Nagle's algorithm cost: holds for the path's round trip, as far as a thread here
+/// waited. A stream loses nothing by them: more data joins the segment.
+pub fn nagle_harm_ns(case: &Case) -> u64 {
+    let Some(calls) = case.calls_with_blocking() else {
+        return 0;
+    };
+    let held_ns = case.ns(Stage::Nagle);
+    held_ns
+        .min(most_by_nagle_ns(case).unwrap_or(held_ns))
+        .min(calls.blocked_ns())
+}
+
+/// Numbers of the holds, of the calls, of the path.
+fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+    let (holds, late_ns) = (u64::from(ledger.nagle_holds), ledger.delayed_ack_ns);
+    let mean_ns = (ledger.nagle_ns + late_ns).checked_div(holds);
+    let label = "short segments held back by Nagle's algorithm";
+    let mut facts = vec![sum("nagle_holds", holds, label)];
+    let label = "of these waits ended only when the receiver's ACK timer expired";
+    facts.push(sum("delayed_acks", ledger.delayed_acks.into(), label));
+    let label = "spent on withheld ACKs, beyond the path's round trip";
+    facts.push(total_ns("delayed_ack_ns", late_ns, label));
+    facts.extend(known("mean_hold_ns", mean_ns, Unit::Ns, "average wait"));
+    let longest = ledger.longest_hold_ns;
+    facts.push(longest_ns("longest_hold_ns", longest, "longest wait"));
+    facts.extend(pattern(case));
+    facts.extend(late_calls::facts(case));
+    let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
+    let segment = segment.map(u64::from);
+    facts.extend(known_bytes(
+        "mss_bytes",
+        segment,
+        "would fit in one segment",
+    ));
+    facts.extend(min_rtt(case));
+    facts
+}
+
+/// What the calls look like: size of writes, writes per read.
+pub fn pattern(case: &Case) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(mean_bytes) = case.mean_send_bytes() {
+        let value = Value::Whole(mean_bytes.round() as u64);
+        facts.push(worst(
+            "mean_write_bytes",
+            value,
+            Unit::Bytes,
+            "average write",
+        ));
+    }
+    let calls = case.own.calls;
+    if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
+        facts.push(worst(
+            "writes_per_read",
+            Value::Real(ratio),
+            Unit::Ratio,
+            "writes for each read",
+        ));
+    }
+    facts
+}
+
+impl Rule for NagleDelayedAck {
+    fn id(&self) -> RuleId {
+        RuleId::NagleDelayedAck
+    }
+
+    fn summary(&self) -> &'static str {
+        "Short writes wait for an ACK that the receiver withholds"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::Nagle, Stage::DelayedAck]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_polls(case);
+        };
+        if ledger.delayed_acks == 0 || !held_by_nagle(ledger) {
+            return Verdict::Quiet;
+        }
+        let late_ns = ledger.delayed_ack_ns;
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: ledger.nagle_ns + late_ns,
+            harm_ns: late_ns + nagle_harm_ns(case),
+            facts: facts(case, ledger),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        if case.calls_with_blocking().is_none() {
+            blind.push(
+                "How long threads were blocked: only time beyond the round trip counts.".into(),
+            );
+        }
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::SlowReader,
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::Loss,
+            ]),
+            could_not_see: blind,
+            advice: cures(case),
+            win: WinBasis::HarmGone("each message leaves at once"),
+            confidence: measured(case, "every hold was measured in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let holds = whole(&finding.evidence.0, "nagle_holds").unwrap_or(0);
+        let late = whole(&finding.evidence.0, "delayed_acks").unwrap_or(holds);
+        let which = if late < holds {
+            format!(", {} of them", count(late))
+        } else {
+            String::new()
+        };
+        format!(
+            "Short writes waited {} times{which} for an ACK that the receiver withheld: {}.",
+            count(holds),
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Short segments lay unsent while earlier data was unacknowledged, about {} of the \
+             time.",
+            percent(undecided.share)
+        )
+    }
+}
+
+impl NagleDelayedAck {
+    /// Polls see short unsent tails, but a healthy stream has them two thirds of the time.
+    fn check_polls(&self, case: &Case) -> Verdict {
+        let held_ns = case.ns(Stage::Nagle);
+        if held_ns == 0 || case.method(Stage::Nagle) != Some(Method::Samples) {
+            return Verdict::Quiet;
+        }
+        let polls = case.own.gathered.samples.polls;
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: held_ns,
+            facts: [
+                Some(sum("polls", polls, "polls of the connection")),
+                min_rtt(case),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            why: "A poll sees that a short segment waits, not for how long, nor whether the \
+                  receiver withheld its ACK. Healthy streams look the same.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! Congestion control held data back, and nothing is wrong with either end: the flow ran at what
+//! the path gave. As `sender_app_limited`, an answer and not a problem.
+
+use table::{Method, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_real, measured, min_rtt,
+    real, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{
+    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+};
+use crate::units::percent;
+
+/// See the module.
+pub struct PathLimited;
+
+/// What stops the next byte when congestion control does.
+const NETWORK: [Stage; 3] = [
+    Stage::FastRetransmit,
+    Stage::CongestionWindow,
+    Stage::Pacing,
+];
+
+impl Rule for PathLimited {
+    fn id(&self) -> RuleId {
+        RuleId::PathLimited
+    }
+
+    fn summary(&self) -> &'static str {
+        "Congestion control sets the pace; nothing is wrong at either end"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::CongestionWindow, Stage::Pacing]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        if case.is_held_up() || case.doubt {
+            return Verdict::Quiet;
+        }
+        let network_ns = network_ns(case);
+        let others = case.own.judged.stages.iter();
+        let others = others.filter(|(stage, _)| !is_network(case, *stage));
+        let is_known = |(stage, _): &(Stage, _)| *stage != Stage::Unknown;
+        let most_ns = others.filter(is_known).map(|(_, share)| share.ns).max();
+        if network_ns == 0 || network_ns <= most_ns.unwrap_or(0) {
+            return Verdict::Quiet;
+        }
+        // A window that losses made small is not what the path gives.
+        let by_loss_ns = case.ledger().map_or(0, |ledger| ledger.cwnd_loss_ns);
+        if by_loss_ns * 2 > network_ns && fell(case) {
+            return Verdict::Quiet;
+        }
+        let unknown_ns = case.ns(Stage::Unknown);
+        if unknown_ns > network_ns {
+            return self.cannot_tell(case, unknown_ns);
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: network_ns,
+            harm_ns: 0,
+            facts: facts(case),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let confidence = match case.method(Stage::CongestionWindow) {
+            Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
+            _ => Confidence {
+                level: Level::Low,
+                because: "from random polls".into(),
+            },
+        };
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::SenderApp,
+                Cause::ReceiverWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
+            could_not_see: case.general_blind_spots(),
+            advice: cures(case),
+            win: WinBasis::Unknown,
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let startup = real(&finding.evidence.0, "startup").unwrap_or(0.0);
+        let network = percent(finding.share);
+        if startup * 2.0 > finding.share {
+            format!(
+                "Both ends kept up: congestion control held data back for {network} of the time, \
+                 most of it while it still looked for the path's rate."
+            )
+        } else {
+            format!(
+                "Both ends kept up: congestion control held data back for {network} of the time. \
+                 The path sets the pace."
+            )
+        }
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        super::outstanding(undecided)
+    }
+}
+
+/// Whether this stage is the path's doing: congestion control, or a window or a buffer that keeps the
+/// path full.
+fn is_network(case: &Case, stage: Stage) -> bool {
+    NETWORK.contains(&stage)
+        || (stage == Stage::ReceiverWindow && case.window_fills_path())
+        || (stage == Stage::SendBuffer && case.send_buffer_fills_path())
+}
+
+fn network_ns(case: &Case) -> u64 {
+    let stages = case.own.judged.stages.iter();
+    let network = stages.filter(|(stage, _)| is_network(case, *stage));
+    network.map(|(_, share)| share.ns).sum()
+}
+
+/// Whether data was sent again after a timeout: then the window begins anew at one segment.
+fn fell(case: &Case) -> bool {
+    let timeouts = case.own.growth(|sample| sample.total_rto.map(u64::from));
+    timeouts.is_some_and(|timeouts| timeouts > 0)
+}
+
+/// Time in slow start without a loss yet, where the ledger tells.
+fn startup(case: &Case) -> Option<f64> {
+    let startup_ns = case.ledger()?.cwnd_startup_ns;
+    Some(startup_ns as f64 / case.life_ns().max(1) as f64)
+}
+
+fn facts(case: &Case) -> Vec<Fact> {
+    let network = network_ns(case) as f64 / case.life_ns().max(1) as f64;
+    let label = "of the time congestion control held data back";
+    let network = worst(
+        "by_congestion_control",
+        Value::Real(network),
+        Unit::Share,
+        label,
+    );
+    let label = "of the time in slow start";
+    let startup = known_real("startup", startup(case), Unit::Share, label);
+    let rate = case.delivered_bytes_per_s();
+    let rate = known_real("rate", rate, Unit::BytesPerS, "delivered");
+    let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
+    let label = "mean round-trip time; what is above the least waited in queues";
+    let mean_rtt = super::known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
+    let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
+    facts.into_iter().flatten().collect()
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    if startup(case)
+        .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
+    {
+        return advice([
+            "If this is too slow, keep connections open and use them again: each new one begins \
+             with a small window and doubles it every round trip.",
+        ]);
+    }
+    advice([
+        "If this is too slow, the path needs more rate or less delay. See what else uses it: \
+         `whylat record --all` on both hosts, then the counters of the links between.",
+    ])
+}
+
+impl PathLimited {
+    fn cannot_tell(&self, case: &Case, unknown_ns: u64) -> Verdict {
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id(), RuleId::SenderAppLimited],
+            concerned_ns: unknown_ns,
+            facts: facts(case),
+            why: "More time could be given to no stage than was seen in any.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! A thread that serves several connections was blocked in a call on one of them while another had
+//! data for it: a proxy that waits until the far side has taken what it passes on (SNAP, figure 7), or
+//! a server whose one slow client holds up the others.
+
+use std::cmp::Reverse;
+
+use table::{Method, Stage};
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
+};
+use crate::connections::case::{Case, LEAST_POLLS};
+use crate::connections::gather::threads::{Behind, Blocker};
+use crate::connections::subject::Subject;
+use crate::report::{Advice, Direction, Finding, RuleId, Undecided, Unit};
+use crate::units::{duration, percent};
+
+/// See the module.
+pub struct ProxyStall;
+
+impl Rule for ProxyStall {
+    fn id(&self) -> RuleId {
+        RuleId::ProxyStall
+    }
+
+    fn summary(&self) -> &'static str {
+        "A thread blocked on one connection lets the data of another wait"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(behind) = case.own.behind else {
+            return Verdict::Quiet;
+        };
+        let blockers = blockers(case, behind);
+        let waited_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
+        // The first bytes may have been ready since before it was looked at.
+        let harm_ns = waited_ns.min(case.life_ns());
+        let Some((worst, _)) = blockers.first() else {
+            return self.check_unknown(case, behind.unknown_ns);
+        };
+        let times = blockers.iter().map(|(_, blocker)| blocker.times).sum();
+        let receive = case.own.judged.receive.as_ref();
+        let late = receive.map(|receive| receive.reader_slow);
+        let late = late.filter(|late| late.method == Method::Ledger);
+        let facts = [
+            Some(sum(
+                "blocked_before",
+                times,
+                "call(s) on others in which its thread was blocked while data waited here",
+            )),
+            Some(total_ns("waited_ns", harm_ns, "it waited behind them")),
+            late.map(|late| total_ns("reader_slow_ns", late.ns, "it waited in all")),
+            (behind.others_ns > 0).then(|| {
+                let label = "and behind connections that are not told apart";
+                total_ns("others_ns", behind.others_ns, label)
+            }),
+            known(
+                "other_connection",
+                Some(worst.id),
+                Unit::Id,
+                "id of the connection behind which it waited longest",
+            ),
+        ];
+        Verdict::Fires(Found {
+            direction: Direction::Receiving,
+            concerned_ns: harm_ns,
+            harm_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let blockers = case.own.behind.map(|behind| blockers(case, behind));
+        let worst = blockers.as_ref().and_then(|blockers| blockers.first());
+        let mut advised: Vec<Advice> = worst
+            .and_then(|(other, _)| mend_first(other))
+            .into_iter()
+            .collect();
+        advised.extend(advice([
+            "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue of its own for each \
+             connection; or a thread for each.",
+            "Bound what one peer may hold up: SO_SNDTIMEO where the thread sends, SO_RCVTIMEO where \
+             it receives.",
+        ]));
+        Explanation {
+            ruled_out: Vec::new(),
+            could_not_see: vec![
+                "Waits of the thread outside socket calls (locks, files, sleep).".into(),
+            ],
+            advice: advised,
+            // What a late reader costs its sender depends on what the buffers between them hold.
+            win: WinBasis::Unknown,
+            confidence: measured(case, "calls and waiting bytes were timed in the kernel"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Data waited because its thread was blocked on another connection: {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "A thread was blocked on another connection, {} in all, before it read here: data may \
+             have waited.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// The connections behind which data waited, worst first. Where the path is the other's limit, the
+/// data waits at one end of it or at the other.
+fn blockers<'a>(case: &Case<'a>, behind: &'a Behind) -> Vec<(&'a Subject<'a>, &'a Blocker)> {
+    let known = behind.blockers.iter().filter_map(|blocker| {
+        let other = case.neighbours.get(blocker.conn)?;
+        (!is_path_limited(other)).then_some((other, blocker))
+    });
+    let mut known: Vec<_> = known.collect();
+    known.sort_by_key(|(other, blocker)| (Reverse(blocker.waited_ns), other.id));
+    known
+}
+
+/// Whether congestion control held it up for most of its life.
+fn is_path_limited(other: &Subject) -> bool {
+    let network = [
+        Stage::CongestionWindow,
+        Stage::Pacing,
+        Stage::FastRetransmit,
+    ];
+    let ns: u64 = network
+        .iter()
+        .map(|stage| other.judged.stages.ns(*stage))
+        .sum();
+    ns * 2 > other.judged.life_ns
+}
+
+/// The other connection's own problem, which comes first.
+fn mend_first(other: &Subject) -> Option<Advice> {
+    let identity = other.identity()?;
+    let stages = other.judged.stages.iter();
+    let told = stages.filter(|(stage, share)| {
+        share.ns > 0 && !matches!(stage, Stage::InFlight | Stage::Unknown)
+    });
+    let (stage, share) = told.max_by_key(|(_, share)| share.ns)?;
+    let (local, remote) = (&identity.local, &identity.remote);
+    // TCP holds nothing up there: the thread waits for what the other end sends.
+    let line = if stage == Stage::SenderApp {
+        format!("Look at {local} → {remote}: its thread waits for what comes from there.")
+    } else {
+        format!(
+            "Mend {local} → {remote} first, on which the thread was blocked: its stage `{}` took {} \
+             of its life.",
+            stage.name(),
+            percent(share.share)
+        )
+    };
+    Some(Advice(line.into()))
+}
+
+impl ProxyStall {
+    /// Without the ledger it is not known how long bytes had been ready.
+    fn check_unknown(&self, case: &Case, blocked_ns: u64) -> Verdict {
+        let receive = case.own.judged.receive.as_ref();
+        let never_late = receive.is_some_and(|receive| receive.reader_slow.ns == 0);
+        let polled = case.own.gathered.samples.polls >= LEAST_POLLS;
+        if blocked_ns == 0 || (never_late && polled) {
+            return Verdict::Quiet;
+        }
+        let label = "it was blocked in calls on others before";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: blocked_ns,
+            facts: vec![total_ns("blocked_ns", blocked_ns, label)],
+            why: "How long bytes waited to be read was not measured.",
+            would_help: Some("Record with the ledger (`tcp_stages`) on."),
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! The receiver's window is smaller than the path needs, although its reader keeps up: the
+//! receive buffer is too small for rate times delay.
+
+use table::Stage;
+
+use super::shared::window_cause::{WindowCause, window_cause};
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, known_real,
+    min_rtt, sum, whole,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::units::{bytes, duration, percent};
+
+/// See the module.
+pub struct ReceiveBufferLimited;
+
+impl Rule for ReceiveBufferLimited {
+    fn id(&self) -> RuleId {
+        RuleId::ReceiveBufferLimited
+    }
+
+    fn summary(&self) -> &'static str {
+        "The receiver's buffer is smaller than the path needs"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::ReceiverWindow]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let limited_ns = case.ns(Stage::ReceiverWindow);
+        if limited_ns == 0 {
+            return Verdict::Quiet;
+        }
+        match window_cause(case) {
+            WindowCause::Reader(_) => Verdict::Quiet,
+            WindowCause::Buffer(_) if case.window_fills_path() => Verdict::Quiet,
+            WindowCause::Buffer(_) => Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: limited_ns,
+                harm_ns: limited_ns,
+                facts: facts(case),
+            }),
+            WindowCause::Unclear => Verdict::CannotTell(Doubt {
+                candidates: vec![self.id(), RuleId::SlowReader],
+                concerned_ns: limited_ns,
+                facts: facts(case),
+                why: "The other end is not recorded: its reader may be late, or its buffer may be \
+                      small.",
+                would_help: Some("Record on the other host too, or on both ends of this one."),
+            }),
+        }
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let confidence = match window_cause(case) {
+            WindowCause::Buffer(confidence) => confidence,
+            _ => Confidence {
+                level: Level::Low,
+                because: "the cause is not certain".into(),
+            },
+        };
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::SlowReader,
+                Cause::CongestionWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
+            could_not_see: blind_spots(case),
+            advice: cures(case),
+            win: win(case),
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let cause = match changed(&finding.evidence.0) {
+            Some((seen, announced)) => format!(
+                "The receiver announced a window of {}, of which {} arrived here",
+                bytes(announced),
+                bytes(seen)
+            ),
+            None => "The receiver's window was full although its reader kept up".to_owned(),
+        };
+        format!("{cause}: {}.", super::of_life(finding))
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "The receiver's window held data back for {} ({}).",
+            duration(undecided.possible_harm_ns),
+            percent(undecided.share)
+        )
+    }
+}
+
+/// The window as it arrived and as it was announced, where something changed it on the way.
+fn changed(facts: &[Fact]) -> Option<(u64, u64)> {
+    Some((
+        whole(facts, "largest_window_bytes")?,
+        whole(facts, "announced_window_bytes")?,
+    ))
+}
+
+fn blind_spots(case: &Case) -> Vec<String> {
+    let mut blind = case.general_blind_spots();
+    if case.peer.is_none() {
+        blind.push("Whether a middlebox made the receiver's window smaller on the way.".into());
+    }
+    blind
+}
+
+/// Numbers of the window; shared with `slow_reader`.
+pub fn facts(case: &Case) -> Vec<Fact> {
+    let window = case.largest_window_bytes();
+    let window = Some(window).filter(|window| *window > 0);
+    let peer = case.peer.and_then(|peer| peer.identity());
+    let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
+    let locked = peer.and_then(|peer| peer.rcvbuf_locked);
+    let late = case.peer_reader_late();
+    let label = "that the congestion window would allow";
+    let cwnd = known_bytes("cwnd_bytes", case.cwnd_bytes(), label);
+    let zero = zero_windows(case);
+    let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
+    let label = "receive buffer limit at the other end";
+    let buffer = known_bytes("rcvbuf_bytes", buffer, label);
+    let label = "the application there fixed it (SO_RCVBUF)";
+    let locked = known_flag("rcvbuf_locked", locked, label);
+    let label = "of the time, bytes waited for the reader there";
+    let late = known_real("peer_reader_slow", late, Unit::Share, label);
+    let window = known_bytes("largest_window_bytes", window, "largest window announced");
+    let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);
+    let label = "it was at the end that announced it";
+    let announced = known_bytes("announced_window_bytes", announced, label);
+    let label = "on the path at the flow's best rate: rate times least round trip";
+    let in_flight = known_bytes("best_in_flight_bytes", case.best_in_flight_bytes(), label);
+    let facts = [
+        window,
+        announced,
+        cwnd,
+        in_flight,
+        zero,
+        buffer,
+        locked,
+        late,
+        min_rtt(case),
+    ];
+    facts.into_iter().flatten().collect()
+}
+
+/// Times that the peer's window went to zero, where events can tell.
+fn zero_windows(case: &Case) -> Option<u64> {
+    let seen = case
+        .own
+        .gathered
+        .events
+        .count(table::TcpEventKind::ZeroWindowOpen);
+    let visible = case.context.events && case.ledger().is_some();
+    (visible || seen > 0).then_some(seen)
+}
+
+fn win(case: &Case) -> WinBasis {
+    let window_bytes = case.largest_window_bytes();
+    match case.cwnd_bytes() {
+        Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > window_bytes => WinBasis::AtLeast(
+            cwnd_bytes as f64 / window_bytes as f64,
+            "the congestion window stays as it is; it may grow further",
+        ),
+        _ => WinBasis::Unknown,
+    }
+}
+
+/// The most that a window can be without a scale (RFC 7323 2.2).
+const UNSCALED_BYTES: u64 = 65_535;
+
+/// What changes a window between the ends of a connection.
+fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
+    let text = format!(
+        "Something between the ends changes the window: it was {} there and {} here. Look for a \
+         firewall, load balancer or tunnel that removes or rewrites the window scale option: the \
+         SYN and SYN-ACK show it, captured at both ends (`tcpdump -v 'tcp[tcpflags] & tcp-syn != \
+         0'`).",
+        bytes(announced),
+        bytes(seen)
+    );
+    let mut advice = vec![Advice(text.into())];
+    if seen < UNSCALED_BYTES {
+        let text = "Until then, net.ipv4.tcp_window_scaling=0 at one end gives windows of up to \
+                    65.5 kB, which need no scale.";
+        advice.push(Advice(text.into()));
+    }
+    advice
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    if let Some((seen, announced)) = case.window_changed_on_path() {
+        return middlebox(seen, announced);
+    }
+    let peer = case.peer.and_then(|peer| peer.identity());
+    let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
+        "At the receiver, raise the third value of net.ipv4.tcp_rmem: the kernel sizes the buffer \
+         by itself up to it."
+    } else {
+        "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer by itself, up to \
+         net.ipv4.tcp_rmem."
+    };
+    let mut advice = vec![Advice(first.into())];
+    if let Some(cwnd_bytes) = case.cwnd_bytes() {
+        let text = format!(
+            "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: what the \
+             congestion window allows now, twice over.",
+            bytes(cwnd_bytes * 2)
+        );
+        advice.push(Advice(text.into()));
+    }
+    advice
+}

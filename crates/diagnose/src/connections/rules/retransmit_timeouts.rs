@@ -1,0 +1,157 @@
+//! Lost data was mended only by a timer: the retransmission timeout (200 ms or more on Linux)
+//! or the tail-loss probe. Until then nothing was acknowledged. Where the same losses cost more by a
+//! small window, that is the finding (`fast_retransmits`), and the stalls are its evidence.
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, fast_retransmits, known, measured,
+    sum,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::units::count;
+
+/// See the module.
+pub struct RetransmitTimeouts;
+
+impl Rule for RetransmitTimeouts {
+    fn id(&self) -> RuleId {
+        RuleId::RetransmitTimeouts
+    }
+
+    fn summary(&self) -> &'static str {
+        "Lost data waits for a retransmission timer"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout, Stage::TailLoss]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        if case.loss_named || case.stalls_may_be_late_acks() {
+            return Verdict::Quiet;
+        }
+        let stalled_ns = case.stalled_ns();
+        if stalled_ns == 0 {
+            return self.check_counters(case);
+        }
+        if fast_retransmits::names_stalls(case) {
+            return Verdict::Quiet;
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: stalled_ns,
+            harm_ns: stalled_ns,
+            facts: facts(case, stalled_ns),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where on the path the data was lost.".into());
+        let confidence = if case.ledger().is_some() {
+            measured(case, "every stall was measured in the kernel")
+        } else {
+            blind.push("Stalls that a tail-loss probe mended: `stats` does not time them.".into());
+            let because = "from timeouts and the kernel's own timer values".to_owned();
+            Confidence {
+                level: Level::Medium,
+                because,
+            }
+        };
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
+            could_not_see: blind,
+            advice: advice([
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
+                 the switches between; look for bursts, full queues, and paths that fail.",
+                "With few segments in flight TCP cannot see a loss by duplicate ACKs: send over fewer \
+                 connections, so that each has more in flight.",
+                "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
+                 20ms`.",
+            ]),
+            win: WinBasis::HarmGone("nothing is lost"),
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Lost data waited for a retransmission timer: {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let sent_again = super::whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
+        format!(
+            "{} segments were sent again, with unknown cost.",
+            count(sent_again)
+        )
+    }
+}
+
+fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+    let mut facts = stalls(case, stalled_ns);
+    let samples = &case.own.gathered.samples;
+    let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
+    let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));
+    facts.extend(counted(
+        "retransmits",
+        case.retransmits(),
+        "segments sent again",
+    ));
+    let label = "of them by duplicate ACKs, without a timer";
+    facts.extend(counted("fast_retransmits", case.fast_retransmits(), label));
+    facts.extend(counted(
+        "spurious",
+        case.spurious(),
+        "of them the receiver already had",
+    ));
+    let label = "first retransmission timeout";
+    facts.extend(known("first_timeout_ns", rto_ns, Unit::Ns, label));
+    facts
+}
+
+/// Stalls by what mended them; without the ledger only those by timeouts are known.
+fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+    let by_timeout = |number| {
+        let label = "stall(s) mended by a retransmission timeout";
+        sum("timeout_stalls", number, label)
+    };
+    let Some(ledger) = case.ledger() else {
+        return vec![by_timeout(case.own.gathered.events.loss.len() as u64)];
+    };
+    let timeouts = u64::from(ledger.timeout_stalls);
+    let probes = u64::from(ledger.tail_loss_stalls);
+    let label = "stall(s) mended by a tail-loss probe";
+    let mut facts = vec![by_timeout(timeouts), sum("tail_loss_stalls", probes, label)];
+    let mean_ns = stalled_ns.checked_div(timeouts + probes);
+    facts.extend(known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"));
+    facts
+}
+
+impl RetransmitTimeouts {
+    /// Segments were sent again, and nothing says how: kernels before 6.7 count no timeouts in
+    /// `tcp_info`, and without events the congestion state is seen only by luck.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let counted = case
+            .own
+            .last_sample()
+            .is_some_and(|last| last.total_rto.is_some());
+        let retransmits = case.retransmits().unwrap_or(0);
+        if case.ledger().is_some() || case.context.events || counted || retransmits == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id(), RuleId::FastRetransmits],
+            concerned_ns: case.ns(Stage::Unknown),
+            facts: vec![sum("retransmits", retransmits, "segments sent again")],
+            why: "The kernel's statistics do not say which were sent again by a timer, and no \
+                  events were recorded.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! The application fixed a send buffer that holds far more than the receiver ever lets out: what
+//! exceeds the window takes memory and waits, and makes nothing faster. An answer, not a problem.
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, measured, sum,
+    total_ns, whole,
+};
+use crate::connections::case::Case;
+use crate::report::{Advice, Direction, Fact, Finding, RuleId, Undecided};
+use crate::units::{bytes, duration};
+
+/// See the module.
+pub struct SendBufferExceedsWindow;
+
+/// What the kernel itself allows over what it may send, when it sizes the buffer: one window on its
+/// way and one to follow (`sndbuf_expand` of `tcp_sndbuf_expand()`).
+const SNDBUF_EXPAND: u64 = 2;
+
+impl Rule for SendBufferExceedsWindow {
+    fn id(&self) -> RuleId {
+        RuleId::SendBufferExceedsWindow
+    }
+
+    fn summary(&self) -> &'static str {
+        "The send buffer holds more than the receiver ever lets out"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some((queue, window)) = beyond(case) else {
+            return Verdict::Quiet;
+        };
+        let facts = facts(case, queue, window);
+        match case
+            .own
+            .identity()
+            .and_then(|identity| identity.sndbuf_locked)
+        {
+            Some(true) => Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: 0,
+                harm_ns: 0,
+                facts,
+            }),
+            // The kernel sized it, by the congestion window.
+            Some(false) => Verdict::Quiet,
+            None => Verdict::CannotTell(Doubt {
+                candidates: vec![self.id()],
+                concerned_ns: 0,
+                facts,
+                why: "Whether the application fixed the buffer, or the kernel sizes it, is not in \
+                      the recording.",
+                would_help: None,
+            }),
+        }
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        if case.ledger().is_none() {
+            blind.push("A larger window, if there was one between two samples only.".into());
+        }
+        Explanation {
+            ruled_out: Vec::new(),
+            could_not_see: blind,
+            advice: beyond(case).map_or_else(Vec::new, |(_, window)| cures(window)),
+            win: WinBasis::Unknown,
+            confidence: measured(case, "queue and window are the kernel's own numbers"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let fact = |name| whole(&finding.evidence.0, name).unwrap_or(0);
+        let (queue, window) = (fact("max_send_queue_bytes"), fact("largest_window_bytes"));
+        let wait = match fact("wait_ns") {
+            0 => String::new(),
+            wait_ns => format!(", {} at this rate", duration(wait_ns)),
+        };
+        format!(
+            "The send buffer held {}, the receiver never announced more than {}: the rest only \
+             waits{wait}.",
+            bytes(queue),
+            bytes(window)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
+        format!(
+            "The send buffer held {}, the receiver never announced more than {}.",
+            bytes(fact("max_send_queue_bytes")),
+            bytes(fact("largest_window_bytes"))
+        )
+    }
+}
+
+/// Most that was queued and the largest window, where the first is far more than the second.
+fn beyond(case: &Case) -> Option<(u64, u64)> {
+    let queue = case.max_send_queue_bytes();
+    let window = case.largest_window_bytes();
+    (window > 0 && queue > SNDBUF_EXPAND * window).then_some((queue, window))
+}
+
+fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
+    let identity = case.own.identity();
+    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let limit = limit.or(case.own.last_sample().and_then(|last| last.sndbuf_bytes));
+    let locked = identity.and_then(|identity| identity.sndbuf_locked);
+    let label = "send buffer limit (SO_SNDBUF)";
+    let mut facts = vec![
+        known_bytes(
+            "max_send_queue_bytes",
+            Some(queue),
+            "most that was ever queued",
+        ),
+        known_bytes(
+            "largest_window_bytes",
+            Some(window),
+            "largest window announced",
+        ),
+        known_bytes("sndbuf_bytes", limit.map(u64::from), label),
+        known_flag("sndbuf_locked", locked, "the application fixed it"),
+    ];
+    let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);
+    if let Some(rate) = rate {
+        let wait_ns = ((queue - window) as f64 / rate * 1e9) as u64;
+        let label = "what was queued beyond the window takes at the rate delivered";
+        facts.push(Some(total_ns("wait_ns", wait_ns, label)));
+    }
+    let polls = case.own.gathered.samples.polls;
+    facts.push(Some(sum("polls", polls, "polls of the connection")));
+    facts.into_iter().flatten().collect()
+}
+
+fn cures(window: u64) -> Vec<Advice> {
+    // The kernel doubles the value for its own book-keeping (sock_setsockopt), which leaves room for
+    // a window on its way and one to follow.
+    let text = format!(
+        "Do not set SO_SNDBUF, or set it to {}, the receiver's window: more takes memory, and makes \
+         what is written last wait longest.",
+        bytes(window)
+    );
+    let other = "If more should be on its way, the receiver's buffer has to grow: do not set \
+                 SO_RCVBUF there, or raise net.ipv4.tcp_rmem.";
+    vec![Advice(text.into()), Advice(other.into())]
+}

@@ -1,0 +1,248 @@
+//! The send buffer is smaller than what path and receiver would take: all is sent, the writer
+//! has no room for more, and neither window is full.
+//!
+//! A writer that blocks proves nothing (every bulk flow blocks), and the kernel's own clock
+//! `sndbuf_limited` missed the textbook case; the stage is the proof.
+
+use table::{Method, Stage};
+
+use super::delayed_ack::round_trips_ns;
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, known_flag, known_real,
+    measured, min_rtt, sum, total_ns, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::connections::gather::calls::CallDigest;
+use crate::connections::gather::polls::PollClass;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Unit, Value};
+use crate::units::{bytes, count, percent};
+
+/// See the module.
+pub struct SendBufferLimited;
+
+impl Rule for SendBufferLimited {
+    fn id(&self) -> RuleId {
+        RuleId::SendBufferLimited
+    }
+
+    fn summary(&self) -> &'static str {
+        "The send buffer is smaller than the path would take"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::SendBuffer]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let limited_ns = case.ns(Stage::SendBuffer);
+        if limited_ns == 0 {
+            return self.check_queue(case);
+        }
+        let withheld = case.has_fired(RuleId::DelayedAck);
+        let withheld_ns = if withheld { round_trips_ns(case) } else { 0 };
+        let limited_ns = limited_ns - withheld_ns;
+        if limited_ns == 0 || case.send_buffer_fills_path() {
+            return Verdict::Quiet;
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: limited_ns,
+            harm_ns: limited_ns,
+            facts: facts(case),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        if path_bytes(case).is_none() {
+            blind.push("What the path would take: no sample of the windows.".into());
+        }
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::WithheldAck,
+                Cause::Loss,
+            ]),
+            could_not_see: blind,
+            advice: cures(case),
+            win: win(case),
+            confidence: confidence(case),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "The send buffer was full while path and receiver would have taken more: {}.",
+            super::of_life(finding)
+        )
+    }
+}
+
+/// Numbers of the buffer and of what the path would take.
+fn facts(case: &Case) -> Vec<Fact> {
+    let identity = case.own.identity();
+    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let locked = identity.and_then(|identity| identity.sndbuf_locked);
+    let queue = Some(case.max_send_queue_bytes()).filter(|queue| *queue > 0);
+    let rate = case.delivered_bytes_per_s();
+    let label = "send buffer limit (SO_SNDBUF)";
+    let mut facts = vec![
+        known_bytes("sndbuf_bytes", limit.map(u64::from), label),
+        known_flag("sndbuf_locked", locked, "the application fixed it"),
+        known_bytes("max_send_queue_bytes", queue, "most that was ever queued"),
+    ];
+    let label = "that both windows would let into the path";
+    facts.push(known_bytes("path_bytes", path_bytes(case), label));
+    let label = "on the path at the flow's best rate: rate times least round trip";
+    let in_flight = case.best_in_flight_bytes();
+    facts.push(known_bytes("best_in_flight_bytes", in_flight, label));
+    if let Some((share, _)) = share_bytes(case) {
+        let label = "its part of all send buffers here, by congestion window";
+        facts.push(known_bytes("buffer_share_bytes", Some(share), label));
+    }
+    facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
+    facts.push(min_rtt(case));
+    if let Some(CallDigest { send, .. }) = case.calls_with_blocking() {
+        let label = "send calls that blocked";
+        facts.push(Some(sum("blocked_sends", send.blocked_calls, label)));
+        let label = "blocked in them";
+        facts.push(Some(total_ns("send_blocked_ns", send.blocked_ns, label)));
+    }
+    facts.into_iter().flatten().collect()
+}
+
+/// Bytes that congestion window and announced window together let into the path.
+fn path_bytes(case: &Case) -> Option<u64> {
+    let window_bytes = u64::from(case.own.last_sample()?.snd_wnd_bytes?);
+    Some(case.cwnd_bytes()?.min(window_bytes))
+}
+
+/// Where others wait behind it, it sends on what comes from them: how fast they would bring it, if they
+/// did not wait, is not known.
+fn win(case: &Case) -> WinBasis {
+    if case.neighbours.blocks_others(case.own) {
+        return WinBasis::Unknown;
+    }
+    let queue_bytes = case.max_send_queue_bytes();
+    match path_bytes(case) {
+        Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtLeast(
+            path_bytes as f64 / queue_bytes as f64,
+            "the program has more to send, and both windows stay as they are; they may grow further",
+        ),
+        _ => WinBasis::Unknown,
+    }
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    let locked = case
+        .own
+        .identity()
+        .and_then(|identity| identity.sndbuf_locked);
+    let first = if locked == Some(false) {
+        "Raise the third value of net.ipv4.tcp_wmem: the kernel sizes the buffer by itself up to it."
+    } else {
+        "Do not set SO_SNDBUF: Linux then sizes the buffer by itself, up to net.ipv4.tcp_wmem."
+    };
+    let mut advice = vec![Advice(first.into())];
+    if let Some(path_bytes) = path_bytes(case) {
+        // The kernel doubles the value for its own book-keeping (sock_setsockopt), and queued
+        // data takes about twice its size in buffers (tcp_sndbuf_expand).
+        let text = format!(
+            "Or set SO_SNDBUF to {} or more: as much as the path takes now, twice over.",
+            bytes(path_bytes * 2)
+        );
+        advice.push(Advice(text.into()));
+    }
+    if let Some((share, senders)) = share_bytes(case) {
+        let text = format!(
+            "Or, with no more memory in all: {}, which is its part of what the send buffers of the \
+             {} connections here hold now, divided by their congestion windows.",
+            bytes(share),
+            count(senders)
+        );
+        advice.push(Advice(text.into()));
+    }
+    advice
+}
+
+/// What the buffer would be if all send buffers of this host were divided by congestion windows
+/// (SNAP 5.3), and among how many connections; only where that is more than it has.
+fn share_bytes(case: &Case) -> Option<(u64, u64)> {
+    let all = &case.context.send_buffers;
+    let own = u64::from(case.own.last_sample()?.sndbuf_bytes?);
+    let share = u128::from(case.cwnd_bytes()?) * u128::from(all.buffer_bytes);
+    let share = u64::try_from(share.checked_div(all.cwnd_bytes.into())?).ok()?;
+    (all.connections > 1 && share > own).then_some((share, all.connections))
+}
+
+fn confidence(case: &Case) -> Confidence {
+    let Some(share) = case.own.judged.stages.get(Stage::SendBuffer) else {
+        return Confidence {
+            level: Level::Low,
+            because: "not measured".into(),
+        };
+    };
+    match share.method {
+        Method::Ledger => measured(case, "every interval was measured in the kernel"),
+        _ => {
+            let level = if share.bound < share.share {
+                Level::Medium
+            } else {
+                Level::Low
+            };
+            let because = format!(
+                "from {} random polls: {} ± {}",
+                case.own.gathered.samples.polls,
+                percent(share.share),
+                percent(share.bound)
+            );
+            Confidence { level, because }
+        }
+    }
+}
+
+impl SendBufferLimited {
+    /// SNAP's sign (the queue is at its largest) without the means to tell: the kernel reports
+    /// neither the buffer's limit nor its use.
+    fn check_queue(&self, case: &Case) -> Verdict {
+        let samples = &case.own.gathered.samples;
+        let seen = samples
+            .last
+            .as_ref()
+            .is_some_and(|last| last.sndbuf_bytes.is_none());
+        let flagged = samples.flags.send_buffer.share().unwrap_or(0.0);
+        if case.ledger().is_some() || !seen || flagged == 0.0 || case.ns(Stage::Unknown) == 0 {
+            return Verdict::Quiet;
+        }
+        let all_sent = samples
+            .weights
+            .shares([PollClass::AllSent, PollClass::HeldSegments]);
+        if all_sent.is_none_or(|(shares, _)| shares[0] < shares[1]) {
+            return Verdict::Quiet;
+        }
+        let flag = worst(
+            "send_queue_at_largest",
+            Value::Real(flagged),
+            Unit::Share,
+            "of the time the send queue was at its largest",
+        );
+        let queue = u64::from(samples.max_send_queue_bytes);
+        let queue = known(
+            "max_send_queue_bytes",
+            Some(queue),
+            Unit::Bytes,
+            "most that was queued",
+        );
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: case.ns(Stage::Unknown),
+            facts: [Some(flag), queue].into_iter().flatten().collect(),
+            why: "The queue was at its largest with everything sent, but this kernel reports \
+                  neither the buffer's limit nor its use: the writer may as well have had no \
+                  more to write.",
+            would_help: None,
+        })
+    }
+}

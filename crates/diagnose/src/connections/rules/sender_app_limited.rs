@@ -1,0 +1,174 @@
+//! Nothing held the connection up: all that the application gave had been sent. Either it gave
+//! nothing more, or it waited for data on its way to be answered. SNAP's default class, and the
+//! most common by far. It is an answer, not a problem.
+
+use table::Stage;
+
+use super::delayed_ack::acks_late;
+use super::nagle_delayed_ack::pattern;
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, min_rtt, real, total_ns,
+    worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{
+    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+};
+use crate::units::percent;
+use table::{Chosen, Method};
+
+/// See the module.
+pub struct SenderAppLimited;
+
+impl Rule for SenderAppLimited {
+    fn id(&self) -> RuleId {
+        RuleId::SenderAppLimited
+    }
+
+    fn summary(&self) -> &'static str {
+        "TCP held nothing up; the application sets the pace"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let asked_for = case
+            .own
+            .identity()
+            .is_none_or(|identity| identity.chosen == Chosen::Target);
+        if !asked_for || case.is_held_up() || case.doubt {
+            return Verdict::Quiet;
+        }
+        // All sent: the application gave nothing more, for now or until an answer comes.
+        let sent_ns = case.ns(Stage::SenderApp) + case.ns(Stage::InFlight);
+        let unknown_ns = case.ns(Stage::Unknown);
+        let of_tcp = |stage| !matches!(stage, Stage::SenderApp | Stage::InFlight | Stage::Unknown);
+        let stages = case.own.judged.stages.iter();
+        let by_tcp = stages.filter(|(stage, _)| of_tcp(*stage));
+        let most_by_tcp_ns = by_tcp.map(|(_, share)| share.ns).max().unwrap_or(0);
+        if sent_ns > unknown_ns && sent_ns > most_by_tcp_ns {
+            return Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: sent_ns,
+                harm_ns: 0,
+                facts: facts(case),
+            });
+        }
+        // The unknown part could hide a problem larger than what is known.
+        if unknown_ns * 2 > case.life_ns() && !in_flight_explains(case, unknown_ns) {
+            return self.cannot_exclude(case, unknown_ns);
+        }
+        Verdict::Quiet
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let confidence = match case.method(Stage::SenderApp) {
+            Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
+            _ => Confidence {
+                level: Level::Medium,
+                because: "from the kernel's own busy time, in jiffies".into(),
+            },
+        };
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::WithheldAck,
+                Cause::ReceiverWindow,
+                Cause::CongestionWindow,
+                Cause::SendBuffer,
+                Cause::Loss,
+            ]),
+            could_not_see: case.general_blind_spots(),
+            advice: cures(case),
+            win: WinBasis::Unknown,
+            confidence,
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let share = |name| real(&finding.evidence.0, name).unwrap_or(0.0);
+        let (idle, in_flight) = (share("nothing_to_send"), share("in_flight"));
+        if in_flight > idle {
+            format!(
+                "TCP did not hold this up: {} of the time all was sent and on its way. Each \
+                 exchange takes the path's round trip.",
+                percent(in_flight)
+            )
+        } else {
+            format!(
+                "TCP did not hold this up: {} of the time there was nothing to send. The \
+                 application sets the pace.",
+                percent(idle)
+            )
+        }
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        super::outstanding(undecided)
+    }
+}
+
+/// Whether plain round trips can explain the unknown time: as many as segments were sent. Not
+/// when ACKs come so late that they may be withheld.
+fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
+    let segments = case
+        .own
+        .growth(|sample| sample.data_segs_out.map(u64::from));
+    let (Some(segments), Some(last)) = (segments, case.own.last_sample()) else {
+        return false;
+    };
+    if acks_late(case) {
+        return false;
+    }
+    segments.saturating_mul(u64::from(last.srtt_us) * 1_000) >= unknown_ns
+}
+
+fn cures(case: &Case) -> Vec<Advice> {
+    if case.ns(Stage::InFlight) > case.ns(Stage::SenderApp) {
+        return advice([
+            "If this is too slow, make fewer round trips: more in one request, or several requests \
+             on their way at once.",
+        ]);
+    }
+    advice([
+        "If this is too slow, look at the program: what it computes or waits for between two \
+         writes. TCP and the path are not the limit.",
+    ])
+}
+
+fn facts(case: &Case) -> Vec<Fact> {
+    let idle = Value::Real(case.share(Stage::SenderApp));
+    let in_flight = Value::Real(case.share(Stage::InFlight));
+    let label = "of the time there was nothing to send";
+    let mut facts = vec![worst("nothing_to_send", idle, Unit::Share, label)];
+    if case.method(Stage::InFlight).is_some() {
+        let label = "of the time data was on its way, for about a round trip";
+        facts.push(worst("in_flight", in_flight, Unit::Share, label));
+    }
+    let blocked_ns = case
+        .calls_with_blocking()
+        .map(|calls| calls.receive.blocked_ns);
+    if let Some(blocked_ns) = blocked_ns.filter(|ns| *ns > 0) {
+        facts.push(total_ns(
+            "receive_blocked_ns",
+            blocked_ns,
+            "waited for the other end's data",
+        ));
+    }
+    facts.extend(pattern(case));
+    facts.extend(min_rtt(case));
+    facts
+}
+
+impl SenderAppLimited {
+    fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
+        let unknown = Value::Real(case.share(Stage::Unknown));
+        let label = "of the time data was outstanding, for a reason that was not measured";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: unknown_ns,
+            facts: vec![worst("unknown", unknown, Unit::Share, label)],
+            why: "Most of its time could not be given to any stage, so that the application is not \
+                  shown to set the pace, nor anything else.",
+            would_help: None,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Calls that were blocked as long as a withheld ACK takes, or longer, and what they followed: whether
+//! short sends, or several of them, made the wait.
+
+use crate::connections::case::Case;
+use crate::connections::gather::blocked::{After, ShortSends};
+use crate::connections::rules::delayed_ack::delack_min_ns;
+use crate::connections::rules::{known_real, sum};
+use crate::report::{Fact, Unit};
+
+/// The late calls of a connection, and its other blocked calls.
+#[derive(Debug, Clone, Copy)]
+pub struct LateCalls {
+    /// Blocked for the path's round trip and the least time of a withheld ACK, or longer.
+    pub late: After,
+    /// The others that were blocked.
+    pub others: After,
+    /// The late ones after a send of less than a segment.
+    pub short_sends: ShortSends,
+}
+
+impl LateCalls {
+    /// Of a connection; `None` without late calls, or where blocking, the path's round trip or the
+    /// segment size is not known.
+    pub fn of(case: &Case) -> Option<Self> {
+        case.calls_with_blocking()?;
+        let rtt_us = case.own.gathered.samples.min_rtt_us?;
+        let segment_bytes = case.own.identity()?.mss_bytes?;
+        let least_ns = u64::from(rtt_us) * 1_000 + delack_min_ns(case);
+        let blocked = case.own.blocked?;
+        let (late, others) = blocked.after(least_ns);
+        (late.calls > 0).then(|| Self {
+            late,
+            others,
+            short_sends: blocked.short_sends(least_ns, segment_bytes.into()),
+        })
+    }
+
+    /// Whether several sends had followed the last receive before most late calls; `None`: not known of
+    /// most.
+    pub fn follow_several(&self) -> Option<bool> {
+        let After {
+            calls,
+            sends_known,
+            several_sends,
+        } = self.late;
+        (sends_known * 2 > calls).then_some(several_sends * 2 > sends_known)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Their number, and what they followed beside what the others did.
+pub fn facts(case: &Case) -> Vec<Fact> {
+    let Some(calls) = LateCalls::of(case) else {
+        return Vec::new();
+    };
+    let LateCalls {
+        late,
+        others,
+        short_sends,
+    } = calls;
+    let label = "call(s) blocked as long as a withheld ACK takes";
+    let mut facts = vec![sum("late_calls", late.calls, label)];
+    let shares = [
+        (
+            "late_after_short_send",
+            share(short_sends.short, short_sends.known),
+            "of these followed a send of less than a segment",
+        ),
+        (
+            "late_after_several_sends",
+            share(late.several_sends, late.sends_known),
+            "of these followed two or more sends since the last receive",
+        ),
+        (
+            "other_after_several_sends",
+            share(others.several_sends, others.sends_known),
+            "of the other blocked calls did so",
+        ),
+    ];
+    let known = shares.map(|(name, share, label)| known_real(name, share, Unit::Share, label));
+    facts.extend(known.into_iter().flatten());
+    facts
+}

@@ -1,0 +1,107 @@
+//! What ends waits of short writes for withheld ACKs, with the side effects of each cure, and which of
+//! them applies to a connection.
+
+use super::late_calls::LateCalls;
+use crate::connections::case::Case;
+use crate::report::Advice;
+use crate::units::{count, counted};
+
+/// Both at once: every part in one call.
+const ONE_CALL: &str = "Send each message with one call: build it in one buffer, or hand all its parts \
+    to writev() or sendmsg(), or use MSG_MORE on all parts but the last, or TCP_CORK around them. Side \
+    effect: none, but that a cork that is left on holds the tail for 200 ms.";
+
+/// Cures, the one that applies first.
+pub fn cures(case: &Case) -> Vec<Advice> {
+    let late = LateCalls::of(case);
+    let several = late.as_ref().and_then(LateCalls::follow_several);
+    let one_call = one_call(late.as_ref(), several);
+    let nodelay = no_delay(case, several != Some(false));
+    let [first, second] = if several == Some(false) {
+        [nodelay, one_call]
+    } else {
+        [one_call, nodelay]
+    };
+    let receiver = "If only the receiver can change: set TCP_QUICKACK after each receive (Linux falls back \
+         to delaying by itself), or answer at once. Side effect: an ACK of its own for each segment.";
+    let buffers = "Not a cure on Linux: another SO_RCVBUF or SO_SNDBUF. Neither changes when a short \
+         segment or an ACK leaves.";
+    vec![
+        first,
+        second,
+        Advice(receiver.into()),
+        Advice(buffers.into()),
+    ]
+}
+
+/// One call a message, and whether the calls look as if it applied.
+fn one_call(late: Option<&LateCalls>, several: Option<bool>) -> Advice {
+    let (Some(late), Some(several)) = (late.map(|it| it.late), several) else {
+        return Advice(ONE_CALL.into());
+    };
+    let (part, whole) = (
+        count(late.several_sends),
+        counted(late.sends_known, "late call"),
+    );
+    let here = if several {
+        format!(
+            "It applies here if these are parts of one message: {part} of {whole} followed two or more \
+             sends."
+        )
+    } else {
+        format!("It hardly applies here: only {part} of {whole} followed two or more sends.")
+    };
+    Advice(format!("{ONE_CALL} {here}").into())
+}
+
+fn no_delay(case: &Case, is_second: bool) -> Advice {
+    let set = case.own.identity().and_then(|identity| identity.nodelay) == Some(true);
+    if set {
+        return Advice("TCP_NODELAY was set late: set it before the first write.".into());
+    }
+    let or = if is_second { "Or set" } else { "Set" };
+    Advice(
+        format!(
+            "{or} TCP_NODELAY on this socket: short segments then leave without waiting for ACKs. Side \
+             effect: a packet for each short write."
+        )
+        .into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::gather::blocked::{After, ShortSends};
+
+    fn said(several_sends: u64) -> String {
+        let late = After {
+            calls: 9,
+            sends_known: 8,
+            several_sends,
+        };
+        let calls = LateCalls {
+            late,
+            others: After::default(),
+            short_sends: ShortSends::default(),
+        };
+        let advice = one_call(Some(&calls), calls.follow_several());
+        advice
+            .0
+            .strip_prefix(ONE_CALL)
+            .expect("the cure")
+            .to_owned()
+    }
+
+    #[test]
+    fn one_call_applies_where_most_late_calls_follow_several_sends() {
+        assert!(said(5).starts_with(" It applies here"), "{}", said(5));
+        assert!(said(5).contains("5 of 8 late calls"), "{}", said(5));
+        assert!(
+            said(4).starts_with(" It hardly applies here"),
+            "{}",
+            said(4)
+        );
+        assert_eq!(one_call(None, None).0, ONE_CALL);
+    }
+}

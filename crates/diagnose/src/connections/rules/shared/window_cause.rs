@@ -1,0 +1,106 @@
+//! The receiver's window was the limit: because its reader was late, or because its buffer
+//! is small? Shared by `slow_reader` and `receive_buffer_limited`, so that exactly one of them
+//! speaks.
+
+use table::{Stage, TcpEventKind};
+
+use crate::connections::case::{Case, LEAST_POLLS};
+use crate::report::{Confidence, Level};
+use crate::units::percent;
+
+/// Why the receiver's window was full.
+#[derive(Debug)]
+pub enum WindowCause {
+    /// Its reader did not read.
+    Reader(Confidence),
+    /// Its buffer is smaller than the path needs; the reader kept up.
+    Buffer(Confidence),
+    /// The recording cannot tell.
+    Unclear,
+}
+
+/// Tells the cause, best evidence first: the other end's own reader, then the time that the
+/// window was zero, then the size of the window in polls that found it full. What explains the
+/// greater part of the time decides.
+pub fn window_cause(case: &Case) -> WindowCause {
+    let limited = case.share(Stage::ReceiverWindow);
+    if let Some(slow) = case.peer_reader_late() {
+        let because = format!(
+            "the other end's reader was late {} of the time",
+            percent(slow)
+        );
+        let confidence = Confidence {
+            level: Level::High,
+            because,
+        };
+        return if slow * 2.0 >= limited {
+            WindowCause::Reader(confidence)
+        } else {
+            WindowCause::Buffer(confidence)
+        };
+    }
+    if case.context.events && case.ledger().is_some() && case.context.lost.is_empty() {
+        return by_zero_windows(case);
+    }
+    by_polls(case)
+}
+
+/// A reader that does not read lets the window go to zero and stay there. A small buffer with
+/// a good reader is full of data on its way, not of data that waits.
+fn by_zero_windows(case: &Case) -> WindowCause {
+    let events = &case.own.gathered.events;
+    let end_ns = case
+        .own
+        .judged
+        .ledger
+        .as_ref()
+        .map_or(0, |ledger| ledger.time_ns);
+    let zero_ns = events.zero_window_until_ns(end_ns);
+    let limited_ns = case.ns(Stage::ReceiverWindow);
+    let zero = zero_ns as f64 / limited_ns.max(1) as f64;
+    let because = format!(
+        "of that time, the window was zero {}",
+        percent(zero.min(1.0))
+    );
+    if zero_ns * 2 >= limited_ns {
+        WindowCause::Reader(Confidence {
+            level: Level::Medium,
+            because,
+        })
+    } else if events.count(TcpEventKind::ZeroWindowOpen) == 0 {
+        WindowCause::Buffer(Confidence {
+            level: Level::Medium,
+            because,
+        })
+    } else {
+        WindowCause::Buffer(Confidence {
+            level: Level::Low,
+            because,
+        })
+    }
+}
+
+fn by_polls(case: &Case) -> WindowCause {
+    let window = &case.own.gathered.samples.window;
+    let least = LEAST_POLLS as u32;
+    if window.full < least {
+        return WindowCause::Unclear;
+    }
+    let because = format!(
+        "{} of {} polls that found the window full saw it shrunk to less than half",
+        window.shrunk, window.full
+    );
+    if window.shrunk == 0 {
+        WindowCause::Buffer(Confidence {
+            level: Level::Low,
+            because,
+        })
+    } else if window.shrunk * 2 >= window.full && window.shrunk >= least {
+        WindowCause::Reader(Confidence {
+            level: Level::Low,
+            because,
+        })
+    } else {
+        WindowCause::Unclear
+    }
+}

@@ -1,0 +1,165 @@
+//! The receiving application does not read in time, its buffer fills, and its window stops the
+//! sender. Seen from the sending socket, or, when the sender is elsewhere, from the receiving
+//! one.
+
+use table::Stage;
+
+use super::nagle_delayed_ack::most_by_nagle_ns;
+use super::shared::window_cause::{WindowCause, window_cause};
+use super::{
+    Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt,
+    receive_buffer_limited, sum, total_ns, worst,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Confidence, Direction, Fact, Finding, RuleId, Unit, Value};
+
+/// See the module.
+pub struct SlowReader;
+
+impl Rule for SlowReader {
+    fn id(&self) -> RuleId {
+        RuleId::SlowReader
+    }
+
+    fn summary(&self) -> &'static str {
+        "The receiving application does not read in time"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let limited_ns = case.ns(Stage::ReceiverWindow);
+        if limited_ns > 0 && matches!(window_cause(case), WindowCause::Reader(_)) {
+            return Verdict::Fires(Found {
+                direction: Direction::Sending,
+                concerned_ns: limited_ns,
+                harm_ns: limited_ns,
+                facts: receive_buffer_limited::facts(case),
+            });
+        }
+        if let Some(found) = check_held(case) {
+            return Verdict::Fires(found);
+        }
+        check_receiving(case)
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let sending = case.ns(Stage::ReceiverWindow) > 0;
+        let confidence = match window_cause(case) {
+            WindowCause::Reader(confidence) if sending => confidence,
+            _ => measured(
+                case,
+                "the time that bytes waited was measured in the kernel",
+            ),
+        };
+        explanation(case, confidence)
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let whose = match finding.direction {
+            Direction::Sending => "The receiver did not read in time and held data back",
+            Direction::Receiving => {
+                "It did not read in time, and its closed window stopped the sender"
+            }
+        };
+        format!("{whose}: {}.", super::of_life(finding))
+    }
+}
+
+fn explanation(case: &Case, confidence: Confidence) -> Explanation {
+    Explanation {
+        ruled_out: case.rule_out(&[Cause::CongestionWindow, Cause::SendBuffer, Cause::Loss]),
+        could_not_see: case.general_blind_spots(),
+        advice: advice([
+            "Look at what the receiving program does between two reads: it is the slow part. Read in \
+             a thread of its own, or hand the work on.",
+            "If it only has to catch up after bursts: let the receive buffer grow (do not set \
+             SO_RCVBUF; raise net.ipv4.tcp_rmem).",
+        ]),
+        win: WinBasis::Unknown,
+        confidence,
+    }
+}
+
+/// Short segments that Nagle's algorithm held for longer than a round trip, until the peer at
+/// last read: the ACK waited for the reader, not for a timer. Harm only while a thread here
+/// waited.
+fn check_held(case: &Case) -> Option<Found> {
+    let beyond_ns = case.ns(Stage::Nagle).checked_sub(most_by_nagle_ns(case)?)?;
+    let peer = case.peer?.judged.receive.as_ref()?;
+    let calls = case.calls_with_blocking()?;
+    if beyond_ns == 0 || peer.reader_slow.ns < beyond_ns / 2 {
+        return None;
+    }
+    let late = Value::Real(peer.reader_slow.share);
+    let label = "of the time, bytes waited for the reader there";
+    let holds = case.ledger()?.nagle_holds.into();
+    Some(Found {
+        direction: Direction::Sending,
+        concerned_ns: beyond_ns,
+        harm_ns: beyond_ns.min(calls.blocked_ns()),
+        facts: [
+            Some(worst("peer_reader_slow", late, Unit::Share, label)),
+            Some(sum(
+                "nagle_holds",
+                holds,
+                "short segments waited here for its ACK",
+            )),
+            Some(total_ns(
+                "held_ns",
+                beyond_ns,
+                "they waited, beyond the path's round trip",
+            )),
+            min_rtt(case),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    })
+}
+
+/// The receiving socket's own view. Bytes that merely wait for a busy reader are no harm in
+/// themselves: only a closed window stops the sender. A recorded sender tells it better.
+fn check_receiving(case: &Case) -> Verdict {
+    let Some(ledger) = case.own.judged.ledger.as_ref() else {
+        return Verdict::Quiet;
+    };
+    let told = case
+        .peer
+        .is_some_and(|peer| peer.judged.stages.ns(Stage::ReceiverWindow) > 0);
+    if told || ledger.window_closed_ns == 0 || ledger.reader_slow_ns == 0 {
+        return Verdict::Quiet;
+    }
+    let waits = u64::from(ledger.reader_slow_waits);
+    let buffer = case
+        .own
+        .identity()
+        .and_then(|identity| identity.rcvbuf_bytes)
+        .map(u64::from);
+    let facts: Vec<Fact> = [
+        Some(sum(
+            "reader_slow_waits",
+            waits,
+            "times bytes waited for the reader",
+        )),
+        Some(total_ns(
+            "reader_slow_ns",
+            ledger.reader_slow_ns,
+            "they waited together",
+        )),
+        Some(total_ns(
+            "window_closed_ns",
+            ledger.window_closed_ns,
+            "the window was closed",
+        )),
+        known("rcvbuf_bytes", buffer, Unit::Bytes, "receive buffer limit"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    Verdict::Fires(Found {
+        direction: Direction::Receiving,
+        concerned_ns: ledger.reader_slow_ns,
+        harm_ns: ledger.window_closed_ns,
+        facts,
+    })
+}

@@ -1,0 +1,177 @@
+//! Softirq work on the application's CPU took it from the application. What comes again while it is
+//! done, and lasts longer than 2 ms (`MAX_SOFTIRQ_TIME`, in jiffies), comes ten times
+//! (`MAX_SOFTIRQ_RESTART`), or keeps a thread waiting (`need_resched()`), the kernel hands to
+//! `ksoftirqd` (`handle_softirqs()`, kernel/softirq.c), whose CPU time is exact.
+
+use table::Chosen;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
+    total_ns,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::severity::{WARNING_SHARE, held_up};
+use crate::report::{Confidence, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::units::duration;
+
+/// See the module.
+pub struct SoftirqDelay;
+
+impl Rule for SoftirqDelay {
+    fn id(&self) -> RuleId {
+        RuleId::SoftirqDelay
+    }
+
+    fn summary(&self) -> &'static str {
+        "Network work of the kernel took the application's CPU"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let harm_ns = case.ksoftirqd_ns().unwrap_or(0);
+        if harm_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
+            return Verdict::Fires(Found {
+                direction: case.application_direction(),
+                concerned_ns: harm_ns,
+                harm_ns,
+                facts: facts(case),
+            });
+        }
+        self.unseen(case)
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        Explanation {
+            ruled_out: case.rule_out(&[
+                Cause::CongestionWindow,
+                Cause::ReceiverWindow,
+                Cause::Loss,
+            ]),
+            could_not_see: blind_spots(case),
+            advice: advice([
+                "Move the application off this CPU (`taskset`, cpuset), or the packets: interrupt \
+                 affinity, RSS (`ethtool -X`), RPS (`rps_cpus`).",
+                "See what the packets are (`mpstat -P ALL`, /proc/softirqs, /proc/net/softnet_stat): \
+                 traffic for others may be filtered before it gets here, on the network card or \
+                 with XDP.",
+                "If they are the application's own: larger segments (GRO, TSO), fewer and larger \
+                 messages; or busy polling (SO_BUSY_POLL), which does this work when the \
+                 application asks.",
+            ]),
+            // What softirqs took in interrupts, before they were left to ksoftirqd, comes to it.
+            win: WinBasis::AtLeast(f64::INFINITY, "that work is done on another CPU"),
+            confidence: confidence(case),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Softirqs took the application's CPU: ksoftirqd ran there for {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Softirqs may have kept the application from its CPU for {}.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+fn confidence(case: &Case) -> Confidence {
+    match case.own.calls.map_or(0, |calls| calls.cpus.len()) {
+        0 | 1 => measured(
+            case,
+            "all calls ended on one CPU, whose ksoftirqd was measured",
+        ),
+        cpus => Confidence {
+            level: Level::Medium,
+            because: format!(
+                "the application was on {cpus} CPUs; each counts by the calls that ended there"
+            ),
+        },
+    }
+}
+
+fn facts(case: &Case) -> Vec<Fact> {
+    let cpu = &case.own.cpu;
+    let number = cpu.home_cpu.map(u64::from);
+    let worked_ns = cpu.home.and_then(|home| home.ksoftirqd_ns);
+    let softirq = cpu.home.map(|home| home.share(home.softirq_ns));
+    let waited_ns = cpu.process.map(|process| process.waited_ns);
+    [
+        known(
+            "cpu",
+            number,
+            Unit::Count,
+            "number of the CPU on which most calls ended",
+        ),
+        known(
+            "ksoftirqd_ns",
+            worked_ns,
+            Unit::Ns,
+            "CPU time of its ksoftirqd",
+        ),
+        known_real(
+            "softirq",
+            softirq,
+            Unit::Share,
+            "of the time it was in softirqs, by its timer tick",
+        ),
+        known(
+            "process_waited_ns",
+            waited_ns,
+            Unit::Ns,
+            "a thread of the process waited for a CPU",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn blind_spots(case: &Case) -> Vec<String> {
+    let mut blind = vec![
+        "Whose packets they were, and softirq work that ran on top of the application without \
+         ksoftirqd."
+            .to_owned(),
+    ];
+    blind.extend(case.general_blind_spots());
+    blind
+}
+
+impl SoftirqDelay {
+    /// Much softirq work, and either not known whether the kernel found it too much, or not known
+    /// on which CPU the application was.
+    fn unseen(&self, case: &Case) -> Verdict {
+        let asked_for = case
+            .own
+            .identity()
+            .is_none_or(|it| it.chosen == Chosen::Target);
+        let cpu = &case.own.cpu;
+        let (worked_ns, why, would_help) = match cpu.home {
+            Some(home) if home.ksoftirqd_ns.is_none() => (home.softirq_ns, HIDDEN, Some(OUTSIDE)),
+            None if case.own.calls.is_none() => (cpu.most_ksoftirqd_ns, NO_CPU, None),
+            _ => (0, HIDDEN, None),
+        };
+        let possible_ns = worked_ns.min(case.cpu_wanted_ns());
+        if !asked_for || !held_up(possible_ns, case.life_ns()) {
+            return Verdict::Quiet;
+        }
+        let label = "softirq work on a CPU, while the application may have waited for it";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: possible_ns,
+            facts: vec![total_ns("softirq_ns", worked_ns, label)],
+            why,
+            would_help,
+        })
+    }
+}
+
+const HIDDEN: &str = "How long ksoftirqd ran could not be read, so that it is not known whether the \
+                      kernel found the softirqs too much.";
+const OUTSIDE: &str = "Record outside the container: kernel threads are hidden in it.";
+const NO_CPU: &str =
+    "On which CPU the application ran is known from its calls, which were not logged.";

@@ -1,0 +1,140 @@
+//! The path stood still for longer than TCP's timer, or let packets overtake each other for longer than
+//! TCP had learnt to wait, and what was late was sent again though nothing had been lost. The kernel
+//! finds that out afterwards and takes its reduction back (F-RTO, RFC 5682; Eifel, RFC 3522): what was
+//! lost is the time.
+
+use super::fast_retransmits::slowed_ns;
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
+    whole,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
+use crate::units::{counted, duration};
+
+/// See the module.
+pub struct SpuriousRetransmits;
+
+impl Rule for SpuriousRetransmits {
+    fn id(&self) -> RuleId {
+        RuleId::SpuriousRetransmits
+    }
+
+    fn summary(&self) -> &'static str {
+        "ACKs came so late that data was sent again though nothing was lost"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(ledger) = case.ledger() else {
+            return self.check_counters(case);
+        };
+        let late_ns = ledger.spurious_timeout_ns;
+        let slowed = slowed_ns(case).filter(|_| case.is_mostly_spurious());
+        let (slowed_ns, slowed_harm_ns) = slowed.unwrap_or((0, 0));
+        if ledger.spurious_timeouts == 0 && slowed_harm_ns == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: late_ns + slowed_ns,
+            harm_ns: late_ns + slowed_harm_ns,
+            facts: facts(case, ledger.spurious_timeouts, late_ns),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where the path, or the other host, stood still.".into());
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::LostData]),
+            could_not_see: blind,
+            advice: advice([
+                "Find what holds packets back for so long: virtual machines that are paused, radio, \
+                 queues of seconds (`tc -s qdisc`), routes that change. Or what lets them overtake each \
+                 other: several links used by turns. Nothing was lost.",
+                "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel sees at \
+                 the first ACK that it was wrong.",
+                "If the path must stand still now and then, a longer timeout sends less for nothing: \
+                 `ip route change … rto_min 1s`.",
+            ]),
+            win: WinBasis::HarmGone("packets come in time and in order"),
+            confidence: measured(case, "the kernel and the receiver said so themselves"),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
+        if timeouts == 0 {
+            return format!(
+                "What came out of order was taken for lost, and slowed the flow down: worth {}.",
+                super::of_life(finding)
+            );
+        }
+        format!(
+            "The path stood still, {} in all, and nothing was lost: {} sent data again for nothing.",
+            duration(finding.harm_ns),
+            counted(timeouts, "timeout")
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "The receiver already had what was sent again: {} of waiting may have been a late path, \
+             and no loss.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
+    let late_mean_ns = late_ns.checked_div(timeouts.into());
+    let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    let bytes = case.own.growth(|sample| sample.bytes_retrans);
+    [
+        Some(sum(
+            "spurious_timeouts",
+            timeouts.into(),
+            "timeout(s) that the kernel took back",
+        )),
+        known(
+            "mean_late_ns",
+            late_mean_ns,
+            Unit::Ns,
+            "ACKs were late each time, on average",
+        ),
+        duplicates.map(|n| sum("spurious", n, "segment(s) that the receiver already had")),
+        known("bytes_retrans", bytes, Unit::Bytes, "sent again"),
+        min_rtt(case),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Segments sent again, and those that the receiver reported as duplicates.
+fn sent_again(case: &Case) -> (u64, u64) {
+    let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
+    (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))
+}
+
+impl SpuriousRetransmits {
+    /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        if !case.stalls_may_be_late_acks() {
+            return Verdict::Quiet;
+        }
+        let (retransmits, duplicates) = sent_again(case);
+        let label = "segment(s) that the receiver already had";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id(), RuleId::RetransmitTimeouts],
+            concerned_ns: case.stalled_ns(),
+            facts: vec![
+                sum("spurious", duplicates, label),
+                sum("retransmits", retransmits, "segment(s) sent again"),
+            ],
+            why: "The kernel's statistics do not say which timeouts it took back.",
+            would_help: None,
+        })
+    }
+}

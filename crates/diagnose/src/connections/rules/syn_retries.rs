@@ -1,0 +1,137 @@
+//! The first segments of a connection were lost, or nobody took them: connect() waited for timers of
+//! seconds. That comes before the connection's life, and no stage holds it.
+
+use table::Role;
+use table::tables::Connection;
+
+use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, longest_ns, min_rtt, sum};
+use crate::connections::case::Case;
+use crate::connections::rules::whole;
+use crate::report::{Confidence, Direction, Finding, Level, RuleId, Undecided};
+use crate::units::{count, duration};
+
+/// See the module.
+pub struct SynRetries;
+
+/// The first timeout of a SYN (RFC 6298 section 2.1, the kernel's TCP_TIMEOUT_INIT).
+const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
+
+impl Rule for SynRetries {
+    fn id(&self) -> RuleId {
+        RuleId::SynRetries
+    }
+
+    fn summary(&self) -> &'static str {
+        "Connecting took seconds, because SYNs went unanswered"
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let Some(identity) = case.own.identity() else {
+            return Verdict::Quiet;
+        };
+        let (Some(retries), Some(waited_ns)) = (identity.syn_retries, waited_ns(identity)) else {
+            return self.check_counters(case);
+        };
+        if retries == 0 {
+            return Verdict::Quiet;
+        }
+        let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: waited_ns,
+            harm_ns: waited_ns.saturating_sub(rtt_ns),
+            facts: [
+                Some(sum("syn_retries", retries.into(), "SYNs sent again")),
+                Some(longest_ns("connecting_ns", waited_ns, "longest connecting")),
+                min_rtt(case),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        })
+    }
+
+    fn is_beyond_life(&self) -> bool {
+        true
+    }
+
+    fn when(&self, case: &Case) -> (u64, u64) {
+        let times = case
+            .own
+            .identity()
+            .and_then(|own| own.connect_ns.zip(own.opened_ns));
+        times.unwrap_or_else(|| case.when(&[]))
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind
+            .push("Whether the SYNs were lost, or their answers, or the listener was full.".into());
+        Explanation {
+            ruled_out: Vec::new(),
+            could_not_see: blind,
+            advice: advice([
+                "On the server, see whether its listening sockets overflow: `nstat -az \
+                 TcpExtListenOverflows TcpExtListenDrops`, and `ss -ltn` (Recv-Q at its limit, \
+                 Send-Q). If so, accept faster, or raise listen()'s backlog and \
+                 net.core.somaxconn.",
+                "Else find where the path loses packets: `ip -s link` on both hosts, firewalls and \
+                 connection tables between.",
+                "Keep connections open and use them again: one that is open waits for no SYN.",
+            ]),
+            win: WinBasis::Unknown,
+            confidence: Confidence {
+                level: Level::High,
+                because: "counted and timed in the kernel, from connect() on".into(),
+            },
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let retries = whole(&finding.evidence.0, "syn_retries").unwrap_or(0);
+        format!(
+            "Connecting waited {} for SYNs that went unanswered: {} sent again.",
+            duration(finding.harm_ns),
+            count(retries)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Segments without data were sent again: connecting may have waited {} or more.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+/// From connect() to the answer.
+fn waited_ns(identity: &Connection) -> Option<u64> {
+    identity.opened_ns?.checked_sub(identity.connect_ns?)
+}
+
+impl SynRetries {
+    /// What was sent again without being data was a SYN or a FIN.
+    fn check_counters(&self, case: &Case) -> Verdict {
+        let retries = case.retransmits().unwrap_or(0);
+        let data = case.own.growth(|sample| sample.bytes_retrans);
+        // A server's are the SYN-ACKs of its listening socket: its client waited.
+        let accepted = case
+            .own
+            .identity()
+            .is_some_and(|own| own.role == Role::Server);
+        if accepted || case.own.opened_ns().is_none() || retries == 0 || data != Some(0) {
+            return Verdict::Quiet;
+        }
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: FIRST_TIMEOUT_NS,
+            facts: vec![sum(
+                "retransmits",
+                retries,
+                "segments without data sent again",
+            )],
+            why: "When connect() was called was not seen: they were SYNs, or FINs at the end.",
+            would_help: Some("Record as root from before the program connects."),
+        })
+    }
+}

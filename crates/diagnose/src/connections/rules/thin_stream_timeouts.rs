@@ -1,0 +1,131 @@
+//! A program spreads its requests over several connections to one host, so that each has too few
+//! segments out for duplicate ACKs: every loss waits for a timer (SNAP 6.1).
+
+use table::Stage;
+
+use super::{
+    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, incast,
+    known, measured, sum, total_ns,
+};
+use crate::connections::case::Case;
+use crate::connections::exclusion::Cause;
+use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
+use crate::units::duration;
+
+/// See the module.
+pub struct ThinStreamTimeouts;
+
+impl Rule for ThinStreamTimeouts {
+    fn id(&self) -> RuleId {
+        RuleId::ThinStreamTimeouts
+    }
+
+    fn summary(&self) -> &'static str {
+        "Several connections to one host are each too thin to see a loss before a timer does"
+    }
+
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[Stage::RetransmitTimeout, Stage::TailLoss]
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let stalled_ns = case.stalled_ns();
+        if case.loss_named || stalled_ns == 0 {
+            return Verdict::Quiet;
+        }
+        let beside = case.neighbours.beside_in_process(case.own) as u64;
+        if beside == 0 {
+            return Verdict::Quiet;
+        }
+        let Some(ledger) = case.ledger() else {
+            // Then `incast` has asked already, and names this as a candidate.
+            if incast::loses_together(case).is_some() {
+                return Verdict::Quiet;
+            }
+            return self.cannot_tell(stalled_ns, beside);
+        };
+        let thin_ns = ledger.thin_stall_ns.min(stalled_ns);
+        if thin_ns * 2 < stalled_ns {
+            return Verdict::Quiet;
+        }
+        let mean_ns = thin_ns.checked_div(ledger.thin_stalls.into());
+        let label = "stall(s) with three segments out or fewer";
+        let facts = [
+            Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
+            Some(total_ns("thin_stall_ns", thin_ns, "they took together")),
+            known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"),
+            delayed_ack_after_timeout::part_of(case),
+            known(
+                "connections_beside",
+                Some(beside),
+                Unit::Count,
+                "other connection(s) of the program to that host",
+            ),
+            case.retransmits()
+                .map(|n| sum("retransmits", n, "segment(s) sent again")),
+        ];
+        let harm_ns = stalled_ns + case.ack_held_ns();
+        Verdict::Fires(Found {
+            direction: Direction::Sending,
+            concerned_ns: harm_ns,
+            harm_ns,
+            facts: facts.into_iter().flatten().collect(),
+        })
+    }
+
+    fn explain(&self, case: &Case) -> Explanation {
+        let mut blind = case.general_blind_spots();
+        blind.push("Where on the path the data was lost.".into());
+        Explanation {
+            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+            could_not_see: blind,
+            advice: advice([
+                "Send the requests over one connection, several at a time: what follows a lost \
+                 segment then tells of the loss within a round trip.",
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
+                 the switches between.",
+                "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
+                 20ms`.",
+            ]),
+            win: WinBasis::HarmGone("losses are found within a round trip"),
+            confidence: measured(
+                case,
+                "every stall was measured in the kernel, with what was out",
+            ),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        format!(
+            "Lost data waited for a timer, as too little else was out to tell of it: {}.",
+            super::of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "Several connections to one host waited for timers, {} in all: each may have had too \
+             little out to see a loss earlier.",
+            duration(undecided.possible_harm_ns)
+        )
+    }
+}
+
+impl ThinStreamTimeouts {
+    fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
+        let label = "other connection(s) of the program to that host";
+        Verdict::CannotTell(Doubt {
+            candidates: vec![self.id()],
+            concerned_ns: stalled_ns,
+            facts: known("connections_beside", Some(beside), Unit::Count, label)
+                .into_iter()
+                .collect(),
+            why: "The kernel's statistics do not say how much was out when a stall began.",
+            would_help: None,
+        })
+    }
+}

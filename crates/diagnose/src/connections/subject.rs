@@ -1,0 +1,88 @@
+//! One connection, or one listening socket, with all that is known of it alone.
+
+use table::tables::{Connection, TcpSample};
+
+use crate::connections::cpu::CpuSeen;
+use crate::connections::gather::Gathered;
+use crate::connections::gather::blocked::Blocked;
+use crate::connections::gather::calls::CallDigest;
+use crate::connections::gather::threads::Behind;
+use crate::connections::stages::Judged;
+
+/// One connection, judged.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// Socket cookie.
+    pub id: u64,
+    /// Digests.
+    pub gathered: &'a Gathered,
+    /// Calls; `None` when they were not logged.
+    pub calls: Option<&'a CallDigest>,
+    /// What its data waited for: calls on other connections, in which its reader was blocked.
+    pub behind: Option<&'a Behind>,
+    /// Calls in which a thread was blocked; `None` without withheld ACKs.
+    pub blocked: Option<&'a Blocked>,
+    /// What its process and its CPUs did.
+    pub cpu: CpuSeen,
+    /// Stages.
+    pub judged: Judged,
+    /// Command name of the owner.
+    pub comm: Option<&'a str>,
+}
+
+impl Subject<'_> {
+    /// Row of table `connections`, folded.
+    pub fn identity(&self) -> Option<&Connection> {
+        self.gathered.identity.as_ref()
+    }
+
+    /// When it was opened, if within the recording, ns.
+    pub fn opened_ns(&self) -> Option<u64> {
+        self.identity().and_then(|identity| identity.opened_ns)
+    }
+
+    /// Since when it is judged, ns.
+    pub fn start_ns(&self) -> u64 {
+        let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
+        let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);
+        let sample = self
+            .gathered
+            .samples
+            .start(self.opened_ns())
+            .map(|(_, ns)| ns);
+        self.opened_ns()
+            .or(ledger)
+            .or(listener)
+            .or(sample)
+            .unwrap_or(0)
+    }
+
+    /// Growth of a counter of `tcp_info` over the judged time.
+    pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
+        self.gathered.samples.growth(self.opened_ns(), counter)
+    }
+
+    /// From when to when counters of `tcp_info` grew, ns; `None` without a sample.
+    pub fn counted(&self) -> Option<(u64, u64)> {
+        let samples = &self.gathered.samples;
+        let (_, start_ns) = samples.start(self.opened_ns())?;
+        Some((start_ns, samples.last.as_ref()?.time_ns))
+    }
+
+    /// Mean of all round-trip samples, where there is a ledger.
+    pub fn mean_rtt_us(&self) -> Option<u64> {
+        let ledger = self.judged.ledger.as_ref()?;
+        ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())
+    }
+
+    /// The same, or without a ledger the last smoothed one.
+    pub fn round_trip_us(&self) -> Option<u64> {
+        let smoothed = || self.last_sample().map(|last| last.srtt_us.into());
+        self.mean_rtt_us().or_else(smoothed)
+    }
+
+    /// Last sample.
+    pub fn last_sample(&self) -> Option<&TcpSample> {
+        self.gathered.samples.last.as_ref()
+    }
+}
