@@ -2,10 +2,10 @@
 //! bore, and a queue on the way overflows. The kernel's slow start after idle prevents it (RFC 2861,
 //! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout,
-    known_bytes, measured, min_rtt, sum, whole,
-};
+use super::delayed_ack_after_timeout;
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known_bytes, min_rtt, sum, whole};
+use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Direction, Finding, RuleId, Undecided};

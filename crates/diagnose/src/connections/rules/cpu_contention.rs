@@ -4,10 +4,9 @@
 
 use table::{Chosen, Stage};
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
-    total_ns,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, known_real, total_ns};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::connections::gather::cpu::ProcessUse;
@@ -70,7 +69,7 @@ impl Rule for CpuContention {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "The application had work to do and waited for a CPU: {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

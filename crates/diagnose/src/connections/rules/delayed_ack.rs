@@ -5,14 +5,12 @@
 use table::Stage;
 use table::tables::TcpStage;
 
-use super::nagle_delayed_ack::{held_by_nagle, pattern};
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_bytes, measured,
-    min_rtt, sum, total_ns, whole, worst,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::{acks_late, held_by_nagle, round_trips_ns};
+use super::shared::facts::{known, known_bytes, min_rtt, pattern, sum, total_ns, whole, worst};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
-use crate::kernel::TCP_DELACK_MIN_NS;
 use crate::report::{Direction, Fact, Finding, RuleId, RuledOut, Undecided, Unit, Value};
 use crate::units::{count, percent};
 
@@ -79,7 +77,7 @@ impl Rule for DelayedAck {
         format!(
             "The writer waited {} times for an ACK that the receiver withheld: {}.",
             count(waits),
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 
@@ -112,16 +110,6 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     facts
 }
 
-/// The path's round trip in each of these waits. It, too, was waited for with a full send buffer: the
-/// same waits, with the same cure.
-pub fn round_trips_ns(case: &Case) -> u64 {
-    let (Some(ledger), Some(rtt_us)) = (case.ledger(), case.own.gathered.samples.min_rtt_us) else {
-        return 0;
-    };
-    let waits_ns = u64::from(ledger.delayed_acks) * u64::from(rtt_us) * 1_000;
-    waits_ns.min(case.ns(Stage::SendBuffer))
-}
-
 /// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
 /// `EAGAIN` and waiting elsewhere.
 fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
@@ -129,22 +117,6 @@ fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
         Some(calls) if calls.send.would_block == 0 => waited_ns.min(calls.send.blocked_ns),
         _ => waited_ns,
     }
-}
-
-/// How much later than the path's round trip a withheld ACK comes at least, but for a jiffy, ns.
-pub fn delack_min_ns(case: &Case) -> u64 {
-    let jiffy_ns = case.context.given.jiffy_ns;
-    TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
-}
-
-/// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
-pub fn acks_late(case: &Case) -> bool {
-    let samples = &case.own.gathered.samples;
-    let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
-        return false;
-    };
-    let late_us = last.srtt_us.saturating_sub(least_us);
-    u64::from(late_us) * 1_000 >= delack_min_ns(case)
 }
 
 impl DelayedAck {

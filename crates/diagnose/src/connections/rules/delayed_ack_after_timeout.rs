@@ -3,10 +3,9 @@
 
 use table::Stage;
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    total_ns, whole,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, min_rtt, sum, total_ns, whole};
+use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};

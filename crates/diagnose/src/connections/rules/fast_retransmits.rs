@@ -5,10 +5,9 @@
 
 use table::{Stage, TcpEventKind};
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    total_ns, worst,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::connections::gather::rates::Fall;
@@ -117,7 +116,7 @@ impl Rule for FastRetransmits {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "Packet loss kept the flow below its own best rate: worth {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

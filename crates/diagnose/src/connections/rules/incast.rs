@@ -4,10 +4,10 @@
 
 use table::Stage;
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, known,
-    known_real, measured, min_rtt, sum, whole,
-};
+use super::delayed_ack_after_timeout;
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, known_real, min_rtt, sum, whole};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::coincidence::Coincidence;
 use crate::connections::exclusion::Cause;
@@ -136,7 +136,7 @@ impl Rule for Incast {
         format!(
             "{} connections sent to one host at once and overflowed a queue: {} lost.",
             count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

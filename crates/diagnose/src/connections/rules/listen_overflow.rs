@@ -2,7 +2,9 @@
 //! accept() was full (tcp_conn_request(), tcp_v4_syn_recv_sock()). The socket counts what it drops, for
 //! whatever reason; the namespace counts full queues (ListenOverflows), of whatever socket.
 
-use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, sum, whole};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{sum, whole};
+use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
 use crate::connections::gather::listeners::ListenerDigest;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided};

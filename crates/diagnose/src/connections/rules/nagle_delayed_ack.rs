@@ -5,45 +5,21 @@
 use table::tables::TcpStage;
 use table::{Method, Stage};
 
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::{held_by_nagle, nagle_harm_ns};
+use super::shared::facts::{
+    known, known_bytes, longest_ns, min_rtt, pattern, sum, total_ns, whole,
+};
 use super::shared::late_calls;
 use super::shared::nagle_cures::cures;
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, longest_ns, measured,
-    min_rtt, sum, total_ns, whole, worst,
-};
+use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
-use crate::connections::gather::calls::CallDigest;
-use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit, Value};
+use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
 use crate::units::{count, percent};
 
 /// See the module.
 pub struct NagleDelayedAck;
-
-/// Whether the waits for withheld ACKs are Nagle's: holds go with at least half of them.
-pub fn held_by_nagle(ledger: &TcpStage) -> bool {
-    ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
-}
-
-/// The most that Nagle's algorithm itself can cost: one round trip of the path a hold. What a
-/// hold lasts beyond that is the receiver's: its timer's, or its reader's. `None` without a
-/// ledger or a known path.
-pub fn most_by_nagle_ns(case: &Case) -> Option<u64> {
-    let rtt_us = case.own.gathered.samples.min_rtt_us?;
-    Some(u64::from(case.ledger()?.nagle_holds) * u64::from(rtt_us) * 1_000)
-}
-
-/// Time that Nagle's algorithm cost: holds for the path's round trip, as far as a thread here
-/// waited. A stream loses nothing by them: more data joins the segment.
-pub fn nagle_harm_ns(case: &Case) -> u64 {
-    let Some(calls) = case.calls_with_blocking() else {
-        return 0;
-    };
-    let held_ns = case.ns(Stage::Nagle);
-    held_ns
-        .min(most_by_nagle_ns(case).unwrap_or(held_ns))
-        .min(calls.blocked_ns())
-}
 
 /// Numbers of the holds, of the calls, of the path.
 fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
@@ -68,30 +44,6 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
         "would fit in one segment",
     ));
     facts.extend(min_rtt(case));
-    facts
-}
-
-/// What the calls look like: size of writes, writes per read.
-pub fn pattern(case: &Case) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    if let Some(mean_bytes) = case.mean_send_bytes() {
-        let value = Value::Whole(mean_bytes.round() as u64);
-        facts.push(worst(
-            "mean_write_bytes",
-            value,
-            Unit::Bytes,
-            "average write",
-        ));
-    }
-    let calls = case.own.calls;
-    if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
-        facts.push(worst(
-            "writes_per_read",
-            Value::Real(ratio),
-            Unit::Ratio,
-            "writes for each read",
-        ));
-    }
     facts
 }
 
@@ -156,7 +108,7 @@ impl Rule for NagleDelayedAck {
         format!(
             "Short writes waited {} times{which} for an ACK that the receiver withheld: {}.",
             count(holds),
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

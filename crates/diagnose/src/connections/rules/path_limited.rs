@@ -3,10 +3,9 @@
 
 use table::{Method, Stage};
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known_real, measured, min_rtt,
-    real, worst,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, known_real, min_rtt, real, worst};
+use super::shared::sentences::{advice, measured, outstanding};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{
@@ -105,7 +104,7 @@ impl Rule for PathLimited {
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        super::outstanding(undecided)
+        outstanding(undecided)
     }
 }
 
@@ -150,7 +149,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let rate = known_real("rate", rate, Unit::BytesPerS, "delivered");
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
     let label = "mean round-trip time; what is above the least waited in queues";
-    let mean_rtt = super::known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
+    let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
     let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
     facts.into_iter().flatten().collect()
 }

@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 
 use table::{Method, Stage};
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, sum, total_ns,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, sum, total_ns};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::{Case, LEAST_POLLS};
 use crate::connections::gather::threads::{Behind, Blocker};
 use crate::connections::subject::Subject;
@@ -97,7 +97,7 @@ impl Rule for ProxyStall {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "Data waited because its thread was blocked on another connection: {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

@@ -3,11 +3,10 @@
 
 use table::Stage;
 
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, whole};
+use super::shared::sentences::of_life;
 use super::shared::window_cause::{WindowCause, window_cause};
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, known_real,
-    min_rtt, sum, whole,
-};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
@@ -85,7 +84,7 @@ impl Rule for ReceiveBufferLimited {
             ),
             None => "The receiver's window was full although its reader kept up".to_owned(),
         };
-        format!("{cause}: {}.", super::of_life(finding))
+        format!("{cause}: {}.", of_life(finding))
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {

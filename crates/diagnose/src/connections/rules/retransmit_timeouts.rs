@@ -4,10 +4,10 @@
 
 use table::Stage;
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, fast_retransmits, known, measured,
-    sum,
-};
+use super::fast_retransmits;
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, sum, whole};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
@@ -80,12 +80,12 @@ impl Rule for RetransmitTimeouts {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "Lost data waited for a retransmission timer: {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        let sent_again = super::whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
+        let sent_again = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
             "{} segments were sent again, with unknown cost.",
             count(sent_again)

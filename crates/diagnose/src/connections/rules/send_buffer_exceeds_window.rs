@@ -1,10 +1,9 @@
 //! The application fixed a send buffer that holds far more than the receiver ever lets out: what
 //! exceeds the window takes memory and waits, and makes nothing faster. An answer, not a problem.
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known_bytes, known_flag, measured, sum,
-    total_ns, whole,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known_bytes, known_flag, sum, total_ns, whole};
+use super::shared::sentences::measured;
 use crate::connections::case::Case;
 use crate::report::{Advice, Direction, Fact, Finding, RuleId, Undecided};
 use crate::units::{bytes, duration};

@@ -6,11 +6,12 @@
 
 use table::{Method, Stage};
 
-use super::delayed_ack::round_trips_ns;
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, known, known_bytes, known_flag, known_real,
-    measured, min_rtt, sum, total_ns, worst,
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::round_trips_ns;
+use super::shared::facts::{
+    known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, worst,
 };
+use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::connections::gather::calls::CallDigest;
@@ -75,7 +76,7 @@ impl Rule for SendBufferLimited {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "The send buffer was full while path and receiver would have taken more: {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 }

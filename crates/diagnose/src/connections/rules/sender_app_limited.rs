@@ -4,12 +4,10 @@
 
 use table::Stage;
 
-use super::delayed_ack::acks_late;
-use super::nagle_delayed_ack::pattern;
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, measured, min_rtt, real, total_ns,
-    worst,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::acks_late;
+use super::shared::facts::{min_rtt, pattern, real, total_ns, worst};
+use super::shared::sentences::{advice, measured, outstanding};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{
@@ -102,7 +100,7 @@ impl Rule for SenderAppLimited {
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
-        super::outstanding(undecided)
+        outstanding(undecided)
     }
 }
 

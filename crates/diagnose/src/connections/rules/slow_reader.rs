@@ -4,12 +4,12 @@
 
 use table::Stage;
 
-use super::nagle_delayed_ack::most_by_nagle_ns;
+use super::receive_buffer_limited;
+use super::rule::{Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::most_by_nagle_ns;
+use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
+use super::shared::sentences::{advice, measured, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
-use super::{
-    Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt,
-    receive_buffer_limited, sum, total_ns, worst,
-};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Confidence, Direction, Fact, Finding, RuleId, Unit, Value};
@@ -61,7 +61,7 @@ impl Rule for SlowReader {
                 "It did not read in time, and its closed window stopped the sender"
             }
         };
-        format!("{whose}: {}.", super::of_life(finding))
+        format!("{whose}: {}.", of_life(finding))
     }
 }
 

@@ -4,11 +4,10 @@
 
 use table::Stage;
 
-use super::nagle_delayed_ack::{nagle_harm_ns, pattern};
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    whole,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::delayed_acks::nagle_harm_ns;
+use super::shared::facts::{known, min_rtt, pattern, sum, whole};
+use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::connections::gather::calls::CallDigest;

@@ -5,10 +5,9 @@
 
 use table::Chosen;
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, known_real, measured,
-    total_ns,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, known_real, total_ns};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::severity::{WARNING_SHARE, held_up};
@@ -67,7 +66,7 @@ impl Rule for SoftirqDelay {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "Softirqs took the application's CPU: ksoftirqd ran there for {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

@@ -4,10 +4,9 @@
 //! lost is the time.
 
 use super::fast_retransmits::slowed_ns;
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, known, measured, min_rtt, sum,
-    whole,
-};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, min_rtt, sum, whole};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
@@ -68,7 +67,7 @@ impl Rule for SpuriousRetransmits {
         if timeouts == 0 {
             return format!(
                 "What came out of order was taken for lost, and slowed the flow down: worth {}.",
-                super::of_life(finding)
+                of_life(finding)
             );
         }
         format!(

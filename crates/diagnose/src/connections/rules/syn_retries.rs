@@ -4,9 +4,10 @@
 use table::Role;
 use table::tables::Connection;
 
-use super::{Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, longest_ns, min_rtt, sum};
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{longest_ns, min_rtt, sum, whole};
+use super::shared::sentences::advice;
 use crate::connections::case::Case;
-use crate::connections::rules::whole;
 use crate::report::{Confidence, Direction, Finding, Level, RuleId, Undecided};
 use crate::units::{count, duration};
 

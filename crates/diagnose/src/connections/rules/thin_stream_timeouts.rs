@@ -3,10 +3,11 @@
 
 use table::Stage;
 
-use super::{
-    Doubt, Explanation, Found, Rule, Verdict, WinBasis, advice, delayed_ack_after_timeout, incast,
-    known, measured, sum, total_ns,
-};
+use super::delayed_ack_after_timeout;
+use super::incast;
+use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::shared::facts::{known, sum, total_ns};
+use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::Cause;
 use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
@@ -102,7 +103,7 @@ impl Rule for ThinStreamTimeouts {
     fn headline(&self, finding: &Finding) -> String {
         format!(
             "Lost data waited for a timer, as too little else was out to tell of it: {}.",
-            super::of_life(finding)
+            of_life(finding)
         )
     }
 

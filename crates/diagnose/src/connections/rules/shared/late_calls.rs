@@ -1,10 +1,10 @@
 //! Calls that were blocked as long as a withheld ACK takes, or longer, and what they followed: whether
 //! short sends, or several of them, made the wait.
 
+use super::delayed_acks::delack_min_ns;
+use super::facts::{known_real, sum};
 use crate::connections::case::Case;
 use crate::connections::gather::blocked::{After, ShortSends};
-use crate::connections::rules::delayed_ack::delack_min_ns;
-use crate::connections::rules::{known_real, sum};
 use crate::report::{Fact, Unit};
 
 /// The late calls of a connection, and its other blocked calls.

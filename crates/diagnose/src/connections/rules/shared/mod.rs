@@ -1,5 +1,9 @@
-//! What several rules share: calls that waited for a delayed ACK, how to end such waits, and why a receiver's window was full.
+//! What several rules share: evidence and sentences, calls that waited for a delayed ACK, how to end such waits, and why a
+//! receiver's window was full.
 
+pub mod delayed_acks;
+pub mod facts;
 pub mod late_calls;
 pub mod nagle_cures;
+pub mod sentences;
 pub mod window_cause;

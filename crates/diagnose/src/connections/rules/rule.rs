@@ -1,0 +1,114 @@
+//! What a rule is, and what it says of a connection.
+
+use table::Stage;
+
+use crate::connections::case::Case;
+use crate::report::{Advice, Confidence, Direction, Fact, Finding, RuleId, RuledOut, Undecided};
+
+/// What a rule says of one connection.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Not this.
+    Quiet,
+    /// This, with so much harm.
+    Fires(Found),
+    /// It may be this; the recording cannot tell.
+    CannotTell(Doubt),
+}
+
+/// What a firing rule found on one connection.
+#[derive(Debug)]
+pub struct Found {
+    /// Direction of the data concerned.
+    pub direction: Direction,
+    /// Time in the stages concerned, ns.
+    pub concerned_ns: u64,
+    /// Time that threads were blocked or data was late, ns: within the life, but for rules that
+    /// count [beyond it](Rule::is_beyond_life).
+    pub harm_ns: u64,
+    /// The numbers that show it.
+    pub facts: Vec<Fact>,
+}
+
+/// What a rule that cannot tell knows of one connection.
+#[derive(Debug)]
+pub struct Doubt {
+    /// All rules that may apply.
+    pub candidates: Vec<RuleId>,
+    /// Time concerned, ns.
+    pub concerned_ns: u64,
+    /// The numbers that show it.
+    pub facts: Vec<Fact>,
+    /// Why the cause cannot be told.
+    pub why: &'static str,
+    /// What would tell, beside more detail.
+    pub would_help: Option<&'static str>,
+}
+
+/// What a finding says beside its numbers; asked only of its worst connection.
+#[derive(Debug)]
+pub struct Explanation {
+    /// Excluded causes.
+    pub ruled_out: Vec<RuledOut>,
+    /// What the recording cannot show.
+    pub could_not_see: Vec<String>,
+    /// What to do, best first.
+    pub advice: Vec<Advice>,
+    /// What it may bring.
+    pub win: WinBasis,
+    /// How sure it is.
+    pub confidence: Confidence,
+}
+
+/// How the win is estimated.
+#[derive(Debug)]
+pub enum WinBasis {
+    /// All of the harm goes away.
+    HarmGone(&'static str),
+    /// At least as the harm promises, and no more than so many times is sure: what grew in spite of it
+    /// may grow further.
+    AtLeast(f64, &'static str),
+    /// It cannot be estimated.
+    Unknown,
+}
+
+/// One rule.
+pub trait Rule: Sync {
+    /// Returns its name in the list of all rules.
+    fn id(&self) -> RuleId;
+    /// What it finds, in one line.
+    fn summary(&self) -> &'static str;
+    /// Whether it looks at listening sockets, instead of connections.
+    fn is_of_listeners(&self) -> bool {
+        false
+    }
+    /// Whether its harm lies outside of the life of what it looks at: before it, or with clients.
+    fn is_beyond_life(&self) -> bool {
+        false
+    }
+    /// Whether it names what caused losses, so that rules that speak of loss in general are quiet.
+    fn names_cause_of_loss(&self) -> bool {
+        false
+    }
+    /// The stages in which its harm lies: they tell when. None if it lies in no stage.
+    fn stages(&self) -> &'static [Stage] {
+        &[]
+    }
+    /// From when to when it did harm, `CLOCK_MONOTONIC` ns.
+    fn when(&self, case: &Case) -> (u64, u64) {
+        case.when(self.stages())
+    }
+    /// Looks at one connection.
+    fn check(&self, case: &Case) -> Verdict;
+    /// Explains a finding by its worst connection.
+    fn explain(&self, case: &Case) -> Explanation;
+    /// One sentence for the finding.
+    fn headline(&self, finding: &Finding) -> String;
+    /// One sentence for what it cannot tell.
+    fn doubt(&self, undecided: &Undecided) -> String {
+        format!(
+            "{} may be lost; the recording cannot tell to what.",
+            crate::units::duration(undecided.possible_harm_ns)
+        )
+    }
+}

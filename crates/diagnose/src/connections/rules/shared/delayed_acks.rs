@@ -1,0 +1,58 @@
+//! How long delayed ACKs and Nagle's algorithm can hold data back.
+
+use table::Stage;
+use table::tables::TcpStage;
+
+use crate::connections::case::Case;
+use crate::kernel::TCP_DELACK_MIN_NS;
+
+/// Whether the waits for withheld ACKs are Nagle's: holds go with at least half of them.
+pub(in crate::connections::rules) fn held_by_nagle(ledger: &TcpStage) -> bool {
+    ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
+}
+
+/// The most that Nagle's algorithm itself can cost: one round trip of the path a hold. What a
+/// hold lasts beyond that is the receiver's: its timer's, or its reader's. `None` without a
+/// ledger or a known path.
+pub(in crate::connections::rules) fn most_by_nagle_ns(case: &Case) -> Option<u64> {
+    let rtt_us = case.own.gathered.samples.min_rtt_us?;
+    Some(u64::from(case.ledger()?.nagle_holds) * u64::from(rtt_us) * 1_000)
+}
+
+/// Time that Nagle's algorithm cost: holds for the path's round trip, as far as a thread here
+/// waited. A stream loses nothing by them: more data joins the segment.
+pub(in crate::connections::rules) fn nagle_harm_ns(case: &Case) -> u64 {
+    let Some(calls) = case.calls_with_blocking() else {
+        return 0;
+    };
+    let held_ns = case.ns(Stage::Nagle);
+    held_ns
+        .min(most_by_nagle_ns(case).unwrap_or(held_ns))
+        .min(calls.blocked_ns())
+}
+
+/// The path's round trip in each of these waits. It, too, was waited for with a full send buffer: the
+/// same waits, with the same cure.
+pub(in crate::connections::rules) fn round_trips_ns(case: &Case) -> u64 {
+    let (Some(ledger), Some(rtt_us)) = (case.ledger(), case.own.gathered.samples.min_rtt_us) else {
+        return 0;
+    };
+    let waits_ns = u64::from(ledger.delayed_acks) * u64::from(rtt_us) * 1_000;
+    waits_ns.min(case.ns(Stage::SendBuffer))
+}
+
+/// How much later than the path's round trip a withheld ACK comes at least, but for a jiffy, ns.
+pub(in crate::connections::rules) fn delack_min_ns(case: &Case) -> u64 {
+    let jiffy_ns = case.context.given.jiffy_ns;
+    TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
+}
+
+/// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
+pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
+    let samples = &case.own.gathered.samples;
+    let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
+        return false;
+    };
+    let late_us = last.srtt_us.saturating_sub(least_us);
+    u64::from(late_us) * 1_000 >= delack_min_ns(case)
+}

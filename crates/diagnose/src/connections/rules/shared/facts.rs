@@ -1,0 +1,166 @@
+//! The numbers that rules give as evidence, and how to read them again.
+
+use crate::connections::case::Case;
+use crate::connections::gather::calls::CallDigest;
+use crate::report::{Fact, Merge, Unit, Value};
+
+/// A count, added up over connections.
+pub(in crate::connections::rules) fn sum(
+    name: &'static str,
+    value: u64,
+    label: &'static str,
+) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value),
+        unit: Unit::Count,
+        label,
+        merge: Merge::Sum,
+    }
+}
+
+/// A duration, added up over connections.
+pub(in crate::connections::rules) fn total_ns(
+    name: &'static str,
+    value_ns: u64,
+    label: &'static str,
+) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value_ns),
+        unit: Unit::Ns,
+        label,
+        merge: Merge::Sum,
+    }
+}
+
+/// A duration of which the longest is kept.
+pub(in crate::connections::rules) fn longest_ns(
+    name: &'static str,
+    value_ns: u64,
+    label: &'static str,
+) -> Fact {
+    Fact {
+        name,
+        value: Value::Whole(value_ns),
+        unit: Unit::Ns,
+        label,
+        merge: Merge::Max,
+    }
+}
+
+/// A number of the worst connection.
+pub(in crate::connections::rules) fn worst(
+    name: &'static str,
+    value: Value,
+    unit: Unit,
+    label: &'static str,
+) -> Fact {
+    Fact {
+        name,
+        value,
+        unit,
+        label,
+        merge: Merge::Worst,
+    }
+}
+
+/// Whole number of the worst connection, where it is known.
+pub(in crate::connections::rules) fn known(
+    name: &'static str,
+    value: Option<u64>,
+    unit: Unit,
+    label: &'static str,
+) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Whole(value), unit, label))
+}
+
+/// Bytes of the worst connection, where they are known.
+pub(in crate::connections::rules) fn known_bytes(
+    name: &'static str,
+    value: Option<u64>,
+    label: &'static str,
+) -> Option<Fact> {
+    known(name, value, Unit::Bytes, label)
+}
+
+/// Yes or no for the worst connection, where it is known.
+pub(in crate::connections::rules) fn known_flag(
+    name: &'static str,
+    value: Option<bool>,
+    label: &'static str,
+) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Is(value), Unit::Flag, label))
+}
+
+/// Share or rate of the worst connection, where it is known.
+pub(in crate::connections::rules) fn known_real(
+    name: &'static str,
+    value: Option<f64>,
+    unit: Unit,
+    label: &'static str,
+) -> Option<Fact> {
+    value.map(|value| worst(name, Value::Real(value), unit, label))
+}
+
+/// Least round-trip time of the path, where it is known.
+pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
+    let rtt_ns = case
+        .own
+        .gathered
+        .samples
+        .min_rtt_us
+        .map(|us| u64::from(us) * 1_000);
+    known(
+        "min_rtt_ns",
+        rtt_ns,
+        Unit::Ns,
+        "least round-trip time of the path",
+    )
+}
+
+/// Value of a whole-number fact.
+pub(in crate::connections::rules) fn whole(facts: &[Fact], name: &str) -> Option<u64> {
+    facts
+        .iter()
+        .find(|fact| fact.name == name)
+        .and_then(|fact| match fact.value {
+            Value::Whole(value) => Some(value),
+            _ => None,
+        })
+}
+
+/// Value of a fact that is a share, a rate or a mean.
+pub(in crate::connections::rules) fn real(facts: &[Fact], name: &str) -> Option<f64> {
+    facts
+        .iter()
+        .find(|fact| fact.name == name)
+        .and_then(|fact| match fact.value {
+            Value::Real(value) => Some(value),
+            _ => None,
+        })
+}
+
+/// What the calls look like: size of writes, writes per read.
+pub(in crate::connections::rules) fn pattern(case: &Case) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(mean_bytes) = case.mean_send_bytes() {
+        let value = Value::Whole(mean_bytes.round() as u64);
+        facts.push(worst(
+            "mean_write_bytes",
+            value,
+            Unit::Bytes,
+            "average write",
+        ));
+    }
+    let calls = case.own.calls;
+    if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
+        facts.push(worst(
+            "writes_per_read",
+            Value::Real(ratio),
+            Unit::Ratio,
+            "writes for each read",
+        ));
+    }
+    facts
+}

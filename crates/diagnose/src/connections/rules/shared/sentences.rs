@@ -1,0 +1,55 @@
+//! Sentences and phrases that several rules say in the same words.
+
+use crate::connections::case::Case;
+use crate::report::{Advice, Confidence, Finding, Level, Undecided};
+
+/// What the harm takes of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
+pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
+    let subject = &finding.subject;
+    let life_ns = subject.lifetime_ns;
+    let life = crate::units::duration(life_ns);
+    let whose = match subject.connections {
+        0 | 1 => life,
+        number => format!(
+            "the {life} of {} connections together",
+            crate::units::count(number)
+        ),
+    };
+    format!(
+        "{} of {whose} ({})",
+        crate::units::duration(finding.harm_ns),
+        crate::units::percent(crate::units::part(finding.harm_ns, life_ns))
+    )
+}
+
+/// One sentence for time that no stage explains.
+pub(in crate::connections::rules) fn outstanding(undecided: &Undecided) -> String {
+    format!(
+        "Data was outstanding for {} ({}) and nothing says what it waited for.",
+        crate::units::duration(undecided.possible_harm_ns),
+        crate::units::percent(undecided.share)
+    )
+}
+
+/// Advice in fixed words.
+pub(in crate::connections::rules) fn advice<const N: usize>(
+    lines: [&'static str; N],
+) -> Vec<Advice> {
+    lines.into_iter().map(|line| Advice(line.into())).collect()
+}
+
+/// Confidence of a finding that the ledger measured, lowered when records were lost.
+pub(in crate::connections::rules) fn measured(case: &Case, because: &str) -> Confidence {
+    if case.context.lost.is_empty() {
+        Confidence {
+            level: Level::High,
+            because: because.to_owned(),
+        }
+    } else {
+        let because = format!("{because}; but records were lost");
+        Confidence {
+            level: Level::Medium,
+            because,
+        }
+    }
+}
