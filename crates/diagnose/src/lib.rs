@@ -10,6 +10,7 @@
 //! connections/ which stage limits each TCP connection, and why: findings
 //! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
 //! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
+//! answer/      what all answers share
 //! report/      the contract `whylat.report/1`
 //! causes/      the name of what a CPU did → why: categories of functions, system calls, interrupts
 //! rows/        what several analyses keep of rows
@@ -18,6 +19,7 @@
 //! units        numbers as people read them
 //! ```
 
+mod answer;
 pub mod causes;
 mod connections;
 mod histogram;
@@ -30,9 +32,9 @@ mod rows;
 pub mod units;
 pub mod waits;
 
-pub use connections::gather::ledger::RttInterval;
 pub use connections::snap::delayed_acks::SnapSettings;
 pub use connections::snap::flags::{Flags, delayed_ack};
+pub use connections::snap::interval::RttInterval;
 pub use connections::{Evidence, diagnose, rules, verdict};
 pub use messages::tail;
 pub use report::Report;

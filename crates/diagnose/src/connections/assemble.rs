@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use table::tables::TcpStage;
 use table::{Chosen, Role, TcpEventKind};
 
+use crate::answer::{About, Process, Recorded};
 use crate::connections::case::Case;
 use crate::connections::context::Context;
 use crate::connections::cpu::CpuSeen;
@@ -19,10 +20,9 @@ use crate::connections::snap::flags::FlagTimes;
 use crate::connections::snap::table4::table4;
 use crate::connections::stages;
 use crate::connections::subject::Subject;
-use crate::report::connection::{CongestionCauses, Mptcp, Process, Tcp, Totals};
+use crate::report::connection::{CongestionCauses, Mptcp, Tcp, Totals};
 use crate::report::{
-    About, Connection, Finding, Flags, Recorded, Report, RuleId, SCHEMA, SnapTable4, Undecided,
-    why_unseen,
+    Connection, Finding, Flags, Report, RuleId, SCHEMA, SnapTable4, Undecided, why_unseen,
 };
 
 /// Diagnoses a recording.

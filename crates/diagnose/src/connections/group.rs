@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::answer::Process;
 use crate::connections::case::Case;
 use crate::connections::rules::{self, Doubt, Found, WinBasis};
 use crate::connections::subject::Subject as Judgment;
-use crate::report::connection::Process;
 use crate::report::finding::Evidence;
 use crate::report::severity::severity;
 use crate::report::{Direction, Fact, Finding, Merge, RuleId, Subject, Undecided, Value, Win};

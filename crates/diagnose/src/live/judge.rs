@@ -7,7 +7,7 @@ use table::{Columns, Stage};
 
 use super::report::{By, Held, LiveConnection, LiveProcess, Sums};
 use super::waits::ProcessWaits;
-use crate::report::connection::Process;
+use crate::answer::Process;
 use crate::report::severity::{WARNING_SHARE, severity};
 use crate::report::{Connection, Receive, RuleId, StageShare, Stages};
 

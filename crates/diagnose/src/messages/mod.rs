@@ -29,8 +29,8 @@ use table::manifest::Header;
 use table::tables::{Activities, ClockPairs, ReceivedMessages, SentMessages};
 use table::{Columns, Consumer, Rows, TableId};
 
+use crate::answer::{About, Recorded};
 use crate::histogram::{Histogram, RELATIVE_ERROR};
-use crate::report::{About, Recorded};
 use crate::waits::Names;
 use doing::Doing;
 use nic::{NicClocks, Stamped};

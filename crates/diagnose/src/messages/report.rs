@@ -7,7 +7,7 @@ use table::tables::{ReceivedMessage, SentMessage};
 use super::doing::Doing;
 use super::nic::{OnWire, Stamped};
 use super::way::{Direction, Part};
-use crate::report::{About, Process};
+use crate::answer::{About, Process};
 
 /// Name and version of the contract of messages by connection.
 pub const SCHEMA: &str = "whylat.messages/1";

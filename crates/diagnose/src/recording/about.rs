@@ -5,7 +5,7 @@ use std::path::Path;
 
 use table::{Problem, Recording};
 
-use crate::report::{About, LeftOut, Recorded};
+use crate::answer::{About, LeftOut, Recorded};
 
 /// What the recording says of itself. To be asked after all is read: damage is found by reading.
 pub fn recorded(recording: &Recording) -> Recorded {

@@ -2,11 +2,13 @@
 //! here, so that what is tested is what users see.
 //!
 //! ```text
+//! options  what is asked
 //! pass     one pass over the tables for all analyses that are wanted
 //! about    what the recording says of itself
 //! ```
 
 mod about;
+mod options;
 mod pass;
 
 use std::rc::Rc;
@@ -17,7 +19,6 @@ use table::tables::{Activity, ReceivedMessage, SentMessage, Spin, Wait};
 
 use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
-use crate::connections::snap::delayed_acks::SnapSettings;
 use crate::messages::MessageTable;
 use crate::messages::ends::report::EndsReport;
 use crate::messages::ends::{self, Side};
@@ -28,6 +29,7 @@ use crate::messages::tail::{Band, Question, TailTable, Tails};
 use crate::report::{Recorded, Report, SlowMessages};
 use crate::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
+pub use options::{Judging, TailQuestion};
 use pass::{NAMED, NAMING, Wanted};
 
 /// Messages of a recording that the main report looks at, which takes about 100 MB per million.
@@ -38,33 +40,6 @@ const MOST_IN_PAGE: usize = 1_000;
 
 /// Connections that a page lists: about as many bytes as its rows may take.
 const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
-
-/// How connections are judged.
-#[derive(Debug, Clone, Copy)]
-pub struct Judging {
-    /// How shares of delayed ACKs are estimated.
-    pub snap: SnapSettings,
-    /// Connections that are judged: the longest.
-    pub max_connections: usize,
-}
-
-impl Default for Judging {
-    fn default() -> Self {
-        Self {
-            snap: SnapSettings::default(),
-            max_connections: 200_000,
-        }
-    }
-}
-
-/// How slow messages are explained.
-#[derive(Debug, Default)]
-pub struct TailQuestion {
-    /// Which; `None`: the slowest, as many as it is worth.
-    pub question: Option<Question>,
-    /// What functions are; `None`: as whylat knows them.
-    pub categories: Option<Categories>,
-}
 
 /// All that a page tells of a recording.
 #[derive(Debug, Serialize)]

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use table::tables::{Call, Connection, Counter, Wait};
 use table::{Consumer, Recording, Rows, TableId};
 
-use super::Judging;
+use super::options::Judging;
 use crate::connections::gather::Evidence;
 use crate::connections::gather::longest::Lives;
 use crate::messages::MessageTable;

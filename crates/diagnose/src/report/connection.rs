@@ -5,6 +5,8 @@ use table::{Chosen, Method, Role, Stage};
 
 use super::RuleId;
 use super::snap::Flags;
+use crate::answer::Process;
+use crate::answer::decimals::{maybe_nine_decimals, nine_decimals};
 
 /// One socket of a TCP connection. `stages` speak of what it sends, `receive` of what it
 /// receives.
@@ -56,26 +58,6 @@ pub struct Connection {
     pub findings: Vec<RuleId>,
 }
 
-/// A process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
-pub struct Process {
-    /// Process id; `None` when several share a finding.
-    pub pid: Option<u32>,
-    /// Command name; `None` when the process was gone before it was looked up.
-    pub comm: Option<String>,
-}
-
-impl Process {
-    /// As it is printed: its name with its number, as far as they are known.
-    pub fn title(&self) -> String {
-        match (self.comm.as_deref(), self.pid) {
-            (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),
-            (Some(comm), None) => comm.to_owned(),
-            (None, pid) => format!("process {}", pid.unwrap_or_default()),
-        }
-    }
-}
-
 /// Share of a connection's judged time.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct StageShare {
@@ -89,21 +71,6 @@ pub struct StageShare {
     /// Half-width of the 95 % interval around `share`.
     #[serde(serialize_with = "nine_decimals")]
     pub bound: f64,
-}
-
-/// Prints a share to a nanosecond in a second: what lies below is the rounding of this machine.
-pub(crate) fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64((share * 1e9).round() / 1e9)
-}
-
-fn maybe_nine_decimals<S: Serializer>(
-    share: &Option<f64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match share {
-        Some(share) => nine_decimals(share, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// The sending stages by name.

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::connections::snap::flags::FlagTimes;
-
 /// Share of a connection's time with each of SNAP's problems, not exclusive. `None`: the
 /// inputs were not measured.
 #[derive(Debug, Clone, Serialize)]
@@ -20,19 +18,6 @@ pub struct Flags {
     pub delayed_ack: Option<f64>,
     /// The receiver's window was full.
     pub receiver_window_limited: Option<f64>,
-}
-
-impl From<&FlagTimes> for Flags {
-    fn from(times: &FlagTimes) -> Self {
-        Self {
-            sender_app_limited: times.sender_app().and_then(|(flag, _)| flag.share()),
-            send_buffer_limited: times.send_buffer.share(),
-            fast_retransmission: times.fast_retransmission.share(),
-            timeout: times.timeout.share(),
-            delayed_ack: times.delayed_ack.share(),
-            receiver_window_limited: times.receiver_window.share(),
-        }
-    }
 }
 
 /// SNAP's Table 4.

@@ -2,5 +2,6 @@
 
 pub mod hash;
 pub mod in_order;
+pub mod listeners;
 pub mod processes;
 pub mod sends;

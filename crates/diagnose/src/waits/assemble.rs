@@ -13,9 +13,9 @@ use super::report::{
     WaitReport,
 };
 use super::top::{Element, Top};
+use crate::answer::{About, Recorded};
 use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
 use crate::kernel::LONGEST_JIFFY_NS;
-use crate::report::{About, Recorded};
 
 /// Named of those that take part in a group.
 const PARTS: usize = 4;

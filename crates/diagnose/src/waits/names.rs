@@ -14,8 +14,8 @@ use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::Identity;
 use super::stacks::Stacks;
-use crate::connections::gather::{listeners, processes};
-use crate::report::connection::Process;
+use crate::answer::Process;
+use crate::rows::{listeners, processes};
 
 /// Functions in the name of a stack.
 const TITLE_FRAMES: usize = 3;

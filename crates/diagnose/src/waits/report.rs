@@ -6,8 +6,9 @@ use table::{Caller, WaitObject, Waker};
 
 use super::filter::{Grouping, WaitFilter};
 use super::join::report::Preceding;
-use crate::report::About;
-use crate::report::connection::{Process, nine_decimals};
+use crate::answer::About;
+use crate::answer::Process;
+use crate::answer::decimals::nine_decimals;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.waits/1";

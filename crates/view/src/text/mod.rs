@@ -81,7 +81,7 @@ fn who(subject: &Subject, direction: Direction) -> String {
 }
 
 /// A process as `comm[pid]`.
-fn process(process: Option<&diagnose::report::connection::Process>) -> String {
+fn process(process: Option<&diagnose::report::Process>) -> String {
     let Some(process) = process else {
         return "unknown process".to_owned();
     };

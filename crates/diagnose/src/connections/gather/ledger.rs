@@ -5,16 +5,7 @@
 use table::Stage;
 use table::tables::TcpStage;
 
-/// Round-trip samples between two readings of the ledger.
-#[derive(Debug, Clone, Copy)]
-pub struct RttInterval {
-    /// Length of the interval, ns.
-    pub length_ns: u64,
-    /// SNAP's `diff(SumRTT)`, µs.
-    pub rtt_sum_us: u64,
-    /// SNAP's `diff(SampleRTT)`.
-    pub rtt_samples: u32,
-}
+use crate::connections::snap::interval::RttInterval;
 
 /// When each stage grew: from the reading before the first growth to the last reading that showed
 /// some, ns; in the order of [`Stage::ALL`].

@@ -1,7 +1,6 @@
 //! Readings of listening sockets: what each dropped, and how much of it met a full queue.
 
-use table::tables::{Connection, Listener};
-use table::{Chosen, Role};
+use table::tables::Listener;
 
 /// Readings of one listening socket, within the judged span.
 #[derive(Debug, Clone, Default)]
@@ -176,34 +175,6 @@ fn share(together: Vec<&mut ListenerDigest>) {
         let part = u64::try_from(part.div_ceil(u128::from(all))).unwrap_or(u64::MAX);
         drops.refused = drops.refused.min(part);
         drops.refused_syns = 0;
-    }
-}
-
-/// A listening socket in the form of a connection: it has no other end.
-pub fn identity(reading: &Listener) -> Connection {
-    Connection {
-        conn: reading.conn,
-        time_ns: reading.time_ns,
-        netns: reading.netns,
-        local: reading.local.clone(),
-        remote: "*".to_owned(),
-        role: Role::Server,
-        chosen: Chosen::Target,
-        connect_ns: None,
-        syn_retries: None,
-        opened_ns: reading.listen_ns,
-        closed_ns: reading.closed_ns,
-        pid: reading.pid,
-        peer_conn: None,
-        nodelay: None,
-        congestion: None,
-        mss_bytes: None,
-        sndbuf_bytes: None,
-        sndbuf_locked: None,
-        rcvbuf_bytes: None,
-        rcvbuf_locked: None,
-        ulp: None,
-        mptcp_token: None,
     }
 }
 

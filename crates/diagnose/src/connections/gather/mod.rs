@@ -32,8 +32,8 @@ use longest::{Lives, Longest};
 use samples::SampleDigest;
 use threads::ThreadTable;
 
+use crate::answer::LeftOut;
 use crate::connections::snap::delayed_acks::SnapSettings;
-use crate::report::LeftOut;
 use crate::rows::hash::Digests;
 
 /// All that is kept of one connection, calls apart.
@@ -223,7 +223,7 @@ impl Evidence {
         for index in 0..rows.len() {
             let row = rows.row(index);
             let gathered = self.listeners.entry(row.conn).or_default();
-            gathered.identity = Some(listeners::identity(&row));
+            gathered.identity = Some(crate::rows::listeners::identity(&row));
             let digest = gathered.listener.get_or_insert_default();
             digest.add(&row, self.span);
         }

@@ -5,7 +5,7 @@
 //! `(diff(SumRTT) − diff(SampleRTT) × MaxQueuingDelay) / DelayedACKTimeout`, for each poll interval
 //! not less than none and not more than all of its samples.
 
-use crate::connections::gather::ledger::RttInterval;
+use super::interval::RttInterval;
 use crate::kernel::TCP_DELACK_MIN_NS;
 
 /// What SNAP's operators measure in advance.

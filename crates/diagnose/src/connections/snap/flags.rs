@@ -12,7 +12,8 @@
 
 use table::tables::TcpSample;
 
-use crate::connections::gather::ledger::RttInterval;
+use super::interval::RttInterval;
+use crate::report;
 
 /// SNAP's MaxQueuingDelay (section 4.2): the most that queues on the path may add. Also on Linux, whose
 /// timer takes four times as long; the estimate of shares, a difference of sums, needs a nearer one
@@ -144,6 +145,19 @@ impl FlagTimes {
         flag.flagged_ns = flag.flagged_ns.saturating_sub(self.delayed_ack.flagged_ns);
         let inputs = [self.timeout, self.receiver_window, self.delayed_ack];
         Some((flag, inputs.iter().all(|input| input.observed_ns > 0)))
+    }
+}
+
+impl From<&FlagTimes> for report::Flags {
+    fn from(times: &FlagTimes) -> Self {
+        Self {
+            sender_app_limited: times.sender_app().and_then(|(flag, _)| flag.share()),
+            send_buffer_limited: times.send_buffer.share(),
+            fast_retransmission: times.fast_retransmission.share(),
+            timeout: times.timeout.share(),
+            delayed_ack: times.delayed_ack.share(),
+            receiver_window_limited: times.receiver_window.share(),
+        }
     }
 }
 

@@ -3,4 +3,5 @@
 
 pub mod delayed_acks;
 pub mod flags;
+pub mod interval;
 pub mod table4;

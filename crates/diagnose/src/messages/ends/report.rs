@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::offset::Offset;
+use crate::answer::About;
 use crate::messages::report::{End, Spread};
-use crate::report::About;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.ends/1";

@@ -50,8 +50,8 @@ use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 use table::{Consumer, Rows, TableId};
 
+use crate::answer::{About, Recorded};
 use crate::causes::Categories;
-use crate::report::{About, Recorded};
 use crate::waits::Names;
 use breakdown::{Ahead, UsualAhead, ahead};
 use cause::Causes;

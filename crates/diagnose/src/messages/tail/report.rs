@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::explain::Anomaly;
 use super::tree::{Role, SpanId};
+use crate::answer::About;
 use crate::messages::way::Direction;
-use crate::report::About;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.tail/1";

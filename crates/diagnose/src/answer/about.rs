@@ -3,7 +3,7 @@
 use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
 
-use super::{Closed, Host, Loss};
+use super::host::{Closed, Host, Loss};
 use crate::units::counted;
 
 /// What the manifest says at the end of the recording, and the reader of its state.

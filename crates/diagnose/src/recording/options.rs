@@ -1,0 +1,32 @@
+//! What is asked of a recording.
+
+use crate::causes::Categories;
+use crate::connections::snap::delayed_acks::SnapSettings;
+use crate::messages::tail::Question;
+
+/// How connections are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Judging {
+    /// How shares of delayed ACKs are estimated.
+    pub snap: SnapSettings,
+    /// Connections that are judged: the longest.
+    pub max_connections: usize,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self {
+            snap: SnapSettings::default(),
+            max_connections: 200_000,
+        }
+    }
+}
+
+/// How slow messages are explained.
+#[derive(Debug, Default)]
+pub struct TailQuestion {
+    /// Which; `None`: the slowest, as many as it is worth.
+    pub question: Option<Question>,
+    /// What functions are; `None`: as whylat knows them.
+    pub categories: Option<Categories>,
+}
