@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use diagnose::messages::story::MessageId;
+use diagnose::messages::message::MessageId;
 use diagnose::report::About;
 
 use crate::format::Format;

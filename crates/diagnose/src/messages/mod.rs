@@ -2,8 +2,9 @@
 //! by batch; one [`MessageReport`] out. What is kept grows with the connections, not with the rows.
 //!
 //! ```text
-//! way       row → the parts of its way, which add up to the whole
-//! marks     which times of a row are begin and ends of these, in their order
+//! message   what a message is: direction, row, id
+//! parts     names of what happens to messages, and of the parts of their time
+//! breakdown row → parts of its time, which add up to the whole
 //! story     one message by itself, step by step
 //! doing     what its CPUs did meanwhile
 //! nic       when the network adapter put it on the wire
@@ -12,14 +13,15 @@
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
+pub mod breakdown;
 pub mod doing;
 pub mod ends;
-mod marks;
+pub mod message;
 pub mod nic;
+pub mod parts;
 pub mod report;
 pub mod story;
 pub mod tail;
-pub mod way;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -32,27 +34,27 @@ use table::{Columns, Consumer, Rows, TableId};
 use crate::answer::{About, Recorded};
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::waits::Names;
+use breakdown::{BreakdownError, LatencyBreakdown, PARTS_MOST};
 use doing::Doing;
+use message::{MessageDirection, MessageId, MessageRow};
 use nic::{NicClocks, Stamped};
 use report::{
-    End, Group, Lifetime, MessageReport, MessageStory, PartSpread, Row, SCHEMA, STORY_SCHEMA,
-    Spread, Took,
+    End, Group, Lifetime, MessageReport, MessageStory, PartSpread, PartTime, SCHEMA, STORY_SCHEMA,
+    Spread,
 };
-use story::MessageId;
-use way::{Direction, Lack, PARTS_MOST, Way};
 
 /// Messages of a group that are shown by themselves.
 const SLOWEST: usize = 10;
 
-/// Messages on their way to a report.
+/// Messages on their breakdown to a report.
 #[derive(Debug)]
 pub struct MessageTable {
     header: Header,
     names: Rc<Names>,
-    groups: HashMap<(u64, Direction), Digest>,
+    groups: HashMap<(u64, MessageDirection), Digest>,
     /// The one that is looked for, if one is.
     wanted: Option<MessageId>,
-    found: Option<(Result<Way, Lack>, Row)>,
+    found: Option<(Result<LatencyBreakdown, BreakdownError>, MessageRow)>,
     nics: NicClocks,
     doings: Vec<Doing>,
     latest_ns: u64,
@@ -65,7 +67,7 @@ struct Times {
     sum_ns: u64,
 }
 
-/// The messages of one connection, one way.
+/// The messages of one connection, one breakdown.
 #[derive(Debug, Default)]
 struct Digest {
     count: u64,
@@ -81,7 +83,7 @@ struct Digest {
     whole: Times,
     parts: [Times; PARTS_MOST],
     /// Slowest first.
-    slowest: Vec<(Way, Row)>,
+    slowest: Vec<(LatencyBreakdown, MessageRow)>,
 }
 
 impl Consumer for MessageTable {
@@ -136,16 +138,16 @@ impl MessageTable {
     pub fn add_received(&mut self, rows: &ReceivedMessages) {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
-            let key = (rows.conn[row], Direction::Received);
+            let key = (rows.conn[row], MessageDirection::Received);
             let row = rows.row(row);
-            let way = Way::of_received(&row);
+            let breakdown = LatencyBreakdown::from_received(&row);
             let digest = self.groups.entry(key).or_default();
             digest.doubtful += u64::from(row.doubt_ns > 0);
             digest.doubt_ns = digest.doubt_ns.max(row.doubt_ns);
             if let Some(cut_bytes) = row.cut_bytes {
                 *digest.cut.get_or_insert(0) += u64::from(cut_bytes > 0);
             }
-            self.add(key, way, Row::Received(row));
+            self.add(key, breakdown, MessageRow::Received(row));
         }
     }
 
@@ -161,7 +163,7 @@ impl MessageTable {
     pub fn add_sent(&mut self, rows: &SentMessages) {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
-            let key = (rows.conn[row], Direction::Sent);
+            let key = (rows.conn[row], MessageDirection::Sent);
             let row = rows.row(row);
             let digest = self.groups.entry(key).or_default();
             let placed = self.nics.place(&row);
@@ -169,24 +171,29 @@ impl MessageTable {
                 let stamped = digest.stamped.get_or_insert_default();
                 stamped.count(&placed)
             });
-            let way = Way::of_sent(&row, on_wire);
+            let breakdown = LatencyBreakdown::from_sent(&row, on_wire);
             if row.packets.is_none() {
                 *digest.resent.get_or_insert(0) += u64::from(row.resent_segments > 0);
             }
-            self.add(key, way, Row::Sent(row));
+            self.add(key, breakdown, MessageRow::Sent(row));
         }
     }
 
-    fn add(&mut self, key: (u64, Direction), way: Result<Way, Lack>, row: Row) {
+    fn add(
+        &mut self,
+        key: (u64, MessageDirection),
+        breakdown: Result<LatencyBreakdown, BreakdownError>,
+        row: MessageRow,
+    ) {
         let (offset_end, bytes, spliced_bytes) = match &row {
-            Row::Received(row) => (row.offset_end, row.bytes, row.spliced_bytes),
-            Row::Sent(row) => (row.offset_end, row.bytes, row.spliced_bytes),
+            MessageRow::Received(row) => (row.offset_end, row.bytes, row.spliced_bytes),
+            MessageRow::Sent(row) => (row.offset_end, row.bytes, row.spliced_bytes),
         };
         if self.is_wanted(key, offset_end, bytes) {
-            self.found = Some((way, row.clone()));
+            self.found = Some((breakdown, row.clone()));
         }
         let digest = self.groups.entry(key).or_default();
-        digest.add(bytes, spliced_bytes, way, row);
+        digest.add(bytes, spliced_bytes, breakdown, row);
     }
 
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
@@ -194,24 +201,29 @@ impl MessageTable {
         self.latest_ns = self.latest_ns.max(last_ns);
     }
 
-    fn is_wanted(&self, (conn, direction): (u64, Direction), offset_end: u64, bytes: u32) -> bool {
+    fn is_wanted(
+        &self,
+        (conn, direction): (u64, MessageDirection),
+        offset_end: u64,
+        bytes: u32,
+    ) -> bool {
         self.wanted
             .is_some_and(|id| id.direction == direction && id.is(conn, offset_end, bytes))
     }
 
     /// The message that was looked for; `None`: no such row was added.
     pub fn story(self, recorded: Recorded) -> Option<MessageStory> {
-        let (way, row) = self.found?;
+        let (breakdown, row) = self.found?;
         let id = row.id();
-        let way = way.ok();
+        let breakdown = breakdown.ok();
         Some(MessageStory {
             schema: STORY_SCHEMA,
             about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
             end: end(&self.names, id.conn),
             direction: id.direction,
-            steps: row.steps(way.as_ref()),
+            steps: row.steps(breakdown.as_ref()),
             meanwhile: row.meanwhile().select(self.doings),
-            lifetime: way.map(|way| lifetime(&way, &row, self.header.started_ns)),
+            lifetime: breakdown.map(|breakdown| lifetime(&breakdown, &row, self.header.started_ns)),
         })
     }
 
@@ -231,7 +243,7 @@ impl MessageTable {
         }
     }
 
-    fn group(&self, (conn, direction): (u64, Direction), digest: &Digest) -> Group {
+    fn group(&self, (conn, direction): (u64, MessageDirection), digest: &Digest) -> Group {
         let parts = direction.parts().iter().zip(&digest.parts);
         let parts = parts.filter_map(|(part, times)| {
             let spread = times.spread()?;
@@ -258,7 +270,7 @@ impl MessageTable {
             whole: digest.whole.spread(),
             parts: parts.collect(),
             slowest: slowest
-                .map(|(way, row)| lifetime(way, row, self.header.started_ns))
+                .map(|(breakdown, row)| lifetime(breakdown, row, self.header.started_ns))
                 .collect(),
         }
     }
@@ -273,35 +285,44 @@ fn end(names: &Names, conn: u64) -> End {
     }
 }
 
-fn lifetime(way: &Way, row: &Row, started_ns: u64) -> Lifetime {
+fn lifetime(breakdown: &LatencyBreakdown, row: &MessageRow, started_ns: u64) -> Lifetime {
     Lifetime {
         id: row.id().to_string(),
-        since_start_ns: way.start_ns.saturating_sub(started_ns),
-        whole_ns: way.whole_ns,
-        parts: way.parts().map(|(part, ns)| Took { part, ns }).collect(),
-        on_wire: way.on_wire,
+        since_start_ns: breakdown.start_ns.saturating_sub(started_ns),
+        whole_ns: breakdown.whole_ns,
+        parts: breakdown
+            .parts()
+            .map(|(part, ns)| PartTime { part, ns })
+            .collect(),
+        on_wire: breakdown.on_wire,
         message: row.clone(),
     }
 }
 
 impl Digest {
-    fn add(&mut self, bytes: u32, spliced_bytes: u32, way: Result<Way, Lack>, row: Row) {
+    fn add(
+        &mut self,
+        bytes: u32,
+        spliced_bytes: u32,
+        breakdown: Result<LatencyBreakdown, BreakdownError>,
+        row: MessageRow,
+    ) {
         self.count += 1;
         self.bytes += u64::from(bytes);
         self.spliced_bytes += u64::from(spliced_bytes);
-        let way = match way {
-            Ok(way) => way,
-            Err(Lack::Unseen) => return self.unseen += 1,
-            Err(Lack::Disorder) => return self.disordered += 1,
+        let breakdown = match breakdown {
+            Ok(breakdown) => breakdown,
+            Err(BreakdownError::MissingTimestamp) => return self.unseen += 1,
+            Err(BreakdownError::OutOfOrder) => return self.disordered += 1,
         };
-        self.whole.add(way.whole_ns);
-        for (times, part_ns) in self.parts.iter_mut().zip(way.parts_ns()) {
+        self.whole.add(breakdown.whole_ns);
+        for (times, part_ns) in self.parts.iter_mut().zip(breakdown.parts_ns()) {
             part_ns.into_iter().for_each(|ns| times.add(ns));
         }
         let slowest = &mut self.slowest;
-        let place = slowest.partition_point(|(kept, _)| kept.whole_ns >= way.whole_ns);
+        let place = slowest.partition_point(|(kept, _)| kept.whole_ns >= breakdown.whole_ns);
         if place < SLOWEST {
-            slowest.insert(place, (way, row));
+            slowest.insert(place, (breakdown, row));
             slowest.truncate(SLOWEST);
         }
     }

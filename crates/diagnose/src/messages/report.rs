@@ -2,11 +2,11 @@
 //! say. A null means "not measured", never zero.
 
 use serde::Serialize;
-use table::tables::{ReceivedMessage, SentMessage};
 
 use super::doing::Doing;
+use super::message::{MessageDirection, MessageRow};
 use super::nic::{OnWire, Stamped};
-use super::way::{Direction, Part};
+use super::parts::{MessageEvent, MessagePart};
 use crate::answer::{About, Process};
 
 /// Name and version of the contract of messages by connection.
@@ -49,7 +49,7 @@ pub struct Group {
     #[serde(flatten)]
     pub end: End,
     /// Which way.
-    pub direction: Direction,
+    pub direction: MessageDirection,
     /// Messages: receive calls that took bytes, or send calls that gave some.
     pub count: u64,
     /// Their bytes.
@@ -103,7 +103,7 @@ pub struct Spread {
 #[derive(Debug, Clone, Serialize)]
 pub struct PartSpread {
     /// Which.
-    pub part: Part,
+    pub part: MessagePart,
     /// How long it took.
     #[serde(flatten)]
     pub spread: Spread,
@@ -119,30 +119,20 @@ pub struct Lifetime {
     /// From there to the end, ns.
     pub whole_ns: u64,
     /// The parts, in their order.
-    pub parts: Vec<Took>,
+    pub parts: Vec<PartTime>,
     /// When the network adapter put it on the wire; `None`: that is not known.
     pub on_wire: Option<OnWire>,
     /// The message.
-    pub message: Row,
+    pub message: MessageRow,
 }
 
 /// How long a part of one message took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Took {
+pub struct PartTime {
     /// Which.
-    pub part: Part,
+    pub part: MessagePart,
     /// How long, ns.
     pub ns: u64,
-}
-
-/// A message as it was recorded.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
-pub enum Row {
-    /// A row of `received_messages`.
-    Received(ReceivedMessage),
-    /// A row of `sent_messages`.
-    Sent(SentMessage),
 }
 
 /// One message by itself.
@@ -157,76 +147,30 @@ pub struct MessageStory {
     #[serde(flatten)]
     pub end: End,
     /// Which way.
-    pub direction: Direction,
+    pub direction: MessageDirection,
     /// Its way; `None`: a time of it was not seen, or they are in no order.
     pub lifetime: Option<Lifetime>,
     /// What happened to it, in the order of time.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MessageStep>,
     /// What its CPUs did meanwhile; `None`: it was not kept.
     pub meanwhile: Option<Vec<Doing>>,
 }
 
 /// Something that happened to a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct MessageStep {
     /// When, ns from the first one.
     pub after_ns: u64,
     /// What.
-    pub what: Event,
+    pub what: MessageEvent,
     /// On which CPU; `None`: not recorded.
     pub cpu: Option<u16>,
     /// In which thread; `None`: in none, or in whichever was interrupted.
     pub tid: Option<u32>,
     /// How far from it the true time may be, ns; `None`: the kernel itself took the time.
     pub error_ns: Option<u64>,
-    /// Part of the way that ends with it; `None`: none does.
-    pub ends: Option<Took>,
-}
-
-/// What happens to messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    /// The driver handed over the first of its segments.
-    FirstArrived,
-    /// The driver handed over the last of its segments.
-    LastArrived,
-    /// TCP took that.
-    TcpTook,
-    /// The stack took the datagram from the driver.
-    StackTook,
-    /// It was handed to the socket.
-    Ready,
-    /// The thread that waited was woken.
-    Woken,
-    /// It ran again.
-    Running,
-    /// The call began to copy.
-    Copying,
-    /// The call ended.
-    CallDone,
-    /// TCP began with the call.
-    CallBegun,
-    /// TCP began to send the last byte.
-    TcpSent,
-    /// That came to the queue of the device.
-    Queued,
-    /// It went to the driver.
-    Driven,
-    /// The network adapter put it on the wire.
-    OnWire,
-    /// The other end has acknowledged all.
-    Acknowledged,
-}
-
-impl Row {
-    /// Whether it is of a UDP socket.
-    pub fn is_datagram(&self) -> bool {
-        match self {
-            Self::Received(row) => row.cut_bytes.is_some(),
-            Self::Sent(row) => row.packets.is_some(),
-        }
-    }
+    /// MessagePart of the way that ends with it; `None`: none does.
+    pub ends: Option<PartTime>,
 }
 
 impl End {
@@ -235,29 +179,6 @@ impl End {
         match &self.process {
             Some(process) => format!("{} {}", process.title(), self.name),
             None => self.name.clone(),
-        }
-    }
-}
-
-impl Event {
-    /// As it is printed.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::FirstArrived => "first segment arrived",
-            Self::LastArrived => "all of it had arrived",
-            Self::TcpTook => "TCP took it",
-            Self::StackTook => "the stack took it",
-            Self::Ready => "handed to the socket",
-            Self::Woken => "thread woken",
-            Self::Running => "thread running",
-            Self::Copying => "call copies",
-            Self::CallDone => "call done",
-            Self::CallBegun => "call begun",
-            Self::TcpSent => "TCP sends its last byte",
-            Self::Queued => "queued at the device",
-            Self::Driven => "goes to the driver",
-            Self::OnWire => "the adapter put it on the wire",
-            Self::Acknowledged => "all of it is acknowledged",
         }
     }
 }

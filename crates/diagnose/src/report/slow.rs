@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::Severity;
+use crate::messages::message::MessageDirection;
 use crate::messages::tail::Role;
 use crate::messages::tail::report::{Cause, TailGroup, TailReport};
-use crate::messages::way::Direction;
 use crate::report::severity::severity;
 
 /// Causes that are told of each application.
@@ -17,7 +17,7 @@ pub struct SlowMessages {
     /// Command name; `None`: not known.
     pub application: Option<String>,
     /// Which way.
-    pub direction: Direction,
+    pub direction: MessageDirection,
     /// By the harm, as of findings: against the latencies of all of its messages instead of a life.
     pub severity: Severity,
     /// What slow messages took longer than ordinary ones, all together, ns: of those of which it is known why.

@@ -1,8 +1,7 @@
 //! From when to when the host had each message, as the diagnosis of slow messages counts it.
 
-use diagnose::messages::report::Row;
-use diagnose::messages::way::Direction;
-use diagnose::tail::{received_life_ns, sent_life_ns};
+use diagnose::messages::breakdown::HostTimes;
+use diagnose::messages::message::{MessageDirection, MessageRow};
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, Field, Table};
 
@@ -33,40 +32,44 @@ pub trait Life: Table {
     /// When the life of one began, and how long it was, ns; `None`: not all of its times are known.
     fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
     /// One of them.
-    fn message(rows: &Self::Columns, row: usize) -> Row;
+    fn message(rows: &Self::Columns, row: usize) -> MessageRow;
     /// What tells one from all others: its connection, its way, and where it ends in the stream.
-    fn id(rows: &Self::Columns, row: usize) -> (u64, Direction, u64);
+    fn id(rows: &Self::Columns, row: usize) -> (u64, MessageDirection, u64);
 }
 
 impl Life for ReceivedMessage {
-    fn id(rows: &ReceivedMessages, row: usize) -> (u64, Direction, u64) {
-        (rows.conn[row], Direction::Received, rows.offset_end[row])
+    fn id(rows: &ReceivedMessages, row: usize) -> (u64, MessageDirection, u64) {
+        (
+            rows.conn[row],
+            MessageDirection::Received,
+            rows.offset_end[row],
+        )
     }
 
     fn life(rows: &ReceivedMessages, row: usize) -> Option<(i64, i64)> {
-        length(received_life_ns(rows, row)?)
+        length(&HostTimes::from_received(&rows.row(row))?)
     }
 
-    fn message(rows: &ReceivedMessages, row: usize) -> Row {
-        Row::Received(rows.row(row))
+    fn message(rows: &ReceivedMessages, row: usize) -> MessageRow {
+        MessageRow::Received(rows.row(row))
     }
 }
 
 impl Life for SentMessage {
-    fn id(rows: &SentMessages, row: usize) -> (u64, Direction, u64) {
-        (rows.conn[row], Direction::Sent, rows.offset_end[row])
+    fn id(rows: &SentMessages, row: usize) -> (u64, MessageDirection, u64) {
+        (rows.conn[row], MessageDirection::Sent, rows.offset_end[row])
     }
 
     fn life(rows: &SentMessages, row: usize) -> Option<(i64, i64)> {
-        length(sent_life_ns(rows, row)?)
+        length(&HostTimes::from_sent(&rows.row(row))?)
     }
 
-    fn message(rows: &SentMessages, row: usize) -> Row {
-        Row::Sent(rows.row(row))
+    fn message(rows: &SentMessages, row: usize) -> MessageRow {
+        MessageRow::Sent(rows.row(row))
     }
 }
 
-fn length((begin_ns, end_ns): (u64, u64)) -> Option<(i64, i64)> {
-    let length_ns = end_ns.checked_sub(begin_ns)?;
-    Some((begin_ns.try_into().ok()?, length_ns.try_into().ok()?))
+fn length(times: &HostTimes) -> Option<(i64, i64)> {
+    let length_ns = times.end_ns.checked_sub(times.start_ns)?;
+    Some((times.start_ns.try_into().ok()?, length_ns.try_into().ok()?))
 }

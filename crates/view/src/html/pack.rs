@@ -12,7 +12,7 @@ use table::tables::{
 };
 use table::{Columns, Field, Recording, Table};
 
-use diagnose::messages::way::Ways;
+use diagnose::messages::breakdown::BreakdownSource;
 use diagnose::tail::report::TailReport;
 
 use super::column::{self, Cells, ColumnHead, Keep, Near};
@@ -241,7 +241,7 @@ pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinnin
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
         thinning,
-        ways: Ways::new(&recording.read_all::<ClockPair>()),
+        breakdowns: BreakdownSource::new(&recording.read_all::<ClockPair>()),
         step_lists: StepLists::default(),
         packed: Packed::default(),
     };
@@ -266,7 +266,7 @@ pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinnin
 struct Packer<'a> {
     started_ns: u64,
     thinning: &'a Thinning,
-    ways: Ways,
+    breakdowns: BreakdownSource,
     step_lists: StepLists,
     packed: Packed,
 }
@@ -331,7 +331,7 @@ impl Packer<'_> {
             self.thinning.holds_message(conn, direction, offset_end)
         });
         let messages = held.iter().map(|row| T::message(&rows, *row));
-        let steps = steps::columns(self.step_lists.all(messages, &self.ways));
+        let steps = steps::columns(self.step_lists.all(messages, &self.breakdowns));
         let lives: Vec<_> = held.iter().map(|row| T::life(&rows, *row)).collect();
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();

@@ -4,8 +4,10 @@
 
 use std::collections::HashMap;
 
-use diagnose::messages::report::{Event, Row, Step};
-use diagnose::messages::way::{Part, Ways};
+use diagnose::messages::breakdown::BreakdownSource;
+use diagnose::messages::message::MessageRow;
+use diagnose::messages::parts::{MessageEvent, MessagePart};
+use diagnose::messages::report::MessageStep;
 use serde::Serialize;
 use table::Field;
 
@@ -53,12 +55,12 @@ const TIMES: [Field; MOST] = [
 pub const FIRST: Near = Near::Column(TIMES[0].name);
 
 /// A step; the part that ends with it, and the place in the list of the step with which that begins.
-type Listed = (Event, Option<(Part, usize)>);
+type Listed = (MessageEvent, Option<(MessagePart, usize)>);
 
 /// What the header says of a step.
 #[derive(Debug, Clone, Serialize)]
 pub struct StepHead {
-    what: Event,
+    what: MessageEvent,
     text: &'static str,
     /// The part of the way that ends with it; `None`: none does.
     ends: Option<PartHead>,
@@ -67,7 +69,7 @@ pub struct StepHead {
 /// What the header says of a part.
 #[derive(Debug, Clone, Serialize)]
 struct PartHead {
-    part: Part,
+    part: MessagePart,
     name: &'static str,
     /// Place in the list of the step with which it begins.
     from: usize,
@@ -97,13 +99,17 @@ impl StepLists {
     }
 
     /// When the steps of messages happened.
-    pub fn all(&mut self, messages: impl Iterator<Item = Row>, ways: &Ways) -> Vec<Times> {
-        messages.map(|row| self.times(&row, ways)).collect()
+    pub fn all(
+        &mut self,
+        messages: impl Iterator<Item = MessageRow>,
+        breakdowns: &BreakdownSource,
+    ) -> Vec<Times> {
+        messages.map(|row| self.times(&row, breakdowns)).collect()
     }
 
-    fn times(&mut self, row: &Row, ways: &Ways) -> Times {
+    fn times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> Times {
         let (begin_ns, _) = row.known_ns();
-        let steps = ways.steps(row);
+        let steps = breakdowns.steps(row);
         let mut ns = [0; MOST];
         for (cell, step) in ns.iter_mut().zip(&steps) {
             *cell = begin_ns + step.after_ns;
@@ -157,7 +163,7 @@ pub fn columns(times: Vec<Times>) -> impl Iterator<Item = Derived> {
 }
 
 /// A part begins with the step that ended the part before, the first one with that at its begin.
-fn listed(steps: &[Step]) -> Vec<Listed> {
+fn listed(steps: &[MessageStep]) -> Vec<Listed> {
     let mut before = None;
     let mut list = Vec::with_capacity(steps.len());
     for (place, step) in steps.iter().enumerate() {

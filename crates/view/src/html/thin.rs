@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use diagnose::messages::story::MessageId;
-use diagnose::messages::way::Direction;
+use diagnose::messages::message::MessageDirection;
+use diagnose::messages::message::MessageId;
 use diagnose::tail::report::TailReport;
 
 /// What is left out.
@@ -43,7 +43,7 @@ impl Thinning {
     }
 
     /// Whether a message is one of those that are explained.
-    pub fn holds_message(&self, conn: u64, direction: Direction, offset_end: u64) -> bool {
+    pub fn holds_message(&self, conn: u64, direction: MessageDirection, offset_end: u64) -> bool {
         self.explained.contains(&MessageId {
             conn,
             direction,

@@ -1,4 +1,4 @@
-//! Messages: each a span with the parts of its way, within its connection. What the CPU at the driver's side and
+//! Messages: each a span with the parts of its time, within its connection. What the CPU at the driver's side and
 //! the program's thread did for it are spans of their own, connected with it by a flow, from where it came to where
 //! it went.
 
@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
-use diagnose::messages::report::Row;
-use diagnose::messages::way::{Direction, Lack, Way, Ways};
+use diagnose::messages::breakdown::{BreakdownSource, LatencyBreakdown};
+use diagnose::messages::message::{MessageDirection, MessageRow};
 use table::tables::{ClockPair, ReceivedMessage, SentMessage};
 use table::{Columns, Recording};
 
@@ -17,117 +17,97 @@ use super::tracks::{Drawing, rank};
 
 /// Where spans of messages are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
-    Connection(u64, Direction),
-    Cpu(u16, Direction),
-    Thread(u32, u32, Direction),
+enum MessageTrack {
+    Connection(u64, MessageDirection),
+    Cpu(u16, MessageDirection),
+    Thread(u32, u32, MessageDirection),
 }
 
-/// A span of a message at one place.
-type Span = Option<(Place, (u64, u64))>;
+/// A span of a message on one track.
+type TrackSpan = Option<(MessageTrack, (u64, u64))>;
 
 /// A message, to be drawn.
 struct Message {
     conn: u64,
-    direction: Direction,
-    /// Its way, or what is known of its times if that has gaps.
-    way: Result<Way, (u64, u64)>,
+    direction: MessageDirection,
+    /// Its time in parts, or what is known of its times if these have gaps.
+    breakdown: Result<LatencyBreakdown, (u64, u64)>,
     /// What was done for it before, and after.
-    before: Span,
-    after: Span,
+    before: TrackSpan,
+    after: TrackSpan,
     bytes: u32,
     tid: u32,
     id: String,
 }
 
 pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
-    let ways = Ways::new(&recording.read_all::<ClockPair>());
-    let mut places = HashMap::new();
+    let breakdowns = BreakdownSource::new(&recording.read_all::<ClockPair>());
+    let mut tracks = HashMap::new();
     for rows in recording.batches::<ReceivedMessage>() {
         for row in 0..rows.len() {
-            received(rows.row(row)).draw(drawing, &mut places)?;
+            let row = MessageRow::Received(rows.row(row));
+            Message::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
         }
     }
     for rows in recording.batches::<SentMessage>() {
         for row in 0..rows.len() {
-            sent(rows.row(row), &ways).draw(drawing, &mut places)?;
+            let row = MessageRow::Sent(rows.row(row));
+            Message::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
         }
     }
     Ok(())
 }
 
-fn received(row: ReceivedMessage) -> Message {
-    let way = Way::of_received(&row);
-    let arrived = row.first_arrival_ns.zip(row.ready_ns);
-    let took_ns = row.copy_ns.or(row.running_ns);
-    Message {
-        before: (row.receive_cpu.zip(arrived))
-            .map(|(cpu, times)| (Place::Cpu(cpu, Direction::Received), times)),
-        after: took_ns.map(|ns| {
-            (
-                Place::Thread(row.pid, row.tid, Direction::Received),
-                (ns, row.done_ns),
-            )
-        }),
-        ..message(Row::Received(row), way)
-    }
-}
-
-fn sent(row: SentMessage, ways: &Ways) -> Message {
-    let way = ways.of_sent(&row);
-    let on_wire_ns = way.ok().and_then(|way| way.on_wire).map(|it| it.nic_ns);
-    let left = row.queue_ns.zip(on_wire_ns.or(row.driver_ns));
-    let call = row.call_ns.map(|ns| (ns, row.done_ns));
-    Message {
-        before: call.map(|times| (Place::Thread(row.pid, row.tid, Direction::Sent), times)),
-        after: (row.driver_cpu.zip(left))
-            .map(|(cpu, times)| (Place::Cpu(cpu, Direction::Sent), times)),
-        ..message(Row::Sent(row), way)
-    }
-}
-
-fn message(row: Row, way: Result<Way, Lack>) -> Message {
-    let (id, known_ns) = (row.id(), row.known_ns());
-    let (bytes, tid) = match row {
-        Row::Received(row) => (row.bytes, row.tid),
-        Row::Sent(row) => (row.bytes, row.tid),
-    };
-    Message {
-        conn: id.conn,
-        direction: id.direction,
-        way: way.map_err(|_| known_ns),
-        before: None,
-        after: None,
-        bytes,
-        tid,
-        id: id.to_string(),
-    }
-}
-
-type Places = HashMap<Place, Lanes>;
+type Tracks = HashMap<MessageTrack, Lanes>;
 
 impl Message {
-    fn draw(&self, drawing: &mut Drawing<'_>, places: &mut Places) -> io::Result<()> {
-        let flow = drawing.flow();
-        // Of spans that begin at one instant, the flow goes from the one that comes first here.
-        self.beside(drawing, places, self.before, flow)?;
-        self.itself(drawing, places, flow)?;
-        self.beside(drawing, places, self.after, flow)
+    fn new(row: &MessageRow, breakdowns: &BreakdownSource) -> Self {
+        let id = row.id();
+        let (bytes, pid, tid) = match row {
+            MessageRow::Received(row) => (row.bytes, row.pid, row.tid),
+            MessageRow::Sent(row) => (row.bytes, row.pid, row.tid),
+        };
+        let work = breakdowns.host_work(row);
+        let on_cpu = |(cpu, times)| (MessageTrack::Cpu(cpu, id.direction), times);
+        let in_thread = |times| (MessageTrack::Thread(pid, tid, id.direction), times);
+        let (kernel, thread) = (work.kernel.map(on_cpu), work.thread.map(in_thread));
+        let (before, after) = match id.direction {
+            MessageDirection::Received => (kernel, thread),
+            MessageDirection::Sent => (thread, kernel),
+        };
+        Self {
+            conn: id.conn,
+            direction: id.direction,
+            breakdown: breakdowns.breakdown(row).map_err(|_| row.known_ns()),
+            before,
+            after,
+            bytes,
+            tid,
+            id: id.to_string(),
+        }
     }
 
-    fn itself(&self, drawing: &mut Drawing<'_>, places: &mut Places, flow: u64) -> io::Result<()> {
+    fn draw(&self, drawing: &mut Drawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
+        let flow = drawing.flow();
+        // Of spans that begin at one instant, the flow goes from the one that comes first here.
+        self.beside(drawing, tracks, self.before, flow)?;
+        self.itself(drawing, tracks, flow)?;
+        self.beside(drawing, tracks, self.after, flow)
+    }
+
+    fn itself(&self, drawing: &mut Drawing<'_>, tracks: &mut Tracks, flow: u64) -> io::Result<()> {
         let mut notes = self.notes();
         notes.push(("tid", Note::Unsigned(self.tid.into())));
-        if self.way.is_err() {
+        if self.breakdown.is_err() {
             notes.push(("parts", Note::Text("not every time was seen")));
         }
-        let times = match &self.way {
-            Ok(way) => (way.start_ns, way.start_ns + way.whole_ns),
+        let times = match &self.breakdown {
+            Ok(whole) => (whole.start_ns, whole.start_ns + whole.whole_ns),
             Err(known_ns) => *known_ns,
         };
         let name = self.name();
         let what = event(&name, flow, &notes);
-        let parts = self.way.iter().flat_map(Way::parts);
+        let parts = self.breakdown.iter().flat_map(LatencyBreakdown::parts);
         let parts = parts.map(|(part, ns)| {
             (
                 ns,
@@ -138,19 +118,19 @@ impl Message {
                 },
             )
         });
-        let place = Place::Connection(self.conn, self.direction);
-        let lanes = place.lanes(drawing, places)?;
+        let track = MessageTrack::Connection(self.conn, self.direction);
+        let lanes = track.lanes(drawing, tracks)?;
         lanes.apart(&mut drawing.trace, times, &what, parts)
     }
 
     fn beside(
         &self,
         drawing: &mut Drawing<'_>,
-        places: &mut Places,
-        span: Span,
+        tracks: &mut Tracks,
+        span: TrackSpan,
         flow: u64,
     ) -> io::Result<()> {
-        let Some((place, times)) = span.filter(|(_, (begin_ns, end_ns))| begin_ns <= end_ns) else {
+        let Some((track, times)) = span.filter(|(_, (begin_ns, end_ns))| begin_ns <= end_ns) else {
             return Ok(());
         };
         let connection = drawing.names.connection(self.conn).name;
@@ -158,7 +138,7 @@ impl Message {
         notes.push(("connection", Note::Text(&connection)));
         let name = self.name();
         let what = event(&name, flow, &notes);
-        let lanes = place.lanes(drawing, places)?;
+        let lanes = track.lanes(drawing, tracks)?;
         lanes.apart(&mut drawing.trace, times, &what, std::iter::empty())
     }
 
@@ -183,13 +163,13 @@ fn event<'a>(name: &'a str, flow: u64, notes: &'a [(&'static str, Note<'a>)]) ->
     }
 }
 
-impl Place {
+impl MessageTrack {
     fn lanes<'p>(
         self,
         drawing: &mut Drawing<'_>,
-        places: &'p mut Places,
+        tracks: &'p mut Tracks,
     ) -> io::Result<&'p mut Lanes> {
-        Ok(match places.entry(self) {
+        Ok(match tracks.entry(self) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(self.new_lanes(drawing)?),
         })

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use diagnose::messages::way::Direction;
+use diagnose::messages::message::MessageDirection;
 use diagnose::waits::Names;
 
 use super::trace::{Of, Trace, Track};
@@ -96,11 +96,11 @@ impl<'a> Drawing<'a> {
 }
 
 /// Where a track of a CPU stands among those of all: what the CPU did, then what it did for messages.
-pub(super) fn rank(cpu: u16, messages: Option<Direction>) -> u16 {
+pub(super) fn rank(cpu: u16, messages: Option<MessageDirection>) -> u16 {
     let place = match messages {
         None => 0,
-        Some(Direction::Received) => 1,
-        Some(Direction::Sent) => 2,
+        Some(MessageDirection::Received) => 1,
+        Some(MessageDirection::Sent) => 2,
     };
     cpu.saturating_mul(3).saturating_add(place)
 }

@@ -1,9 +1,9 @@
 //! Messages by connection and direction: how long they took, in which parts of their way, and the slowest;
 //! and one message by itself.
 
-use diagnose::messages::report::{
-    Event, Group, Lifetime, MessageReport, MessageStory, Row, Spread, Took,
-};
+use diagnose::messages::message::MessageRow;
+use diagnose::messages::parts::MessageEvent;
+use diagnose::messages::report::{Group, Lifetime, MessageReport, MessageStory, PartTime, Spread};
 use diagnose::units::{bytes, count, counted, duration, percent};
 use table::tables::{ReceivedMessage, SentMessage};
 
@@ -61,9 +61,11 @@ fn answer(page: &mut Page, report: &MessageReport) {
 /// From where to where the way goes.
 fn span(lifetime: &Lifetime) -> &'static str {
     match &lifetime.message {
-        Row::Received(_) => "its arrival to the end of the call that took it",
-        Row::Sent(_) if lifetime.message.is_datagram() => "the queue of the device to the driver",
-        Row::Sent(_) => "the begin of its call to its acknowledgement",
+        MessageRow::Received(_) => "its arrival to the end of the call that took it",
+        MessageRow::Sent(_) if lifetime.message.is_datagram() => {
+            "the queue of the device to the driver"
+        }
+        MessageRow::Sent(_) => "the begin of its call to its acknowledgement",
     }
 }
 
@@ -178,7 +180,7 @@ pub(super) fn spreads<'a>(
 
 /// The parts that took most.
 fn most(slow: &Lifetime) -> String {
-    let mut parts: Vec<&Took> = slow.parts.iter().filter(|it| it.ns > 0).collect();
+    let mut parts: Vec<&PartTime> = slow.parts.iter().filter(|it| it.ns > 0).collect();
     parts.sort_by_key(|it| std::cmp::Reverse(it.ns));
     let words = parts
         .iter()
@@ -220,8 +222,8 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
 /// Its place in the stream and in time.
 fn what(lifetime: &Lifetime) -> String {
     let (size, end, more) = match &lifetime.message {
-        Row::Received(row) => (row.bytes, row.offset_end, came_in(row)),
-        Row::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),
+        MessageRow::Received(row) => (row.bytes, row.offset_end, came_in(row)),
+        MessageRow::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),
     };
     let of = if lifetime.message.is_datagram() {
         "all recorded at this socket"
@@ -277,13 +279,13 @@ fn draw_steps(page: &mut Page, story: &MessageStory) {
         }
         let indent = if step.tid.is_some() { "  " } else { "" };
         let what = match (step.what, step.tid) {
-            (Event::Woken, Some(tid)) => format!("thread {tid} woken"),
+            (MessageEvent::Woken, Some(tid)) => format!("thread {tid} woken"),
             (what, _) => what.text().to_owned(),
         };
         let what = format!("{indent}{what}");
         let after = duration(step.after_ns);
         let left = format!("{after:>CELL$}  {place:PLACE$}{what:WHAT$}");
-        let mut part = step.ends.map_or(String::new(), |Took { part, ns }| {
+        let mut part = step.ends.map_or(String::new(), |PartTime { part, ns }| {
             format!("{} {}", part.name(), duration(ns))
         });
         if let Some(error_ns) = step.error_ns {

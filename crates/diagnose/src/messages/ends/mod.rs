@@ -18,9 +18,9 @@ use table::manifest::Header;
 use table::tables::{Connections, ReceivedMessages, SentMessages};
 use table::{Columns, Consumer, Rows, TableId, fold_connections};
 
+use super::message::MessageDirection;
+use super::message::MessageId;
 use super::report::Spread;
-use super::story::MessageId;
-use super::way::Direction;
 use super::{Times, end};
 use crate::answer::{About, Recorded};
 use crate::histogram::RELATIVE_ERROR;
@@ -299,7 +299,7 @@ fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
         if place < SLOWEST {
             let id = MessageId {
                 conn,
-                direction: Direction::Sent,
+                direction: MessageDirection::Sent,
                 offset_end: crossing.offset_end,
             };
             let id = id.to_string();

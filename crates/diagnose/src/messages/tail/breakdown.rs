@@ -9,7 +9,7 @@ use super::report::{Box5, Queued, Queueing};
 use super::side::Side;
 use super::spans::Whats;
 use super::tree::{Place, Times, Tree};
-use crate::messages::way::Direction;
+use crate::messages::message::MessageDirection;
 
 const ALL: [Queued; 5] = [
     Queued::ApplicationReceive,
@@ -41,8 +41,11 @@ pub(super) fn ahead(
     let kernel = Behind {
         depth: side.handed_meanwhile(message),
         ns: match message.id.direction {
-            Direction::Received => message.handed_ns.saturating_sub(message.start_ns),
-            Direction::Sent => message.latency_ns(),
+            MessageDirection::Received => message
+                .times
+                .handed_ns
+                .saturating_sub(message.times.start_ns),
+            MessageDirection::Sent => message.latency_ns(),
         },
     };
     let [mut receive, mut request, mut send] = [Behind::default(); 3];
@@ -67,8 +70,8 @@ pub(super) fn ahead(
     request.ns = request.ns.saturating_sub(receive.ns + send.ns);
     request.depth = queue.ahead;
     match message.id.direction {
-        Direction::Received => [receive, request, send, kernel, Behind::default()],
-        Direction::Sent => [receive, request, send, Behind::default(), kernel],
+        MessageDirection::Received => [receive, request, send, kernel, Behind::default()],
+        MessageDirection::Sent => [receive, request, send, Behind::default(), kernel],
     }
 }
 

@@ -168,7 +168,7 @@ impl Telling<'_> {
 
     /// On one CPU: before the thread was at another message, meanwhile, and since it took this one.
     fn on(&mut self, role: Node, cpu: u16, from_ns: u64, until_ns: u64) {
-        let taken_ns = self.message.taken_ns;
+        let taken_ns = self.message.times.taken_ns;
         let since_ns = self.queue.since_ns.unwrap_or(taken_ns).min(taken_ns);
         let piece = |a: u64, b: u64| Piece {
             cpu,
@@ -230,7 +230,9 @@ impl Telling<'_> {
         for other in all {
             let place = match Some(other.program) == own {
                 false => Place::Received(other.program),
-                true if is_kernel && other.end_ns < self.message.handed_ns => Place::OtherMessage,
+                true if is_kernel && other.end_ns < self.message.times.handed_ns => {
+                    Place::OtherMessage
+                }
                 true => continue,
             };
             let met = time(other.begin_ns, other.end_ns);

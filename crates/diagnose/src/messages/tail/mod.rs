@@ -41,7 +41,6 @@ mod tree;
 pub use band::Band;
 pub use cause::rules;
 pub use explain::{Anomaly, Settings};
-pub use message::{received_life_ns, sent_life_ns};
 pub use tree::{Role, SpanId};
 
 use std::rc::Rc;
@@ -274,7 +273,7 @@ impl Asked<'_> {
                 messages.iter().partition(|message| message.id.conn == conn)
             }
             Some(Only::Time(from_ns, until_ns)) => messages.iter().partition(|message| {
-                let since_ns = message.start_ns.saturating_sub(started_ns);
+                let since_ns = message.times.start_ns.saturating_sub(started_ns);
                 (from_ns..until_ns).contains(&since_ns)
             }),
         }

@@ -7,7 +7,7 @@ use table::Columns;
 use table::tables::Waits;
 
 use super::message::Message;
-use crate::messages::way::Direction;
+use crate::messages::message::MessageDirection;
 
 /// When a thread did not want a CPU.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +38,9 @@ pub(super) struct Queue {
 impl Threads {
     /// Adds a message.
     pub(super) fn add(&mut self, message: &Message) {
-        if message.id.direction == Direction::Received {
+        if message.id.direction == MessageDirection::Received {
             let taken = self.taken.entry(message.tid).or_default();
-            taken.push(message.taken_ns);
+            taken.push(message.times.taken_ns);
         }
     }
 
@@ -85,15 +85,15 @@ impl Threads {
         let Some(taken) = self.taken.get(&message.tid) else {
             return Queue::default();
         };
-        if message.id.direction == Direction::Sent {
+        if message.id.direction == MessageDirection::Sent {
             return Queue::default();
         }
-        let ready_ns = message.running_ns.unwrap_or(message.handed_ns);
+        let ready_ns = message.times.running_ns.unwrap_or(message.times.handed_ns);
         let first = taken.partition_point(|at| *at < ready_ns);
-        let last = taken.partition_point(|at| *at < message.taken_ns);
+        let last = taken.partition_point(|at| *at < message.times.taken_ns);
         let (between, before) = (&taken[first..last], taken[..first].last());
         // who waited for this message was at none before
-        let at_one = message.running_ns.is_none()
+        let at_one = message.times.running_ns.is_none()
             && before.is_some_and(|at| self.blocked(message.tid, *at, ready_ns).next().is_none());
         let since_ns = if at_one {
             Some(ready_ns)
@@ -110,22 +110,25 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::story::MessageId;
+    use crate::messages::breakdown::HostTimes;
+    use crate::messages::message::MessageId;
 
     fn message(handed_ns: u64, running_ns: Option<u64>, taken_ns: u64) -> Message {
         Message {
             id: MessageId {
                 conn: 1,
-                direction: Direction::Received,
+                direction: MessageDirection::Received,
                 offset_end: taken_ns,
             },
             pid: 1,
             tid: 7,
-            start_ns: handed_ns,
-            end_ns: taken_ns + 1,
-            handed_ns,
-            running_ns,
-            taken_ns,
+            times: HostTimes {
+                start_ns: handed_ns,
+                end_ns: taken_ns + 1,
+                handed_ns,
+                running_ns,
+                taken_ns,
+            },
             kernel_cpu: None,
             cpu: 0,
         }

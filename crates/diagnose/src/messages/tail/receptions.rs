@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::message::Message;
 use super::spans::WhatId;
-use crate::messages::way::Direction;
+use crate::messages::message::MessageDirection;
 
 /// A message that a CPU received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,11 +36,11 @@ pub(super) struct Receptions {
 impl Receptions {
     /// Adds a message of a program.
     pub(super) fn add(&mut self, message: &Message, program: WhatId) {
-        let received = message.id.direction == Direction::Received;
+        let received = message.id.direction == MessageDirection::Received;
         if let Some(cpu) = message.kernel_cpu.filter(|_| received) {
             self.cpus.entry(cpu).or_default().push(Reception {
-                handed_ns: message.handed_ns,
-                start_ns: message.start_ns,
+                handed_ns: message.times.handed_ns,
+                start_ns: message.times.start_ns,
                 program,
             });
         }

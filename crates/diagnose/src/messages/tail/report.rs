@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::explain::Anomaly;
 use super::tree::{Role, SpanId};
 use crate::answer::About;
-use crate::messages::way::Direction;
+use crate::messages::message::MessageDirection;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.tail/1";
@@ -47,7 +47,7 @@ pub struct TailGroup {
     /// Command name; `None`: not known.
     pub application: Option<String>,
     /// Which way.
-    pub direction: Direction,
+    pub direction: MessageDirection,
     /// Messages with all their times.
     pub messages: u64,
     /// Latencies by rank, ns: of the host alone.

@@ -11,11 +11,11 @@ use super::message::Message;
 use super::queue::Threads;
 use super::receptions::Receptions;
 use super::spans::{Spans, WhatId, Whats};
-use crate::messages::way::Direction;
+use crate::messages::message::MessageDirection;
 use crate::waits::Names;
 
 /// What an application's messages are told by: its name, and which way they went.
-pub(super) type GroupKey = (Option<String>, Direction);
+pub(super) type GroupKey = (Option<String>, MessageDirection);
 
 /// See the module.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Side {
     pub(super) spans: Spans,
     pub(super) threads: Threads,
     /// When the kernel was done with messages, by its CPU and their direction.
-    handed: HashMap<(u16, Direction), Vec<u64>>,
+    handed: HashMap<(u16, MessageDirection), Vec<u64>>,
     /// The same of received ones, with the program of each.
     pub(super) receptions: Receptions,
     /// Programs by process.
@@ -52,7 +52,7 @@ impl Side {
 
     pub(super) fn add_received(&mut self, rows: &ReceivedMessages) {
         self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::received(rows, row));
+        let messages = (0..rows.len()).filter_map(|row| Message::from_received(rows, row));
         for message in messages {
             self.threads.add(&message);
             self.messages.push(message);
@@ -61,7 +61,7 @@ impl Side {
 
     pub(super) fn add_sent(&mut self, rows: &SentMessages) {
         self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::sent(rows, row));
+        let messages = (0..rows.len()).filter_map(|row| Message::from_sent(rows, row));
         self.messages.extend(messages);
     }
 
@@ -82,8 +82,14 @@ impl Side {
     pub(super) fn finish(&mut self, whats: &mut Whats) {
         self.spans.finish();
         self.threads.finish();
-        self.messages
-            .sort_by_key(|it| (it.start_ns, it.id.conn, it.id.direction, it.id.offset_end));
+        self.messages.sort_by_key(|it| {
+            (
+                it.times.start_ns,
+                it.id.conn,
+                it.id.direction,
+                it.id.offset_end,
+            )
+        });
         for message in &self.messages {
             let of_program = || whats.of_program(self.names.comm(message.pid));
             let program = *self.programs.entry(message.pid).or_insert_with(of_program);
@@ -112,7 +118,7 @@ impl Side {
         let Some(handed) = handed else {
             return 0;
         };
-        let first = handed.partition_point(|at| *at <= message.start_ns);
+        let first = handed.partition_point(|at| *at <= message.times.start_ns);
         let last = handed.partition_point(|at| *at < message.kernel_done_ns());
         u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX)
     }
@@ -140,7 +146,7 @@ impl Side {
         };
         let kernel_ns = message.kernel_ns();
         let kernel_cpu = message.kernel_cpu.filter(|_| kernel_ns.0 < kernel_ns.1);
-        covers(message.cpu, (message.start_ns, message.end_ns))
+        covers(message.cpu, (message.times.start_ns, message.times.end_ns))
             && kernel_cpu.is_none_or(|cpu| covers(cpu, kernel_ns))
     }
 }

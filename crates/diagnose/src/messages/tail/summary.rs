@@ -147,7 +147,7 @@ impl Summary<'_> {
         let spans = self.spans(told, index);
         Explained {
             id: told.message.id.to_string(),
-            since_start_ns: told.message.start_ns.saturating_sub(self.started_ns),
+            since_start_ns: told.message.times.start_ns.saturating_sub(self.started_ns),
             latency_ns: told.message.latency_ns(),
             deviation_ns: told.explanation.deviation_ns,
             covered: told.explanation.coverage(is_known),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use diagnose::messages::story::MessageId;
+use diagnose::messages::message::MessageId;
 use diagnose::waits::Names;
 
 use super::super::trace::Trace;
