@@ -38,7 +38,7 @@ impl Case<'_> {
             }
             Cause::ReceiverWindow => self.not_stage("the receiver's window", Stage::ReceiverWindow),
             Cause::SendBuffer => self.not_stage("the send buffer", Stage::SendBuffer),
-            Cause::WithheldAck => self.not_stage("a withheld ACK", Stage::DelayedAck),
+            Cause::WithheldAck => self.not_stage("a delayed ACK", Stage::DelayedAck),
             Cause::LostData => self.not_stage("lost data", Stage::RetransmitTimeout),
             Cause::Loss => self.not_loss(),
             Cause::SlowReader => self.not_peer_reader(),
@@ -68,11 +68,11 @@ impl Case<'_> {
             .growth(|sample| sample.data_segs_out.map(u64::from))
         {
             Some(segments) => format!(
-                "{} of {} segments were sent again",
+                "{} of {} segments were retransmitted",
                 count(retransmits),
                 count(segments.max(retransmits))
             ),
-            None => format!("{} segments were sent again", count(retransmits)),
+            None => format!("{} segments were retransmitted", count(retransmits)),
         };
         Some(RuledOut {
             cause: "packet loss",
@@ -97,8 +97,7 @@ impl Case<'_> {
         let mut blind = Vec::new();
         if self.peer.is_none() {
             blind.push(
-                "The other end is not in this recording: its side is inferred from here."
-                    .to_owned(),
+                "The other end is not recorded: its side is inferred from this end.".to_owned(),
             );
         }
         for (probe, lost) in &self.context.lost {

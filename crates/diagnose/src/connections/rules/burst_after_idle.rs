@@ -20,7 +20,7 @@ impl Rule for BurstAfterIdle {
     }
 
     fn summary(&self) -> &'static str {
-        "After a pause a whole old window is sent at once, and part of it is lost"
+        "After a pause the sender sends a whole old window at once and loses part of it"
     }
 
     fn names_cause_of_loss(&self) -> bool {
@@ -48,15 +48,15 @@ impl Rule for BurstAfterIdle {
             Some(sum(
                 "bursts_after_idle",
                 bursts,
-                "burst(s) after a pause in all",
+                "burst(s) after a pause in total",
             )),
             Some(sum(
                 "loss_episodes",
                 episodes,
-                "time(s) that segments were lost at all",
+                "time(s) segments were lost in total",
             )),
             case.retransmits()
-                .map(|n| sum("retransmits", n, "segment(s) sent again")),
+                .map(|n| sum("retransmits", n, "segment(s) retransmitted")),
             delayed_ack_after_timeout::part_of(case),
             known_bytes(
                 "cwnd_bytes",
@@ -80,13 +80,13 @@ impl Rule for BurstAfterIdle {
             ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
-                "See whether slow start after idle is off, and turn it on: \
+                "If slow start after idle is off, turn it on: \
                  net.ipv4.tcp_slow_start_after_idle=1 (the kernel's default).",
-                "Or pace what is sent: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in the \
-                 application; BBR paces by itself.",
-                "In the application: do not save up; send what there is as it comes.",
+                "Or pace the sender: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in \
+                 the application; BBR paces by itself.",
+                "In the application: send data as it comes; do not collect it.",
             ]),
-            win: WinBasis::HarmGone("nothing of a burst is lost"),
+            win: WinBasis::HarmGone("bursts lose nothing"),
             confidence: measured(case, "each burst and each loss was seen in the kernel"),
         }
     }
@@ -94,7 +94,7 @@ impl Rule for BurstAfterIdle {
     fn headline(&self, finding: &Finding) -> String {
         let facts = &finding.evidence.0;
         format!(
-            "{} of {} after a pause overflowed a queue: {} until all was mended.",
+            "{} of {} after a pause overflowed a queue — recovery took {}.",
             count(whole(facts, "burst_losses").unwrap_or(0)),
             counted(whole(facts, "bursts_after_idle").unwrap_or(0), "burst"),
             duration(finding.harm_ns)
@@ -127,12 +127,8 @@ impl BurstAfterIdle {
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.own.gathered.events.recovery_ns,
-            facts: vec![sum(
-                "loss_episodes",
-                episodes,
-                "time(s) that segments were lost",
-            )],
-            why: "The kernel's statistics do not say what was sent before a loss, nor when.",
+            facts: vec![sum("loss_episodes", episodes, "time(s) segments were lost")],
+            why: "The kernel's statistics do not show what was sent before a loss, or when.",
             would_help: None,
         })
     }

@@ -54,11 +54,11 @@ impl Rule for CpuContention {
                 .collect(),
             could_not_see: blind_spots(case),
             advice: advice([
-                "See who uses the CPUs (`top`, `pidstat -u`), and let it run elsewhere: another \
-                 host, other CPUs (cpuset, `taskset`), or later.",
-                "If it has to run here: give it less (nice, `cpu.weight` of its control group), or \
-                 this program more; check that `cpu.max` does not throttle the program.",
-                "More CPUs, or fewer runnable threads of the program's own: more of them than CPUs \
+                "Find who uses the CPUs (`top`, `pidstat -u`), and move it: to another host, to \
+                 other CPUs (cpuset, `taskset`), or to another time.",
+                "If it must run here: give it less CPU (nice, `cpu.weight` of its control group), \
+                 or this program more. Check that `cpu.max` does not throttle the program.",
+                "Use more CPUs, or fewer runnable threads in the program: more threads than CPUs \
                  only wait for each other.",
             ]),
             win: win(case),
@@ -68,14 +68,14 @@ impl Rule for CpuContention {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "The application had work to do and waited for a CPU: {}.",
+            "The application had work but waited for a CPU — cost {}.",
             of_life(finding)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Bytes waited {} for the reader; whether it waited for a CPU is not known.",
+            "Bytes waited {} for the reader; the recording does not show whether it waited for a CPU.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -125,8 +125,8 @@ fn confidence(case: &Case) -> Confidence {
         Confidence {
             level: Level::Medium,
             because: format!(
-                "{threads:.0} threads of the process ran, and which of them served this \
-                 connection is not known"
+                "{threads:.0} threads of the process ran; the recording does not show which of \
+                 them served this connection"
             ),
         }
     }
@@ -146,32 +146,27 @@ fn facts(case: &Case) -> Vec<Fact> {
             "process_waited_ns",
             process.map(|process| process.waited_ns),
             Unit::Ns,
-            "a thread of the process waited for a CPU",
+            "run-queue delay of the process",
         ),
         Some(total_ns(
             "calls_waited_ns",
             in_calls_ns,
-            "waited within calls",
+            "run-queue delay within calls",
         ))
         .filter(|_| in_calls_ns > 0),
         known(
             "process_cpu_ns",
             process.map(|process| process.cpu_ns),
             Unit::Ns,
-            "CPU time that the process got",
+            "CPU time of the process",
         ),
         known_real(
             "threads",
             threads,
             Unit::Count,
-            "threads that ran, on average",
+            "running threads, on average",
         ),
-        known(
-            "cpu",
-            number,
-            Unit::Count,
-            "number of the CPU on which most calls ended",
-        ),
+        known("cpu", number, Unit::Count, "CPU on which most calls ended"),
         known_real(
             "cpu_used",
             used,
@@ -195,7 +190,7 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
     let share = worked_ns as f64 / case.life_ns().max(1) as f64;
     (share <= WARNING_SHARE).then(|| RuledOut {
         cause: "softirqs",
-        because: format!("ksoftirqd had its CPU {} of the time", percent(share)),
+        because: format!("ksoftirqd used its CPU {} of the time", percent(share)),
     })
 }
 
@@ -209,8 +204,7 @@ fn win(case: &Case) -> WinBasis {
 
 fn blind_spots(case: &Case) -> Vec<String> {
     let mut blind = vec![
-        "Who used the CPU meanwhile, and whether a limit of the control group (`cpu.max`) kept the \
-         threads from it."
+        "Who used the CPU meanwhile, and whether the control group's limit (`cpu.max`) throttled the threads."
             .to_owned(),
     ];
     if case.ksoftirqd_ns().is_none() {
@@ -244,7 +238,7 @@ impl CpuContention {
             candidates: vec![self.id()],
             concerned_ns: unread_ns,
             facts: vec![total_ns("reader_slow_ns", unread_ns, label)],
-            why: "How long the process waited for a CPU could not be read.",
+            why: "The run-queue delay of the process could not be read.",
             would_help: Some("Record as a user who may read /proc/PID/task, for longer."),
         })
     }

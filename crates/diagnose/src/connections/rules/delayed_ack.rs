@@ -23,7 +23,7 @@ impl Rule for DelayedAck {
     }
 
     fn summary(&self) -> &'static str {
-        "The writer waits for an ACK that the receiver withholds"
+        "The writer waits for an ACK that the receiver delays"
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -63,11 +63,11 @@ impl Rule for DelayedAck {
                 .collect(),
             could_not_see: case.general_blind_spots(),
             advice: advice([
-                "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more than \
-                 one message, so that the next write finds room.",
+                "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more \
+                 than one message. The next write then finds room.",
                 "At the receiver: answer at once, or set TCP_QUICKACK after each receive.",
             ]),
-            win: WinBasis::HarmGone("no write waits for a withheld ACK"),
+            win: WinBasis::HarmGone("no write waits for a delayed ACK"),
             confidence: measured(case, "every wait was measured in the kernel"),
         }
     }
@@ -75,7 +75,7 @@ impl Rule for DelayedAck {
     fn headline(&self, finding: &Finding) -> String {
         let waits = whole(&finding.evidence.0, "delayed_acks").unwrap_or(0);
         format!(
-            "The writer waited {} times for an ACK that the receiver withheld: {}.",
+            "The receiver delayed ACKs for which the writer waited, {} times — cost {}.",
             count(waits),
             of_life(finding)
         )
@@ -140,8 +140,8 @@ impl DelayedAck {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),
-            why: "Late ACKs may be withheld by the receiver or may come through a queue on the \
-                  path, and polls do not see whether a writer waited for them.",
+            why: "The receiver may delay ACKs, or a queue on the path may. Polls do not show \
+                  whether a writer waited for them.",
             would_help: None,
         })
     }

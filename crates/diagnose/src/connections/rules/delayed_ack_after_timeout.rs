@@ -21,7 +21,7 @@ impl Rule for DelayedAckAfterTimeout {
     }
 
     fn summary(&self) -> &'static str {
-        "After a timeout, the receiver holds back the ACK of the one segment sent"
+        "After a timeout, the receiver delays the ACK of the one retransmitted segment"
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -45,18 +45,18 @@ impl Rule for DelayedAckAfterTimeout {
             Some(sum(
                 "timeout_acks_delayed",
                 held,
-                "ACK(s) held back after a timeout",
+                "ACK(s) delayed after a timeout",
             )),
             known(
                 "mean_held_ns",
                 held_ns.checked_div(held),
                 Unit::Ns,
-                "average hold",
+                "average delay",
             ),
             Some(sum(
                 "timeout_stalls",
                 ledger.timeout_stalls.into(),
-                "stall(s) mended by a timeout",
+                "stall(s) ended by a timeout",
             )),
             min_rtt(case),
         ];
@@ -73,12 +73,11 @@ impl Rule for DelayedAckAfterTimeout {
             ruled_out: case.rule_out(&[Cause::ReceiverWindow]),
             could_not_see: case.general_blind_spots(),
             advice: advice([
-                "Mend the timeouts first, by the finding beside this one: without them no ACK is held \
-                 back here.",
+                "First remove the timeouts (see the other finding): without them no ACK is delayed here.",
                 "On the receiver: set TCP_QUICKACK before each receive call, or for all of a route: \
                  `ip route change … quickack 1`.",
-                "In the application: smaller messages, or an answer as soon as the first part is \
-                 there; it carries the ACK.",
+                "In the application: send smaller messages, or answer as soon as the first part \
+                 arrives. The answer carries the ACK.",
             ]),
             win: WinBasis::HarmGone("the receiver acknowledges at once"),
             confidence: measured(case, "each ACK was timed in the kernel"),
@@ -88,7 +87,7 @@ impl Rule for DelayedAckAfterTimeout {
     fn headline(&self, finding: &Finding) -> String {
         let held = whole(&finding.evidence.0, "timeout_acks_delayed").unwrap_or(0);
         format!(
-            "After {} the receiver held its ACK back, too: another {} in all.",
+            "The receiver delayed its ACK after {} — added {}.",
             counted(held, "timeout"),
             duration(finding.harm_ns)
         )
@@ -96,8 +95,7 @@ impl Rule for DelayedAckAfterTimeout {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "What timeouts sent again was acknowledged late, {} in all: the receiver held its ACK \
-             back, or more was lost.",
+            "ACKs after timeouts came late, {} in total: the receiver delayed them, or more was lost.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -106,7 +104,7 @@ impl Rule for DelayedAckAfterTimeout {
 /// Evidence for a rule that names why data was lost: what this added to it, if anything.
 pub(super) fn part_of(case: &Case) -> Option<Fact> {
     let held_ns = case.ack_held_ns();
-    let label = "of the time, receivers held back the ACK after a timeout";
+    let label = "of the time, receivers delayed the ACK after a timeout";
     (held_ns > 0).then(|| total_ns("ack_held_ns", held_ns, label))
 }
 
@@ -138,7 +136,7 @@ impl DelayedAckAfterTimeout {
             candidates: vec![self.id()],
             concerned_ns: late.iter().sum(),
             facts: vec![sum("slow_recoveries", late.len() as u64, label)],
-            why: "When the ACKs came is not recorded, only when all was recovered.",
+            why: "The recording shows when all data was recovered, not when the ACKs came.",
             would_help: None,
         })
     }

@@ -43,7 +43,7 @@ impl Rule for FastRetransmits {
     }
 
     fn summary(&self) -> &'static str {
-        "Packet loss makes the flow slower than its own best"
+        "Packet loss keeps the flow below its own best rate"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -71,7 +71,7 @@ impl Rule for FastRetransmits {
         let mut facts = facts(case, retransmits, fall);
         facts.push(total_ns("limited_ns", limited_ns, "limited by loss"));
         if stalled_ns > 0 {
-            let label = "of it until a timer noticed the loss";
+            let label = "of it until a timer detected the loss";
             facts.push(total_ns("stalled_ns", stalled_ns, label));
         }
         Verdict::Fires(Found {
@@ -115,7 +115,7 @@ impl Rule for FastRetransmits {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Packet loss kept the flow below its own best rate: worth {}.",
+            "Packet loss kept the flow below its own best rate — cost {}.",
             of_life(finding)
         )
     }
@@ -219,7 +219,7 @@ fn retransmits(case: &Case) -> u64 {
 }
 
 fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
-    let mut facts = vec![sum("retransmits", retransmits, "segments sent again")];
+    let mut facts = vec![sum("retransmits", retransmits, "segments retransmitted")];
     if let Some(segments) = case
         .own
         .growth(|sample| sample.data_segs_out.map(u64::from))
@@ -280,13 +280,13 @@ impl FastRetransmits {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: facts(case, retransmits, fall),
-            why: "Version 3 of BBR slows down at this loss, version 1 does not: its name is the same.",
-            would_help: Some("`modinfo tcp_bbr` tells the version; version 1 has none."),
+            why: "BBR version 3 slows down at this loss, version 1 does not. Both have the same name.",
+            would_help: Some("`modinfo tcp_bbr` shows the version; version 1 shows none."),
         })
     }
 
     fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
-        let retransmits = sum("retransmits", retransmits, "segments sent again");
+        let retransmits = sum("retransmits", retransmits, "segments retransmitted");
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
@@ -296,13 +296,11 @@ impl FastRetransmits {
                 .collect(),
             why: match case.ledger() {
                 Some(_) => {
-                    "The flow kept no rate for ten round trips: there is no best rate to compare with."
+                    "The flow kept no rate for ten round trips, so there is no best rate to compare with."
                 }
-                None => {
-                    "Too few samples: whether the flow fell below its own earlier rate cannot be told."
-                }
+                None => "Too few samples to show whether the flow fell below its own earlier rate.",
             },
-            would_help: Some("Record for longer, best from the connection's beginning."),
+            would_help: Some("Record for longer, best from the connection's start."),
         })
     }
 }

@@ -24,7 +24,7 @@ impl Rule for Incast {
     }
 
     fn summary(&self) -> &'static str {
-        "Many senders answer one receiver at once, and the queue before it overflows"
+        "Many senders answer one receiver at once and overflow a queue"
     }
 
     fn names_cause_of_loss(&self) -> bool {
@@ -64,17 +64,17 @@ impl Rule for Incast {
             return Verdict::Quiet;
         }
         let facts = [
-            Some(sum("losses", losses, "times that segments were lost")),
+            Some(sum("losses", losses, "times segments were lost")),
             Some(sum(
                 "together",
                 together,
-                "of them while two others or more to that host lost, too",
+                "of them while two or more others to that host lost segments, too",
             )),
             known_real(
                 "clustering",
                 Some(coincidence.clustering),
                 Unit::Ratio,
-                "times as clustered as losses of their own would be",
+                "times as clustered as independent losses",
             ),
             known(
                 "senders",
@@ -85,19 +85,19 @@ impl Rule for Incast {
             Some(sum(
                 "timeout_stalls",
                 ledger.timeout_stalls.into(),
-                "stall(s) mended by a timeout",
+                "stall(s) ended by a timeout",
             )),
             Some(sum(
                 "tail_loss_stalls",
                 ledger.tail_loss_stalls.into(),
-                "stall(s) mended by a tail-loss probe",
+                "stall(s) ended by a tail-loss probe",
             )),
             delayed_ack_after_timeout::part_of(case),
             known_real(
                 "queueing",
                 queueing(case),
                 Unit::Ratio,
-                "mean round trip over the least one",
+                "mean RTT / min RTT",
             ),
             min_rtt(case),
         ];
@@ -111,13 +111,12 @@ impl Rule for Incast {
 
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
-        blind
-            .push("The queue itself: the port of a switch, or the receiver's network card.".into());
+        blind.push("Which queue overflowed: a switch port, or the receiver's network card.".into());
         Explanation {
             ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
-                "In the receiver: ask fewer at a time, or a little apart; or ask for less from each.",
+                "In the receiver: ask fewer senders at a time, space the requests, or ask each for less.",
                 "On the senders: a congestion control that keeps queues short where the network marks \
                  (`ip route change … congctl dctcp` with ECN), and a lower timeout: `ip route change \
                  … rto_min 20ms`.",
@@ -134,7 +133,7 @@ impl Rule for Incast {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "{} connections sent to one host at once and overflowed a queue: {} lost.",
+            "{} connections sent to one host at once and overflowed a queue — cost {}.",
             count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
             of_life(finding)
         )
@@ -142,8 +141,7 @@ impl Rule for Incast {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Several connections to one host lost segments together: a queue that overflows may have \
-             cost {}.",
+            "Several connections to one host lost segments together; a queue overflow may have cost {}.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -176,8 +174,8 @@ impl Incast {
             )
             .into_iter()
             .collect(),
-            why: "Whether round trips grew before the losses, as a full queue makes them, is not \
-                  recorded.",
+            why: "The recording does not show whether round trips grew before the losses, as a \
+                  full queue makes them.",
             would_help: None,
         })
     }

@@ -28,7 +28,7 @@ impl Rule for ListenOverflow {
     }
 
     fn summary(&self) -> &'static str {
-        "A listening socket drops connection attempts, because nobody accepts in time"
+        "A listening socket drops connection attempts because its accept queue is full"
     }
 
     fn is_of_listeners(&self) -> bool {
@@ -56,8 +56,8 @@ impl Rule for ListenOverflow {
         if drops.untold > 0 {
             return self.cannot_tell(
                 doubtful(listener, "drops", drops.untold),
-                "Full queues are counted for the network namespace (ListenOverflows), and that was not \
-                 read: the drops may be of scans, resets or deferred accepts.",
+                "The kernel counts full queues for the network namespace (ListenOverflows), and \
+                 that was not read. The drops may come from scans, resets or deferred accepts.",
                 "Watch `nstat -az TcpExtListenOverflows` in that namespace while it drops.",
             );
         }
@@ -65,7 +65,7 @@ impl Rule for ListenOverflow {
         if case.life_ns() == 0 && listener.drops_before > 0 && !listener.never_full {
             return self.cannot_tell(
                 doubtful(listener, "drops_before", listener.drops_before.into()),
-                "The socket was read only once, and has listened since before.",
+                "The socket was read only once, and it listened before the recording.",
                 "Record for longer.",
             );
         }
@@ -77,15 +77,15 @@ impl Rule for ListenOverflow {
         let waiting_max = listener.map_or(0, |listener| listener.waiting_max);
         let mut advised = vec![Advice(
             format!(
-                "Let more than {waiting_max} wait. That limit is the lesser of listen()'s backlog and \
-                 net.core.somaxconn (4096 by default): raise both, then restart the server."
+                "Raise the accept queue limit of {waiting_max}: the lesser of listen()'s backlog \
+                 and net.core.somaxconn (4096 by default). Raise both, then restart the server."
             )
             .into(),
         )];
         advised.extend(advice([
-            "Accept faster: in a thread that does nothing else, or in several with SO_REUSEPORT; no \
-             work between two calls of accept().",
-            "On the clients: keep connections open and use them again.",
+            "Accept faster: in a thread that does nothing else, or in several with SO_REUSEPORT. \
+             Do no work between two calls of accept().",
+            "On the clients: keep connections open and reuse them.",
         ]));
         Explanation {
             ruled_out: Vec::new(),
@@ -100,10 +100,9 @@ impl Rule for ListenOverflow {
         let facts = &finding.evidence.0;
         let refused = whole(facts, "refused").unwrap_or(0);
         format!(
-            "{} refused {} of connection attempts: no more than {} may wait to be accepted. Clients \
-             waited {} or more.",
+            "{} dropped {}: accept queue full (limit {}) — clients waited {} or more.",
             finding.subject.local,
-            counted(refused, "packet"),
+            counted(refused, "connection packet"),
             count(whole(facts, "waiting_max").unwrap_or(0)),
             duration(finding.harm_ns)
         )
@@ -114,11 +113,11 @@ impl Rule for ListenOverflow {
         let local = &undecided.subject.local;
         match (whole(facts, "drops"), whole(facts, "drops_before")) {
             (Some(drops), _) => format!(
-                "{local} counted {}; whether its queue was full is not known.",
+                "{local} counted {}; the recording does not show whether its queue was full.",
                 counted(drops, "drop")
             ),
             (None, before) => format!(
-                "{local} has counted {}, some time since it listens.",
+                "{local} has counted {} since it began to listen.",
                 counted(before.unwrap_or(0), "drop")
             ),
         }
@@ -152,16 +151,16 @@ fn waited_ns(listener: &ListenerDigest) -> u64 {
 
 fn facts(listener: &ListenerDigest) -> Vec<Fact> {
     let drops = &listener.drops;
-    let label = "packet(s) of connection attempts that met a full queue";
+    let label = "connection packet(s) that met a full accept queue";
     let mut facts = vec![sum("refused", drops.refused, label)];
     if drops.refused_syns > 0 {
-        let label = "SYN(s) among them, or more: each is sent again after 1 s";
+        let label = "or more SYN(s) among them: each is retransmitted after 1 s";
         facts.push(sum("refused_syns", drops.refused_syns, label));
     }
     facts.extend(waiting(listener));
     // What the sockets share among them is no bound of its own.
     if listener.beside == 0 && drops.others() > 0 {
-        let label = "drop(s) besides, or more: scans, resets, deferred accepts and the like";
+        let label = "or more other drop(s): scans, resets, deferred accepts and the like";
         facts.push(sum("other_drops", drops.others(), label));
     }
     facts
@@ -174,31 +173,31 @@ fn doubtful(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fa
 }
 
 fn waiting(listener: &ListenerDigest) -> Vec<Fact> {
-    let label = "connection(s) may wait to be accepted";
+    let label = "limit of the accept queue";
     let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
     // It is read now and then, and a queue fills and drains between.
     if listener.most_waiting > 0 {
-        let label = "found waiting at most, when it was read";
+        let label = "max waiting when it was read";
         facts.push(sum("most_waiting", listener.most_waiting.into(), label));
     }
     facts
 }
 
 fn unseen(listener: &ListenerDigest) -> Vec<String> {
-    let mut unseen = vec!["Which clients were refused, and how long each waited.".to_owned()];
+    let mut unseen = vec!["Which clients were dropped, and how long each waited.".to_owned()];
     unseen.push(match listener.beside {
-        0 => "Whether listening sockets that are not recorded had part in it: full queues are counted \
-              for the whole network namespace."
+        0 => "Whether listening sockets that are not recorded took part: the kernel counts full \
+              queues for the whole network namespace."
             .to_owned(),
         beside => format!(
-            "Which socket's queue was full: {} of this network namespace dropped packets at the same \
-             time, and full queues are counted for all together.",
+            "Which socket's queue was full: {} in this network namespace dropped packets at the \
+             same time, and the kernel counts full queues for all together.",
             counted(beside as u64, "other listening socket")
         ),
     });
     if listener.drops.untold > 0 {
         unseen.push(format!(
-            "Whether {} met a full queue, too: the count of the namespace was not read at the time.",
+            "Whether {} met a full queue, too: the count of the namespace was not read then.",
             counted(listener.drops.untold, "further drop")
         ));
     }

@@ -98,7 +98,9 @@ mod tests {
         for rule in RULES {
             for harm_ns in [1_000, 78_400_000, 390_000_000, 784_000_000] {
                 let headline = rule.headline(&finding(*rule, harm_ns, 1));
-                let Some((before, inside)) = headline.split_once('(') else {
+                let shares = headline.rsplit_once('(');
+                let Some((before, inside)) = shares.filter(|(_, inside)| inside.ends_with("%)."))
+                else {
                     continue;
                 };
                 with_share += 1;
@@ -115,7 +117,7 @@ mod tests {
         let headline =
             slow_reader::SlowReader.headline(&finding(&slow_reader::SlowReader, 390_000_000, 12));
         assert!(
-            headline.ends_with(": 390 ms of the 784 ms of 12 connections together (49.7 %)."),
+            headline.ends_with("cost 390 ms of the 784 ms of 12 connections together (49.7 %)."),
             "{headline}"
         );
     }

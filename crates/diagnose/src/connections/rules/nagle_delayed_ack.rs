@@ -29,7 +29,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let mut facts = vec![sum("nagle_holds", holds, label)];
     let label = "of these waits ended only when the receiver's ACK timer expired";
     facts.push(sum("delayed_acks", ledger.delayed_acks.into(), label));
-    let label = "spent on withheld ACKs, beyond the path's round trip";
+    let label = "spent on delayed ACKs, beyond the path's round trip";
     facts.push(total_ns("delayed_ack_ns", late_ns, label));
     facts.extend(known("mean_hold_ns", mean_ns, Unit::Ns, "average wait"));
     let longest = ledger.longest_hold_ns;
@@ -53,7 +53,7 @@ impl Rule for NagleDelayedAck {
     }
 
     fn summary(&self) -> &'static str {
-        "Short writes wait for an ACK that the receiver withholds"
+        "Nagle's algorithm holds short writes until a delayed ACK arrives"
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -80,7 +80,7 @@ impl Rule for NagleDelayedAck {
         let mut blind = case.general_blind_spots();
         if case.calls_with_blocking().is_none() {
             blind.push(
-                "How long threads were blocked: only time beyond the round trip counts.".into(),
+                "How long threads were blocked; only time beyond the round trip counts.".into(),
             );
         }
         Explanation {
@@ -106,7 +106,7 @@ impl Rule for NagleDelayedAck {
             String::new()
         };
         format!(
-            "Short writes waited {} times{which} for an ACK that the receiver withheld: {}.",
+            "Nagle's algorithm held {} short writes{which} until a delayed ACK arrived — cost {}.",
             count(holds),
             of_life(finding)
         )
@@ -114,8 +114,7 @@ impl Rule for NagleDelayedAck {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Short segments lay unsent while earlier data was unacknowledged, about {} of the \
-             time.",
+            "Short segments stayed unsent while earlier data was unacknowledged, about {} of the time.",
             percent(undecided.share)
         )
     }
@@ -139,8 +138,8 @@ impl NagleDelayedAck {
             .into_iter()
             .flatten()
             .collect(),
-            why: "A poll sees that a short segment waits, not for how long, nor whether the \
-                  receiver withheld its ACK. Healthy streams look the same.",
+            why: "A poll shows that a short segment waits. It does not show for how long, or \
+                  whether the receiver delayed its ACK. Healthy streams look the same.",
             would_help: None,
         })
     }

@@ -92,12 +92,12 @@ impl Rule for PathLimited {
         let network = percent(finding.share);
         if startup * 2.0 > finding.share {
             format!(
-                "Both ends kept up: congestion control held data back for {network} of the time, \
-                 most of it while it still looked for the path's rate."
+                "Both ends kept up: congestion control limited the rate {network} of the time, \
+                 mostly in slow start."
             )
         } else {
             format!(
-                "Both ends kept up: congestion control held data back for {network} of the time. \
+                "Both ends kept up: congestion control limited the rate {network} of the time. \
                  The path sets the pace."
             )
         }
@@ -136,7 +136,7 @@ fn startup(case: &Case) -> Option<f64> {
 
 fn facts(case: &Case) -> Vec<Fact> {
     let network = network_ns(case) as f64 / case.life_ns().max(1) as f64;
-    let label = "of the time congestion control held data back";
+    let label = "of the time congestion control limited the rate";
     let network = worst(
         "by_congestion_control",
         Value::Real(network),
@@ -148,7 +148,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let rate = case.delivered_bytes_per_s();
     let rate = known_real("rate", rate, Unit::BytesPerS, "delivered");
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
-    let label = "mean round-trip time; what is above the least waited in queues";
+    let label = "mean RTT; what exceeds the min RTT waited in queues";
     let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
     let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
     facts.into_iter().flatten().collect()
@@ -159,13 +159,13 @@ fn cures(case: &Case) -> Vec<Advice> {
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {
         return advice([
-            "If this is too slow, keep connections open and use them again: each new one begins \
-             with a small window and doubles it every round trip.",
+            "If this is too slow, keep connections open and reuse them: a new one begins with a \
+             small window and doubles it each round trip.",
         ]);
     }
     advice([
-        "If this is too slow, the path needs more rate or less delay. See what else uses it: \
-         `whylat record --all` on both hosts, then the counters of the links between.",
+        "If this is too slow, the path needs more bandwidth or less delay. Find what else uses \
+         it: `whylat record --all` on both hosts, then the counters of the links between.",
     ])
 }
 
@@ -175,7 +175,7 @@ impl PathLimited {
             candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
             facts: facts(case),
-            why: "More time could be given to no stage than was seen in any.",
+            why: "The time without a known stage exceeds that of any stage.",
             would_help: None,
         })
     }

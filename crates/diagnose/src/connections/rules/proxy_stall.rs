@@ -24,7 +24,7 @@ impl Rule for ProxyStall {
     }
 
     fn summary(&self) -> &'static str {
-        "A thread blocked on one connection lets the data of another wait"
+        "A thread blocked on one connection delays the data of another"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -49,16 +49,16 @@ impl Rule for ProxyStall {
                 "call(s) on others in which its thread was blocked while data waited here",
             )),
             Some(total_ns("waited_ns", harm_ns, "it waited behind them")),
-            late.map(|late| total_ns("reader_slow_ns", late.ns, "it waited in all")),
+            late.map(|late| total_ns("reader_slow_ns", late.ns, "it waited in total")),
             (behind.others_ns > 0).then(|| {
-                let label = "and behind connections that are not told apart";
+                let label = "and behind other connections";
                 total_ns("others_ns", behind.others_ns, label)
             }),
             known(
                 "other_connection",
                 Some(worst.id),
                 Unit::Id,
-                "id of the connection behind which it waited longest",
+                "id of the connection that delayed it longest",
             ),
         ];
         Verdict::Fires(Found {
@@ -77,10 +77,9 @@ impl Rule for ProxyStall {
             .into_iter()
             .collect();
         advised.extend(advice([
-            "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue of its own for each \
+            "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue for each \
              connection; or a thread for each.",
-            "Bound what one peer may hold up: SO_SNDTIMEO where the thread sends, SO_RCVTIMEO where \
-             it receives.",
+            "Limit how long one peer may block a thread: SO_SNDTIMEO for sends, SO_RCVTIMEO for receives.",
         ]));
         Explanation {
             ruled_out: Vec::new(),
@@ -96,15 +95,14 @@ impl Rule for ProxyStall {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Data waited because its thread was blocked on another connection: {}.",
+            "The thread was blocked on another connection while data waited — cost {}.",
             of_life(finding)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "A thread was blocked on another connection, {} in all, before it read here: data may \
-             have waited.",
+            "A thread was blocked {} on other connections before it read here; data may have waited.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -147,11 +145,10 @@ fn mend_first(other: &Subject) -> Option<Advice> {
     let (local, remote) = (&identity.local, &identity.remote);
     // TCP holds nothing up there: the thread waits for what the other end sends.
     let line = if stage == Stage::SenderApp {
-        format!("Look at {local} → {remote}: its thread waits for what comes from there.")
+        format!("Look at {local} → {remote}: the thread waits for data from there.")
     } else {
         format!(
-            "Mend {local} → {remote} first, on which the thread was blocked: its stage `{}` took {} \
-             of its life.",
+            "First cure {local} → {remote}, which blocked the thread: its stage `{}` took {} of its life.",
             stage.name(),
             percent(share.share)
         )
@@ -173,7 +170,7 @@ impl ProxyStall {
             candidates: vec![self.id()],
             concerned_ns: blocked_ns,
             facts: vec![total_ns("blocked_ns", blocked_ns, label)],
-            why: "How long bytes waited to be read was not measured.",
+            why: "The recording does not show how long bytes waited to be read.",
             would_help: Some("Record with the ledger (`tcp_stages`) on."),
         })
     }

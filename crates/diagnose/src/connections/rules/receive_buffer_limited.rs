@@ -21,7 +21,7 @@ impl Rule for ReceiveBufferLimited {
     }
 
     fn summary(&self) -> &'static str {
-        "The receiver's buffer is smaller than the path needs"
+        "The receive buffer is too small for the path"
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -46,9 +46,8 @@ impl Rule for ReceiveBufferLimited {
                 candidates: vec![self.id(), RuleId::SlowReader],
                 concerned_ns: limited_ns,
                 facts: facts(case),
-                why: "The other end is not recorded: its reader may be late, or its buffer may be \
-                      small.",
-                would_help: Some("Record on the other host too, or on both ends of this one."),
+                why: "The other end is not recorded: its reader may be slow, or its buffer may be small.",
+                would_help: Some("Record on the other host too, or both ends on this host."),
             }),
         }
     }
@@ -78,13 +77,13 @@ impl Rule for ReceiveBufferLimited {
     fn headline(&self, finding: &Finding) -> String {
         let cause = match changed(&finding.evidence.0) {
             Some((seen, announced)) => format!(
-                "The receiver announced a window of {}, of which {} arrived here",
+                "A device on the path shrank the receiver's window from {} to {}",
                 bytes(announced),
                 bytes(seen)
             ),
             None => "The receiver's window was full although its reader kept up".to_owned(),
         };
-        format!("{cause}: {}.", of_life(finding))
+        format!("{cause} — cost {}.", of_life(finding))
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
@@ -107,7 +106,7 @@ fn changed(facts: &[Fact]) -> Option<(u64, u64)> {
 fn blind_spots(case: &Case) -> Vec<String> {
     let mut blind = case.general_blind_spots();
     if case.peer.is_none() {
-        blind.push("Whether a middlebox made the receiver's window smaller on the way.".into());
+        blind.push("Whether a middlebox made the receiver's window smaller on the path.".into());
     }
     blind
 }
@@ -120,7 +119,7 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
     let locked = peer.and_then(|peer| peer.rcvbuf_locked);
     let late = case.peer_reader_late();
-    let label = "that the congestion window would allow";
+    let label = "allowed by the congestion window";
     let cwnd = known_bytes("cwnd_bytes", case.cwnd_bytes(), label);
     let zero = zero_windows(case);
     let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
@@ -132,9 +131,9 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let late = known_real("peer_reader_slow", late, Unit::Share, label);
     let window = known_bytes("largest_window_bytes", window, "largest window announced");
     let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);
-    let label = "it was at the end that announced it";
+    let label = "as the receiver announced it";
     let announced = known_bytes("announced_window_bytes", announced, label);
-    let label = "on the path at the flow's best rate: rate times least round trip";
+    let label = "in flight at the flow's best rate: rate × min RTT";
     let in_flight = known_bytes("best_in_flight_bytes", case.best_in_flight_bytes(), label);
     let facts = [
         window,
@@ -178,10 +177,9 @@ const UNSCALED_BYTES: u64 = 65_535;
 /// What changes a window between the ends of a connection.
 fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
     let text = format!(
-        "Something between the ends changes the window: it was {} there and {} here. Look for a \
-         firewall, load balancer or tunnel that removes or rewrites the window scale option: the \
-         SYN and SYN-ACK show it, captured at both ends (`tcpdump -v 'tcp[tcpflags] & tcp-syn != \
-         0'`).",
+        "A device between the ends changes the window: {} there, {} here. Look for a firewall, \
+         load balancer or tunnel that removes or rewrites the window scale option. The SYN and \
+         SYN-ACK show it, captured at both ends (`tcpdump -v 'tcp[tcpflags] & tcp-syn != 0'`).",
         bytes(announced),
         bytes(seen)
     );
@@ -201,16 +199,15 @@ fn cures(case: &Case) -> Vec<Advice> {
     let peer = case.peer.and_then(|peer| peer.identity());
     let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
         "At the receiver, raise the third value of net.ipv4.tcp_rmem: the kernel sizes the buffer \
-         by itself up to it."
+         itself, up to that value."
     } else {
-        "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer by itself, up to \
-         net.ipv4.tcp_rmem."
+        "At the receiver, do not set SO_RCVBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_rmem."
     };
     let mut advice = vec![Advice(first.into())];
     if let Some(cwnd_bytes) = case.cwnd_bytes() {
         let text = format!(
-            "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: what the \
-             congestion window allows now, twice over.",
+            "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: twice what the \
+             congestion window allows now.",
             bytes(cwnd_bytes * 2)
         );
         advice.push(Advice(text.into()));

@@ -54,7 +54,7 @@ impl Rule for RetransmitTimeouts {
         let confidence = if case.ledger().is_some() {
             measured(case, "every stall was measured in the kernel")
         } else {
-            blind.push("Stalls that a tail-loss probe mended: `stats` does not time them.".into());
+            blind.push("Stalls that a tail-loss probe ended: `stats` does not time them.".into());
             let because = "from timeouts and the kernel's own timer values".to_owned();
             Confidence {
                 level: Level::Medium,
@@ -67,7 +67,7 @@ impl Rule for RetransmitTimeouts {
             advice: advice([
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
                  the switches between; look for bursts, full queues, and paths that fail.",
-                "With few segments in flight TCP cannot see a loss by duplicate ACKs: send over fewer \
+                "With few segments in flight TCP cannot detect loss by duplicate ACKs. Use fewer \
                  connections, so that each has more in flight.",
                 "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
                  20ms`.",
@@ -79,7 +79,7 @@ impl Rule for RetransmitTimeouts {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Lost data waited for a retransmission timer: {}.",
+            "Lost data waited for a retransmission timer — cost {}.",
             of_life(finding)
         )
     }
@@ -87,7 +87,7 @@ impl Rule for RetransmitTimeouts {
     fn doubt(&self, undecided: &Undecided) -> String {
         let sent_again = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
-            "{} segments were sent again, with unknown cost.",
+            "{} segments were retransmitted, at unknown cost.",
             count(sent_again)
         )
     }
@@ -101,7 +101,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     facts.extend(counted(
         "retransmits",
         case.retransmits(),
-        "segments sent again",
+        "segments retransmitted",
     ));
     let label = "of them by duplicate ACKs, without a timer";
     facts.extend(counted("fast_retransmits", case.fast_retransmits(), label));
@@ -118,7 +118,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
 /// Stalls by what mended them; without the ledger only those by timeouts are known.
 fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let by_timeout = |number| {
-        let label = "stall(s) mended by a retransmission timeout";
+        let label = "stall(s) ended by a retransmission timeout";
         sum("timeout_stalls", number, label)
     };
     let Some(ledger) = case.ledger() else {
@@ -126,7 +126,7 @@ fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     };
     let timeouts = u64::from(ledger.timeout_stalls);
     let probes = u64::from(ledger.tail_loss_stalls);
-    let label = "stall(s) mended by a tail-loss probe";
+    let label = "stall(s) ended by a tail-loss probe";
     let mut facts = vec![by_timeout(timeouts), sum("tail_loss_stalls", probes, label)];
     let mean_ns = stalled_ns.checked_div(timeouts + probes);
     facts.extend(known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"));
@@ -148,9 +148,9 @@ impl RetransmitTimeouts {
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.ns(Stage::Unknown),
-            facts: vec![sum("retransmits", retransmits, "segments sent again")],
-            why: "The kernel's statistics do not say which were sent again by a timer, and no \
-                  events were recorded.",
+            facts: vec![sum("retransmits", retransmits, "segments retransmitted")],
+            why: "The kernel's statistics do not show which segments a timer retransmitted, and \
+                  no events were recorded.",
             would_help: None,
         })
     }

@@ -107,7 +107,7 @@ pub trait Rule: Sync {
     /// One sentence for what it cannot tell.
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "{} may be lost; the recording cannot tell to what.",
+            "Up to {} may be lost; the recording does not show the cause.",
             crate::units::duration(undecided.possible_harm_ns)
         )
     }

@@ -21,7 +21,7 @@ impl Rule for SendBufferExceedsWindow {
     }
 
     fn summary(&self) -> &'static str {
-        "The send buffer holds more than the receiver ever lets out"
+        "The send buffer holds more than the receiver's window ever allows"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -46,8 +46,8 @@ impl Rule for SendBufferExceedsWindow {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
                 facts,
-                why: "Whether the application fixed the buffer, or the kernel sizes it, is not in \
-                      the recording.",
+                why: "The recording does not show whether the application fixed the buffer or the \
+                      kernel sizes it.",
                 would_help: None,
             }),
         }
@@ -56,7 +56,7 @@ impl Rule for SendBufferExceedsWindow {
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
         if case.ledger().is_none() {
-            blind.push("A larger window, if there was one between two samples only.".into());
+            blind.push("A larger window that existed only between two samples.".into());
         }
         Explanation {
             ruled_out: Vec::new(),
@@ -72,11 +72,10 @@ impl Rule for SendBufferExceedsWindow {
         let (queue, window) = (fact("max_send_queue_bytes"), fact("largest_window_bytes"));
         let wait = match fact("wait_ns") {
             0 => String::new(),
-            wait_ns => format!(", {} at this rate", duration(wait_ns)),
+            wait_ns => format!(" {} at this rate", duration(wait_ns)),
         };
         format!(
-            "The send buffer held {}, the receiver never announced more than {}: the rest only \
-             waits{wait}.",
+            "The send buffer held {}, more than the largest announced window ({}) — the rest waits{wait}.",
             bytes(queue),
             bytes(window)
         )
@@ -85,7 +84,7 @@ impl Rule for SendBufferExceedsWindow {
     fn doubt(&self, undecided: &Undecided) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
-            "The send buffer held {}, the receiver never announced more than {}.",
+            "The send buffer held {}, more than the largest announced window ({}).",
             bytes(fact("max_send_queue_bytes")),
             bytes(fact("largest_window_bytes"))
         )
@@ -106,11 +105,7 @@ fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
     let label = "send buffer limit (SO_SNDBUF)";
     let mut facts = vec![
-        known_bytes(
-            "max_send_queue_bytes",
-            Some(queue),
-            "most that was ever queued",
-        ),
+        known_bytes("max_send_queue_bytes", Some(queue), "max queued"),
         known_bytes(
             "largest_window_bytes",
             Some(window),
@@ -122,7 +117,7 @@ fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);
     if let Some(rate) = rate {
         let wait_ns = ((queue - window) as f64 / rate * 1e9) as u64;
-        let label = "what was queued beyond the window takes at the rate delivered";
+        let label = "wait of the data beyond the window, at the delivered rate";
         facts.push(Some(total_ns("wait_ns", wait_ns, label)));
     }
     let polls = case.own.gathered.samples.polls;
@@ -134,11 +129,11 @@ fn cures(window: u64) -> Vec<Advice> {
     // The kernel doubles the value for its own book-keeping (sock_setsockopt), which leaves room for
     // a window on its way and one to follow.
     let text = format!(
-        "Do not set SO_SNDBUF, or set it to {}, the receiver's window: more takes memory, and makes \
-         what is written last wait longest.",
+        "Do not set SO_SNDBUF, or set it to {}, the receiver's window: more takes memory and \
+         makes the last write wait longest.",
         bytes(window)
     );
-    let other = "If more should be on its way, the receiver's buffer has to grow: do not set \
-                 SO_RCVBUF there, or raise net.ipv4.tcp_rmem.";
+    let other = "To have more in flight, let the receiver's buffer grow: do not set SO_RCVBUF \
+                 there, or raise net.ipv4.tcp_rmem.";
     vec![Advice(text.into()), Advice(other.into())]
 }

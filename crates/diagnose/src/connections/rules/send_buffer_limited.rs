@@ -28,7 +28,7 @@ impl Rule for SendBufferLimited {
     }
 
     fn summary(&self) -> &'static str {
-        "The send buffer is smaller than the path would take"
+        "The send buffer is too small for the path"
     }
 
     fn stages(&self) -> &'static [Stage] {
@@ -57,7 +57,7 @@ impl Rule for SendBufferLimited {
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
         if path_bytes(case).is_none() {
-            blind.push("What the path would take: no sample of the windows.".into());
+            blind.push("How much the path can take: no sample shows the windows.".into());
         }
         Explanation {
             ruled_out: case.rule_out(&[
@@ -75,7 +75,7 @@ impl Rule for SendBufferLimited {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "The send buffer was full while path and receiver would have taken more: {}.",
+            "The send buffer was full while path and receiver had room for more — cost {}.",
             of_life(finding)
         )
     }
@@ -92,15 +92,15 @@ fn facts(case: &Case) -> Vec<Fact> {
     let mut facts = vec![
         known_bytes("sndbuf_bytes", limit.map(u64::from), label),
         known_flag("sndbuf_locked", locked, "the application fixed it"),
-        known_bytes("max_send_queue_bytes", queue, "most that was ever queued"),
+        known_bytes("max_send_queue_bytes", queue, "max queued"),
     ];
-    let label = "that both windows would let into the path";
+    let label = "allowed by both windows";
     facts.push(known_bytes("path_bytes", path_bytes(case), label));
-    let label = "on the path at the flow's best rate: rate times least round trip";
+    let label = "in flight at the flow's best rate: rate × min RTT";
     let in_flight = case.best_in_flight_bytes();
     facts.push(known_bytes("best_in_flight_bytes", in_flight, label));
     if let Some((share, _)) = share_bytes(case) {
-        let label = "its part of all send buffers here, by congestion window";
+        let label = "its share of all send buffers here, by congestion window";
         facts.push(known_bytes("buffer_share_bytes", Some(share), label));
     }
     facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
@@ -142,24 +142,24 @@ fn cures(case: &Case) -> Vec<Advice> {
         .identity()
         .and_then(|identity| identity.sndbuf_locked);
     let first = if locked == Some(false) {
-        "Raise the third value of net.ipv4.tcp_wmem: the kernel sizes the buffer by itself up to it."
+        "Raise the third value of net.ipv4.tcp_wmem: the kernel sizes the buffer itself, up to that value."
     } else {
-        "Do not set SO_SNDBUF: Linux then sizes the buffer by itself, up to net.ipv4.tcp_wmem."
+        "Do not set SO_SNDBUF: Linux then sizes the buffer itself, up to net.ipv4.tcp_wmem."
     };
     let mut advice = vec![Advice(first.into())];
     if let Some(path_bytes) = path_bytes(case) {
         // The kernel doubles the value for its own book-keeping (sock_setsockopt), and queued
         // data takes about twice its size in buffers (tcp_sndbuf_expand).
         let text = format!(
-            "Or set SO_SNDBUF to {} or more: as much as the path takes now, twice over.",
+            "Or set SO_SNDBUF to {} or more: twice what the path takes now.",
             bytes(path_bytes * 2)
         );
         advice.push(Advice(text.into()));
     }
     if let Some((share, senders)) = share_bytes(case) {
         let text = format!(
-            "Or, with no more memory in all: {}, which is its part of what the send buffers of the \
-             {} connections here hold now, divided by their congestion windows.",
+            "Or, without more memory in total: {}. That is its share of the send buffers of the \
+             {} connections here, by congestion window.",
             bytes(share),
             count(senders)
         );
@@ -234,15 +234,14 @@ impl SendBufferLimited {
             "max_send_queue_bytes",
             Some(queue),
             Unit::Bytes,
-            "most that was queued",
+            "max queued",
         );
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id()],
             concerned_ns: case.ns(Stage::Unknown),
             facts: [Some(flag), queue].into_iter().flatten().collect(),
-            why: "The queue was at its largest with everything sent, but this kernel reports \
-                  neither the buffer's limit nor its use: the writer may as well have had no \
-                  more to write.",
+            why: "The queue was at its largest and all of it was sent. This kernel does not \
+                  report the buffer's limit or use. The writer may have had no more to write.",
             would_help: None,
         })
     }

@@ -25,7 +25,7 @@ impl Rule for SenderAppLimited {
     }
 
     fn summary(&self) -> &'static str {
-        "TCP held nothing up; the application sets the pace"
+        "TCP did not limit the rate; the application sets the pace"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -86,14 +86,14 @@ impl Rule for SenderAppLimited {
         let (idle, in_flight) = (share("nothing_to_send"), share("in_flight"));
         if in_flight > idle {
             format!(
-                "TCP did not hold this up: {} of the time all was sent and on its way. Each \
-                 exchange takes the path's round trip.",
+                "TCP was not the limit: all data was in flight {} of the time. Each exchange \
+                 takes the path's round trip.",
                 percent(in_flight)
             )
         } else {
             format!(
-                "TCP did not hold this up: {} of the time there was nothing to send. The \
-                 application sets the pace.",
+                "TCP was not the limit: there was nothing to send {} of the time. The application \
+                 sets the pace.",
                 percent(idle)
             )
         }
@@ -122,13 +122,13 @@ fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
 fn cures(case: &Case) -> Vec<Advice> {
     if case.ns(Stage::InFlight) > case.ns(Stage::SenderApp) {
         return advice([
-            "If this is too slow, make fewer round trips: more in one request, or several requests \
-             on their way at once.",
+            "If this is too slow, make fewer round trips: send more in one request, or several \
+             requests at once.",
         ]);
     }
     advice([
-        "If this is too slow, look at the program: what it computes or waits for between two \
-         writes. TCP and the path are not the limit.",
+        "If this is too slow, look at the program: what does it compute or wait for between two \
+         writes? TCP and the path are not the limit.",
     ])
 }
 
@@ -138,7 +138,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let label = "of the time there was nothing to send";
     let mut facts = vec![worst("nothing_to_send", idle, Unit::Share, label)];
     if case.method(Stage::InFlight).is_some() {
-        let label = "of the time data was on its way, for about a round trip";
+        let label = "of the time data was in flight, for about a round trip";
         facts.push(worst("in_flight", in_flight, Unit::Share, label));
     }
     let blocked_ns = case
@@ -159,13 +159,13 @@ fn facts(case: &Case) -> Vec<Fact> {
 impl SenderAppLimited {
     fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
         let unknown = Value::Real(case.share(Stage::Unknown));
-        let label = "of the time data was outstanding, for a reason that was not measured";
+        let label = "of the time data was outstanding for an unknown reason";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: vec![worst("unknown", unknown, Unit::Share, label)],
-            why: "Most of its time could not be given to any stage, so that the application is not \
-                  shown to set the pace, nor anything else.",
+            why: "The stage is unknown for most of the time, so nothing shows whether the \
+                  application sets the pace.",
             would_help: None,
         })
     }

@@ -23,7 +23,7 @@ impl Rule for SlowReader {
     }
 
     fn summary(&self) -> &'static str {
-        "The receiving application does not read in time"
+        "The receiving application reads too slowly"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -56,12 +56,14 @@ impl Rule for SlowReader {
 
     fn headline(&self, finding: &Finding) -> String {
         let whose = match finding.direction {
-            Direction::Sending => "The receiver did not read in time and held data back",
+            Direction::Sending => {
+                "The receiver read too slowly, and its full window stopped the sender"
+            }
             Direction::Receiving => {
-                "It did not read in time, and its closed window stopped the sender"
+                "The program read too slowly, and its closed window stopped the sender"
             }
         };
-        format!("{whose}: {}.", of_life(finding))
+        format!("{whose} — cost {}.", of_life(finding))
     }
 }
 
@@ -70,10 +72,10 @@ fn explanation(case: &Case, confidence: Confidence) -> Explanation {
         ruled_out: case.rule_out(&[Cause::CongestionWindow, Cause::SendBuffer, Cause::Loss]),
         could_not_see: case.general_blind_spots(),
         advice: advice([
-            "Look at what the receiving program does between two reads: it is the slow part. Read in \
-             a thread of its own, or hand the work on.",
-            "If it only has to catch up after bursts: let the receive buffer grow (do not set \
-             SO_RCVBUF; raise net.ipv4.tcp_rmem).",
+            "Find what the receiving program does between two reads: that is the slow part. Read \
+             in a separate thread, or pass the work on.",
+            "If it only falls behind in bursts, let the receive buffer grow: do not set \
+             SO_RCVBUF; raise net.ipv4.tcp_rmem.",
         ]),
         win: WinBasis::Unknown,
         confidence,
@@ -144,7 +146,7 @@ fn check_receiving(case: &Case) -> Verdict {
         Some(total_ns(
             "reader_slow_ns",
             ledger.reader_slow_ns,
-            "they waited together",
+            "they waited in total",
         )),
         Some(total_ns(
             "window_closed_ns",

@@ -102,12 +102,12 @@ impl Rule for SmallWrites {
     fn headline(&self, finding: &Finding) -> String {
         let fact = |name| whole(&finding.evidence.0, name).unwrap_or(0);
         let cost = if finding.harm_ns == 0 {
-            "no wait was seen, only CPU is spent".to_owned()
+            "cost only CPU time".to_owned()
         } else {
-            format!("they waited {}", duration(finding.harm_ns))
+            format!("cost {}", duration(finding.harm_ns))
         };
         format!(
-            "{} writes of {} on average left as {} segments; {cost}.",
+            "{} writes of {} on average left as {} segments — {cost}.",
             count(fact("writes")),
             bytes(fact("mean_write_bytes")),
             count(fact("data_segments"))
@@ -153,7 +153,7 @@ impl SmallWrites {
             .into_iter()
             .flatten()
             .collect(),
-            why: "Calls were not recorded: the application may write so, or the segments may be \
+            why: "Calls were not recorded. The application may write so, or the segments may be \
                   the ends of larger writes.",
             would_help: None,
         })

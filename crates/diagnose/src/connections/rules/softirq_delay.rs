@@ -23,7 +23,7 @@ impl Rule for SoftirqDelay {
     }
 
     fn summary(&self) -> &'static str {
-        "Network work of the kernel took the application's CPU"
+        "Softirqs took the application's CPU"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -48,24 +48,23 @@ impl Rule for SoftirqDelay {
             ]),
             could_not_see: blind_spots(case),
             advice: advice([
-                "Move the application off this CPU (`taskset`, cpuset), or the packets: interrupt \
-                 affinity, RSS (`ethtool -X`), RPS (`rps_cpus`).",
-                "See what the packets are (`mpstat -P ALL`, /proc/softirqs, /proc/net/softnet_stat): \
-                 traffic for others may be filtered before it gets here, on the network card or \
-                 with XDP.",
+                "Move the application to another CPU (`taskset`, cpuset), or move the packets: \
+                 interrupt affinity, RSS (`ethtool -X`), RPS (`rps_cpus`).",
+                "Find what the packets are (`mpstat -P ALL`, /proc/softirqs, \
+                 /proc/net/softnet_stat). Filter unwanted traffic earlier: on the network card, \
+                 or with XDP.",
                 "If they are the application's own: larger segments (GRO, TSO), fewer and larger \
-                 messages; or busy polling (SO_BUSY_POLL), which does this work when the \
-                 application asks.",
+                 messages, or busy polling (SO_BUSY_POLL).",
             ]),
             // What softirqs took in interrupts, before they were left to ksoftirqd, comes to it.
-            win: WinBasis::AtLeast(f64::INFINITY, "that work is done on another CPU"),
+            win: WinBasis::AtLeast(f64::INFINITY, "another CPU does that work"),
             confidence: confidence(case),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Softirqs took the application's CPU: ksoftirqd ran there for {}.",
+            "Softirqs took the application's CPU: ksoftirqd ran there — cost {}.",
             of_life(finding)
         )
     }
@@ -100,12 +99,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     let softirq = cpu.home.map(|home| home.share(home.softirq_ns));
     let waited_ns = cpu.process.map(|process| process.waited_ns);
     [
-        known(
-            "cpu",
-            number,
-            Unit::Count,
-            "number of the CPU on which most calls ended",
-        ),
+        known("cpu", number, Unit::Count, "CPU on which most calls ended"),
         known(
             "ksoftirqd_ns",
             worked_ns,
@@ -116,13 +110,13 @@ fn facts(case: &Case) -> Vec<Fact> {
             "softirq",
             softirq,
             Unit::Share,
-            "of the time it was in softirqs, by its timer tick",
+            "of the time it ran softirqs, by its timer tick",
         ),
         known(
             "process_waited_ns",
             waited_ns,
             Unit::Ns,
-            "a thread of the process waited for a CPU",
+            "run-queue delay of the process",
         ),
     ]
     .into_iter()
@@ -132,8 +126,8 @@ fn facts(case: &Case) -> Vec<Fact> {
 
 fn blind_spots(case: &Case) -> Vec<String> {
     let mut blind = vec![
-        "Whose packets they were, and softirq work that ran on top of the application without \
-         ksoftirqd."
+        "Which program the packets were for, and softirq work that interrupted the application \
+         without ksoftirqd."
             .to_owned(),
     ];
     blind.extend(case.general_blind_spots());
@@ -158,7 +152,7 @@ impl SoftirqDelay {
         if !asked_for || !held_up(possible_ns, case.life_ns()) {
             return Verdict::Quiet;
         }
-        let label = "softirq work on a CPU, while the application may have waited for it";
+        let label = "softirq work on a CPU while the application may have waited for it";
         Verdict::CannotTell(Doubt {
             candidates: vec![self.id()],
             concerned_ns: possible_ns,
@@ -169,8 +163,7 @@ impl SoftirqDelay {
     }
 }
 
-const HIDDEN: &str = "How long ksoftirqd ran could not be read, so that it is not known whether the \
-                      kernel found the softirqs too much.";
+const HIDDEN: &str = "The run time of ksoftirqd could not be read, so it is unknown whether \
+                      softirqs overloaded the CPU.";
 const OUTSIDE: &str = "Record outside the container: kernel threads are hidden in it.";
-const NO_CPU: &str =
-    "On which CPU the application ran is known from its calls, which were not logged.";
+const NO_CPU: &str = "The application's CPU is known from its calls, which were not logged.";

@@ -21,7 +21,7 @@ impl Rule for SpuriousRetransmits {
     }
 
     fn summary(&self) -> &'static str {
-        "ACKs came so late that data was sent again though nothing was lost"
+        "ACKs came so late that TCP retransmitted data that was not lost"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -44,21 +44,21 @@ impl Rule for SpuriousRetransmits {
 
     fn explain(&self, case: &Case) -> Explanation {
         let mut blind = case.general_blind_spots();
-        blind.push("Where the path, or the other host, stood still.".into());
+        blind.push("Where on the path, or on the other host, the delay arose.".into());
         Explanation {
             ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::LostData]),
             could_not_see: blind,
             advice: advice([
-                "Find what holds packets back for so long: virtual machines that are paused, radio, \
-                 queues of seconds (`tc -s qdisc`), routes that change. Or what lets them overtake each \
-                 other: several links used by turns. Nothing was lost.",
-                "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel sees at \
-                 the first ACK that it was wrong.",
-                "If the path must stand still now and then, a longer timeout sends less for nothing: \
-                 `ip route change … rto_min 1s`.",
+                "Find what delays packets for so long: paused virtual machines, radio, queues of \
+                 seconds (`tc -s qdisc`), changing routes. Or what reorders them: several links \
+                 used in turn. No data was lost.",
+                "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel \
+                 detects the mistake at the first ACK.",
+                "If the path must pause at times, a longer timeout avoids needless \
+                 retransmissions: `ip route change … rto_min 1s`.",
             ]),
-            win: WinBasis::HarmGone("packets come in time and in order"),
-            confidence: measured(case, "the kernel and the receiver said so themselves"),
+            win: WinBasis::HarmGone("packets arrive in time and in order"),
+            confidence: measured(case, "the kernel and the receiver reported it"),
         }
     }
 
@@ -66,12 +66,12 @@ impl Rule for SpuriousRetransmits {
         let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
         if timeouts == 0 {
             return format!(
-                "What came out of order was taken for lost, and slowed the flow down: worth {}.",
+                "TCP took reordered packets for lost and slowed down — cost {}.",
                 of_life(finding)
             );
         }
         format!(
-            "The path stood still, {} in all, and nothing was lost: {} sent data again for nothing.",
+            "{} after late ACKs, although no data was lost — ACKs were late by {} in total.",
             duration(finding.harm_ns),
             counted(timeouts, "timeout")
         )
@@ -79,8 +79,8 @@ impl Rule for SpuriousRetransmits {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "The receiver already had what was sent again: {} of waiting may have been a late path, \
-             and no loss.",
+            "The receiver already had the retransmitted data: {} of waiting may come from late \
+             ACKs, not from loss.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -94,16 +94,16 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
         Some(sum(
             "spurious_timeouts",
             timeouts.into(),
-            "timeout(s) that the kernel took back",
+            "timeout(s) that the kernel found spurious",
         )),
         known(
             "mean_late_ns",
             late_mean_ns,
             Unit::Ns,
-            "ACKs were late each time, on average",
+            "average lateness of the ACKs",
         ),
         duplicates.map(|n| sum("spurious", n, "segment(s) that the receiver already had")),
-        known("bytes_retrans", bytes, Unit::Bytes, "sent again"),
+        known("bytes_retrans", bytes, Unit::Bytes, "retransmitted"),
         min_rtt(case),
     ]
     .into_iter()
@@ -130,9 +130,9 @@ impl SpuriousRetransmits {
             concerned_ns: case.stalled_ns(),
             facts: vec![
                 sum("spurious", duplicates, label),
-                sum("retransmits", retransmits, "segment(s) sent again"),
+                sum("retransmits", retransmits, "segment(s) retransmitted"),
             ],
-            why: "The kernel's statistics do not say which timeouts it took back.",
+            why: "The kernel's statistics do not show which timeouts it found spurious.",
             would_help: None,
         })
     }

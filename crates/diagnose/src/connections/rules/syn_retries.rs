@@ -23,7 +23,7 @@ impl Rule for SynRetries {
     }
 
     fn summary(&self) -> &'static str {
-        "Connecting took seconds, because SYNs went unanswered"
+        "Connecting took seconds because SYNs were not answered"
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -42,8 +42,12 @@ impl Rule for SynRetries {
             concerned_ns: waited_ns,
             harm_ns: waited_ns.saturating_sub(rtt_ns),
             facts: [
-                Some(sum("syn_retries", retries.into(), "SYNs sent again")),
-                Some(longest_ns("connecting_ns", waited_ns, "longest connecting")),
+                Some(sum("syn_retries", retries.into(), "SYNs retransmitted")),
+                Some(longest_ns(
+                    "connecting_ns",
+                    waited_ns,
+                    "longest connect time",
+                )),
                 min_rtt(case),
             ]
             .into_iter()
@@ -72,13 +76,13 @@ impl Rule for SynRetries {
             ruled_out: Vec::new(),
             could_not_see: blind,
             advice: advice([
-                "On the server, see whether its listening sockets overflow: `nstat -az \
+                "On the server, check whether listening sockets overflow: `nstat -az \
                  TcpExtListenOverflows TcpExtListenDrops`, and `ss -ltn` (Recv-Q at its limit, \
                  Send-Q). If so, accept faster, or raise listen()'s backlog and \
                  net.core.somaxconn.",
                 "Else find where the path loses packets: `ip -s link` on both hosts, firewalls and \
                  connection tables between.",
-                "Keep connections open and use them again: one that is open waits for no SYN.",
+                "Keep connections open and reuse them: an open connection sends no SYN.",
             ]),
             win: WinBasis::Unknown,
             confidence: Confidence {
@@ -91,7 +95,7 @@ impl Rule for SynRetries {
     fn headline(&self, finding: &Finding) -> String {
         let retries = whole(&finding.evidence.0, "syn_retries").unwrap_or(0);
         format!(
-            "Connecting waited {} for SYNs that went unanswered: {} sent again.",
+            "SYNs were not answered ({} retransmitted) — connecting took {} longer.",
             duration(finding.harm_ns),
             count(retries)
         )
@@ -99,7 +103,7 @@ impl Rule for SynRetries {
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Segments without data were sent again: connecting may have waited {} or more.",
+            "Segments without data were retransmitted; connecting may have waited {} or more.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -129,9 +133,9 @@ impl SynRetries {
             facts: vec![sum(
                 "retransmits",
                 retries,
-                "segments without data sent again",
+                "segments without data retransmitted",
             )],
-            why: "When connect() was called was not seen: they were SYNs, or FINs at the end.",
+            why: "The recording does not show when connect() was called: they were SYNs, or FINs at the end.",
             would_help: Some("Record as root from before the program connects."),
         })
     }

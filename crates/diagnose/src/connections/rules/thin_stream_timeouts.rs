@@ -22,7 +22,7 @@ impl Rule for ThinStreamTimeouts {
     }
 
     fn summary(&self) -> &'static str {
-        "Several connections to one host are each too thin to see a loss before a timer does"
+        "Too few packets are in flight to detect loss by duplicate ACKs; recovery waits for a timeout"
     }
 
     fn names_cause_of_loss(&self) -> bool {
@@ -54,10 +54,10 @@ impl Rule for ThinStreamTimeouts {
             return Verdict::Quiet;
         }
         let mean_ns = thin_ns.checked_div(ledger.thin_stalls.into());
-        let label = "stall(s) with three segments out or fewer";
+        let label = "stall(s) with three or fewer segments in flight";
         let facts = [
             Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
-            Some(total_ns("thin_stall_ns", thin_ns, "they took together")),
+            Some(total_ns("thin_stall_ns", thin_ns, "they took in total")),
             known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"),
             delayed_ack_after_timeout::part_of(case),
             known(
@@ -67,7 +67,7 @@ impl Rule for ThinStreamTimeouts {
                 "other connection(s) of the program to that host",
             ),
             case.retransmits()
-                .map(|n| sum("retransmits", n, "segment(s) sent again")),
+                .map(|n| sum("retransmits", n, "segment(s) retransmitted")),
         ];
         let harm_ns = stalled_ns + case.ack_held_ns();
         Verdict::Fires(Found {
@@ -85,8 +85,8 @@ impl Rule for ThinStreamTimeouts {
             ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
-                "Send the requests over one connection, several at a time: what follows a lost \
-                 segment then tells of the loss within a round trip.",
+                "Send the requests over one connection, several at a time. Segments after a lost \
+                 one then reveal the loss within a round trip.",
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
                  the switches between.",
                 "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
@@ -95,22 +95,23 @@ impl Rule for ThinStreamTimeouts {
             win: WinBasis::HarmGone("losses are found within a round trip"),
             confidence: measured(
                 case,
-                "every stall was measured in the kernel, with what was out",
+                "every stall was measured in the kernel, with the segments in flight",
             ),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "Lost data waited for a timer, as too little else was out to tell of it: {}.",
+            "Too few packets were in flight to detect loss by duplicate ACKs; recovery waited for \
+             timeouts — cost {}.",
             of_life(finding)
         )
     }
 
     fn doubt(&self, undecided: &Undecided) -> String {
         format!(
-            "Several connections to one host waited for timers, {} in all: each may have had too \
-             little out to see a loss earlier.",
+            "Several connections to one host waited {} for timers; each may have had too few \
+             packets in flight.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -125,7 +126,7 @@ impl ThinStreamTimeouts {
             facts: known("connections_beside", Some(beside), Unit::Count, label)
                 .into_iter()
                 .collect(),
-            why: "The kernel's statistics do not say how much was out when a stall began.",
+            why: "The kernel's statistics do not show how many segments were in flight when a stall began.",
             would_help: None,
         })
     }

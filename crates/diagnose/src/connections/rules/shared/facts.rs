@@ -111,12 +111,7 @@ pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
         .samples
         .min_rtt_us
         .map(|us| u64::from(us) * 1_000);
-    known(
-        "min_rtt_ns",
-        rtt_ns,
-        Unit::Ns,
-        "least round-trip time of the path",
-    )
+    known("min_rtt_ns", rtt_ns, Unit::Ns, "min RTT of the path")
 }
 
 /// Value of a whole-number fact.

@@ -61,7 +61,7 @@ pub fn facts(case: &Case) -> Vec<Fact> {
         others,
         short_sends,
     } = calls;
-    let label = "call(s) blocked as long as a withheld ACK takes";
+    let label = "call(s) blocked as long as a delayed ACK takes";
     let mut facts = vec![sum("late_calls", late.calls, label)];
     let shares = [
         (

@@ -7,9 +7,10 @@ use crate::report::Advice;
 use crate::units::{count, counted};
 
 /// Both at once: every part in one call.
-const ONE_CALL: &str = "Send each message with one call: build it in one buffer, or hand all its parts \
-    to writev() or sendmsg(), or use MSG_MORE on all parts but the last, or TCP_CORK around them. Side \
-    effect: none, but that a cork that is left on holds the tail for 200 ms.";
+const ONE_CALL: &str = "Send each message with one call: build it in one buffer, or pass all \
+                        parts to writev() or sendmsg(). Or set MSG_MORE on all parts but the \
+                        last, or TCP_CORK around them. Side effect: a cork that is left on delays \
+                        the tail by 200 ms.";
 
 /// Cures, the one that applies first.
 pub fn cures(case: &Case) -> Vec<Advice> {
@@ -22,8 +23,8 @@ pub fn cures(case: &Case) -> Vec<Advice> {
     } else {
         [one_call, nodelay]
     };
-    let receiver = "If only the receiver can change: set TCP_QUICKACK after each receive (Linux falls back \
-         to delaying by itself), or answer at once. Side effect: an ACK of its own for each segment.";
+    let receiver = "If only the receiver can change: set TCP_QUICKACK after each receive (Linux \
+                    resets it), or answer at once. Side effect: a separate ACK for each segment.";
     let buffers = "Not a cure on Linux: another SO_RCVBUF or SO_SNDBUF. Neither changes when a short \
          segment or an ACK leaves.";
     vec![

@@ -25,7 +25,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
 /// One sentence for time that no stage explains.
 pub(in crate::connections::rules) fn outstanding(undecided: &Undecided) -> String {
     format!(
-        "Data was outstanding for {} ({}) and nothing says what it waited for.",
+        "Data was outstanding for {} ({}); the recording does not show why.",
         crate::units::duration(undecided.possible_harm_ns),
         crate::units::percent(undecided.share)
     )

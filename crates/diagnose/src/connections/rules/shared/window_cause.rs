@@ -26,7 +26,7 @@ pub fn window_cause(case: &Case) -> WindowCause {
     let limited = case.share(Stage::ReceiverWindow);
     if let Some(slow) = case.peer_reader_late() {
         let because = format!(
-            "the other end's reader was late {} of the time",
+            "the other end's reader was slow {} of the time",
             percent(slow)
         );
         let confidence = Confidence {
@@ -59,7 +59,7 @@ fn by_zero_windows(case: &Case) -> WindowCause {
     let limited_ns = case.ns(Stage::ReceiverWindow);
     let zero = zero_ns as f64 / limited_ns.max(1) as f64;
     let because = format!(
-        "of that time, the window was zero {}",
+        "the window was zero {} of that time",
         percent(zero.min(1.0))
     );
     if zero_ns * 2 >= limited_ns {
@@ -87,7 +87,7 @@ fn by_polls(case: &Case) -> WindowCause {
         return WindowCause::Unclear;
     }
     let because = format!(
-        "{} of {} polls that found the window full saw it shrunk to less than half",
+        "{} of {} polls that found the window full saw it below half its size",
         window.shrunk, window.full
     );
     if window.shrunk == 0 {
