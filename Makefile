@@ -10,8 +10,8 @@ cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
-	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test check- \
-	tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
+	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test \
+	check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
