@@ -429,7 +429,9 @@ fn a_share_is_that_of_the_harm_and_of_the_life_that_are_printed() {
     let finding = report.findings.first().expect("a finding");
     assert_eq!(finding.rule.name(), "slow_reader");
     assert!(
-        finding.headline.ends_with(": 390 ms of 784 ms (49.7 %)."),
+        finding
+            .headline
+            .ends_with("cost 390 ms of 784 ms (49.7 %)."),
         "{}",
         finding.headline
     );
