@@ -1,4 +1,4 @@
-//! `whylat lab`: faults, the wire emulator and the workloads, as they are in the lab crate.
+//! `whylat lab`: faults, the wire emulator and the workloads, as they are in the lab crate, and its studies.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -55,8 +55,8 @@ pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
         ("list", lab::fault::command::list_declaration()),
         ("score", lab::fault::command::score_declaration()),
         ("wire", lab::wire::command::declaration()),
-        ("tail", lab::study::declaration()),
-        ("copy", lab::copy::declaration()),
+        ("tail", study::tail::declaration()),
+        ("copy", study::copy::declaration()),
         ("workload", lab::workload::declaration()),
     ];
     declared.into_iter().fold(lab, |lab, (name, options)| {
@@ -66,7 +66,8 @@ pub(crate) fn with_options(lab: clap::Command) -> clap::Command {
 
 impl Lab {
     pub(crate) fn execute(self) -> ExitCode {
-        use lab::{copy, fault::command as fault, study, wire::command as wire, workload};
+        use lab::{fault::command as fault, wire::command as wire, workload};
+        use study::{copy, tail};
         match self.command {
             LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
             LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
@@ -74,7 +75,7 @@ impl Lab {
                 fault::score(arguments, &diagnose::rules::ANSWERS.map(RuleId::name))
             }),
             LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
-            LabCommand::Tail(rest) => rest.hand_on(study::declaration(), study::main),
+            LabCommand::Tail(rest) => rest.hand_on(tail::declaration(), tail::main),
             LabCommand::Copy(rest) => rest.hand_on(copy::declaration(), copy::main),
             LabCommand::Workload(rest) => rest.hand_on(workload::declaration(), workload::main),
         }

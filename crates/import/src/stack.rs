@@ -15,7 +15,7 @@ use std::rc::Rc;
 use table::{ActivityKind, ActivitySource};
 
 use crate::branch::{Branch, BranchKind, Edge, Place};
-use activity::{Lane, Moment, Owner, What};
+use table::spans::{Lane, Moment, Owner, What};
 
 /// Message of a trace that begins again although it had not ended.
 const RESUMED: &str = "the trace begins again without having ended";

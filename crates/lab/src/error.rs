@@ -66,7 +66,8 @@ pub enum LabError {
 pub(crate) const HINT_ROOT: &str = "run as root: sudo whylat lab …";
 
 impl LabError {
-    pub(crate) fn os(
+    /// Makes the error of a system call or file access that was refused.
+    pub fn os(
         action: &'static str,
         subject: impl Into<String>,
         source: impl Into<io::Error>,

@@ -12,20 +12,16 @@
 //! * [`workload`]: small programs, one process each, that print at the end exactly
 //!   what they did; [`process`] starts them and reads what they say, [`site`] does so at the
 //!   two ends of a wire.
-//! * [`copy`]: what copies cost when a server sends.
-//! * [`study`]: a server beside another, recorded, mended and measured again.
 //! * [`fault`]: workloads and paths with one thing wrong, and what a diagnosis has to say.
 //!
 //! Nothing here changes the host's own network namespace.
 
 pub mod capture;
-pub mod copy;
 pub mod error;
 pub mod fault;
 pub mod netns;
 pub mod process;
 pub mod site;
-pub mod study;
 pub mod wire;
 pub mod workload;
 

@@ -14,7 +14,6 @@ fn main() -> ExitCode {
     match word.as_ref().and_then(|word| word.to_str()) {
         Some("workload") => whylat_lab::workload::main(args),
         Some("wire") => whylat_lab::wire::command::main(args),
-        Some("copy") => whylat_lab::copy::main(args),
         Some("fault") => whylat_lab::fault::command::main(args),
         Some("list") => whylat_lab::fault::command::list(args),
         _ => {

@@ -15,7 +15,7 @@ const HINT_STDERR: &str = "read what it printed on stderr";
 
 /// A program that says nothing to us, and ends with its handle.
 #[derive(Debug)]
-pub(crate) struct Tied(pub(crate) Child);
+pub struct Tied(pub Child);
 
 impl Drop for Tied {
     fn drop(&mut self) {

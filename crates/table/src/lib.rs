@@ -29,6 +29,7 @@ pub mod manifest;
 pub mod names;
 pub mod progress;
 pub mod read;
+pub mod spans;
 pub mod tables;
 pub mod write;
 

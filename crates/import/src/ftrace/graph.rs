@@ -2,7 +2,7 @@
 
 use table::{ActivityKind, ActivitySource};
 
-use activity::{Activity, Core};
+use table::spans::{Activity, Core};
 
 /// A call, a return, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use table::{ActivityKind, ActivitySource};
 use super::event::{Event, Thread};
 use super::graph::{self, Graph};
 use crate::tally::Tally;
-use activity::{Activity, Core, Runner, Suspended};
+use table::spans::{Activity, Core, Runner, Suspended};
 
 const NO_CPU: &str = "events without their CPU";
 const BACKWARDS: &str = "earlier than the CPU's event before";

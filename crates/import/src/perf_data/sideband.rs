@@ -10,7 +10,7 @@ use table::tables::Activities;
 use super::bytes::Fields;
 use super::file::{PerfData, Record, Stamp, known, record_type};
 use crate::tally::Tally;
-use activity::{Core, Runner, Suspended};
+use table::spans::{Core, Runner, Suspended};
 
 /// Bit of `misc`: the thread leaves the CPU.
 const SWITCH_OUT: u16 = 1 << 13;

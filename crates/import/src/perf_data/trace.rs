@@ -11,7 +11,7 @@ use crate::Imported;
 use crate::branch::{Branch, Place};
 use crate::intel_pt::{Decoder, PtEvent, Ratios, Stop, TimeConv, Told};
 use crate::stack::CallStack;
-use activity::Owner;
+use table::spans::Owner;
 
 /// Kind of trace that AUXTRACE_INFO announces (`PERF_AUXTRACE_INTEL_PT`).
 const INTEL_PT: u32 = 1;

@@ -14,7 +14,7 @@ use crate::Imported;
 use crate::ftrace::Tracepoints;
 use crate::stack::CallStack;
 use crate::tally::Tally;
-use activity::Owner;
+use table::spans::Owner;
 
 pub(crate) use header::{Header, seconds_ns, word};
 use line::{Names, TraceError, branch, place};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::{ActivityKind, ActivitySource};
 
-use activity::{Lane, Owner, What};
+use table::spans::{Lane, Owner, What};
 
 /// A function of a stack, or the address of an unknown one.
 pub(crate) type SampledFrame = (Option<Rc<str>>, u64);

@@ -24,7 +24,7 @@ pub use config::{
     BurstLoss, Direction, DirectionConfig, HoldWindow, LossWindow, WindowScale, WireConfig,
 };
 pub use packet::Segment;
-pub(crate) use path::Random;
+pub use path::Random;
 pub use stats::{
     Cause, Count, DirectionStats, Dropped, PacketRecord, Verdict, WireStats, write_log,
 };

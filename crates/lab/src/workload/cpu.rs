@@ -49,7 +49,10 @@ impl ThreadCpu {
 }
 
 /// Numbers of the CPUs that the calling thread may use, in order.
-pub(crate) fn allowed() -> Result<Vec<usize>, LabError> {
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed() -> Result<Vec<usize>, LabError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))
         .map_err(|why| LabError::os("read", "the CPUs that may be used", why, HINT_AFFINITY))?;
     let numbers = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true));
@@ -57,7 +60,10 @@ pub(crate) fn allowed() -> Result<Vec<usize>, LabError> {
 }
 
 /// The calling thread, and those that it starts, run on no other CPU.
-pub(crate) fn pin(cpu: usize) -> Result<(), LabError> {
+///
+/// # Errors
+/// When the CPU is none of those that may be used.
+pub fn pin(cpu: usize) -> Result<(), LabError> {
     let mut only = CpuSet::new();
     only.set(cpu)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only))

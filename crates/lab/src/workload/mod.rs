@@ -22,7 +22,7 @@ mod peer;
 mod relay;
 mod reply;
 mod rounds;
-pub(crate) mod threads;
+pub mod threads;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use cpu::ThreadCpu;
-pub(crate) use cpu::{allowed as allowed_cpus, pin as pin_to};
+pub use cpu::{allowed as allowed_cpus, pin as pin_to};
 pub use peer::{CallCounts, ConnectionTruth};
 
 use crate::error::LabError;
@@ -155,7 +155,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Prints help to stdout or a usage error to stderr: exit 0 or 2.
-pub(crate) fn usage(problem: &clap::Error) -> ExitCode {
+pub fn usage(problem: &clap::Error) -> ExitCode {
     // Nothing is left to tell if stderr itself is closed.
     let _ = problem.print();
     ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2))
@@ -256,7 +256,11 @@ fn to_json(truth: impl Serialize) -> Value {
     serde_json::to_value(truth).unwrap_or(Value::Null)
 }
 
-pub(crate) fn say(line: &Value) -> Result<(), LabError> {
+/// Prints a line of JSON to stdout.
+///
+/// # Errors
+/// When stdout is closed.
+pub fn say(line: &Value) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())

@@ -8,7 +8,10 @@ use nix::sys::prctl;
 use crate::error::LabError;
 
 /// Starts a thread of a scope.
-pub(crate) fn start<'scope, T: Send + 'scope>(
+///
+/// # Errors
+/// When there can be no more threads.
+pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>, LabError> {
@@ -17,7 +20,10 @@ pub(crate) fn start<'scope, T: Send + 'scope>(
 }
 
 /// Waits for all threads; the first error wins.
-pub(crate) fn gather<T>(
+///
+/// # Errors
+/// That of the first thread that failed.
+pub fn gather<T>(
     threads: Vec<thread::ScopedJoinHandle<'_, Result<T, LabError>>>,
 ) -> Result<Vec<T>, LabError> {
     let join = |thread: thread::ScopedJoinHandle<'_, _>| {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::rc::Rc;
 
-use activity::Runner;
 use libbpf_rs::{MapCore, MapFlags};
 use syscalls::Sysno;
+use table::spans::Runner;
 
 use super::skel::types::{activity_function, activity_thread};
 use crate::processes;

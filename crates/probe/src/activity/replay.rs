@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use activity::{Activity, Core, Owner, Runner, Suspended, What};
+use table::spans::{Activity, Core, Owner, Runner, Suspended, What};
 use table::tables::{Activities, Activity as Row};
 use table::{ActivityKind, ActivitySource, Columns};
 

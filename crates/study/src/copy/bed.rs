@@ -14,8 +14,8 @@ use super::PORT;
 use super::client::How;
 use super::figures::Figures;
 use super::matrix::Config;
-use crate::error::LabError;
-use crate::{Netns, Running};
+use lab::LabError;
+use lab::{Netns, Running};
 
 /// The published study's (section 2.2).
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

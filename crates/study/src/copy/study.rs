@@ -8,8 +8,8 @@ use super::client::How;
 use super::journal::{Entry, Journal};
 use super::matrix::{Config, Variant, shuffle};
 use super::{costs, diagnosis, peer};
-use crate::error::LabError;
-use crate::wire::Random;
+use lab::LabError;
+use lab::wire::Random;
 
 /// Runs of a pair whose difference is to show the noise, at least.
 const NOISE_PAIRS: usize = 3;

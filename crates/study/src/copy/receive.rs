@@ -13,7 +13,7 @@ use super::counters::{Counters, Counts};
 use super::message::{Expected, FIELDS};
 use super::protocol::{self, Phase, REQUEST_BYTES, Served};
 use super::stats::Histogram;
-use crate::now_ns;
+use lab::now_ns;
 
 /// One client and what it did.
 pub(super) struct Client {

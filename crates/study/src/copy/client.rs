@@ -17,9 +17,9 @@ use super::pin;
 use super::protocol::{self, Hello, MAGIC, Tally, Welcome};
 use super::receive::Client;
 use super::stats::Histogram;
-use crate::error::LabError;
-use crate::workload::threads::{gather, start};
 use clap::Args;
+use lab::LabError;
+use lab::workload::threads::{gather, start};
 
 /// A server that sends nothing for so long has gone.
 const LONGEST: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use table::tables::{Activities, Activity};
-use table::{ActivityKind, ActivitySource, Columns};
+use crate::tables::{Activities, Activity};
+use crate::{ActivityKind, ActivitySource, Columns};
 
 /// Where on one lane a span began or ended, in the order of the source. A begin that was inferred
 /// later lies `outward` of everything of its step: before what was there.

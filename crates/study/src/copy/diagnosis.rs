@@ -15,8 +15,8 @@ use super::bed::Bed;
 use super::client::How;
 use super::journal::Diagnosis;
 use super::matrix::Config;
-use crate::error::LabError;
-use crate::tie_to_parent;
+use lab::LabError;
+use lab::tie_to_parent;
 
 /// A recording that has not begun by then does not.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
@@ -70,7 +70,7 @@ fn record(
         .stdout(Stdio::null())
         .stderr(said);
     let child = tie_to_parent(&mut recorder).spawn();
-    let mut recorder = crate::process::Tied(child.map_err(failed)?);
+    let mut recorder = lab::process::Tied(child.map_err(failed)?);
     let end = Instant::now() + BEGINS_WITHIN;
     while !ready.exists() {
         if Instant::now() > end || recorder.0.try_wait().map_err(failed)?.is_some() {

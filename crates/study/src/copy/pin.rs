@@ -1,8 +1,8 @@
 //! Threads on CPUs of their own: those of the server on the first half of those that may be used, those of the
 //! client on the others.
 
-use crate::error::LabError;
-use crate::workload::{allowed_cpus, pin_to};
+use lab::LabError;
+use lab::workload::{allowed_cpus, pin_to};
 
 /// Puts the calling thread where the server's thread at this place belongs.
 pub(super) fn server(place: usize) -> Result<(), LabError> {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use table::tables::Activities;
-use table::{ActivityKind, ActivitySource};
+use crate::tables::Activities;
+use crate::{ActivityKind, ActivitySource};
 
-use crate::lane::{Lane, Moment, Owner, What};
+use super::timeline::{Lane, Moment, Owner, What};
 
 /// System calls and functions that threads have open while they have no CPU, outermost first.
 pub type Suspended = BTreeMap<u32, Vec<Activity>>;

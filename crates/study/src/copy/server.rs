@@ -14,7 +14,7 @@ use super::message::{FIELDS, is_size};
 use super::pin;
 use super::protocol::{self, Hello, MAGIC, Phase, REQUEST_BYTES, Served, Welcome};
 use super::variant::{self, Sender};
-use crate::error::LabError;
+use lab::LabError;
 
 /// Most memory that a client may ask for.
 const MOST_BYTES: usize = 1 << 30;
@@ -41,7 +41,7 @@ impl Serve {
         let failed = |why| LabError::os("listen at", address.to_string(), why, hint);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        crate::workload::say(&json!({ "ready": port, "pid": std::process::id() }))?;
+        lab::workload::say(&json!({ "ready": port, "pid": std::process::id() }))?;
         let active = &AtomicUsize::new(0);
         let all_well = thread::scope(|scope| {
             let mut threads = Vec::new();

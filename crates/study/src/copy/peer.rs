@@ -10,9 +10,9 @@ use super::bed::{Bed, Outcome};
 use super::client::How;
 use super::journal::{Entry, Journal};
 use super::matrix::{Config, Variant};
-use crate::error::LabError;
-use crate::process::Tied;
-use crate::tie_to_parent;
+use lab::LabError;
+use lab::process::Tied;
+use lab::tie_to_parent;
 
 /// Bytes of a write, and of a message.
 const SIZE: usize = 65_536;

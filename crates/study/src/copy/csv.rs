@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::figures::FIGURES;
 use super::journal::Journal;
 use super::stats::{median, median_interval};
-use crate::error::LabError;
+use lab::LabError;
 
 /// The published study's columns before its figures.
 const KEYS: [&str; 3] = ["Impl", "size", "thread"];

@@ -6,8 +6,8 @@
 //!
 //! Whoever sees begins and ends uses it: the flight recorder, and importers of other tools' traces.
 
-mod core;
-mod lane;
+mod cpu;
+mod timeline;
 
-pub use crate::core::{Activity, Core, Runner, Suspended};
-pub use lane::{Lane, Moment, Owner, What};
+pub use cpu::{Activity, Core, Runner, Suspended};
+pub use timeline::{Lane, Moment, Owner, What};

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::figures::FIGURES;
 use super::journal::{Entry, Journal};
-use crate::error::LabError;
+use lab::LabError;
 
 /// Writes them.
 ///

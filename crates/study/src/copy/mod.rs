@@ -48,9 +48,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::error::LabError;
 use bed::Bed;
 use journal::{Journal, Study};
+use lab::LabError;
 use matrix::{ALL, Config, Variant, configs};
 
 /// The published study's.
@@ -162,7 +162,7 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return lab::workload::usage(&usage),
     };
     let ended = match &options.end {
         Some(End::Serve(serve)) => serve.run(),
@@ -180,7 +180,7 @@ fn asked(ask: &client::Ask) -> Result<ExitCode, LabError> {
         client::Asked::Figures(figures) => json!(figures),
         client::Asked::Skipped(why) => json!({ "skipped": why }),
     };
-    crate::workload::say(&said).map(|()| ExitCode::SUCCESS)
+    lab::workload::say(&said).map(|()| ExitCode::SUCCESS)
 }
 
 impl Options {
@@ -243,7 +243,7 @@ impl Options {
             whylat: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: machine.kernel,
             cpu: machine.cpu,
-            cpus: crate::workload::allowed_cpus()?.len(),
+            cpus: lab::workload::allowed_cpus()?.len(),
             path: self
                 .host
                 .map_or_else(|| "namespaces".to_owned(), |host| host.to_string()),
@@ -254,7 +254,7 @@ impl Options {
             window: self.window,
             check_every: self.check_every,
             pin: self.pin,
-            seed: crate::now_ns(),
+            seed: lab::now_ns(),
         })
     }
 

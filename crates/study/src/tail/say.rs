@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::result::{Measured, Said, StepResult, StudyResult};
-use crate::error::LabError;
+use lab::LabError;
 
 /// Prints it.
 pub(super) fn text(result: &StudyResult) -> Result<(), LabError> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
 use super::matrix::Config;
-use crate::error::LabError;
+use lab::LabError;
 
 /// Its name in the study's directory.
 const NAME: &str = "runs.jsonl";

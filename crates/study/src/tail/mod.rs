@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::error::LabError;
+use lab::LabError;
 use result::{Measured, Round, Said, StepResult, StudyResult};
 use scene::Stage;
 use steps::{APPS, App, Step};
@@ -85,11 +85,11 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return lab::workload::usage(&usage),
     };
     let printed = study(&options).and_then(|result| match options.format {
         Format::Text => say::text(&result),
-        Format::Json => crate::workload::say(&result.json()),
+        Format::Json => lab::workload::say(&result.json()),
     });
     match printed {
         Ok(()) => ExitCode::SUCCESS,

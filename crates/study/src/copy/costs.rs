@@ -15,8 +15,8 @@ use super::errqueue;
 use super::journal::Cost;
 use super::message::{Expected, FIELDS, Pool};
 use super::stats::{Histogram, median, median_interval};
-use crate::error::LabError;
-use crate::now_ns;
+use lab::LabError;
+use lab::now_ns;
 
 /// Measured batches of each cost; the median of so many is told to a few percent.
 const BATCHES: usize = 31;

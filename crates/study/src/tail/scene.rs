@@ -17,9 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::steps::{App, Cpus, Step};
-use crate::error::LabError;
-use crate::process::Tied;
-use crate::{Netns, Running, tie_to_parent};
+use lab::LabError;
+use lab::process::Tied;
+use lab::{Netns, Running, tie_to_parent};
 
 /// The web server's processes, and the connections that keep them busy.
 const WEB_SERVERS: usize = 12;
@@ -63,7 +63,7 @@ impl Stage {
         let program = std::env::current_exe();
         let program = program
             .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))?;
-        let cpus = crate::workload::allowed_cpus()?;
+        let cpus = lab::workload::allowed_cpus()?;
         if cpus.len() < 2 {
             let why = io::Error::other("there is only one");
             return Err(LabError::os(
@@ -85,7 +85,7 @@ impl Stage {
     fn write_pages(&self) -> io::Result<()> {
         let root = self.scratch.path();
         // letters in no order: neither the best nor the worst to compress
-        let mut random = crate::wire::Random::new(1);
+        let mut random = lab::wire::Random::new(1);
         let mut letter = || b'a' + random.below(26) as u8;
         let page: Vec<u8> = (0..PAGE_BYTES).map(|_| letter()).collect();
         fs::write(root.join("page"), page)?;

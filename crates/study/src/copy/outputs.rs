@@ -13,7 +13,7 @@ use super::figures::FIGURES;
 use super::journal::Journal;
 use super::plot::{Figure, figures};
 use super::{csv, parquet, svg};
-use crate::error::LabError;
+use lab::LabError;
 
 const TITLE: &str = "What a copy costs";
 
@@ -93,7 +93,7 @@ fn all(csv: &Path, directory: &Path, extras: &Extras, json: bool) -> Result<(), 
     write(&directory.join("study.html"), &page(&figures, &blocks))?;
     eprintln!("written: {}", directory.display());
     if json {
-        return crate::workload::say(&as_json(&rows, &figures, &text));
+        return lab::workload::say(&as_json(&rows, &figures, &text));
     }
     print(&text)
 }
