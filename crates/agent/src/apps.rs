@@ -7,8 +7,6 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Fault, Step};
-
 /// A rule: who belongs to an application, and what the application is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -53,6 +51,21 @@ pub struct ConnectionFacts<'a> {
     pub listening_port: Option<u16>,
 }
 
+/// A rule that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleError {
+    /// The rule's place in the list, from 0.
+    pub index: usize,
+    /// Name of its application; may be empty.
+    pub application: String,
+    /// The key with the wrong value.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to write instead.
+    pub hint: &'static str,
+}
+
 /// Rules that are ready to be asked.
 #[derive(Debug, Clone, Default)]
 pub struct Rules(Vec<Rule>);
@@ -70,7 +83,7 @@ impl Rules {
     ///
     /// # Errors
     /// When a rule has no name or no condition, or a pattern is none.
-    pub fn new(applications: &[Application]) -> Result<Self, Fault> {
+    pub fn new(applications: &[Application]) -> Result<Self, RuleError> {
         let rules = applications
             .iter()
             .enumerate()
@@ -86,15 +99,13 @@ impl Rules {
 }
 
 impl Rule {
-    fn new(index: usize, application: &Application) -> Result<Self, Fault> {
-        let fault = |key, what: String, hint: &str| Fault {
-            place: vec![
-                Step::Key("application"),
-                Step::Element(index),
-                Step::Key(key),
-            ],
-            what: format!("[[application]] {} {what}", application.name),
-            hint: hint.to_owned(),
+    fn new(index: usize, application: &Application) -> Result<Self, RuleError> {
+        let fault = |key, problem: String, hint| RuleError {
+            index,
+            application: application.name.clone(),
+            key,
+            problem,
+            hint,
         };
         if application.name.is_empty() {
             let hint = "name = \"shop\": how reports are to call it";
@@ -313,11 +324,11 @@ mod tests {
     #[test]
     fn a_rule_for_everything_or_nobody_is_refused() {
         let everything = Rules::new(&[named("all")]).expect_err("refused");
-        assert!(everything.what.contains("matches every connection"));
+        assert!(everything.problem.contains("matches every connection"));
         let nobody = Rules::new(&[Application {
             comm: Some("x".to_owned()),
             ..Application::default()
         }]);
-        assert!(nobody.expect_err("refused").what.contains("has no name"));
+        assert!(nobody.expect_err("refused").problem.contains("has no name"));
     }
 }

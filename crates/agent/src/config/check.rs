@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use table::fleet::BIN_NS;
 
 use super::error::Fault;
+use super::target::Target;
 use super::{Config, MetricsConfig, ShipConfig, WatchConfig};
 use crate::apps::Rules;
-use crate::ship::Target;
 
 /// Bounds of the mean time between readings, ms: what SNAP measured ends at 10 s (figure 8); ten milliseconds are the
 /// kernel's own timer tick on common configurations, below which a reading tells nothing new.
@@ -22,7 +22,7 @@ pub(super) fn first_fault(config: &Config) -> Option<Fault> {
         .or_else(|| watch(&config.watch))
         .or_else(|| ship(&config.ship))
         .or_else(|| metrics(&config.metrics))
-        .or_else(|| Rules::new(&config.applications).err())
+        .or_else(|| Rules::new(&config.applications).err().map(Fault::from))
 }
 
 fn host(config: &Config) -> Option<Fault> {
@@ -80,7 +80,7 @@ fn ship(ship: &ShipConfig) -> Option<Fault> {
         let hint = "target = \"/srv/whylat\" or \"s3://BUCKET/whylat\"";
         return Some(Fault::of("ship", "target", " is missing".to_owned(), hint));
     }
-    if let Err(why) = Target::check(&ship.target) {
+    if let Err(why) = Target::parse(&ship.target) {
         let hint = "a directory with its whole path, or s3://, gs://, az:// or https:// with bucket and folder; \
                     credentials come from the environment";
         return Some(Fault::of("ship", "target", format!(": {why}"), hint));

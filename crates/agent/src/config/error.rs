@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use crate::apps::RuleError;
+
 /// A configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -62,18 +64,18 @@ fn hint_of(message: &str) -> String {
 
 /// A value that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub(super) struct Fault {
     /// Where: names of tables and keys, and the place within a list.
-    pub(crate) place: Vec<Step>,
+    place: Vec<Step>,
     /// What is wrong with it.
-    pub(crate) what: String,
+    what: String,
     /// What to write instead.
-    pub(crate) hint: String,
+    hint: String,
 }
 
 /// One step down in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+enum Step {
     /// Into the value of a key.
     Key(&'static str),
     /// Into an element of a list.
@@ -82,7 +84,7 @@ pub(crate) enum Step {
 
 impl Fault {
     /// A fault of a key of a table.
-    pub(crate) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
+    pub(super) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
         Self {
             place: vec![Step::Key(table), Step::Key(key)],
             what: format!("[{table}] {key}{what}"),
@@ -91,12 +93,33 @@ impl Fault {
     }
 
     /// The error, with the line that the place has in this text.
-    pub(crate) fn at(self, path: &Path, text: &str) -> ConfigError {
+    pub(super) fn at(self, path: &Path, text: &str) -> ConfigError {
         ConfigError::Invalid {
             path: path.to_owned(),
             line: line_of(text, &self.place),
             what: self.what,
             hint: self.hint,
+        }
+    }
+}
+
+impl From<RuleError> for Fault {
+    fn from(error: RuleError) -> Self {
+        let RuleError {
+            index,
+            application,
+            key,
+            problem,
+            hint,
+        } = error;
+        Self {
+            place: vec![
+                Step::Key("application"),
+                Step::Element(index),
+                Step::Key(key),
+            ],
+            what: format!("[[application]] {application} {problem}"),
+            hint: hint.to_owned(),
         }
     }
 }

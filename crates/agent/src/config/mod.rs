@@ -5,13 +5,15 @@
 
 mod check;
 mod error;
+mod target;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use error::Step;
-pub use error::{ConfigError, Fault};
+pub use error::ConfigError;
+use error::Fault;
+pub(crate) use target::Target;
 
 use crate::apps::{Application, Rules};
 
@@ -177,7 +179,8 @@ impl Config {
     /// # Errors
     /// When a pattern is none; [`Config::read`] has seen to that.
     pub fn rules(&self) -> Result<Rules, ConfigError> {
-        Rules::new(&self.applications).map_err(|fault| fault.at(Path::new("agent.toml"), ""))
+        Rules::new(&self.applications)
+            .map_err(|error| Fault::from(error).at(Path::new("agent.toml"), ""))
     }
 
     /// What cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else

@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::{Format, Metrics};
+use super::page::{Format, Metrics};
 use crate::config::{HostConfig, MetricsConfig};
 use crate::ship::ShipWatch;
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use super::unix_s;
+use super::units::unix_s;
 use crate::ship::ShipState;
 
 /// The state that was told last; none before the first.

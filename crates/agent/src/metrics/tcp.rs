@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use table::Columns;
 use table::fleet::FleetInterval;
 
-use super::{Seconds, count_of, seconds_of};
+use super::units::{Seconds, count_of, seconds_of};
 use crate::Interval;
 
 /// Most applications with numbers of their own: above a hundred values of a label Prometheus' guide asks for another way

@@ -30,9 +30,8 @@ use std::time::{Duration, Instant};
 pub use backoff::Backoff;
 pub use deliver::ShipState;
 pub use error::ShipError;
-pub use name::{Key, Stem};
+pub use name::{Key, Stem, Writer};
 pub use spool::Given;
-pub use target::Target;
 
 use self::deliver::Shared;
 use self::spool::Spool;
@@ -42,15 +41,6 @@ use crate::config::ShipConfig;
 
 /// Intervals that wait for the spool's disk: more than two of them are only there when it hangs.
 const WAITING_INTERVALS: usize = 4;
-
-/// Who writes: what distinguishes its rows and files from those of others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Writer {
-    /// Name of the host.
-    pub host: String,
-    /// The kernel's identity of this boot.
-    pub boot_id: String,
-}
 
 /// Ships intervals until it is stopped.
 pub struct Shipper {

@@ -23,6 +23,15 @@ pub(crate) const TABLES: [&str; 5] = [
     FleetCoverage::NAME,
 ];
 
+/// Who writes: what distinguishes its rows and files from those of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// Name of the host.
+    pub host: String,
+    /// The kernel's identity of this boot.
+    pub boot_id: String,
+}
+
 /// The first part of all names that one agent gives: host and boot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stem(String);

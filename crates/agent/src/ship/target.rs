@@ -1,58 +1,13 @@
-//! Where the dataset is: a directory, or an object store.
+//! The dataset, ready to be written to: a directory, or an object store.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::Writer;
 use super::directory::Directory;
 use super::error::ShipError;
-use super::name::Key;
+use super::name::{Key, Writer};
 use super::store::Store;
-use crate::config::ShipConfig;
-
-/// Where the dataset is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A directory, which must exist.
-    Directory(PathBuf),
-    /// A URL of an object store.
-    Url(String),
-}
-
-/// Schemes of URLs: Amazon's S3 and what speaks it, Google's, Azure's, and plain HTTP with PUT and DELETE (WebDAV).
-const SCHEMES: [&str; 10] = [
-    "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "https", "http",
-];
-
-impl Target {
-    /// Whether this can be one, without looking whether it is there.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn check(text: &str) -> Result<Self, String> {
-        let Some((scheme, rest)) = text.split_once("://") else {
-            let path = PathBuf::from(text);
-            if !path.is_absolute() {
-                return Err(format!("{text} is not a whole path, nor a URL"));
-            }
-            return Ok(Self::Directory(path));
-        };
-        if !SCHEMES.contains(&scheme) {
-            return Err(format!("{scheme}:// is not known"));
-        }
-        let authority = rest.split('/').next().unwrap_or_default();
-        if authority.contains('@') && !scheme.starts_with("abfs") {
-            return Err("credentials do not belong in a configuration".to_owned());
-        }
-        if rest.contains('?') {
-            return Err("a URL with a question mark may hold a secret".to_owned());
-        }
-        if authority.is_empty() {
-            return Err("the URL names no bucket or host".to_owned());
-        }
-        Ok(Self::Url(text.to_owned()))
-    }
-}
+use crate::config::{ShipConfig, Target};
 
 /// A target that is ready to be written to.
 pub(super) enum Sink {
@@ -74,7 +29,7 @@ impl Sink {
             target: text.to_owned(),
             why,
         };
-        match Target::check(text).map_err(refused)? {
+        match Target::parse(text).map_err(refused)? {
             Target::Directory(root) => {
                 let mut directory = Directory::new(root, &writer.host, &writer.boot_id);
                 directory.claim()?;

@@ -1,0 +1,47 @@
+//! Where the dataset is, as the configuration names it.
+
+use std::path::PathBuf;
+
+/// Where the dataset is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A directory, which must exist.
+    Directory(PathBuf),
+    /// A URL of an object store.
+    Url(String),
+}
+
+/// Schemes of URLs: Amazon's S3 and what speaks it, Google's, Azure's, and plain HTTP with PUT and DELETE (WebDAV).
+const SCHEMES: [&str; 10] = [
+    "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "https", "http",
+];
+
+impl Target {
+    /// Reads a target. Whether it is there is not asked.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            let path = PathBuf::from(text);
+            if !path.is_absolute() {
+                return Err(format!("{text} is not a whole path, nor a URL"));
+            }
+            return Ok(Self::Directory(path));
+        };
+        if !SCHEMES.contains(&scheme) {
+            return Err(format!("{scheme}:// is not known"));
+        }
+        let authority = rest.split('/').next().unwrap_or_default();
+        if authority.contains('@') && !scheme.starts_with("abfs") {
+            return Err("credentials do not belong in a configuration".to_owned());
+        }
+        if rest.contains('?') {
+            return Err("a URL with a question mark may hold a secret".to_owned());
+        }
+        if authority.is_empty() {
+            return Err("the URL names no bucket or host".to_owned());
+        }
+        Ok(Self::Url(text.to_owned()))
+    }
+}

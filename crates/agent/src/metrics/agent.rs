@@ -1,0 +1,147 @@
+//! The agent's own metrics: what it costs, and what it cannot see.
+
+use std::time::SystemTime;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use table::fleet::FleetCoverage;
+
+use super::units::{Now, Seconds, SecondsNow, count_of, seconds_of, unix_s};
+
+/// Of a metric that is one series, or none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
+
+/// Numbers of the agent itself.
+pub(super) struct Agent {
+    intervals: Counter,
+    last_interval: SecondsNow,
+    cpu: Seconds,
+    /// No series where the kernel does not measure it.
+    bpf: Family<NoLabels, Seconds>,
+    resident: Now,
+    polls: Counter,
+    poll_gap: SecondsNow,
+    lost: Counter,
+    lacks: Now,
+    connections: Now,
+    reload_ok: Now,
+    reloaded: SecondsNow,
+}
+
+impl Agent {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let agent = Self {
+            intervals: Counter::default(),
+            last_interval: Gauge::default(),
+            cpu: Counter::default(),
+            bpf: Family::default(),
+            resident: Gauge::default(),
+            polls: Counter::default(),
+            poll_gap: Gauge::default(),
+            lost: Counter::default(),
+            lacks: Gauge::default(),
+            connections: Gauge::default(),
+            reload_ok: Gauge::default(),
+            reloaded: Gauge::default(),
+        };
+        agent.register_own(registry.sub_registry_with_prefix("agent"));
+        registry.register(
+            "tcp_connections",
+            "Connections open at the end of the last interval",
+            agent.connections.clone(),
+        );
+        registry.register(
+            "config_last_reload_successful",
+            "Whether the configuration that was last read was taken up",
+            agent.reload_ok.clone(),
+        );
+        registry.register_with_unit(
+            "config_last_reload_success_timestamp",
+            "When a configuration was last taken up",
+            Unit::Seconds,
+            agent.reloaded.clone(),
+        );
+        agent
+    }
+
+    fn register_own(&self, own: &mut Registry) {
+        let seconds = Unit::Seconds;
+        own.register(
+            "intervals",
+            "Intervals recorded since the agent began",
+            self.intervals.clone(),
+        );
+        own.register_with_unit(
+            "last_interval_timestamp",
+            "Begin of the last interval",
+            seconds.clone(),
+            self.last_interval.clone(),
+        );
+        own.register_with_unit(
+            "cpu",
+            "CPU time of the agent's process",
+            seconds.clone(),
+            self.cpu.clone(),
+        );
+        own.register_with_unit(
+            "bpf",
+            "CPU time of the agent's BPF programs, where the kernel measures it",
+            seconds.clone(),
+            self.bpf.clone(),
+        );
+        own.register_with_unit(
+            "resident_memory",
+            "Resident memory of the agent",
+            Unit::Bytes,
+            self.resident.clone(),
+        );
+        own.register("polls", "Readings of connections", self.polls.clone());
+        own.register_with_unit(
+            "poll_gap",
+            "Longest time between two readings of one connection in the last interval",
+            seconds,
+            self.poll_gap.clone(),
+        );
+        own.register(
+            "lost_records",
+            "Records that were lost in the kernel or in the agent",
+            self.lost.clone(),
+        );
+        own.register(
+            "lacks",
+            "What the agent cannot see of what it is to watch: fleet_coverage and its log say what, and why",
+            self.lacks.clone(),
+        );
+    }
+
+    pub(super) fn coverage(&self, row: &FleetCoverage) {
+        self.intervals.inc();
+        self.last_interval.set(row.begin_ns as f64 / 1e9);
+        self.cpu.inc_by(seconds_of(row.cpu_us));
+        if let Some(bpf_us) = row.bpf_us {
+            self.bpf
+                .get_or_create(&NoLabels {})
+                .inc_by(seconds_of(bpf_us));
+        }
+        self.resident.set(row.rss_bytes);
+        self.polls.inc_by(count_of(row.polls));
+        self.poll_gap.set(seconds_of(row.poll_gap_us));
+        self.lost.inc_by(count_of(row.lost));
+        self.connections.set(row.connections);
+    }
+
+    pub(super) fn lacks(&self, number: usize) {
+        self.lacks.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn reloaded(&self, is_taken: bool) {
+        self.reload_ok.set(i64::from(is_taken));
+        if is_taken {
+            self.reloaded.set(unix_s(SystemTime::now()));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! All metrics together, and the page that they make.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::{prometheus_text, text};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use super::agent::Agent;
+use super::shipping::Shipping;
+use super::tcp::Tcp;
+use crate::Interval;
+use crate::ship::ShipState;
+
+/// Text formats that Prometheus reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Its own, 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// As in the header `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => prometheus_text::CONTENT_TYPE,
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// All numbers. Shared between the agent, which changes them, and the endpoint, which shows them.
+pub struct Metrics {
+    registry: Registry,
+    tcp: Mutex<Tcp>,
+    agent: Agent,
+    shipping: Arc<Shipping>,
+}
+
+impl Metrics {
+    /// Zeros, of an agent whose configuration has just been read.
+    pub fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("whylat");
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Version of the agent", version);
+        let tcp = Mutex::new(Tcp::register(&mut registry));
+        let agent = Agent::register(&mut registry);
+        let shipping = Arc::<Shipping>::default();
+        registry.register_collector(Box::new(Arc::clone(&shipping)));
+        let metrics = Self {
+            registry,
+            tcp,
+            agent,
+            shipping,
+        };
+        metrics.reloaded(true);
+        Arc::new(metrics)
+    }
+
+    /// Adds what an interval tells.
+    pub fn interval(&self, interval: &Interval) {
+        let mut tcp = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
+        tcp.interval(interval);
+        self.agent.coverage(&interval.coverage);
+    }
+
+    /// How shipping is getting on: to be told before each page, and whenever it is known.
+    pub fn shipping(&self, state: &ShipState) {
+        self.shipping.set(state);
+    }
+
+    /// So many things cannot be seen.
+    pub fn lacks(&self, number: usize) {
+        self.agent.lacks(number);
+    }
+
+    /// A configuration was read again: taken up, or refused and the one before kept.
+    pub fn reloaded(&self, is_taken: bool) {
+        self.agent.reloaded(is_taken);
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// When a metric cannot be written as text, which none of these does.
+    pub fn page(&self, format: Format) -> Result<String, fmt::Error> {
+        let mut page = String::new();
+        match format {
+            Format::Prometheus => prometheus_text::encode(&mut page, &self.registry)?,
+            Format::OpenMetrics => text::encode(&mut page, &self.registry)?,
+        }
+        Ok(page)
+    }
+}
