@@ -17,6 +17,7 @@ mod perf_data;
 mod perf_script;
 mod stack;
 mod tally;
+mod text;
 
 pub use error::ImportError;
 pub use merge::{Merged, merge};

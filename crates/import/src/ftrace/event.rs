@@ -1,6 +1,6 @@
 //! One line of ftrace's text, taken apart: on which CPU, of which thread, when, and what.
 
-use crate::perf_script::{Header, seconds_ns, word};
+use crate::text::{seconds_ns, word};
 
 /// A thread as a line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,23 +44,6 @@ impl<'a> Event<'a> {
             name,
             body,
         })
-    }
-
-    /// An event of `perf script`, whose tracepoints have the same bodies.
-    pub(crate) fn of_perf(header: &Header<'a>) -> Self {
-        let thread = header.tid.map(|tid| Thread {
-            comm: header.comm.unwrap_or_default(),
-            tid,
-            pid: header.pid,
-        });
-        Self {
-            cpu: header.cpu,
-            thread,
-            time_ns: header.time_ns,
-            resolution_ns: 1,
-            name: header.event.rsplit(':').next().unwrap_or_default(),
-            body: header.rest.trim(),
-        }
     }
 }
 

@@ -7,13 +7,13 @@ mod tracepoints;
 
 use std::collections::BTreeMap;
 
-pub(crate) use event::Event;
-use event::{Thread, resolution_ns, thread};
+pub(crate) use event::{Event, Thread};
+use event::{resolution_ns, thread};
 pub(crate) use tracepoints::Tracepoints;
 
 use crate::Imported;
-use crate::perf_script::seconds_ns;
 use crate::tally::Tally;
+use crate::text::seconds_ns;
 
 const BLANK: &str = "blank";
 const COMMENT: &str = "comments and headings";

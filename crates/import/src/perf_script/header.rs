@@ -1,6 +1,8 @@
 //! The head of a `perf script` line: `[COMM] PID[/TID] [[CPU]] SECONDS.FRACTION: [PERIOD] EVENT: …`.
 //! Which of its parts are there depends on `perf script -F`.
 
+use crate::text::{seconds_ns, word};
+
 /// What a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header<'a> {
@@ -63,20 +65,6 @@ fn split_time(line: &str) -> Option<(&str, u64, &str)> {
     None
 }
 
-/// Nanoseconds of `SECONDS.FRACTION`. Digits of less than a nanosecond are dropped.
-pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
-    let (seconds, fraction) = text.split_once('.')?;
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(seconds) || !digits(fraction) {
-        return None;
-    }
-    let fraction = &fraction[..fraction.len().min(9)];
-    let scale = 10_u64.pow(9 - fraction.len() as u32);
-    let fraction_ns = fraction.parse::<u64>().ok()? * scale;
-    let seconds_ns = seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
-    seconds_ns.checked_add(fraction_ns)
-}
-
 type Who<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
 
 /// `COMM PID/TID [CPU]`, each but the thread optional; a command name may hold spaces.
@@ -121,18 +109,9 @@ fn last_word(text: &str) -> usize {
     text.len() - last.len()
 }
 
-/// The first word of a text, and what follows it.
-pub(crate) fn word(text: &str) -> (&str, &str) {
-    let text = text.trim_start();
-    match text.find(char::is_whitespace) {
-        Some(end) => text.split_at(end),
-        None => (text, ""),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Header, seconds_ns};
+    use super::Header;
 
     #[test]
     fn heads_of_several_field_lists() {
@@ -158,25 +137,5 @@ mod tests {
         let header = Header::parse(line).unwrap();
         assert_eq!((header.pid, header.tid), (None, None));
         assert!(header.kernel_only());
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(seconds_ns("1.000000001"), Some(1_000_000_001));
-        assert_eq!(seconds_ns("0.5"), Some(500_000_000));
-        assert_eq!(seconds_ns("0.1234567899"), Some(123_456_789));
-        for text in [
-            "",
-            "1",
-            ".",
-            "1.",
-            ".1",
-            "-1.0",
-            "1.x",
-            "99999999999999999999.0",
-            "18446744074.0",
-        ] {
-            assert_eq!(seconds_ns(text), None, "{text}");
-        }
     }
 }

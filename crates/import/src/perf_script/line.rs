@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::header::{seconds_ns, word};
 use crate::branch::{Branch, BranchKind, Edge, Place};
 
 /// What every error of a decoder begins with.

@@ -11,12 +11,12 @@ mod samples;
 use std::collections::BTreeMap;
 
 use crate::Imported;
-use crate::ftrace::Tracepoints;
+use crate::ftrace::{self, Tracepoints};
 use crate::stack::CallStack;
 use crate::tally::Tally;
 use table::spans::Owner;
 
-pub(crate) use header::{Header, seconds_ns, word};
+pub(crate) use header::Header;
 use line::{Names, TraceError, branch, place};
 use samples::{SampledFrame, Samples};
 
@@ -86,7 +86,7 @@ impl Reader {
                 self.tally.ignore(NO_ACTIVITY);
             }
             _ if Tracepoints::knows(header.event) => {
-                let event = crate::ftrace::Event::of_perf(header);
+                let event = tracepoint(header);
                 self.tracepoints.event(&event, &mut self.tally);
             }
             _ if header.rest.trim().is_empty() => self.begin_sample(header),
@@ -179,6 +179,23 @@ impl Reader {
         self.tracepoints.finish(&mut imported.activities);
         imported.tally = self.tally;
         imported
+    }
+}
+
+/// Returns the tracepoint of a line: its body is the same as in ftrace's text.
+fn tracepoint<'a>(header: &Header<'a>) -> ftrace::Event<'a> {
+    let thread = header.tid.map(|tid| ftrace::Thread {
+        comm: header.comm.unwrap_or_default(),
+        tid,
+        pid: header.pid,
+    });
+    ftrace::Event {
+        cpu: header.cpu,
+        thread,
+        time_ns: header.time_ns,
+        resolution_ns: 1,
+        name: header.event.rsplit(':').next().unwrap_or_default(),
+        body: header.rest.trim(),
     }
 }
 
