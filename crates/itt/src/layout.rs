@@ -21,8 +21,6 @@
 
 use std::ops::Range;
 
-use crate::error::Error;
-
 /// First word of the file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"whylatit");
 /// Version of this layout and of the records. A collector of another version does nothing.
@@ -115,21 +113,18 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Bytes of the file, or why there cannot be such a ring.
-    pub(crate) fn file_bytes(&self) -> Result<u64, Error> {
+    /// Returns the bytes of the file, or why there cannot be such a ring.
+    pub(crate) fn file_bytes(&self) -> Result<u64, &'static str> {
         let Shape {
             chunks,
             definition_chunks,
             chunk_bytes,
         } = *self;
-        let refused = |why| Error::Shape { shape: *self, why };
         if chunks == 0 || definition_chunks == 0 {
-            return Err(refused("it needs chunks for values and for definitions"));
+            return Err("it needs chunks for values and for definitions");
         }
         if chunk_bytes < CHUNK_BYTES_MIN || !chunk_bytes.is_multiple_of(PAGE_BYTES) {
-            return Err(refused(
-                "a chunk has a multiple of 4096 bytes, at least 8192",
-            ));
+            return Err("a chunk has a multiple of 4096 bytes, at least 8192");
         }
         let all = chunks as u128 + definition_chunks as u128;
         let control_bytes = LINE_WORDS * WORD_BYTES;
@@ -138,7 +133,7 @@ impl Shape {
             + all * chunk_bytes as u128;
         match u64::try_from(bytes) {
             Ok(bytes) if bytes <= FILE_BYTES_MAX => Ok(bytes),
-            _ => Err(refused("it is larger than 64 GiB")),
+            _ => Err("it is larger than 64 GiB"),
         }
     }
 

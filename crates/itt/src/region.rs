@@ -31,7 +31,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Creates the file, allocates it and maps it.
     pub(crate) fn create(path: &Path, shape: Shape) -> Result<Self, Error> {
-        let bytes = shape.file_bytes()?;
+        let bytes = file_bytes(&shape)?;
         let failed = |what| {
             move |source| Error::Ring {
                 what,
@@ -61,7 +61,7 @@ impl Region {
     /// Allocates a file without a name, in memory, and maps it. Nobody can change its length, so
     /// that no mapping of it can fail later.
     pub(crate) fn create_nameless(shape: Shape) -> Result<(Self, OwnedFd), Error> {
-        let bytes = shape.file_bytes()?;
+        let bytes = file_bytes(&shape)?;
         let failed = |what| {
             move |source| Error::Ring {
                 what,
@@ -98,7 +98,7 @@ impl Region {
         }
         let shape = read_shape(&file).map_err(failed("read"))?;
         let shape = shape.ok_or_else(|| not_a_ring("it has another beginning or version"))?;
-        if shape.file_bytes()? != metadata.len() {
+        if file_bytes(&shape)? != metadata.len() {
             return Err(not_a_ring("it has another length than it says"));
         }
         Self::map(&file, metadata.len(), shape).map_err(failed("map"))
@@ -178,6 +178,13 @@ impl Region {
         cell.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether this process's pids mean the same to the recorder. Asked anew after each fork: the
+    /// parent may have called `unshare`.
+    pub(crate) fn is_same_pid_namespace(&self) -> bool {
+        let recorders = self.word(WORD_PID_NAMESPACE).load(Ordering::Relaxed);
+        recorders != 0 && recorders == pid_namespace()
+    }
+
     /// Whether the recorder has gone.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
@@ -194,8 +201,13 @@ impl Drop for Region {
     }
 }
 
+fn file_bytes(shape: &Shape) -> Result<u64, Error> {
+    let refused = |why| Error::Shape { shape: *shape, why };
+    shape.file_bytes().map_err(refused)
+}
+
 /// Inode of this process's pid namespace; 0 if it cannot be read.
-pub(crate) fn pid_namespace() -> u64 {
+fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
 

@@ -1,5 +1,7 @@
 //! Values of counters, metadata and histograms, with the type that the program gave them.
 
+use std::ffi::c_int;
+
 /// Type of a value, as `__itt_metadata_type` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -59,6 +61,12 @@ impl ValueType {
     pub(crate) fn of(number: u64) -> Option<Self> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         Self::ALL.get(index).copied()
+    }
+
+    /// Returns the number of a type that a program names, as a byte: 0 (unknown) if ITT has no such type.
+    pub(crate) fn byte_of(number: c_int) -> u8 {
+        let known = u64::try_from(number).ok().and_then(Self::of);
+        known.map_or(0, |known| known as u8)
     }
 
     /// Bytes of such a value in the program's memory.

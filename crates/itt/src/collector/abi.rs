@@ -47,6 +47,9 @@ pub(crate) struct ApiInfo {
     pub(crate) group: c_int,
 }
 
+/// `__itt_counter`
+pub(crate) type Counter = *mut CounterInfo;
+
 /// `__itt_domain`. Macros in the program read `flags`.
 #[repr(C)]
 pub(crate) struct Domain {

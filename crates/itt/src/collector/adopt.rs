@@ -3,14 +3,14 @@
 //! Create calls alone never load a collector, so programs often have all their counters by then.
 //! Their addresses stay valid as handles.
 
-use std::ffi::{CStr, c_char, c_void};
-
 use crate::collector::abi::{CounterInfo, CounterMetadata, Domain, Histogram, Text};
-use crate::collector::calls::context;
+use crate::collector::definition::Definition;
 use crate::collector::handles::{Entry, Kind};
+use crate::collector::memory::string_bytes;
 use crate::collector::names::{Name, Names};
 use crate::collector::slots::StaticPart;
-use crate::collector::{Collector, calls::type_number};
+use crate::collector::state::Collector;
+use crate::value::ValueType;
 
 /// Lists longer than this are taken for damaged.
 const OBJECTS_MAX: usize = 1 << 20;
@@ -50,7 +50,7 @@ impl Adoption<'_> {
     /// The domain is of a static part.
     unsafe fn domain(&mut self, domain: &Domain) {
         // SAFETY: a static part's names are C strings.
-        if let Some(name) = unsafe { bytes(domain.name) } {
+        if let Some(name) = unsafe { string_bytes(domain.name) } {
             self.enter(domain, Name::Domain(name), Kind::Domain, [0; 2]);
         }
     }
@@ -60,7 +60,7 @@ impl Adoption<'_> {
     /// The text is of a static part.
     unsafe fn text(&mut self, text: &Text) {
         // SAFETY: a static part's names are C strings.
-        if let Some(name) = unsafe { bytes(text.text) } {
+        if let Some(name) = unsafe { string_bytes(text.text) } {
             self.enter(text, Name::Text(name), Kind::Text, [0; 2]);
         }
     }
@@ -70,11 +70,11 @@ impl Adoption<'_> {
     /// The counter is of a static part.
     unsafe fn counter(&mut self, counter: &CounterInfo) {
         // SAFETY: a static part's names are C strings.
-        let (name, domain) = unsafe { (bytes(counter.name), bytes(counter.domain)) };
+        let (name, domain) = unsafe { (string_bytes(counter.name), string_bytes(counter.domain)) };
         let Some(name) = name else {
             return;
         };
-        let value_type = type_number(counter.value_type);
+        let value_type = ValueType::byte_of(counter.value_type);
         let name = Name::Counter {
             domain: domain.unwrap_or_default(),
             name,
@@ -90,10 +90,13 @@ impl Adoption<'_> {
         let domain = self.collector.handles.find(histogram.domain.addr());
         let domain = domain.filter(|domain| domain.is(Kind::Domain));
         // SAFETY: a static part's names are C strings.
-        let (Some(domain), Some(name)) = (domain, unsafe { bytes(histogram.name) }) else {
+        let (Some(domain), Some(name)) = (domain, unsafe { string_bytes(histogram.name) }) else {
             return;
         };
-        let types = [type_number(histogram.y_type), type_number(histogram.x_type)];
+        let types = [
+            ValueType::byte_of(histogram.y_type),
+            ValueType::byte_of(histogram.x_type),
+        ];
         let name = Name::Histogram {
             domain: domain.id(),
             name,
@@ -111,9 +114,10 @@ impl Adoption<'_> {
             return;
         };
         // SAFETY: a static part's texts are C strings.
-        let text = unsafe { bytes(metadata.text) };
+        let text = unsafe { string_bytes(metadata.text) };
         let text = text.as_deref().unwrap_or_default();
-        let definition = context(counter.id(), metadata.context_type, metadata.number, text);
+        let definition =
+            Definition::of_context(counter.id(), metadata.context_type, metadata.number, text);
         self.names.tell(&self.collector.region, definition);
     }
 
@@ -160,46 +164,4 @@ unsafe fn each<T: Linked>(mut object: *mut T, mut work: impl FnMut(&T)) {
         work(found);
         object = found.next();
     }
-}
-
-/// A C string's bytes; none for null.
-///
-/// # Safety
-///
-/// The pointer is null or of a C string.
-pub(crate) unsafe fn bytes(text: *const c_char) -> Option<Vec<u8>> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: the caller says so.
-    Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
-}
-
-/// Whether an address lies in the program itself, not in a library.
-pub(crate) fn is_in_main_program<T>(address: *const T) -> bool {
-    let mut asked = (address.addr() as u64, false);
-    // SAFETY: the callback gets what we pass, and is done when the call returns.
-    unsafe { libc::dl_iterate_phdr(Some(look_at_first), (&raw mut asked).cast()) };
-    asked.1
-}
-
-/// The program itself comes first (dl_iterate_phdr(3)); a return of 1 ends the iteration.
-unsafe extern "C" fn look_at_first(
-    object: *mut libc::dl_phdr_info,
-    _: usize,
-    asked: *mut c_void,
-) -> i32 {
-    // SAFETY: `asked` is what `is_in_main_program` passed.
-    let (address, found) = unsafe { &mut *asked.cast::<(u64, bool)>() };
-    // SAFETY: the C library passes a valid object, with that many headers.
-    let headers = unsafe {
-        let object = &*object;
-        std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into())
-            .iter()
-            .map(|header| (object.dlpi_addr + header.p_vaddr, header))
-    };
-    *found = headers
-        .filter(|(_, header)| header.p_type == libc::PT_LOAD)
-        .any(|(start, header)| (start..start + header.p_memsz).contains(address));
-    1
 }

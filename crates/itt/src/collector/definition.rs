@@ -1,13 +1,14 @@
 //! Definitions on their way into the ring. They wait, in order, for as long as there is no room.
 
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use crate::collector::lane::Lane;
-use crate::collector::pen::{now_ns, thread_id};
+use crate::collector::system::{now_ns, thread_id};
 use crate::layout::{TEXT_BYTES, WORD_MISSING};
 use crate::region::Region;
-use crate::wire::{Head, Owner};
+use crate::wire::{Code, Head, Owner};
 
 /// Definitions that may wait; more are given up, and stay counted as missing.
 const WAITING_MAX: usize = 1 << 16;
@@ -25,6 +26,13 @@ impl Definition {
             head,
             words: vec![0, now_ns(), u64::from(thread_id())],
         }
+    }
+
+    /// Makes the definition of a counter's context.
+    pub(crate) fn of_context(counter: u32, context_type: c_int, number: u64, text: &[u8]) -> Self {
+        let detail = u8::try_from(context_type).unwrap_or(0);
+        let head = Head::with(Code::CounterContext, detail, counter);
+        Self::new(head).word(number).text(text)
     }
 
     /// Adds a number.
@@ -120,7 +128,7 @@ impl Queue {
 
     /// Begins anew in this process: what is there belongs to the one that it was forked from.
     pub(crate) fn start(&mut self, region: &Region) {
-        self.is_same_namespace = super::is_same_namespace(region);
+        self.is_same_namespace = region.is_same_pid_namespace();
         self.lane.forget();
         self.waiting.clear();
         self.counted = 0;

@@ -16,50 +16,19 @@ mod handles;
 mod identity;
 mod lane;
 mod lock;
+mod memory;
 mod names;
 mod pen;
 mod slots;
+mod state;
+mod system;
 
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use crate::RING_VARIABLE;
-use crate::collector::handles::Handles;
-use crate::collector::identity::Identity;
-use crate::collector::lock::Locked;
-use crate::collector::names::Names;
-use crate::layout::WORD_PID_NAMESPACE;
-use crate::region::{Region, pid_namespace};
-
-/// What the collector has in a process that is recorded. It is never freed.
-pub(crate) struct Collector {
-    region: Region,
-    identity: Identity,
-    handles: Handles,
-    /// When it was loaded, ns.
-    started_ns: u64,
-    /// Names wait for room in the ring.
-    has_waiting_names: AtomicBool,
-    /// [`RUNNING`], [`PAUSED`] or [`DETACHED`].
-    state: AtomicU8,
-    /// Calls us when a thread ends.
-    thread_key: Option<libc::pthread_key_t>,
-}
-
-const RUNNING: u8 = 0;
-const PAUSED: u8 = 1;
-const DETACHED: u8 = 2;
-
-static COLLECTOR: AtomicPtr<Collector> = AtomicPtr::new(std::ptr::null_mut());
-static NAMES: Locked<Names> = Locked::new(Names::new());
-
-/// The collector, once a ring was found.
-#[inline]
-fn collector() -> Option<&'static Collector> {
-    // SAFETY: the pointer is null or of a collector that is never freed.
-    unsafe { COLLECTOR.load(Ordering::Acquire).as_ref() }
-}
+use crate::collector::state::{Collector, NAMES, collector};
+use crate::region::Region;
 
 /// Entry point: a static ittnotify part has loaded this library.
 ///
@@ -88,85 +57,12 @@ fn start() -> Option<&'static Collector> {
         }
         let path = PathBuf::from(std::env::var_os(RING_VARIABLE)?);
         let region = Region::open(&path).ok()?;
-        let made = Box::leak(Box::new(Collector::new(region)));
-        COLLECTOR.store(made, Ordering::Release);
+        let made = Collector::install(region, thread_ends);
         // SAFETY: the handlers are functions of this library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
-        Some(&*made)
+        Some(made)
     });
     started.flatten()
-}
-
-impl Collector {
-    fn new(region: Region) -> Self {
-        let mut key = 0;
-        // SAFETY: the call fills a number on the stack; the destructor is a function of ours.
-        let failed = unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) };
-        Collector {
-            region,
-            identity: Identity::new(),
-            handles: Handles::new(),
-            started_ns: pen::now_ns(),
-            has_waiting_names: AtomicBool::new(false),
-            state: AtomicU8::new(RUNNING),
-            thread_key: (failed == 0).then_some(key),
-        }
-    }
-
-    /// Whether the program has asked not to be recorded.
-    fn is_silent(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != RUNNING
-    }
-
-    /// Starts, pauses or ends recording of this process. Nothing follows the end.
-    fn set_state(&self, state: u8) {
-        let change = |old| (old != DETACHED).then_some(state);
-        let order = Ordering::Relaxed;
-        // An error means that it was detached, and stays so.
-        let _ = self.state.fetch_update(order, order, change);
-        match self.is_silent() {
-            true => self.identity.silence(),
-            false => {
-                self.identity.remember();
-            }
-        }
-    }
-
-    /// Does something with the names; none within another such call of this thread.
-    fn with_names<R>(&'static self, work: impl FnOnce(&mut Names) -> R) -> Option<R> {
-        NAMES.with(|names| {
-            let outcome = work(names);
-            self.flush_names(names);
-            outcome
-        })
-    }
-
-    /// Tries again to write names that found no room.
-    #[cold]
-    fn retry_names(&'static self) {
-        NAMES.try_with(|names| self.flush_names(names));
-    }
-
-    fn flush_names(&'static self, names: &mut Names) {
-        names.check_process(&self.region);
-        let is_done = names.queue.flush(&self.region);
-        self.has_waiting_names.store(!is_done, Ordering::Relaxed);
-    }
-
-    /// Has `thread_ends` called for this thread.
-    fn tell_when_thread_ends(&self) {
-        if let Some(key) = self.thread_key {
-            // SAFETY: the key was created; the value only has to differ from null.
-            unsafe { libc::pthread_setspecific(key, (&raw const COLLECTOR).cast()) };
-        }
-    }
-}
-
-/// Whether this process's pids mean the same to the recorder. Asked anew after each fork: the
-/// parent may have called `unshare`.
-fn is_same_namespace(region: &Region) -> bool {
-    let theirs = region.word(WORD_PID_NAMESPACE).load(Ordering::Relaxed);
-    theirs != 0 && theirs == pid_namespace()
 }
 
 extern "C" fn thread_ends(_: *mut c_void) {

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use crate::collector::abi::Id;
 use crate::collector::handles::{Entry, Kind};
 use crate::collector::lane::Lane;
-use crate::collector::{Collector, collector, is_same_namespace};
+use crate::collector::state::{Collector, collector};
+use crate::collector::system::{now_ns, thread_id};
 use crate::layout::Cause;
 use crate::wire::{Head, Owner};
 
@@ -86,7 +86,7 @@ fn enter(collector: &'static Collector, thread: &Thread) -> bool {
         let owner = Owner {
             pid: pid as u32,
             tid: thread_id(),
-            is_same_namespace: is_same_namespace(&collector.region),
+            is_same_namespace: collector.region.is_same_pid_namespace(),
         };
         thread.tid.set(owner.tid);
         thread.owner_word.set(owner.pack());
@@ -217,35 +217,4 @@ impl Pen {
             Stamp::Given(timestamp)
         }
     }
-}
-
-/// An id behind a pointer; none for null.
-///
-/// # Safety
-///
-/// The pointer is null or of an `__itt_id`.
-pub(crate) unsafe fn id_at(id: *const Id) -> Id {
-    if id.is_null() {
-        return Id(0, 0, 0);
-    }
-    // SAFETY: the caller says so.
-    unsafe { id.read_unaligned() }
-}
-
-/// `CLOCK_MONOTONIC`, ns. The C library reads it without a system call (vDSO).
-#[inline(always)]
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call fills a struct on the stack.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Id of this thread, from the kernel.
-pub(crate) fn thread_id() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
-    unsafe { libc::gettid() as u32 }
 }

@@ -7,7 +7,7 @@ use crate::collector::abi::{
     ApiInfo, BUILD_COUNTERS, BUILD_MIN, CounterInfo, CounterMetadata, Domain, Features, Global,
     Histogram, MAGIC, Text,
 };
-use crate::collector::{adopt, calls};
+use crate::collector::{calls, memory};
 
 /// Groups of functions that a user may choose from (`___itt_group_id`), comma separated.
 const GROUPS_VARIABLE: &str = "INTEL_ITTNOTIFY_GROUPS";
@@ -106,7 +106,7 @@ impl StaticPart {
 
     /// Whether it is linked into the program, not into a library that may be unloaded.
     pub(crate) fn is_in_main_program(&self) -> bool {
-        adopt::is_in_main_program(self.global)
+        memory::is_in_main_program(self.global)
     }
 
     /// First of its domains.

@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::collector::abi::{Domain, Id, Text};
-use crate::collector::calls::type_number;
 use crate::collector::handles::Kind;
 use crate::collector::pen::{Stamp, recording};
 use crate::layout::{Cause, TEXT_BYTES};
@@ -26,7 +25,7 @@ pub(super) unsafe extern "C" fn metadata_add(
         let Some(known) = pen.known(domain, Kind::Domain) else {
             return;
         };
-        let value_type = ValueType::of(type_number(value_type).into());
+        let value_type = ValueType::of(ValueType::byte_of(value_type).into());
         let (Some(value_type), false) = (value_type, data.is_null()) else {
             return pen.lost(Cause::Invalid);
         };

@@ -1,7 +1,8 @@
 //! What a program says about being recorded.
 
-use crate::collector::pen::{Stamp, now_ns, recording};
-use crate::collector::{DETACHED, PAUSED, RUNNING, collector};
+use crate::collector::pen::{Stamp, recording};
+use crate::collector::state::{DETACHED, PAUSED, RUNNING, collector};
+use crate::collector::system::now_ns;
 use crate::wire::{Code, Head};
 
 pub(super) unsafe extern "C" fn pause() {

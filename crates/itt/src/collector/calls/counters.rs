@@ -4,8 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-use crate::collector::abi::{Domain, Histogram, Text};
-use crate::collector::calls::create::Counter;
+use crate::collector::abi::{Counter, Domain, Histogram, Text};
 use crate::collector::handles::{Entry, Kind};
 use crate::collector::pen::{Pen, Stamp, pen, recording};
 use crate::layout::Cause;

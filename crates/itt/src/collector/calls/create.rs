@@ -4,20 +4,18 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use crate::collector::abi::{ContextMetadata, CounterInfo, Domain, Histogram, Text};
-use crate::collector::adopt::bytes;
-use crate::collector::calls::type_number;
+use crate::collector::abi::{ContextMetadata, Counter, CounterInfo, Domain, Histogram, Text};
 use crate::collector::definition::Definition;
 use crate::collector::handles::{Entry, Kind};
+use crate::collector::memory::string_bytes;
 use crate::collector::names::{Name, half};
-use crate::collector::{Collector, collector};
+use crate::collector::state::{Collector, collector};
 use crate::layout::TEXT_BYTES;
+use crate::value::ValueType;
 use crate::wire::{Code, Head};
 
 /// `const char*`
 type Chars = *const c_char;
-/// `__itt_counter`
-pub(super) type Counter = *mut CounterInfo;
 
 /// `__itt_context_nameA`, `deviceA`, `unitsA` and `pci_addrA`: C strings.
 const CONTEXT_TEXTS: [c_int; 4] = [1, 3, 5, 7];
@@ -26,7 +24,7 @@ const CONTEXT_NUMBERS: std::ops::RangeInclusive<c_int> = 9..=17;
 
 pub(super) unsafe extern "C" fn domain_create(name: Chars) -> *mut Domain {
     // SAFETY: the API demands a C string or null.
-    let Some(name) = (unsafe { bytes(name) }) else {
+    let Some(name) = (unsafe { string_bytes(name) }) else {
         return null_mut();
     };
     let text = name.clone();
@@ -43,7 +41,7 @@ pub(super) unsafe extern "C" fn domain_create(name: Chars) -> *mut Domain {
 
 pub(super) unsafe extern "C" fn string_handle_create(text: Chars) -> *mut Text {
     // SAFETY: the API demands a C string or null.
-    let Some(name) = (unsafe { bytes(text) }) else {
+    let Some(name) = (unsafe { string_bytes(text) }) else {
         return null_mut();
     };
     let text = name.clone();
@@ -68,7 +66,7 @@ pub(super) unsafe extern "C" fn counter_create_typed(
     value_type: c_int,
 ) -> Counter {
     // SAFETY: the API demands C strings or null.
-    match unsafe { (bytes(name), bytes(domain)) } {
+    match unsafe { (string_bytes(name), string_bytes(domain)) } {
         (Some(name), domain) => counter(name, domain.unwrap_or_default(), value_type),
         (None, _) => null_mut(),
     }
@@ -83,14 +81,14 @@ pub(super) unsafe extern "C" fn counter_create_v3(
         return null_mut();
     }
     // SAFETY: the API demands a domain that was created, and a C string.
-    match unsafe { (bytes(name), bytes((*domain).name)) } {
+    match unsafe { (string_bytes(name), string_bytes((*domain).name)) } {
         (Some(name), domain) => counter(name, domain.unwrap_or_default(), value_type),
         (None, _) => null_mut(),
     }
 }
 
 fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
-    let number = type_number(value_type);
+    let number = ValueType::byte_of(value_type);
     let texts = (name.clone(), domain.clone());
     let name = Name::Counter {
         domain,
@@ -120,10 +118,10 @@ pub(super) unsafe extern "C" fn histogram_create(
     let known = collector().and_then(|collector| collector.handles.find(domain.addr()));
     let known = known.filter(|entry| entry.is(Kind::Domain));
     // SAFETY: the API demands a C string or null.
-    let (Some(known), Some(text)) = (known, unsafe { bytes(name) }) else {
+    let (Some(known), Some(text)) = (known, unsafe { string_bytes(name) }) else {
         return null_mut();
     };
-    let types = [type_number(y_type), type_number(x_type)];
+    let types = [ValueType::byte_of(y_type), ValueType::byte_of(x_type)];
     let name = Name::Histogram {
         domain: known.id(),
         name: text.clone(),
@@ -181,7 +179,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         };
         // SAFETY: the API demands a value of that type.
         if let Some((number, text)) = unsafe { context_value(context_type, value) } {
-            let definition = context(known.id(), context_type, number, &text);
+            let definition = Definition::of_context(known.id(), context_type, number, &text);
             collector.with_names(|names| names.tell(&collector.region, definition));
         }
     }
@@ -208,13 +206,6 @@ unsafe fn context_value(context_type: c_int, value: *const c_void) -> Option<(u6
     None
 }
 
-/// The definition of a counter's context.
-pub(crate) fn context(counter: u32, context_type: c_int, number: u64, text: &[u8]) -> Definition {
-    let detail = u8::try_from(context_type).unwrap_or(0);
-    let head = Head::with(Code::CounterContext, detail, counter);
-    Definition::new(head).word(number).text(text)
-}
-
 pub(super) unsafe extern "C" fn sync_create(
     address: *mut c_void,
     object_type: Chars,
@@ -222,7 +213,7 @@ pub(super) unsafe extern "C" fn sync_create(
     attribute: c_int,
 ) {
     // SAFETY: the API demands C strings or null.
-    let (object_type, name) = unsafe { (bytes(object_type), bytes(name)) };
+    let (object_type, name) = unsafe { (string_bytes(object_type), string_bytes(name)) };
     let head = Head::new(Code::SyncObject, 0);
     tell(|| {
         Definition::new(head)
@@ -235,7 +226,7 @@ pub(super) unsafe extern "C" fn sync_create(
 
 pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: Chars) {
     // SAFETY: the API demands a C string or null.
-    let name = unsafe { bytes(name) }.unwrap_or_default();
+    let name = unsafe { string_bytes(name) }.unwrap_or_default();
     let head = Head::new(Code::SyncRenamed, 0);
     tell(|| {
         Definition::new(head)
@@ -246,7 +237,7 @@ pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: Chars) {
 
 pub(super) unsafe extern "C" fn thread_set_name(name: Chars) {
     // SAFETY: the API demands a C string or null.
-    if let Some(name) = unsafe { bytes(name) } {
+    if let Some(name) = unsafe { string_bytes(name) } {
         tell(|| Definition::new(Head::new(Code::ThreadName, 0)).text(&name));
     }
 }

@@ -10,7 +10,7 @@ mod create;
 mod moments;
 mod spans;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 use attached::*;
 use control::*;
@@ -18,10 +18,6 @@ use counters::*;
 use create::*;
 use moments::*;
 use spans::*;
-
-pub(crate) use create::context;
-
-use crate::value::ValueType;
 
 /// Our function of a name without `__itt_`; none if there is none.
 pub(crate) fn function(name: &[u8]) -> Option<*mut c_void> {
@@ -64,12 +60,6 @@ functions! {
     sync_set_name = sync_create, notify_sync_prepare = sync_prepare,
     notify_sync_cancel = sync_cancel, notify_sync_acquired = sync_acquired,
     notify_sync_releasing = sync_releasing, thr_ignore = thread_ignore
-}
-
-/// A type's number, as a byte; 0 (unknown) if it is none of ITT's.
-pub(crate) fn type_number(value_type: c_int) -> u8 {
-    let known = u64::try_from(value_type).ok().and_then(ValueType::of);
-    known.map_or(0, |known| known as u8)
 }
 
 #[cfg(test)]

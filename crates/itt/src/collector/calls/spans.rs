@@ -4,7 +4,9 @@ use std::ffi::c_void;
 
 use crate::collector::abi::{Domain, Id, Text};
 use crate::collector::handles::Kind;
-use crate::collector::pen::{Stamp, id_at, now_ns, recording};
+use crate::collector::memory::read_id;
+use crate::collector::pen::{Stamp, recording};
+use crate::collector::system::now_ns;
 use crate::wire::{Code, Head};
 
 /// `__itt_timestamp_none`: the end of a frame is now.
@@ -134,13 +136,13 @@ fn end<const N: usize>(
 
 pub(super) unsafe extern "C" fn frame_begin_v3(domain: *const Domain, id: *const Id) {
     // SAFETY: the API demands an id or null.
-    let id = unsafe { id_at(id) };
+    let id = unsafe { read_id(id) };
     end(Code::FrameBegin, domain, None, [id.0, id.1, id.2]);
 }
 
 pub(super) unsafe extern "C" fn frame_end_v3(domain: *const Domain, id: *const Id) {
     // SAFETY: the API demands an id or null.
-    let id = unsafe { id_at(id) };
+    let id = unsafe { read_id(id) };
     end(Code::FrameEnd, domain, None, [id.0, id.1, id.2]);
 }
 
@@ -151,7 +153,7 @@ pub(super) unsafe extern "C" fn frame_submit_v3(
     end_ns: u64,
 ) {
     // SAFETY: the API demands an id or null.
-    let id = unsafe { id_at(id) };
+    let id = unsafe { read_id(id) };
     let end_ns = match end_ns {
         TIMESTAMP_NONE => now_ns(),
         given => given,
