@@ -442,7 +442,10 @@ macro_rules! table {
                 group: &mut $crate::declare::RowGroup,
             ) -> Result<(), $crate::declare::ParquetError> {
                 group.begin(rows.len());
-                $(group.column(&self.$field[rows.clone()])?;)+
+                $(
+                    let cells = &self.$field[rows.clone()];
+                    group.column(|page| $crate::declare::Cell::encode(cells, page))?;
+                )+
                 Ok(())
             }
             fn encodings() -> Vec<$crate::declare::Encoding> {

@@ -229,15 +229,15 @@ impl RowGroup {
         self.next = 0;
     }
 
-    /// Adds the page of the next column.
+    /// Adds the page of the next column, whose body `encode` writes.
     #[doc(hidden)]
-    pub fn column<C: crate::declare::Cell>(&mut self, cells: &[C]) -> Result<(), ParquetError> {
+    pub fn column(&mut self, encode: impl FnOnce(&mut PageBody)) -> Result<(), ParquetError> {
         let chunk = self.columns.get_mut(self.next).ok_or_else(|| {
             ParquetError::General(format!("column {} is not declared", self.next))
         })?;
         self.next += 1;
         (self.between)();
-        C::encode(cells, &mut self.body);
+        encode(&mut self.body);
         let bytes = self.body.bytes.len();
         let body = std::mem::replace(&mut self.body.bytes, Vec::with_capacity(bytes));
         let page = Page::DataPage {

@@ -16,55 +16,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::WriteError;
+use crate::error::{FixtureError, RowError};
 use crate::inherit::text_files;
 use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
 use crate::write::{WriteOptions, Writer};
 use crate::{Columns, Table, for_each_table};
-
-/// A recording as text cannot be read or built.
-#[derive(Debug, thiserror::Error)]
-pub enum FixtureError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {source}\nhint: a fixture is a folder with header.json and <table>.jsonl files", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file or line has the wrong shape.
-    #[error("cannot understand {} line {line}: {source}\nhint: docs/tables.md lists the fields of every table", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Why not.
-        source: serde_json::Error,
-    },
-    /// A file that is no part of a fixture.
-    #[error("{} is no part of a recording as text\nhint: tables are named as in docs/tables.md, with the ending .jsonl", path.display())]
-    Stranger {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The recording cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
-/// A line that is not a row of its table.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot understand line {line}: {source}\nhint: docs/tables.md lists the fields of every table"
-)]
-pub struct RowError {
-    /// Line, from 1.
-    pub line: usize,
-    /// Why not.
-    pub source: serde_json::Error,
-}
 
 /// A row of which only the fields that matter are given: every other one that may not be null is
 /// zero, no, or an ordinary name.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::FixtureError;
+use crate::error::FixtureError;
 
 /// Names the files that are inherited.
 const INHERITS: &str = "inherits.txt";

@@ -36,9 +36,9 @@ pub mod write;
 pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table, Value};
 pub use encode::Between;
-pub use error::{Problem, ReadError, WriteError};
+pub use error::{FixtureError, Problem, ReadError, RowError, WriteError};
 pub use feed::{Consumer, Rows, TableId};
-pub use fixture::{FixtureError, RowError, row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
+pub use fixture::{row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
 pub use inherit::text_files;
 pub use names::{
