@@ -16,9 +16,9 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
+use crate::clock::now_ns;
 use crate::error::{HINT_ROOT, LabError};
 use crate::netns::Netns;
-use crate::now_ns;
 use crate::wire::packet::{Packet, Segment, parse};
 
 /// Room for packets until [`Capture::stop`]: some ten thousand small ones.
@@ -212,7 +212,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::now_ns;
+    use crate::clock::now_ns;
 
     #[test]
     fn each_segment_is_kept_once_each_way_with_its_time() {

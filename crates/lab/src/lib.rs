@@ -17,29 +17,22 @@
 //! Nothing here changes the host's own network namespace.
 
 pub mod capture;
+mod clock;
 pub mod error;
 pub mod fault;
 pub mod netns;
+pub mod output;
 pub mod process;
+mod random;
 pub mod site;
 pub mod wire;
 pub mod workload;
 
 pub use capture::{Capture, Passed, Way};
+pub use clock::now_ns;
 pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};
 pub use process::Running;
+pub use random::Random;
 pub use site::Site;
 pub use wire::{Direction, DirectionConfig, PacketRecord, Wire, WireConfig};
-
-use nix::time::{ClockId, clock_gettime};
-
-/// Now, in nanoseconds of `CLOCK_MONOTONIC`, the time base of every recording.
-pub fn now_ns() -> u64 {
-    // clock_gettime fails only for a clock id that does not exist.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec()).unwrap_or(0);
-        seconds * 1_000_000_000 + nanos
-    })
-}

@@ -70,7 +70,7 @@ impl OutputArgs {
 /// Writes an answer to what was opened for it.
 fn write(answer: &Value, file: Option<File>) -> Result<(), LabError> {
     match file {
-        None => crate::workload::say(answer),
+        None => crate::output::print_json(answer),
         Some(mut file) => writeln!(file, "{answer}")
             .map_err(|why| LabError::os("write", "the answer", why, "check the disk's space")),
     }
@@ -120,7 +120,7 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return crate::output::print_usage(&usage),
     };
     match play(&options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -167,7 +167,7 @@ pub fn list_declaration() -> clap::Command {
 pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match ListOptions::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return crate::output::print_usage(&usage),
     };
     // text takes all that is written to it
     let mut list = String::new();
@@ -216,7 +216,7 @@ pub fn score_declaration() -> clap::Command {
 pub fn score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> ExitCode {
     let options = match ScoreOptions::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return crate::output::print_usage(&usage),
     };
     match compare(&options, answers) {
         Ok(()) => ExitCode::SUCCESS,

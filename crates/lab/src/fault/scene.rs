@@ -5,7 +5,7 @@ use std::ops::Range;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::wire::Random;
+use crate::random::Random;
 use crate::{DirectionConfig, LabError};
 
 /// Which of a fault's forms is played. They differ in nothing but the fault and its cure, and have

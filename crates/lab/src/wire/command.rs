@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{BurstLoss, DirectionConfig, WindowScale, Wire, WireConfig, write_log};
 use crate::error::LabError;
 use crate::netns::Netns;
+use crate::output::print_json;
 
 /// Two network namespaces joined by a path with delay, loss, rate and a queue.
 /// Holds them until stdin closes.
@@ -118,7 +119,7 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return crate::workload::usage(&usage),
+        Err(usage) => return crate::output::print_usage(&usage),
     };
     match hold(&options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -141,7 +142,7 @@ fn hold(options: &Options) -> Result<(), LabError> {
             "enter": format!("nsenter --net={}", netns.path().display()),
         })
     };
-    say(&json!({
+    print_json(&json!({
         "ready": std::process::id(),
         "a": end(&wire.a, &wire.address_a()),
         "b": end(&wire.b, &wire.address_b()),
@@ -154,18 +155,11 @@ fn hold(options: &Options) -> Result<(), LabError> {
             LabError::os("write", "the packet log", why, "check the disk's space")
         })?;
     }
-    say(&json!({ "stats": stats }))
+    print_json(&json!({ "stats": stats }))
 }
 
 /// Creates a file that a command writes at its end.
 pub(crate) fn create(path: &PathBuf) -> Result<File, LabError> {
     let hint = "check the directory";
     File::create(path).map_err(|why| LabError::os("create", path.display().to_string(), why, hint))
-}
-
-fn say(line: &Value) -> Result<(), LabError> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
 }

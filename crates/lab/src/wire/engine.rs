@@ -20,7 +20,7 @@ use super::config::{Direction, DirectionConfig};
 use super::packet::{Packet, parse, set_window_scale};
 use super::path::{Entering, Fate, Path};
 use super::stats::{Cause, DirectionStats, PacketRecord, Verdict};
-use crate::now_ns;
+use crate::clock::now_ns;
 
 /// Packets read from one device before the other gets its turn.
 const BATCH: usize = 64;

@@ -24,14 +24,13 @@ pub use config::{
     BurstLoss, Direction, DirectionConfig, HoldWindow, LossWindow, WindowScale, WireConfig,
 };
 pub use packet::Segment;
-pub use path::Random;
 pub use stats::{
     Cause, Count, DirectionStats, Dropped, PacketRecord, Verdict, WireStats, write_log,
 };
 
+use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::netns::Netns;
-use crate::now_ns;
 use engine::{State, lock};
 
 /// Records copied per lock, so that reading a long log does not hold up packets.

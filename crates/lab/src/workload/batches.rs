@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::cpu::wait_for_end;
 use super::threads::name_thread;
 use crate::error::LabError;

@@ -8,13 +8,13 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::cpu::burn_us;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
 use super::reply::serve_each;
 use super::threads::{gather, start};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// What and how fast to send.
 #[derive(Debug, Clone, Args)]

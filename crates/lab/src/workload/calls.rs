@@ -12,11 +12,11 @@ use clap::Args;
 use nix::sys::socket::{MsgFlags, recv, send};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, port_of};
 use super::threads::{gather, start};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// Options of `count-calls`.
 #[derive(Debug, Args)]

@@ -1,19 +1,14 @@
-//! CPUs and who waits for them: where a role runs, what its threads got, work that is nothing but
-//! CPU time, and `burn`, which leaves others little of it.
+//! CPUs and who waits for them: where a role runs, what its threads got, and work that is nothing but
+//! CPU time.
 
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use clap::Args;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use super::Context;
-use super::threads::{gather, start};
 use crate::error::LabError;
 
 const HINT_AFFINITY: &str = "report this";
@@ -93,42 +88,6 @@ pub(crate) fn wait_for_end() {
     let mut rest = Vec::new();
     // Any end of stdin is the end.
     let _ = io::stdin().lock().read_to_end(&mut rest);
-}
-
-/// Options of `burn`.
-#[derive(Debug, Args)]
-pub(crate) struct Burn {
-    /// Threads that never sleep.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-}
-
-/// What `burn` used.
-#[derive(Debug, Serialize)]
-pub(crate) struct BurnTruth {
-    threads: Vec<Option<ThreadCpu>>,
-}
-
-impl Burn {
-    pub(crate) fn run(&self, context: &Context) -> Result<BurnTruth, LabError> {
-        let ended = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let burn = || {
-                while !ended.load(Ordering::Relaxed) {
-                    burn_us(100);
-                }
-                Ok(ThreadCpu::own())
-            };
-            let threads = (0..self.threads)
-                .map(|_| start(scope, burn))
-                .collect::<Result<_, _>>()?;
-            let ready = context.ready(0);
-            wait_for_end();
-            ended.store(true, Ordering::Relaxed);
-            let threads = gather(threads)?;
-            ready.map(|()| BurnTruth { threads })
-        })
-    }
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
 use super::reply::serve_each;
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
-use crate::wire::Random;
+use crate::random::Random;
 
 /// TCP_DELACK_MIN (include/net/tcp.h), when the timer expires on a path as short as the lab's.
 const TCP_DELACK_MIN_US: u64 = 40_000;

@@ -14,12 +14,12 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::cpu::{ThreadCpu, wait_for_end};
 use super::threads::{gather, start};
 use crate::Netns;
+use crate::clock::now_ns;
 use crate::error::{HINT_ROOT, LabError};
-use crate::now_ns;
 
 /// Segments of a train: the most that a kernel takes (`UDP_MAX_SEGMENTS`; 64 before 6.9).
 const SEGMENTS: usize = 64;

@@ -14,7 +14,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use serde::Serialize;
 use socket2::SockRef;
 
-use super::Context;
+use super::context::Context;
 use super::peer::{Peer, SocketOptions, accept, listen, port_of};
 use crate::error::LabError;
 

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use clap::Args;
 use serde::Serialize;
 
+use super::context::{Context, ROUNDS_KEPT};
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
 use super::reply::serve_each;
-use super::{Context, ROUNDS_KEPT};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
-use crate::wire::Random;
+use crate::random::Random;
 
 /// Options of `log-client`. The first byte of a record is its length.
 #[derive(Debug, Args)]

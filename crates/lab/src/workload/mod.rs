@@ -8,8 +8,10 @@
 
 mod batches;
 mod bulk;
+mod burn;
 mod calls;
 mod commands;
+mod context;
 mod cpu;
 mod delay_acks;
 mod flood;
@@ -25,12 +27,9 @@ mod rounds;
 pub mod threads;
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use clap::{CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -38,11 +37,10 @@ pub use cpu::ThreadCpu;
 pub use cpu::{allowed as allowed_cpus, pin as pin_to};
 pub use peer::{CallCounts, ConnectionTruth};
 
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
-
-/// Single rounds of which a role keeps the times; its totals count all.
-const ROUNDS_KEPT: usize = 100_000;
+use crate::output::{print_json, print_usage};
+use context::{CommonOptions, Context};
 
 /// Programs with a known TCP behaviour.
 #[derive(Debug, Parser)]
@@ -58,23 +56,7 @@ struct Command {
     #[command(subcommand)]
     role: Role,
     #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Args)]
-struct Common {
-    /// Give up after this many seconds.
-    #[arg(long, global = true, default_value_t = 60)]
-    limit_s: u32,
-    /// Clients: connect, print the ready line, then wait for a line on stdin.
-    #[arg(long, global = true)]
-    start_on_stdin: bool,
-    /// Run only on the CPU at this place (from 0) among those that may be used.
-    #[arg(long, global = true)]
-    cpu: Option<usize>,
-    /// Also write the ready line to this file.
-    #[arg(long, global = true)]
-    ready_file: Option<PathBuf>,
+    common: CommonOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -118,19 +100,11 @@ enum Role {
     /// Holds many idle connections until stdin closes.
     HoldOpen(hold::HoldOpen),
     /// Uses CPU time, and nothing else, until stdin closes.
-    Burn(cpu::Burn),
+    Burn(burn::Burn),
     /// Gives a CPU softirq work until stdin closes.
     Flood(flood::Flood),
     /// Notes when the CPUs stood still, until stdin closes.
     Pauses(pauses::Pauses),
-}
-
-/// What a role is given besides its own options.
-pub(crate) struct Context {
-    start_on_stdin: bool,
-    ready_file: Option<PathBuf>,
-    /// CPUs that may be used, before `--cpu` leaves one.
-    cpus: Vec<usize>,
 }
 
 /// The options of `whylat lab workload`.
@@ -143,7 +117,7 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = match Command::try_parse_from(args) {
         Ok(command) => command,
-        Err(problem) => return usage(&problem),
+        Err(problem) => return print_usage(&problem),
     };
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -154,29 +128,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Prints help to stdout or a usage error to stderr: exit 0 or 2.
-pub fn usage(problem: &clap::Error) -> ExitCode {
-    // Nothing is left to tell if stderr itself is closed.
-    let _ = problem.print();
-    ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2))
-}
-
 fn run(command: Command) -> Result<(), LabError> {
-    let Common {
-        limit_s,
-        start_on_stdin,
-        ready_file,
-        cpu,
-    } = command.common;
-    limit_time(limit_s)?;
-    let context = Context {
-        start_on_stdin,
-        ready_file,
-        cpus: cpu::allowed()?,
-    };
-    if let Some(place) = cpu {
-        cpu::pin(context.cpu_at(place))?;
-    }
+    let context = Context::new(command.common)?;
     let start_ns = now_ns();
     let (role, detail) = match command.role {
         Role::ReplyServer(role) => ("reply-server", to_json(role.run(&context)?)),
@@ -211,78 +164,10 @@ fn run(command: Command) -> Result<(), LabError> {
     if let (Some(truth), Value::Object(detail)) = (truth.as_object_mut(), detail) {
         truth.extend(detail);
     }
-    say(&truth)
-}
-
-impl Context {
-    /// Number of the CPU at this place; beyond the last, the last.
-    pub(crate) fn cpu_at(&self, place: usize) -> usize {
-        let last = self.cpus.last().copied().unwrap_or(0);
-        self.cpus.get(place).copied().unwrap_or(last)
-    }
-
-    /// A server's socket listens: tells the port.
-    pub(crate) fn ready(&self, port: u16) -> Result<(), LabError> {
-        let line = json!({ "ready": port, "pid": std::process::id() });
-        if let Some(path) = &self.ready_file {
-            // Renamed, so that whoever waits for the file never reads half of it.
-            let whole = path.with_extension("part");
-            std::fs::write(&whole, format!("{line}\n"))
-                .and_then(|()| std::fs::rename(&whole, path))
-                .map_err(|why| {
-                    LabError::os("write", path.display().to_string(), why, "check the path")
-                })?;
-        }
-        say(&line)
-    }
-
-    /// A client is connected: under `--start-on-stdin`, tells so and waits for a line.
-    pub(crate) fn start(&self, port: u16) -> Result<(), LabError> {
-        if !self.start_on_stdin {
-            return Ok(());
-        }
-        self.ready(port)?;
-        let mut line = String::new();
-        io::stdin()
-            .lock()
-            .read_line(&mut line)
-            .map(drop)
-            .map_err(|why| LabError::os("read", "stdin", why, "send a line to start the workload"))
-    }
+    print_json(&truth)
 }
 
 fn to_json(truth: impl Serialize) -> Value {
     // These are plain structs of numbers and strings, which cannot fail to serialise.
     serde_json::to_value(truth).unwrap_or(Value::Null)
-}
-
-/// Prints a line of JSON to stdout.
-///
-/// # Errors
-/// When stdout is closed.
-pub fn say(line: &Value) -> Result<(), LabError> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
-}
-
-/// Ends the process with a message after `limit_s`. A signal and not a watching thread,
-/// because the thread's sleep would be recorded as the program's own waiting.
-fn limit_time(limit_s: u32) -> Result<(), LabError> {
-    extern "C" fn over(_: libc::c_int) {
-        const TEXT: &[u8] = b"error: the workload reached its time limit\n\
-            hint: raise --limit-s, or see why its peer does not go on\n";
-        // SAFETY: write and _exit are async-signal-safe; TEXT is static.
-        unsafe {
-            libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
-            libc::_exit(1);
-        }
-    }
-    let action = SigAction::new(SigHandler::Handler(over), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler only makes async-signal-safe calls.
-    unsafe { sigaction(Signal::SIGALRM, &action) }
-        .map_err(|why| LabError::os("set", "the time limit", why, "report this"))?;
-    nix::unistd::alarm::set(limit_s.max(1));
-    Ok(())
 }

@@ -20,11 +20,11 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::cpu::before_all_others;
 use super::threads::name_thread;
 use crate::error::LabError;
-use crate::wire::Random;
+use crate::random::Random;
 
 /// Points of the curve that is told besides the quantiles.
 const CURVE: usize = 1_000;

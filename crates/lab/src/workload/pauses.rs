@@ -11,11 +11,11 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::cpu::{before_all_others, pin, wait_for_end};
 use super::threads::{gather, start};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// How long a watching thread sleeps.
 const SLEEP_NS: u64 = 2_000_000;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::cpu::ThreadCpu;
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// Calls that take at least this long are listed one by one.
 const SLOW_CALL_NS: u64 = 10_000_000;

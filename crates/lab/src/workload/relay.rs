@@ -8,7 +8,7 @@ use clap::Args;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
-use super::Context;
+use super::context::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, port_of};
 use crate::error::LabError;
 

@@ -6,14 +6,14 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
+use super::context::{Context, ROUNDS_KEPT};
 use super::cpu::burn_us;
 use super::peer::{
     ConnectionTruth, ListenerTruth, Peer, SocketOptions, accept, listen, pause_us, port_of,
 };
 use super::threads::{gather, start};
-use super::{Context, ROUNDS_KEPT};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// Options of `reply-server`.
 #[derive(Debug, Args)]

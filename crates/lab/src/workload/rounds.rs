@@ -9,11 +9,11 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
+use super::context::{Context, ROUNDS_KEPT};
 use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
 use super::threads::{gather, start};
-use super::{Context, ROUNDS_KEPT};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// Options of `write-write-read`.
 #[derive(Debug, Args)]

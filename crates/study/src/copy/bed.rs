@@ -10,10 +10,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::PORT;
-use super::client::How;
 use super::figures::Figures;
 use super::matrix::Config;
+use super::options::How;
+use super::protocol::PORT;
 use lab::LabError;
 use lab::{Netns, Running};
 

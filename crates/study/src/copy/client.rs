@@ -4,88 +4,25 @@
 //! threads, after their counts were found to agree.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
 use super::counters::sum;
 use super::figures::Figures;
-use super::matrix::{Config, Variant};
 use super::message::is_size;
+use super::options::Ask;
 use super::pin;
 use super::protocol::{self, Hello, MAGIC, Tally, Welcome};
 use super::receive::Client;
 use super::stats::Histogram;
-use clap::Args;
 use lab::LabError;
 use lab::workload::threads::{gather, start};
 
 /// A server that sends nothing for so long has gone.
 const LONGEST: Duration = Duration::from_secs(10);
 const HINT_SERVER: &str = "see what the server printed; whylat lab copy serve starts one";
-
-/// Options of `ask`.
-#[derive(Debug, Clone, Args)]
-pub(super) struct Ask {
-    /// Server to connect to.
-    #[arg(long)]
-    pub(super) connect: SocketAddr,
-    /// How messages are sent.
-    #[arg(long, value_enum, default_value = "A1")]
-    pub(super) variant: Variant,
-    /// Bytes of a message.
-    #[arg(long, default_value_t = 65_536)]
-    pub(super) size: usize,
-    /// Clients, each with a thread and a connection.
-    #[arg(long, default_value_t = 1)]
-    pub(super) threads: usize,
-    #[command(flatten)]
-    pub(super) how: How,
-}
-
-/// What is the same for all configurations.
-#[derive(Debug, Clone, Args)]
-pub(super) struct How {
-    /// Seconds that are measured.
-    #[arg(long, default_value_t = 5.0)]
-    pub(super) seconds: f64,
-    /// Seconds before, in which every byte of every message is checked.
-    #[arg(long, default_value_t = 0.5)]
-    pub(super) warm_up: f64,
-    /// Requests of a client that are under way at a time; 1 is request and response, as in the published study.
-    #[arg(long, default_value_t = 1)]
-    pub(super) window: usize,
-    /// While it is measured, check every byte of every nth message; of the others number, order and length.
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    pub(super) check_every: u64,
-    /// Threads of the server and of the clients on CPUs of their own.
-    #[arg(long)]
-    pub(super) pin: bool,
-}
-
-impl How {
-    /// Messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
-    /// the same for all variants, so that all work on as much memory.
-    pub(super) fn slots(&self) -> usize {
-        2 * self.window.max(2)
-    }
-
-    /// The same as arguments.
-    pub(super) fn arguments(&self) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
-        for (name, value) in [
-            ("--seconds", self.seconds.to_string()),
-            ("--warm-up", self.warm_up.to_string()),
-            ("--window", self.window.to_string()),
-            ("--check-every", self.check_every.to_string()),
-        ] {
-            words.extend([name.to_owned(), value]);
-        }
-        words.extend(self.pin.then(|| "--pin".to_owned()));
-        words
-    }
-}
 
 /// What came of it.
 pub(super) enum Asked {
@@ -95,17 +32,6 @@ pub(super) enum Asked {
 }
 
 impl Ask {
-    /// To be checked, and not to be run: it has no server.
-    pub(super) fn of(config: Config, how: &How) -> Self {
-        Self {
-            connect: SocketAddr::from(([0, 0, 0, 0], 0)),
-            variant: config.variant,
-            size: config.size,
-            threads: config.threads,
-            how: how.clone(),
-        }
-    }
-
     pub(super) fn run(&self) -> Result<Asked, LabError> {
         self.check()?;
         let mut streams = Vec::new();

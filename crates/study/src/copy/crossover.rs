@@ -3,7 +3,7 @@
 use super::csv::Row;
 use super::doc::bytes;
 use super::stats::{interval, normal};
-use lab::wire::Random;
+use lab::Random;
 
 /// Draws of the parametric bootstrap.
 const DRAWS: usize = 2_000;

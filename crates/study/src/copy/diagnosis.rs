@@ -12,9 +12,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::bed::Bed;
-use super::client::How;
 use super::journal::Diagnosis;
 use super::matrix::Config;
+use super::options::How;
 use lab::LabError;
 use lab::tie_to_parent;
 

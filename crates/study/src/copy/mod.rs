@@ -25,6 +25,7 @@ mod figures;
 mod journal;
 mod matrix;
 mod message;
+mod options;
 mod outputs;
 mod parquet;
 mod peer;
@@ -53,8 +54,6 @@ use journal::{Journal, Study};
 use lab::LabError;
 use matrix::{ALL, Config, Variant, configs};
 
-/// The published study's.
-const PORT: u16 = 9000;
 /// The published study's matrix, and its time of a run.
 const SIZES: [usize; 4] = [64, 512, 4096, 65_536];
 const THREADS: [usize; 4] = [1, 2, 4, 8];
@@ -150,7 +149,7 @@ enum End {
     /// The server alone, for --host on another machine
     Serve(server::Serve),
     /// The clients of one configuration alone; prints its figures as JSON
-    Ask(client::Ask),
+    Ask(options::Ask),
 }
 
 /// The options of `whylat lab copy`.
@@ -162,7 +161,7 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return lab::workload::usage(&usage),
+        Err(usage) => return lab::output::print_usage(&usage),
     };
     let ended = match &options.end {
         Some(End::Serve(serve)) => serve.run(),
@@ -175,12 +174,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-fn asked(ask: &client::Ask) -> Result<ExitCode, LabError> {
+fn asked(ask: &options::Ask) -> Result<ExitCode, LabError> {
     let said = match ask.run()? {
-        client::Asked::Figures(figures) => json!(figures),
-        client::Asked::Skipped(why) => json!({ "skipped": why }),
+        options::Asked::Figures(figures) => json!(figures),
+        options::Asked::Skipped(why) => json!({ "skipped": why }),
     };
-    lab::workload::say(&said).map(|()| ExitCode::SUCCESS)
+    lab::output::print_json(&said).map(|()| ExitCode::SUCCESS)
 }
 
 impl Options {
@@ -268,7 +267,7 @@ impl Options {
                 hint: "name one or more",
             });
         }
-        let how = client::How {
+        let how = options::How {
             seconds,
             warm_up: seconds * WARM_UP,
             window: self.window,
@@ -277,6 +276,6 @@ impl Options {
         };
         configs
             .iter()
-            .try_for_each(|config| client::Ask::of(*config, &how).check())
+            .try_for_each(|config| options::Ask::of(*config, &how).check())
     }
 }

@@ -93,7 +93,7 @@ fn all(csv: &Path, directory: &Path, extras: &Extras, json: bool) -> Result<(), 
     write(&directory.join("study.html"), &page(&figures, &blocks))?;
     eprintln!("written: {}", directory.display());
     if json {
-        return lab::workload::say(&as_json(&rows, &figures, &text));
+        return lab::output::print_json(&as_json(&rows, &figures, &text));
     }
     print(&text)
 }

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::bed::{Bed, Outcome};
-use super::client::How;
 use super::journal::{Entry, Journal};
 use super::matrix::{Config, Variant};
+use super::options::How;
 use lab::LabError;
 use lab::process::Tied;
 use lab::tie_to_parent;

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::counters::Counts;
 use super::matrix::Variant;
 
+/// The server's port: the published study's.
+pub(super) const PORT: u16 = 9000;
 /// Names the protocol and its version.
 pub(super) const MAGIC: &str = "whylat-copy/1";
 /// Bytes of a request.

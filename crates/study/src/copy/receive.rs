@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recvmsg};
 
-use super::client::{Ask, How};
 use super::counters::{Counters, Counts};
 use super::message::{Expected, FIELDS};
+use super::options::{Ask, How};
 use super::protocol::{self, Phase, REQUEST_BYTES, Served};
 use super::stats::Histogram;
 use lab::now_ns;

@@ -26,7 +26,7 @@ pub(super) struct Serve {
     #[arg(long, default_value = "0.0.0.0")]
     listen: IpAddr,
     /// Port to listen at; 0: any that is free.
-    #[arg(long, default_value_t = super::PORT)]
+    #[arg(long, default_value_t = protocol::PORT)]
     port: u16,
     /// End after so many clients; 0: never.
     #[arg(long, default_value_t = 0)]
@@ -41,7 +41,7 @@ impl Serve {
         let failed = |why| LabError::os("listen at", address.to_string(), why, hint);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        lab::workload::say(&json!({ "ready": port, "pid": std::process::id() }))?;
+        lab::output::print_json(&json!({ "ready": port, "pid": std::process::id() }))?;
         let active = &AtomicUsize::new(0);
         let all_well = thread::scope(|scope| {
             let mut threads = Vec::new();

@@ -1,6 +1,6 @@
 //! Latencies by histogram, and what repetitions tell.
 
-use lab::wire::Random;
+use lab::Random;
 
 /// Buckets of a doubling: values are told apart to 1 part in 128, at any size.
 const SUB_BITS: u32 = 7;

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use super::bed::{Bed, Outcome};
-use super::client::How;
 use super::journal::{Entry, Journal};
 use super::matrix::{Config, Variant, shuffle};
+use super::options::How;
 use super::{costs, diagnosis, peer};
 use lab::LabError;
-use lab::wire::Random;
+use lab::Random;
 
 /// Runs of a pair whose difference is to show the noise, at least.
 const NOISE_PAIRS: usize = 3;

@@ -85,11 +85,11 @@ pub fn declaration() -> clap::Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
-        Err(usage) => return lab::workload::usage(&usage),
+        Err(usage) => return lab::output::print_usage(&usage),
     };
     let printed = study(&options).and_then(|result| match options.format {
         Format::Text => say::text(&result),
-        Format::Json => lab::workload::say(&result.json()),
+        Format::Json => lab::output::print_json(&result.json()),
     });
     match printed {
         Ok(()) => ExitCode::SUCCESS,

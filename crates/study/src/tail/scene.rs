@@ -85,7 +85,7 @@ impl Stage {
     fn write_pages(&self) -> io::Result<()> {
         let root = self.scratch.path();
         // letters in no order: neither the best nor the worst to compress
-        let mut random = lab::wire::Random::new(1);
+        let mut random = lab::Random::new(1);
         let mut letter = || b'a' + random.below(26) as u8;
         let page: Vec<u8> = (0..PAGE_BYTES).map(|_| letter()).collect();
         fs::write(root.join("page"), page)?;

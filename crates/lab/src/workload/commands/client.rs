@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::super::Context;
+use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
 use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
-use crate::wire::Random;
+use crate::random::Random;
 
 /// Options of `command-client`.
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use clap::Args;
 use serde::Serialize;
 
-use super::super::Context;
+use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, listen, port_of};
 use super::super::reply::serve_each;
 use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling, name_thread};
+use crate::clock::now_ns;
 use crate::error::LabError;
-use crate::now_ns;
 
 /// Options of `command-server`.
 #[derive(Debug, Args)]

@@ -1,0 +1,48 @@
+//! `burn`: leaves others little CPU time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::context::Context;
+use super::cpu::{ThreadCpu, burn_us, wait_for_end};
+use super::threads::{gather, start};
+use crate::error::LabError;
+
+/// Options of `burn`.
+#[derive(Debug, Args)]
+pub(crate) struct Burn {
+    /// Threads that never sleep.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+/// What `burn` used.
+#[derive(Debug, Serialize)]
+pub(crate) struct BurnTruth {
+    threads: Vec<Option<ThreadCpu>>,
+}
+
+impl Burn {
+    pub(crate) fn run(&self, context: &Context) -> Result<BurnTruth, LabError> {
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let burn = || {
+                while !ended.load(Ordering::Relaxed) {
+                    burn_us(100);
+                }
+                Ok(ThreadCpu::own())
+            };
+            let threads = (0..self.threads)
+                .map(|_| start(scope, burn))
+                .collect::<Result<_, _>>()?;
+            let ready = context.ready(0);
+            wait_for_end();
+            ended.store(true, Ordering::Relaxed);
+            let threads = gather(threads)?;
+            ready.map(|()| BurnTruth { threads })
+        })
+    }
+}

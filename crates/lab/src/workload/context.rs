@@ -1,0 +1,117 @@
+//! What all roles have in common: a time limit, a CPU, and how a role says that it is ready.
+
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+
+use clap::Args;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use serde_json::json;
+
+use super::cpu;
+use crate::error::LabError;
+use crate::output::print_json;
+
+/// Single rounds of which a role keeps the times; its totals count all.
+pub(super) const ROUNDS_KEPT: usize = 100_000;
+
+/// Options of every role.
+#[derive(Debug, Args)]
+pub(super) struct CommonOptions {
+    /// Give up after this many seconds.
+    #[arg(long, global = true, default_value_t = 60)]
+    limit_s: u32,
+    /// Clients: connect, print the ready line, then wait for a line on stdin.
+    #[arg(long, global = true)]
+    start_on_stdin: bool,
+    /// Run only on the CPU at this place (from 0) among those that may be used.
+    #[arg(long, global = true)]
+    cpu: Option<usize>,
+    /// Also write the ready line to this file.
+    #[arg(long, global = true)]
+    ready_file: Option<PathBuf>,
+}
+
+/// What a role is given besides its own options.
+pub(crate) struct Context {
+    start_on_stdin: bool,
+    ready_file: Option<PathBuf>,
+    /// CPUs that may be used, before `--cpu` leaves one.
+    cpus: Vec<usize>,
+}
+
+impl Context {
+    /// Begins a role: limits its time, and puts it on its CPU.
+    pub(super) fn new(options: CommonOptions) -> Result<Self, LabError> {
+        let CommonOptions {
+            limit_s,
+            start_on_stdin,
+            ready_file,
+            cpu,
+        } = options;
+        limit_time(limit_s)?;
+        let context = Context {
+            start_on_stdin,
+            ready_file,
+            cpus: cpu::allowed()?,
+        };
+        if let Some(place) = cpu {
+            cpu::pin(context.cpu_at(place))?;
+        }
+        Ok(context)
+    }
+
+    /// Number of the CPU at this place; beyond the last, the last.
+    pub(crate) fn cpu_at(&self, place: usize) -> usize {
+        let last = self.cpus.last().copied().unwrap_or(0);
+        self.cpus.get(place).copied().unwrap_or(last)
+    }
+
+    /// A server's socket listens: tells the port.
+    pub(crate) fn ready(&self, port: u16) -> Result<(), LabError> {
+        let line = json!({ "ready": port, "pid": std::process::id() });
+        if let Some(path) = &self.ready_file {
+            // Renamed, so that whoever waits for the file never reads half of it.
+            let whole = path.with_extension("part");
+            std::fs::write(&whole, format!("{line}\n"))
+                .and_then(|()| std::fs::rename(&whole, path))
+                .map_err(|why| {
+                    LabError::os("write", path.display().to_string(), why, "check the path")
+                })?;
+        }
+        print_json(&line)
+    }
+
+    /// A client is connected: under `--start-on-stdin`, tells so and waits for a line.
+    pub(crate) fn start(&self, port: u16) -> Result<(), LabError> {
+        if !self.start_on_stdin {
+            return Ok(());
+        }
+        self.ready(port)?;
+        let mut line = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut line)
+            .map(drop)
+            .map_err(|why| LabError::os("read", "stdin", why, "send a line to start the workload"))
+    }
+}
+
+/// Ends the process with a message after `limit_s`. A signal and not a watching thread,
+/// because the thread's sleep would be recorded as the program's own waiting.
+fn limit_time(limit_s: u32) -> Result<(), LabError> {
+    extern "C" fn over(_: libc::c_int) {
+        const TEXT: &[u8] = b"error: the workload reached its time limit\n\
+            hint: raise --limit-s, or see why its peer does not go on\n";
+        // SAFETY: write and _exit are async-signal-safe; TEXT is static.
+        unsafe {
+            libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
+            libc::_exit(1);
+        }
+    }
+    let action = SigAction::new(SigHandler::Handler(over), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler only makes async-signal-safe calls.
+    unsafe { sigaction(Signal::SIGALRM, &action) }
+        .map_err(|why| LabError::os("set", "the time limit", why, "report this"))?;
+    nix::unistd::alarm::set(limit_s.max(1));
+    Ok(())
+}
