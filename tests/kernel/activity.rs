@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use table::Why;
 use table::tables::{Activity, ActivityWindow, ReceivedMessage};
 
-use crate::harness::{Recorder, finish, program, root, whylat};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, finish, program, root, whylat};
 
 const MOMENTS: &str = include_str!("programs/moments.py");
 /// As in the program.

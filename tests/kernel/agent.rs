@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use lab::Netns;
 use table::fleet::FleetInterval;
 
-use crate::agents::{Agent, Dataset, assert_no_gaps, sum};
-use crate::harness::{root, until, whylat};
+use testbed::agents::{Agent, Dataset, assert_no_gaps, sum};
+use testbed::{root, until, whylat};
 
 /// A server that reads all that comes, on each connection.
 fn serve(listener: TcpListener, connections: usize) -> std::thread::JoinHandle<u64> {
@@ -239,12 +239,12 @@ fn what_an_agent_cannot_use_is_said_with_a_hint() {
     let scratch = tempfile::tempdir().expect("a directory");
     let config = scratch.path().join("agent.toml");
     let mut command = whylat("agent --config");
-    crate::harness::finish(command.arg(&config))
+    testbed::finish(command.arg(&config))
         .ended(1)
         .explains("agent.toml");
     std::fs::write(&config, "[watch]\ninterval_s = 7\n").expect("a file");
     let mut command = whylat("agent --check --config");
-    crate::harness::finish(command.arg(&config))
+    testbed::finish(command.arg(&config))
         .ended(1)
         .explains("interval_s");
 }

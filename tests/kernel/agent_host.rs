@@ -14,10 +14,10 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use table::fleet::FleetConnection;
 use tempfile::TempDir;
 
-use crate::agents::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
-use crate::harness::{finish, program, root, until};
 use crate::privileges::{assert_kept, documented};
 use crate::sockmap::HandsOn;
+use testbed::agents::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
+use testbed::{finish, program, root, until};
 
 /// Both ends of a connection over loopback.
 fn connection() -> (TcpStream, TcpStream) {

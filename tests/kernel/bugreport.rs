@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{finish, program, root};
+use testbed::{finish, program, root};
 
 /// Planted in a host's name, a command line, paths, addresses, users' names and the environment.
 const SECRETS: [&str; 15] = [

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{finish, program, root, whylat};
+use testbed::{finish, program, root, whylat};
 
 #[test]
 fn manual_pages_render() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{finish, program, whylat};
+use testbed::{finish, program, whylat};
 
 /// Lines whose last word is being typed, and what must be offered for it.
 const KNOWN: [(&str, &str); 7] = [

@@ -14,8 +14,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 
-use crate::harness::{Recorder, finish, program, root, until, whylat};
 use crate::select::{Pair, assert_client_chosen, client_by, client_words, record_both};
+use testbed::{Recorder, finish, program, root, until, whylat};
 
 const NAME: &str = "whylat-cache";
 

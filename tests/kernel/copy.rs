@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Tied, finish, program, root, signal_process, until, whylat};
+use testbed::{Tied, finish, program, root, signal_process, until, whylat};
 
 /// One client's figures, every byte of every message checked.
 fn asked(netns: &Netns, variant: &str, size: usize, threads: usize) -> Value {

@@ -7,8 +7,8 @@ use lab::Netns;
 use serde_json::Value;
 use table::tables::Call;
 
-use crate::harness::{Recorder, Site, finish, program, role, root};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Site, finish, program, role, root};
 
 const EAGAIN: i32 = -11;
 

@@ -12,7 +12,7 @@ use table::manifest::{FORMAT, Header};
 use table::{Recording, WriteOptions, Writer};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Said, Tied, finish, program, role, root, wait, whylat};
+use testbed::{Recorder, Said, Tied, finish, program, role, root, wait, whylat};
 
 /// A closed recording of a few calls, `r.whylat` in a directory.
 pub fn recording() -> TempDir {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{finish, program, root};
+use testbed::{finish, program, root};
 
 /// What the doctor says when it is started by `command`.
 fn ask(command: &mut Command) -> Value {

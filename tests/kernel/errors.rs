@@ -14,10 +14,8 @@ use table::tables::Process;
 use tempfile::TempDir;
 
 use crate::damage::recording;
-use crate::harness::{
-    Recorder, Said, Site, finish, program, role, root, signal_process, wait, whylat,
-};
-use crate::report::{Report, json_report, number};
+use testbed::report::{Report, json_report, number};
+use testbed::{Recorder, Said, Site, finish, program, role, root, signal_process, wait, whylat};
 
 const NOBODY: u32 = 65_534;
 /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304).

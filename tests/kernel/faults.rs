@@ -4,7 +4,7 @@
 use lab::fault::{FAULTS, Fault, Variant};
 use nix::sys::signal::Signal;
 
-use crate::harness::{Tied, finish, until, whylat};
+use testbed::{Tied, finish, until, whylat};
 
 #[test]
 fn a_seed_is_the_same_instance_for_all_variants() {
@@ -62,7 +62,7 @@ fn ended_by(signal: Signal) {
 
 #[test]
 fn nothing_is_left_of_a_fault_that_is_ended() {
-    if crate::harness::root() {
+    if testbed::root() {
         ended_by(Signal::SIGKILL);
         ended_by(Signal::SIGINT);
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::program;
+use testbed::program;
 
 #[test]
 fn an_older_kernel_falls_back_and_finds_the_cause() {

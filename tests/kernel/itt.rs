@@ -14,9 +14,9 @@ use table::manifest::ProbeState;
 use table::tables::{Counter, Task};
 use table::{CounterKind, TaskKind};
 
-use crate::harness::{Said, finish, program, root, until, wait};
-use crate::instrumented::{Run, Told, Tools};
-use crate::report::number;
+use testbed::instrumented::{Run, Told, Tools};
+use testbed::report::number;
+use testbed::{Said, finish, program, root, until, wait};
 
 /// Names that `tells` defines before its values: three counters, and the unit of one.
 const DEFINITIONS: u64 = 4;

@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 use table::tables::Call;
 
-use crate::harness::{finish, program, root};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{finish, program, root};
 
 /// Every capability that whylat, or what it starts, asks for anywhere; CAP_SYS_ADMIN stands for those that were split
 /// from it, so that it goes with them. And of which it is said that it is lacking.

@@ -10,8 +10,8 @@ use serde_json::Value;
 use table::manifest::Loss;
 use table::tables::{TcpSample, TcpStage};
 
-use crate::harness::{Recorder, program, role, role_as, root};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, program, role, role_as, root};
 
 /// Calls made while the recorder is stopped: several times what its rings hold.
 const CALLS: u64 = 2_000_003;

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use lab::Netns;
 use table::tables::Wait;
 
-use crate::harness::{Tied, until};
-use crate::report::Report;
+use testbed::report::Report;
+use testbed::{Tied, until};
 
 /// Any port will do: the namespaces are the tests' own.
 pub const PORT: u16 = 8_007;

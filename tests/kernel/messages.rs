@@ -12,8 +12,8 @@ use serde_json::Value;
 use table::tables::{Call, ReceivedMessage, SentMessage};
 use tempfile::TempDir;
 
-use crate::harness::{finish, program, root};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{finish, program, root};
 
 /// Sends and reads in random sizes: see its head.
 const RANDOM_SIZES: &str = include_str!("programs/random_sizes.py");

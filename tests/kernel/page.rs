@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{finish, program};
+use testbed::{finish, program};
 
 /// A directory with a recording, and an `xdg-open` that writes down its argument and ends with this status.
 fn scene(status: u8) -> tempfile::TempDir {

@@ -12,11 +12,11 @@ use nix::unistd::mkfifo;
 use table::tables::{Process, Symbol};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Site, Tied, finish, program, root, until, whylat};
-use crate::instrumented::open_directory;
-use crate::report::Report;
 use crate::terminal::Terminal;
 use crate::top::top_in;
+use testbed::instrumented::open_directory;
+use testbed::report::Report;
+use testbed::{Recorder, Site, Tied, finish, program, root, until, whylat};
 
 const NOBODY: u32 = 65534;
 

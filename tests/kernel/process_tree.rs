@@ -13,9 +13,9 @@ use table::WaitObject;
 use table::tables::{Call, Process, Wait};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Said, Tied, finish, program, root, until};
 use crate::masters::{Moved, PORT, Server, Upstream, ask, children, until_waited, waiters};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Said, Tied, finish, program, root, until};
 
 const GUNICORN: &str = include_str!("programs/upstream_app.py");
 const NODE: &str = include_str!("programs/cluster.js");

@@ -2,8 +2,8 @@
 
 use table::Recording;
 
-use crate::harness::{program, root, until};
 use crate::terminal::Terminal;
+use testbed::{program, root, until};
 
 #[test]
 fn a_recording_says_how_long_it_goes_on_and_is_not_held_by_its_terminal() {

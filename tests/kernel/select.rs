@@ -11,8 +11,8 @@ use lab::{Netns, Running};
 use serde_json::{Value, json};
 use table::tables::{Connection, TcpStage};
 
-use crate::harness::{Recorder, Site, finish, program, role, root, until};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Site, finish, program, role, root, until};
 
 const ROUNDS: u64 = 101;
 

@@ -9,11 +9,11 @@ use nix::time::{ClockId, clock_gettime};
 use table::WaitObject;
 use table::tables::{Process, Wait};
 
-use crate::harness::{Recorder, Tied, root, wait};
 use crate::masters::{children, until_waited, waiters};
-use crate::programs::{PORT, tied, until_listening};
-use crate::report::{Report, number};
 use crate::select::{Group, Pair};
+use testbed::programs::{PORT, tied, until_listening};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Tied, root, wait};
 
 const HEIRS: &str = include_str!("programs/heirs.py");
 /// A port of its own: a recording by port sees the namespaces of other tests, too.

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use table::tables::{Call, Connection, ReceivedMessage, SentMessage};
 
-use crate::harness::{finish, program, root};
-use crate::report::Report;
+use testbed::report::Report;
+use testbed::{finish, program, root};
 
 /// Starts, drives and ends them: see its head.
 const SERVERS: &str = include_str!("programs/servers.py");

@@ -19,9 +19,9 @@ use table::tables::{
 };
 use table::{Recording, TcpEventKind, WaitObject};
 
-use crate::harness::{Recorded, Site, finish, program, root};
-use crate::instrumented::Run;
-use crate::report::{Report, number};
+use testbed::instrumented::Run;
+use testbed::report::{Report, number};
+use testbed::{Recorded, Site, finish, program, root};
 
 /// Requests, and answers.
 const ROUNDS: u64 = 101;

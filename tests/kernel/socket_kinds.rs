@@ -15,8 +15,8 @@ use lab::Netns;
 use serde_json::Value;
 use table::tables::{Call, Listener};
 
-use crate::harness::{Recorder, Tied, finish, program, root, wait};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Tied, finish, program, root, wait};
 
 const GO_PROGRAM: &str = include_str!("programs/sockets.go");
 const PYTHON_PROGRAM: &str = include_str!("programs/sockets.py");

@@ -6,8 +6,8 @@ use serde_json::Value;
 use table::WaitObject;
 use table::tables::Spin;
 
-use crate::harness::{finish, program, root};
-use crate::report::{Report, number, text};
+use testbed::report::{Report, number, text};
+use testbed::{finish, program, root};
 
 /// Spins in every way there is: see its head.
 const SPIN: &str = include_str!("programs/spin.c");

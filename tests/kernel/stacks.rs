@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{finish, program, root};
-use crate::report::{Report, number, text};
+use testbed::report::{Report, number, text};
+use testbed::{finish, program, root};
 
 /// Waits in known functions: see its head.
 const STACKS: &str = include_str!("programs/stacks.cc");

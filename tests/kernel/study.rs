@@ -1,6 +1,6 @@
 //! `whylat lab tail` says what it lacks. What it finds: `tests/replay/claims/study.rs`.
 
-use crate::harness::{finish, root, whylat};
+use testbed::{finish, root, whylat};
 
 #[test]
 fn the_study_says_what_it_lacks() {

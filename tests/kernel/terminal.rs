@@ -4,7 +4,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::harness::{Tied, finish, until};
+use testbed::{Tied, finish, until};
 
 /// A terminal of its own: a tmux server that ends with the test.
 pub struct Terminal {

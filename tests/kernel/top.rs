@@ -5,9 +5,9 @@ use lab::{Netns, Running};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Site, finish, program, role, root, signal_process, until, whylat};
-use crate::report::number;
 use crate::terminal::Terminal;
+use testbed::report::number;
+use testbed::{Site, finish, program, role, root, signal_process, until, whylat};
 
 /// A shell that tells how `whylat top` ended, and whether the terminal is in its usual mode.
 fn script(arguments: &str) -> String {

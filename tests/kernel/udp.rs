@@ -10,8 +10,8 @@ use serde_json::Value;
 use table::tables::{Connection, ReceivedMessage, SentMessage, UdpSocket};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Tied, finish, program, root};
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::{Recorder, Tied, finish, program, root};
 
 /// Sends and reads datagrams: see its head.
 const DATAGRAMS: &str = include_str!("programs/datagrams.py");

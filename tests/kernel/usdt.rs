@@ -12,9 +12,9 @@ use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, Recording, TaskKind, ValueSource};
 use tempfile::TempDir;
 
-use crate::harness::{Recorder, Tied, finish, program, root, until, wait};
-use crate::instrumented::{Run, Told, open_directory, sources};
-use crate::report::number;
+use testbed::instrumented::{Run, Told, open_directory, sources};
+use testbed::report::number;
+use testbed::{Recorder, Tied, finish, program, root, until, wait};
 
 const NOBODY: u32 = 65534;
 
@@ -64,7 +64,7 @@ fn run(options: &str, name: &str, arguments: &[&str]) -> Run {
 /// The account of USDT probes.
 #[track_caller]
 fn account(recording: &Recording) -> Loss {
-    crate::instrumented::account(recording, "usdt")
+    testbed::instrumented::account(recording, "usdt")
 }
 
 fn rows<T: table::Table>(recording: &Recording) -> Vec<T> {
@@ -495,7 +495,7 @@ fn both_ways_in_have_accounts_of_their_own() {
     if !root() {
         return;
     }
-    let tools = crate::instrumented::Tools::get();
+    let tools = testbed::instrumented::Tools::get();
     let script = format!(
         "{} values 11; {} values 101",
         tools.tells().display(),

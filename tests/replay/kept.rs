@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::play::{Outcome, folder};
 use crate::plays;
-use crate::report::Report;
+use testbed::report::Report;
 
 /// Most bytes that a kept recording has, with its truth.
 const MOST_BYTES: u64 = 60_000;

@@ -14,17 +14,6 @@ mod plays;
 mod shrink;
 mod truth;
 
-#[path = "../kernel/agents.rs"]
-mod agents;
-#[path = "../kernel/harness.rs"]
-mod harness;
-#[path = "../kernel/instrumented.rs"]
-mod instrumented;
-#[path = "../kernel/programs.rs"]
-mod programs;
-#[path = "../kernel/report.rs"]
-mod report;
-
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};

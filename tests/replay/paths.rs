@@ -2,7 +2,7 @@
 
 use lab::{Direction, DirectionConfig, Wire, WireConfig};
 
-use crate::harness::until;
+use testbed::until;
 
 /// A wire with this delay each way, in µs.
 pub fn wire(congctl: &str, delay_us: u64) -> Wire {

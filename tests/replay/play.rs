@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::Recorded;
 use crate::kept;
-use crate::report::{Report, number};
 use crate::shrink::{self, Calls, LeftOut};
+use testbed::Recorded;
+use testbed::report::{Report, number};
 
 /// Where the recordings come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use lab::{Passed, Way};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::report::text;
+use testbed::report::text;
 
 /// A length of time that lies between two.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]

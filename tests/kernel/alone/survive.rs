@@ -15,7 +15,7 @@ use serde_json::Value;
 use table::Recording;
 
 use crate::bpf;
-use crate::harness::{Recorder, Site, finish, program, role, root, until, whylat};
+use testbed::{Recorder, Site, finish, program, role, root, until, whylat};
 
 /// Kills, if WHYLAT_KILLS says no other number; `make faults` kills 200 times.
 const KILLS: usize = 24;

@@ -5,8 +5,8 @@ use serde_json::Value;
 use table::tables::{Call, ReceivedMessage, SentMessage};
 
 use super::{calls, received, record, sent};
-use crate::harness::root;
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::root;
 
 const ODD_STREAMS: &str = include_str!("../programs/odd_streams.py");
 

@@ -10,8 +10,8 @@ use super::{
 };
 use table::tables::ReceivedMessage;
 
-use crate::harness::root;
-use crate::report::{Report, number};
+use testbed::report::{Report, number};
+use testbed::root;
 
 const TRANSFERS: &str = include_str!("../programs/transfers.c");
 

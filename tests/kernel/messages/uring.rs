@@ -6,8 +6,8 @@ use serde_json::Value;
 use table::tables::Call;
 
 use super::{calls, check_received, check_sent, compiled, received, sent};
-use crate::harness::root;
-use crate::report::{Report, number, text};
+use testbed::report::{Report, number, text};
+use testbed::root;
 
 const URING: &str = include_str!("../programs/uring.c");
 

@@ -6,9 +6,9 @@ use lab::Netns;
 use serde_json::Value;
 
 use super::{REQUESTS, ROUNDS, SIZE, Talker, assert_calls, assert_owned, go_program, moved};
-use crate::harness::{Recorder, root};
-use crate::programs::until_listening;
-use crate::report::{Report, number, text};
+use testbed::programs::until_listening;
+use testbed::report::{Report, number, text};
+use testbed::{Recorder, root};
 
 /// A server that its manager listens for, and becomes when the first connection comes.
 #[test]

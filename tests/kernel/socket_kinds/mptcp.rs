@@ -4,9 +4,9 @@ use lab::Netns;
 use serde_json::Value;
 
 use super::{REQUESTS, Talker, assert_calls, assert_owned, counted, moved};
-use crate::agents::{Agent, sum};
-use crate::harness::{Recorder, finish, program, root, whylat};
-use crate::report::{number, text};
+use testbed::agents::{Agent, sum};
+use testbed::report::{number, text};
+use testbed::{Recorder, finish, program, root, whylat};
 
 /// An MPTCP connection that is open already: its one subflow carries the calls.
 #[test]

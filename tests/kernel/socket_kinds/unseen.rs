@@ -5,8 +5,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{PYTHON_PROGRAM, ROUNDS, SIZE};
-use crate::harness::{finish, program, root, whylat};
-use crate::report::{Report, text};
+use testbed::report::{Report, text};
+use testbed::{finish, program, root, whylat};
 
 /// Runs the Python program in a role without any TCP connection; gives the report, and what it says first.
 fn without_connection(role: &str, detail: &str) -> (Report, String) {

@@ -2,9 +2,9 @@
 
 use table::fleet::{BIN_NS, FleetDetail, FleetProblem};
 
-use crate::agents::Agent;
-use crate::harness::Site;
 use crate::paths::wire;
+use testbed::Site;
+use testbed::agents::Agent;
 
 /// The rows of problems of the client's end of one exchange over a wire.
 fn problems_of(

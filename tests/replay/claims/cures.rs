@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::harness::{finish, whylat};
-use crate::report::number;
+use testbed::report::number;
+use testbed::{finish, whylat};
 
 /// From the first command to readiness, without a recorder.
 fn startup_ns(words: &str, congctl: &str) -> u64 {

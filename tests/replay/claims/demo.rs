@@ -1,6 +1,6 @@
 //! `whylat demo` shows a real stall and its cure.
 
-use crate::harness::{finish, whylat};
+use testbed::{finish, whylat};
 
 pub fn names_the_stall_and_shows_the_gain() {
     let scratch = tempfile::tempdir().expect("a directory");

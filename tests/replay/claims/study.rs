@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{finish, whylat};
+use testbed::{finish, whylat};
 
 /// The quantile of a step without a recording, ns.
 fn quantile_ns(step: &Value, name: &str) -> u64 {

@@ -4,11 +4,11 @@
 
 use lab::{Capture, Way};
 
-use crate::harness::Site;
 use crate::play::{Outcome, Play, under};
-use crate::report::number;
 use crate::shrink::CONNECTIONS;
 use crate::truth::Trace;
+use testbed::Site;
+use testbed::report::number;
 
 pub fn plays() -> Vec<Play> {
     let play =

@@ -12,10 +12,10 @@ use lab::{Direction, DirectionConfig, Netns, PacketRecord, Wire, WireConfig};
 use serde_json::{Value, json};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use crate::harness::{finish, program};
 use crate::play::{Judge, Outcome, Play};
-use crate::report::{Report, ask, number};
 use crate::shrink::MESSAGES;
+use testbed::report::{Report, ask, number};
+use testbed::{finish, program};
 
 pub fn plays() -> Vec<Play> {
     let play = |name: &str, record: fn() -> Result<Outcome, String>, judge: Judge| Play {

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
-use crate::harness::{finish, program, whylat};
 use crate::play::{Outcome, Play};
-use crate::report::{Report, number};
 use crate::shrink::{CONNECTIONS, LeftOut};
+use testbed::report::{Report, number};
+use testbed::{finish, program, whylat};
 
 pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();

@@ -11,11 +11,11 @@ use lab::{DirectionConfig, Netns, Running, Wire};
 use serde_json::{Value, json};
 use table::tables::{Connection, Listener};
 
-use crate::harness::{Recorder, Site, until};
 use crate::paths::start;
 use crate::play::{Judge, Outcome, Play};
-use crate::report::{Report, number};
 use crate::shrink::CONNECTIONS;
+use testbed::report::{Report, number};
+use testbed::{Recorder, Site, until};
 
 pub fn plays() -> Vec<Play> {
     let play = |name: &str, record: fn() -> Result<Outcome, String>, judge: Judge| Play {

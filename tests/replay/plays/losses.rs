@@ -9,11 +9,11 @@ use serde_json::json;
 use table::TcpEventKind;
 use table::tables::TcpEvent;
 
-use crate::harness::Site;
 use crate::paths::start;
 use crate::play::{Outcome, Play, under};
-use crate::report::number;
 use crate::shrink::CONNECTIONS;
+use testbed::Site;
+use testbed::report::number;
 
 pub fn plays() -> Vec<Play> {
     let play = |name, record, judge| under("cubic", "losses", name, CONNECTIONS, record, judge);

@@ -6,12 +6,12 @@ use lab::DirectionConfig;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Recorder, Site, wait};
 use crate::paths::start;
 use crate::play::{Outcome, Play, under_both};
-use crate::programs::{PORT, tied, until_listening};
-use crate::report::{Report, number, text};
 use crate::shrink::CONNECTIONS;
+use testbed::programs::{PORT, tied, until_listening};
+use testbed::report::{Report, number, text};
+use testbed::{Recorder, Site, wait};
 
 pub fn plays() -> Vec<Play> {
     let play = |name, record, judge| under_both("programs", name, CONNECTIONS, record, judge);

@@ -7,12 +7,12 @@ use lab::{Capture, DirectionConfig, Passed, Way, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::harness::{Recorded, Site};
 use crate::paths::{hole, link, start, wire};
 use crate::play::{Outcome, Play, under_both};
-use crate::report::{number, share, stage_ns};
 use crate::shrink::CONNECTIONS;
 use crate::truth::{Gap, Known, Moment, Trace, gaps, smoothed_ns};
+use testbed::report::{number, share, stage_ns};
+use testbed::{Recorded, Site};
 
 pub fn plays() -> Vec<Play> {
     let play = |name, record, judge| under_both("shares", name, CONNECTIONS, record, judge);

@@ -9,11 +9,11 @@ use table::TaskKind;
 use table::manifest::ProbeState;
 use table::tables::{Counter, Task, Wait};
 
-use crate::harness::program;
-use crate::instrumented::Run;
 use crate::play::{Outcome, Play, under, under_both};
-use crate::report::{Report, ask, groups, number, text};
 use crate::shrink::{CONNECTIONS, LeftOut, TOLD};
+use testbed::instrumented::Run;
+use testbed::program;
+use testbed::report::{Report, ask, groups, number, text};
 
 pub fn plays() -> Vec<Play> {
     let named = under_both(

@@ -5,10 +5,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 use table::tables::ReceivedMessage;
 
-use crate::harness::{finish, program};
 use crate::play::{Judge, Outcome, Play};
-use crate::report::{Report, ask, groups, number};
 use crate::shrink::{ACTIVITY, BLOCKED, LeftOut};
+use testbed::report::{Report, ask, groups, number};
+use testbed::{finish, program};
 
 pub fn plays() -> Vec<Play> {
     let plays: [(&'static str, Judge); 10] = [

@@ -5,11 +5,11 @@ use lab::wire::{LossWindow, PacketRecord};
 use lab::{Direction, DirectionConfig, Wire, WireConfig};
 use serde_json::{Value, json};
 
-use crate::harness::{Recorded, Site};
 use crate::paths::{hole, link, start, wire};
 use crate::play::{Outcome, Play, under, under_both};
-use crate::report::{number, share};
 use crate::shrink::CONNECTIONS;
+use testbed::report::{number, share};
+use testbed::{Recorded, Site};
 
 const TOPIC: &str = "verdicts";
 

@@ -7,10 +7,10 @@ use table::tables::Wait;
 use table::{WaitObject, Waker};
 use tempfile::TempDir;
 
-use crate::harness::{finish, program};
 use crate::play::{Judge, Outcome, Play};
-use crate::report::{Report, number};
 use crate::shrink::WAITS;
+use testbed::report::{Report, number};
+use testbed::{finish, program};
 
 pub fn plays() -> Vec<Play> {
     let play = |name: &str, record: fn() -> Outcome, judge: Judge| Play {

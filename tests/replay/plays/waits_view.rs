@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{finish, program, whylat};
 use crate::play::{Judge, Outcome, Play};
-use crate::report::{Report, ask, groups, number, text};
 use crate::shrink::{CONNECTIONS, STACKS};
+use testbed::report::{Report, ask, groups, number, text};
+use testbed::{finish, program, whylat};
 
 pub fn plays() -> Vec<Play> {
     let play = |name: &str, tables, record: fn() -> Outcome, judge: Judge| Play {

@@ -1,11 +1,7 @@
 //! Builds real instrumented programs, runs them with a ring, and collects what is recorded.
-//!
-//! `sources` says where the ittnotify sources are, and compiles.
 
 // Each test binary uses a part of it.
 #![allow(dead_code)]
-
-mod sources;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
 
-use sources::{c_library, compile};
 use tempfile::TempDir;
+use testbed::sources::{c_library, compile};
 use whylat_itt::{Body, COLLECTOR_VARIABLE, Losses, RING_VARIABLE, Record, Ring, Shape};
 
 /// The programs, built once a test binary.

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use lab::Netns;
 
-use crate::harness::{Tied, until};
+use crate::process::{Tied, until};
 
 /// Any port will do: the namespaces are the tests' own.
 pub const PORT: u16 = 6007;

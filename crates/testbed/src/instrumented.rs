@@ -1,8 +1,5 @@
 //! An instrumented program, with Intel's own static part in it, under `whylat run`.
 
-// Tests of the kernel and of the diagnosis use a part each.
-#![allow(dead_code)]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +13,8 @@ use table::tables::{Counter, Task};
 use table::{Columns, Recording};
 use tempfile::TempDir;
 
-use crate::harness::{Said, Tied, finish, program};
-
-#[path = "../../crates/itt/tests/support/sources.rs"]
-pub mod sources;
+use crate::process::{Said, Tied, finish, program};
+use crate::sources;
 
 /// The instrumented program, where everybody may run it, and the collector beside it.
 pub struct Tools {

@@ -1,8 +1,5 @@
 //! An agent under way, and the dataset that it fills.
 
-// Tests of the kernel and of the diagnosis use a part each.
-#![allow(dead_code)]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +13,7 @@ use table::fleet::{
 use table::{Columns, Table, dataset};
 use tempfile::TempDir;
 
-use crate::harness::{Tied, program, until, wait};
+use crate::process::{Tied, program, until, wait};
 
 /// The agent's budget of memory, at 10,000 connections; these tests have some hundred.
 const RSS_BYTES: i64 = 100 << 20;
@@ -69,7 +66,7 @@ impl Agent {
             .arg("--config")
             .arg(path.join("agent.toml"));
         command.arg("--ready-file").arg(&ready);
-        command.env(::agent::metrics::TOKEN_VARIABLE, METRICS_TOKEN);
+        command.env("WHYLAT_METRICS_TOKEN", METRICS_TOKEN);
         let stderr = std::fs::File::create(path.join("stderr")).expect("a file");
         let process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
         let mut agent = Agent { process, scratch };

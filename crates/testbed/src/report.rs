@@ -1,15 +1,12 @@
 //! What a recording says: its JSON report, with the connections and findings found by socket.
 
-// Tests of the kernel and of the diagnosis use a part each.
-#![allow(dead_code)]
-
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use table::{Columns, Table};
 use tempfile::TempDir;
 
-use crate::harness::{finish, whylat};
+use crate::process::{finish, whylat};
 
 /// The JSON report of a recording, with the recording itself.
 #[derive(Debug)]

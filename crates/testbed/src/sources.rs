@@ -1,6 +1,5 @@
 //! The ittnotify sources are those that the crate `ittapi-sys` ships; `cargo metadata` says where
 //! they are. A C and a C++ compiler are all that is needed besides (`CC` and `CXX` name others).
-//! The kernel tests use this file, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

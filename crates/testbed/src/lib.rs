@@ -1,0 +1,23 @@
+//! What the tests of several crates share. Nothing of it is in the program.
+//!
+//! * `process`: the program under test, processes that end with the test, and waiting for a condition;
+//! * `recorder` and `site`: `whylat record`, and roles of the lab that it records;
+//! * [`report`]: what `whylat report` says of a recording;
+//! * [`agents`]: an agent and its dataset;
+//! * [`instrumented`] and [`sources`]: a program with Intel's ittnotify in it;
+//! * [`programs`]: programs that were not written for tests.
+
+pub mod agents;
+pub mod instrumented;
+mod process;
+pub mod programs;
+mod recorder;
+pub mod report;
+mod site;
+pub mod sources;
+
+pub use process::{
+    LONGEST, Said, Tied, finish, program, root, signal_process, until, wait, whylat,
+};
+pub use recorder::Recorder;
+pub use site::{Recorded, Site, role, role_as};
