@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use testbed::{Tied, finish, program, root, signal_process, until, whylat};
+use testbed::{ChildGuard, finish, program, root, signal_process, until, whylat};
 
 /// One client's figures, every byte of every message checked.
 fn asked(netns: &Netns, variant: &str, size: usize, threads: usize) -> Value {
@@ -361,7 +361,7 @@ fn nothing_of_a_killed_study_is_left() {
     let scratch = TempDir::new().expect("a directory");
     let directory = scratch.path().join("study");
     let mut study = whylat("lab copy --seconds 20 --variants A1 --sizes 64 --threads 1 --output");
-    let mut study = Tied::start(study.arg(&directory));
+    let mut study = ChildGuard::start(study.arg(&directory));
     let children = format!("/proc/{0}/task/{0}/children", study.0.id());
     let ends = until("both ends", || {
         let listed = std::fs::read_to_string(&children).ok()?;

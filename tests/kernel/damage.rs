@@ -12,7 +12,7 @@ use table::manifest::{FORMAT, Header};
 use table::{Recording, WriteOptions, Writer};
 use tempfile::TempDir;
 
-use testbed::{Recorder, Said, Tied, finish, program, role, root, wait, whylat};
+use testbed::{ChildGuard, CommandOutput, Recorder, finish, program, role, root, wait, whylat};
 
 /// A closed recording of a few calls, `r.whylat` in a directory.
 pub fn recording() -> TempDir {
@@ -169,7 +169,7 @@ fn written(scratch: &TempDir) -> PathBuf {
 
 /// What is said is text: nothing in it steers a terminal, and no line of it is of somebody else's making.
 #[track_caller]
-fn assert_tame(said: &Said) {
+fn assert_tame(said: &CommandOutput) {
     for text in [&said.out, &said.err] {
         let steers = |c: char| c.is_control() && c != '\n';
         assert!(!text.contains(steers), "{text:?}");
@@ -252,7 +252,7 @@ fn a_reader_that_leaves_early_is_no_panic() {
             .arg(scratch.path().join("r.whylat"))
             .stdout(Stdio::from(writer));
         command.stderr(fs::File::create(&errors).expect("a file"));
-        wait(&mut Tied::start(&mut command).0, "the report");
+        wait(&mut ChildGuard::start(&mut command).0, "the report");
         let said = fs::read_to_string(&errors).expect("read");
         assert!(!said.contains("panicked"), "{said}");
     }

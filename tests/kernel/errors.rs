@@ -15,7 +15,9 @@ use tempfile::TempDir;
 
 use crate::damage::recording;
 use testbed::report::{Report, json_report, number};
-use testbed::{Recorder, Said, Site, finish, program, role, root, signal_process, wait, whylat};
+use testbed::{
+    CommandOutput, Recorder, Site, finish, program, role, root, signal_process, wait, whylat,
+};
 
 const NOBODY: u32 = 65_534;
 /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304).
@@ -29,7 +31,7 @@ fn open_directory() -> TempDir {
 }
 
 /// `whylat`, run by nobody. The program is opened first: nobody may not see the build tree.
-fn as_nobody(scratch: &TempDir, arguments: &str) -> Said {
+fn as_nobody(scratch: &TempDir, arguments: &str) -> CommandOutput {
     let copy = scratch.path().join("whylat");
     if !copy.exists() {
         fs::copy(program(), &copy).expect("copy the program");
@@ -50,7 +52,7 @@ fn a_fault_needs_root() {
 }
 
 /// `whylat` in a directory of its own.
-fn in_scratch(arguments: &[&str]) -> (Said, TempDir) {
+fn in_scratch(arguments: &[&str]) -> (CommandOutput, TempDir) {
     let scratch = open_directory();
     let mut command = Command::new(program());
     command.args(arguments).current_dir(scratch.path());

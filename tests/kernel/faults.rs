@@ -4,7 +4,7 @@
 use lab::fault::{FAULTS, Fault, Variant};
 use nix::sys::signal::Signal;
 
-use testbed::{Tied, finish, until, whylat};
+use testbed::{ChildGuard, finish, until, whylat};
 
 #[test]
 fn a_seed_is_the_same_instance_for_all_variants() {
@@ -47,7 +47,7 @@ fn descendants(pid: u32) -> Vec<u32> {
 /// last process in it.
 fn ended_by(signal: Signal) {
     let words = "lab fault black_hole --seed 2 --truth /dev/null --force";
-    let fault = Tied::start(whylat(words).stdout(std::process::Stdio::null()));
+    let fault = ChildGuard::start(whylat(words).stdout(std::process::Stdio::null()));
     let roles = until("both roles, and who watches the CPUs", || {
         let roles = descendants(fault.0.id());
         (roles.len() == 3).then_some(roles)

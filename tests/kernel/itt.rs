@@ -14,9 +14,9 @@ use table::manifest::ProbeState;
 use table::tables::{Counter, Task};
 use table::{CounterKind, TaskKind};
 
-use testbed::instrumented::{Run, Told, Tools};
+use testbed::instrumented::{InstrumentedTools, RunOutcome, ToolRun};
 use testbed::report::number;
-use testbed::{Said, finish, program, root, until, wait};
+use testbed::{CommandOutput, finish, program, root, until, wait};
 
 /// Names that `tells` defines before its values: three counters, and the unit of one.
 const DEFINITIONS: u64 = 4;
@@ -87,7 +87,7 @@ fn values_are_stored_exactly_with_thread_and_time() {
     if !root() {
         return;
     }
-    let told = Run::tells(&["values", "4001"]).end();
+    let told = ToolRun::tells(&["values", "4001"]).end();
     told.said.ended(0);
     assert_eq!(told.coverage(), ProbeState::On);
     assert_values(&told.truths()[0], &told.counters(), ROUNDS);
@@ -102,12 +102,12 @@ fn children_of_the_command_are_heard() {
     if !root() {
         return;
     }
-    let tells = Tools::get().tells();
+    let tells = InstrumentedTools::get().tells();
     let script = format!(
         "{0} values 11; {0} values 13; exec {0} values 17",
         tells.display()
     );
-    let told = Run::new(program(), "--detail waits", &["sh", "-c", &script]).end();
+    let told = ToolRun::new(program(), "--detail waits", &["sh", "-c", &script]).end();
     told.said.ended(0);
     let (truths, rows) = (told.truths(), told.counters());
     assert_eq!(truths.len(), 3);
@@ -133,7 +133,7 @@ fn spans_are_stored_with_their_ends() {
     if !root() {
         return;
     }
-    let told = Run::tells(&["spans"]).end();
+    let told = ToolRun::tells(&["spans"]).end();
     told.said.ended(0);
     let (tasks, truths) = (told.tasks(), told.truths());
     assert_tasks(&tasks, &truths[0]);
@@ -178,7 +178,7 @@ fn a_killed_program_keeps_its_values() {
     if !root() {
         return;
     }
-    let mut talk = Run::tells(&["killed", "5003"]).start();
+    let mut talk = ToolRun::tells(&["killed", "5003"]).start();
     talk.line();
     talk.go();
     let truth = talk.line();
@@ -186,8 +186,8 @@ fn a_killed_program_keeps_its_values() {
         wait(&mut talk.process.0, "whylat run").code(),
         Some(128 + 9)
     );
-    let told = Told {
-        said: Said::default(),
+    let told = RunOutcome {
+        said: CommandOutput::default(),
         scratch: talk.scratch,
     };
     let rows = told.counters();
@@ -213,15 +213,15 @@ fn what_finds_no_room_is_counted() {
     if !root() {
         return;
     }
-    let mut talk = Run::tells(&["on_go", "700001"]).start();
+    let mut talk = ToolRun::tells(&["on_go", "700001"]).start();
     talk.line();
     talk.process.signal(Signal::SIGSTOP);
     talk.go();
     talk.line();
     talk.process.signal(Signal::SIGCONT);
     assert!(wait(&mut talk.process.0, "whylat run").success());
-    let told = Told {
-        said: Said::default(),
+    let told = RunOutcome {
+        said: CommandOutput::default(),
         scratch: talk.scratch,
     };
     let account = told.account();
@@ -252,7 +252,7 @@ fn a_killed_recorder_does_no_harm_and_leaves_nothing() {
     if !root() {
         return;
     }
-    let mut talk = Run::tells(&["on_go", "700001"]).start();
+    let mut talk = ToolRun::tells(&["on_go", "700001"]).start();
     let pid = number(&talk.line(), "/pid");
     let holder = holder_of(pid);
     assert!(holder.exists());
@@ -277,8 +277,8 @@ fn under_sudo_the_users_program_is_heard() {
     if !root() {
         return;
     }
-    let tools = Tools::get();
-    let mut run = Run::tells(&["values", "1009"]);
+    let tools = InstrumentedTools::get();
+    let mut run = ToolRun::tells(&["values", "1009"]);
     run.command.env("SUDO_UID", NOBODY.to_string());
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
     let told = run.end();
@@ -291,7 +291,7 @@ fn under_sudo_the_users_program_is_heard() {
     let collector = hidden.path().join("libwhylat_itt.so");
     fs::copy(tools.collector(), &collector).expect("a copy");
     fs::set_permissions(&collector, fs::Permissions::from_mode(0o600)).expect("chmod");
-    let mut run = Run::tells(&["values", "1009"]);
+    let mut run = ToolRun::tells(&["values", "1009"]);
     run.command.env("SUDO_UID", NOBODY.to_string());
     run.command.env("WHYLAT_ITT_COLLECTOR", &collector);
     let told = run.end();
@@ -307,15 +307,15 @@ fn without_a_collector_the_program_runs_as_ever() {
     let elsewhere = tempfile::tempdir().expect("a directory");
     let whylat = elsewhere.path().join("whylat");
     fs::copy(program(), &whylat).expect("a copy");
-    let tells = Tools::get().tells();
+    let tells = InstrumentedTools::get().tells();
     let argv = [tells.to_str().expect("a path"), "values", "101"];
-    let told = Run::new(&whylat, "--detail waits", &argv).end();
+    let told = ToolRun::new(&whylat, "--detail waits", &argv).end();
     told.is_off("there is no libwhylat_itt.so");
     assert_eq!(told.truths().len(), 1);
 
     let broken = elsewhere.path().join("libwhylat_itt.so");
     fs::write(&broken, "no library").expect("a file");
-    let told = Run::new(&whylat, "--detail waits", &argv).end();
+    let told = ToolRun::new(&whylat, "--detail waits", &argv).end();
     told.is_off("it is not an ELF file");
 
     let doctor = finish(Command::new(&whylat).arg("doctor"));
@@ -331,7 +331,7 @@ fn a_collector_of_the_users_own_is_left_alone() {
         return;
     }
     let script = "echo \"$INTEL_LIBITTNOTIFY64|$WHYLAT_ITT_RING\"";
-    let mut run = Run::new(program(), "--detail waits", &["sh", "-c", script]);
+    let mut run = ToolRun::new(program(), "--detail waits", &["sh", "-c", script]);
     run.command.env("INTEL_LIBITTNOTIFY64", "/opt/other.so");
     let told = run.end();
     told.is_off("/opt/other.so, which was left alone");
@@ -347,13 +347,13 @@ fn a_program_that_says_nothing_has_no_rows() {
     if !root() {
         return;
     }
-    let told = Run::new(program(), "--detail waits", &["true"]).end();
+    let told = ToolRun::new(program(), "--detail waits", &["true"]).end();
     told.said.ended(0);
     assert_eq!(told.coverage(), ProbeState::On);
     let account = told.account();
     assert_eq!((account.produced, account.stored), (0, 0));
-    let tells = Tools::get().tells();
+    let tells = InstrumentedTools::get().tells();
     let argv = [tells.to_str().expect("a path"), "values", "7"];
-    let told = Run::new(program(), "--detail calls", &argv).end();
+    let told = ToolRun::new(program(), "--detail calls", &argv).end();
     told.is_off("detail calls leaves it out");
 }

@@ -11,7 +11,7 @@ use lab::Netns;
 use table::tables::Wait;
 
 use testbed::report::Report;
-use testbed::{Tied, until};
+use testbed::{ChildGuard, until};
 
 /// Any port will do: the namespaces are the tests' own.
 pub const PORT: u16 = 8_007;
@@ -55,7 +55,7 @@ pub fn waiters(report: &Report) -> BTreeSet<u32> {
 
 /// A server of several processes, in a pid namespace of its own: all end with it, however the test ends.
 pub struct Server {
-    _holder: Tied,
+    _holder: ChildGuard,
     pub master: u32,
 }
 
@@ -70,7 +70,7 @@ impl Server {
             .current_dir(directory)
             .stdout(errors.try_clone().expect("the file"))
             .stderr(errors);
-        let holder = Tied::start(&mut holder);
+        let holder = ChildGuard::start(&mut holder);
         let pid = holder.0.id();
         let master = until("the master", || {
             let init = *children(pid).first()?;

@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 use crate::top::top_in;
 use testbed::instrumented::open_directory;
 use testbed::report::Report;
-use testbed::{Recorder, Site, Tied, finish, program, root, until, whylat};
+use testbed::{ChildGuard, Recorder, Site, finish, program, root, until, whylat};
 
 const NOBODY: u32 = 65534;
 
@@ -329,7 +329,7 @@ fn what_reads_is_confined() {
     ] {
         let mut command = whylat(words);
         let command = command.arg(file).current_dir(scratch.path());
-        let reader = Tied::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let reader = ChildGuard::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         until(&format!("{words} confined"), || {
             let status = fs::read_to_string(format!("/proc/{}/status", reader.0.id())).ok()?;
             (line(&status, "Seccomp:") == "2" && line(&status, "NoNewPrivs:") == "1").then_some(())

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::masters::{Moved, PORT, Server, Upstream, ask, children, until_waited, waiters};
 use testbed::report::{Report, number};
-use testbed::{Recorder, Said, Tied, finish, program, root, until};
+use testbed::{ChildGuard, CommandOutput, Recorder, finish, program, root, until};
 
 const GUNICORN: &str = include_str!("programs/upstream_app.py");
 const NODE: &str = include_str!("programs/cluster.js");
@@ -256,7 +256,7 @@ impl Postgres {
     }
 
     /// One session, with one statement.
-    fn sql(&self, netns: &Netns, statement: &str) -> Said {
+    fn sql(&self, netns: &Netns, statement: &str) -> CommandOutput {
         finish(self.psql(netns, "postgres").args(["-c", statement]))
     }
 
@@ -275,13 +275,13 @@ fn title(pid: u32) -> String {
 }
 
 /// A session that is told what to do by its standard input.
-struct Session(Tied);
+struct Session(ChildGuard);
 
 impl Session {
     /// In a database in which nobody else is, until the server waits for what it says.
     fn start(netns: &Netns, postgres: &Postgres, server: &Server) -> Self {
         const DATABASE: &str = "template1";
-        let session = Tied::start_talking(&mut postgres.psql(netns, DATABASE));
+        let session = ChildGuard::start_talking(&mut postgres.psql(netns, DATABASE));
         let titles = || children(server.master).into_iter().map(title);
         until("the session's process", || {
             titles()

@@ -13,7 +13,7 @@ use crate::masters::{children, until_waited, waiters};
 use crate::select::{Group, Pair};
 use testbed::programs::{PORT, tied, until_listening};
 use testbed::report::{Report, number};
-use testbed::{Recorder, Tied, root, wait};
+use testbed::{ChildGuard, Recorder, root, wait};
 
 const HEIRS: &str = include_str!("programs/heirs.py");
 /// A port of its own: a recording by port sees the namespaces of other tests, too.
@@ -35,8 +35,8 @@ const STARTER: &str = "import subprocess, sys, time\nsys.stdin.readline()\n\
      sys.stdin.readline()\nother.kill()\nprint(0)";
 
 /// A process that waits all the time.
-fn sleeper(python: &str) -> Tied {
-    let sleeper = Tied::start(Command::new(python).args(["-c", SLEEPER]));
+fn sleeper(python: &str) -> ChildGuard {
+    let sleeper = ChildGuard::start(Command::new(python).args(["-c", SLEEPER]));
     until_waited(sleeper.0.id());
     sleeper
 }

@@ -19,7 +19,7 @@ use table::tables::{
 };
 use table::{Recording, TcpEventKind, WaitObject};
 
-use testbed::instrumented::Run;
+use testbed::instrumented::ToolRun;
 use testbed::report::{Report, number};
 use testbed::{Recorded, Site, finish, program, root};
 
@@ -265,7 +265,7 @@ fn counters_and_tasks() {
     let words = "lab fault vtune_startup --variant healthy";
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
-    let told = Run::new(program(), "--detail waits", &argv).end();
+    let told = ToolRun::new(program(), "--detail waits", &argv).end();
     told.said.ended(0);
     let commands = &told.truths()[0]["roles"][0]["server"]["commands"];
     let commands = commands.as_u64().expect("a number") as usize;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use table::tables::{Call, Listener};
 
 use testbed::report::{Report, number};
-use testbed::{Recorder, Tied, finish, program, root, wait};
+use testbed::{ChildGuard, Recorder, finish, program, root, wait};
 
 const GO_PROGRAM: &str = include_str!("programs/sockets.go");
 const PYTHON_PROGRAM: &str = include_str!("programs/sockets.py");
@@ -47,7 +47,7 @@ fn go_program() -> &'static Path {
 
 /// A program that says where it is, waits for a line or the end of its input, and prints counts when it ends.
 struct Talker {
-    process: Tied,
+    process: ChildGuard,
     said: BufReader<ChildStdout>,
     /// The words of its first line.
     words: Vec<String>,
@@ -63,7 +63,7 @@ impl Talker {
 
     /// One that says nothing before somebody comes.
     fn start_silent(command: &mut Command) -> Self {
-        let mut process = Tied::start_talking(command);
+        let mut process = ChildGuard::start_talking(command);
         let said = process.0.stdout.take().expect("its output is ours");
         Talker {
             process,

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use testbed::{Tied, finish, until};
+use testbed::{ChildGuard, finish, until};
 
 /// A terminal of its own: a tmux server that ends with the test.
 pub struct Terminal {
-    _server: Tied,
+    _server: ChildGuard,
     socket: TempDir,
 }
 
@@ -20,7 +20,7 @@ impl Terminal {
         let mut server = Command::new("tmux");
         // in the foreground, without anybody's settings
         server.args(["-D", "-f", "/dev/null", "-S"]).arg(&path);
-        let server = Tied::start(server.env("LC_ALL", "C.UTF-8").env_remove("TMUX"));
+        let server = ChildGuard::start(server.env("LC_ALL", "C.UTF-8").env_remove("TMUX"));
         until("tmux listens", || path.exists().then_some(()));
         let terminal = Terminal {
             _server: server,

@@ -11,7 +11,7 @@ use table::tables::{Connection, ReceivedMessage, SentMessage, UdpSocket};
 use tempfile::TempDir;
 
 use testbed::report::{Report, number};
-use testbed::{Recorder, Tied, finish, program, root};
+use testbed::{ChildGuard, Recorder, finish, program, root};
 
 /// Sends and reads datagrams: see its head.
 const DATAGRAMS: &str = include_str!("programs/datagrams.py");
@@ -393,7 +393,7 @@ fn chosen_by_process_and_by_port() {
     for by_port in [false, true] {
         let mut python = Command::new("python3");
         python.args(["-c", DATAGRAMS, "told", "127.0.0.1"]);
-        let mut told = Tied::start_talking(&mut python);
+        let mut told = ChildGuard::start_talking(&mut python);
         let mut lines = BufReader::new(told.0.stdout.take().expect("a pipe")).lines();
         let port = lines.next().expect("a line").expect("its port");
         let chosen = if by_port {

@@ -12,9 +12,10 @@ use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, Recording, TaskKind, ValueSource};
 use tempfile::TempDir;
 
-use testbed::instrumented::{Run, Told, open_directory, sources};
+use testbed::instrumented::{RunOutcome, ToolRun, open_directory};
 use testbed::report::number;
-use testbed::{Recorder, Tied, finish, program, root, until, wait};
+use testbed::sources;
+use testbed::{ChildGuard, Recorder, finish, program, root, until, wait};
 
 const NOBODY: u32 = 65534;
 
@@ -54,11 +55,11 @@ impl Programs {
 }
 
 /// `whylat run -u …` of a program with arguments.
-fn run(options: &str, name: &str, arguments: &[&str]) -> Run {
+fn run(options: &str, name: &str, arguments: &[&str]) -> ToolRun {
     let path = Programs::path(name);
     let mut argv = vec![path.to_str().expect("a path")];
     argv.extend(arguments);
-    Run::new(program(), &format!("--detail stats {options}"), &argv)
+    ToolRun::new(program(), &format!("--detail stats {options}"), &argv)
 }
 
 /// The account of USDT probes.
@@ -123,7 +124,7 @@ fn assert_fired(truth: &Value, tid: u64, counters: &[Counter], tasks: &[Task], r
     }
 }
 
-fn values_of(told: &Told, rounds: u64) {
+fn values_of(told: &RunOutcome, rounds: u64) {
     let recording = told.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
     let truth = &told.truths()[0];
@@ -313,11 +314,11 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
     refused("-u app:guarded:a,b,c,d", "marks").explains("has 3 arguments (4@%");
     refused("-u whylat:sent:bytes", "marks").explains("has no arguments to name");
     refused("-u /nowhere:whylat:sent", "marks").explains("cannot read USDT probes of /nowhere");
-    let told = Run::new(program(), "-u whylat:sent", &["true"]).end();
+    let told = ToolRun::new(program(), "-u whylat:sent", &["true"]).end();
     told.said.ended(1).explains("-u /path/of/file:whylat:sent");
-    let told = Run::new(program(), "-u whylat:sent", &["no-such-program"]).end();
+    let told = ToolRun::new(program(), "-u whylat:sent", &["no-such-program"]).end();
     told.said.ended(127).explains("no-such-program");
-    let told = Run::new(program(), "-u whylat", &["true"]).end();
+    let told = ToolRun::new(program(), "-u whylat", &["true"]).end();
     told.said.ended(2);
     assert!(
         told.said.err.contains("hint: PROVIDER:NAME"),
@@ -343,7 +344,7 @@ fn children_are_heard() {
         marks.display()
     );
     let script = format!("{0} children 1009; exec {0} values 1009", marks.display());
-    let told = Run::new(program(), &options, &["sh", "-c", &script]).end();
+    let told = ToolRun::new(program(), &options, &["sh", "-c", &script]).end();
     told.said.ended(0);
     let recording = told.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
@@ -386,7 +387,7 @@ fn running_processes_are_heard_and_no_others() {
     }
     let start = || {
         let mut command = Command::new(Programs::path("marks"));
-        let mut process = Tied::start_talking(command.args(["on_go", "1009"]));
+        let mut process = ChildGuard::start_talking(command.args(["on_go", "1009"]));
         let stdout = process.0.stdout.take().expect("stdout");
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
         let mut line = move || -> Value {
@@ -399,7 +400,7 @@ fn running_processes_are_heard_and_no_others() {
     let ((mut own, mut own_line), (mut other, mut other_line)) = (start(), start());
     let options = "-u whylat:sent -u whylat:work --detail stats";
     let recorder = Recorder::start(&format!("--pid {} {options}", own.0.id()));
-    let go = |process: &mut Tied| {
+    let go = |process: &mut ChildGuard| {
         let stdin = process.0.stdin.as_mut().expect("stdin");
         std::io::Write::write_all(stdin, b".").expect("it listens");
     };
@@ -495,7 +496,7 @@ fn both_ways_in_have_accounts_of_their_own() {
     if !root() {
         return;
     }
-    let tools = testbed::instrumented::Tools::get();
+    let tools = testbed::instrumented::InstrumentedTools::get();
     let script = format!(
         "{} values 11; {} values 101",
         tools.tells().display(),
@@ -505,7 +506,7 @@ fn both_ways_in_have_accounts_of_their_own() {
         "--detail waits -u {}:whylat:*",
         Programs::path("marks").display()
     );
-    let mut run = Run::new(program(), &options, &["sh", "-c", &script]);
+    let mut run = ToolRun::new(program(), &options, &["sh", "-c", &script]);
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
     let told = run.end();
     told.said.ended(0);
@@ -551,7 +552,7 @@ fn nobody_else_pays() {
     if !root() {
         return;
     }
-    let is_loaded = |run: Run| {
+    let is_loaded = |run: ToolRun| {
         let mut talk = run.start();
         talk.line();
         let names = crate::bpf::program_names();

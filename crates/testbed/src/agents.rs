@@ -13,7 +13,7 @@ use table::fleet::{
 use table::{Columns, Table, dataset};
 use tempfile::TempDir;
 
-use crate::process::{Tied, program, until, wait};
+use crate::process::{ChildGuard, program, until, wait};
 
 /// The agent's budget of memory, at 10,000 connections; these tests have some hundred.
 const RSS_BYTES: i64 = 100 << 20;
@@ -23,6 +23,7 @@ pub const TESTS: &str = "[[application]]\nname = \"tests\"\ncommand = '/kernel-[
 
 /// The port of its endpoint, and what is to be shown there.
 pub const METRICS_PORT: u16 = 9464;
+/// The token that its endpoint asks for.
 pub const METRICS_TOKEN: &str = "3b1d";
 
 /// Writes the configuration of an agent over a directory, with these rules.
@@ -40,7 +41,8 @@ pub fn configure(path: &Path, detail: &str, rules: &str) {
 
 /// An agent under way in a namespace.
 pub struct Agent {
-    pub process: Tied,
+    /// The agent.
+    pub process: ChildGuard,
     scratch: TempDir,
 }
 
@@ -68,7 +70,7 @@ impl Agent {
         command.arg("--ready-file").arg(&ready);
         command.env("WHYLAT_METRICS_TOKEN", METRICS_TOKEN);
         let stderr = std::fs::File::create(path.join("stderr")).expect("a file");
-        let process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
+        let process = ChildGuard::start(command.stdout(Stdio::null()).stderr(stderr));
         let mut agent = Agent { process, scratch };
         until("the agent ready", || {
             let ended = agent.process.0.try_wait().expect("wait");
@@ -95,6 +97,7 @@ impl Agent {
         })
     }
 
+    /// Returns the dataset that it fills.
     pub fn dataset(&self) -> Dataset {
         Dataset(self.scratch.path().join("dataset"))
     }
@@ -107,6 +110,7 @@ impl Agent {
         (self.dataset(), self.scratch)
     }
 
+    /// Kills it; returns its spool and dataset.
     pub fn kill(mut self) -> TempDir {
         self.process.signal(Signal::SIGKILL);
         wait(&mut self.process.0, "the agent");
@@ -114,6 +118,7 @@ impl Agent {
     }
 }
 
+/// The dataset of an agent.
 pub struct Dataset(PathBuf);
 
 impl Dataset {
@@ -130,20 +135,24 @@ impl Dataset {
         rows
     }
 
+    /// Returns all rows of `fleet_coverage`, in order.
     pub fn coverage(&self) -> Vec<FleetCoverage> {
         let mut rows = self.rows::<FleetCoverages>();
         rows.sort_by_key(|row| row.begin_ns);
         rows
     }
 
+    /// Returns all rows of `fleet_intervals`.
     pub fn intervals(&self) -> Vec<FleetInterval> {
         self.rows::<FleetIntervals>()
     }
 
+    /// Returns all rows of `fleet_problems`.
     pub fn problems(&self) -> Vec<FleetProblem> {
         self.rows::<FleetProblems>()
     }
 
+    /// Returns all rows of `fleet_details`.
     pub fn details(&self) -> Vec<FleetDetail> {
         self.rows::<FleetDetails>()
     }
@@ -192,6 +201,7 @@ pub fn assert_no_gaps(coverage: &[FleetCoverage]) {
     }
 }
 
+/// Adds up a number of a connection over all its intervals.
 pub fn sum(
     rows: &[FleetInterval],
     conn_id: i64,

@@ -13,22 +13,25 @@ use table::tables::{Counter, Task};
 use table::{Columns, Recording};
 use tempfile::TempDir;
 
-use crate::process::{Said, Tied, finish, program};
+use crate::process::{ChildGuard, CommandOutput, finish, program};
 use crate::sources;
 
 /// The instrumented program, where everybody may run it, and the collector beside it.
-pub struct Tools {
+pub struct InstrumentedTools {
+    /// The directory with its files.
     pub scratch: TempDir,
 }
 
-impl Tools {
+impl InstrumentedTools {
+    /// Returns the tools, which are built once.
     pub fn get() -> &'static Self {
-        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        static TOOLS: OnceLock<InstrumentedTools> = OnceLock::new();
         TOOLS.get_or_init(Self::build)
     }
 
+    /// Compiles the program, and copies the collector.
     pub fn build() -> Self {
-        let tools = Tools {
+        let tools = InstrumentedTools {
             scratch: open_directory(),
         };
         let library = sources::c_library();
@@ -46,15 +49,18 @@ impl Tools {
         tools
     }
 
+    /// Returns the path of the instrumented program.
     pub fn tells(&self) -> PathBuf {
         self.scratch.path().join("tells")
     }
 
+    /// Returns the path of the collector.
     pub fn collector(&self) -> PathBuf {
         self.scratch.path().join("libwhylat_itt.so")
     }
 }
 
+/// Makes a directory that everybody may write to.
 pub fn open_directory() -> TempDir {
     let scratch = tempfile::tempdir().expect("a directory");
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
@@ -62,12 +68,14 @@ pub fn open_directory() -> TempDir {
 }
 
 /// A run of `whylat run`, and where it records to.
-pub struct Run {
+pub struct ToolRun {
+    /// The command to be run.
     pub command: Command,
+    /// The directory with its files.
     pub scratch: TempDir,
 }
 
-impl Run {
+impl ToolRun {
     /// With these options, of a command.
     pub fn new(whylat: impl AsRef<Path>, options: &str, argv: &[&str]) -> Self {
         let scratch = open_directory();
@@ -75,32 +83,33 @@ impl Run {
         command.arg("run").args(options.split_whitespace());
         command.arg("-o").arg(scratch.path().join("r.whylat"));
         command.arg("--").args(argv);
-        Run { command, scratch }
+        ToolRun { command, scratch }
     }
 
     /// Of `tells`, at detail `waits`.
     pub fn tells(arguments: &[&str]) -> Self {
-        let tells = Tools::get().tells();
+        let tells = InstrumentedTools::get().tells();
         let mut argv = vec![tells.to_str().expect("a path")];
         argv.extend(arguments);
         Self::new(program(), "--detail waits", &argv)
     }
 
-    pub fn end(mut self) -> Told {
+    /// Runs it to its end.
+    pub fn end(mut self) -> RunOutcome {
         let said = finish(&mut self.command);
-        Told {
+        RunOutcome {
             said,
             scratch: self.scratch,
         }
     }
 
     /// Starts it, to speak with the command.
-    pub fn start(mut self) -> Talk {
+    pub fn start(mut self) -> LiveRun {
         let stderr = fs::File::create(self.scratch.path().join("stderr")).expect("a file");
-        let mut process = Tied::start_talking(self.command.stderr(stderr));
+        let mut process = ChildGuard::start_talking(self.command.stderr(stderr));
         let stdin = process.0.stdin.take().expect("stdin");
         let stdout = process.0.stdout.take().expect("stdout");
-        Talk {
+        LiveRun {
             process,
             stdin,
             stdout: BufReader::new(stdout),
@@ -110,32 +119,40 @@ impl Run {
 }
 
 /// A recording of a command under way, and the command's stdin and stdout.
-pub struct Talk {
-    pub process: Tied,
+pub struct LiveRun {
+    /// `whylat run`.
+    pub process: ChildGuard,
     stdin: ChildStdin,
+    /// What the command prints.
     pub stdout: BufReader<ChildStdout>,
+    /// The directory with its files.
     pub scratch: TempDir,
 }
 
-impl Talk {
+impl LiveRun {
+    /// Reads a line of the command's JSON.
     pub fn line(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("a line");
         serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"))
     }
 
+    /// Lets the command go on.
     pub fn go(&mut self) {
         self.stdin.write_all(b".").expect("it listens");
     }
 }
 
 /// A run that ended.
-pub struct Told {
-    pub said: Said,
+pub struct RunOutcome {
+    /// What it printed, and how it ended.
+    pub said: CommandOutput,
+    /// The directory with its files.
     pub scratch: TempDir,
 }
 
-impl Told {
+impl RunOutcome {
+    /// Opens the recording.
     pub fn recording(&self) -> Recording {
         Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
     }
@@ -148,16 +165,19 @@ impl Told {
             .collect()
     }
 
+    /// Returns all rows of `counters`.
     pub fn counters(&self) -> Vec<Counter> {
         let rows = self.recording().read_all::<Counter>();
         (0..rows.len()).map(|row| rows.row(row)).collect()
     }
 
+    /// Returns all rows of `tasks`.
     pub fn tasks(&self) -> Vec<Task> {
         let rows = self.recording().read_all::<Task>();
         (0..rows.len()).map(|row| rows.row(row)).collect()
     }
 
+    /// Returns whether ITT was recorded.
     pub fn coverage(&self) -> ProbeState {
         let recording = self.recording();
         let found = recording.coverage().iter().find(|line| line.probe == "itt");

@@ -17,7 +17,7 @@ mod site;
 pub mod sources;
 
 pub use process::{
-    LONGEST, Said, Tied, finish, program, root, signal_process, until, wait, whylat,
+    ChildGuard, CommandOutput, LONGEST, finish, program, root, signal_process, until, wait, whylat,
 };
 pub use recorder::Recorder;
 pub use site::{Recorded, Site, role, role_as};

@@ -74,28 +74,29 @@ pub fn wait(child: &mut Child, what: &str) -> ExitStatus {
 
 /// A process that dies with its handle.
 #[derive(Debug)]
-pub struct Tied(pub Child);
+pub struct ChildGuard(pub Child);
 
-impl Tied {
+impl ChildGuard {
     /// Starts `command`; its output is thrown away unless it was directed somewhere.
     pub fn start(command: &mut Command) -> Self {
         let child = tie_to_parent(command).stdin(Stdio::null()).spawn();
-        Tied(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
+        ChildGuard(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
     /// The same, with its stdin and stdout in our hands.
     pub fn start_talking(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = tie_to_parent(command).spawn();
-        Tied(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
+        ChildGuard(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
+    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         signal_process(self.0.id(), signal);
     }
 }
 
-impl Drop for Tied {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -109,7 +110,7 @@ pub fn signal_process(pid: u32, signal: Signal) {
 }
 
 /// Runs a command to its end and gives what it said; the end is bounded.
-pub fn finish(command: &mut Command) -> Said {
+pub fn finish(command: &mut Command) -> CommandOutput {
     let child = tie_to_parent(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -126,21 +127,25 @@ pub fn finish(command: &mut Command) -> Said {
     let output = child.wait_with_output().expect("output");
     drop(ended);
     watch.join().expect("watch");
-    Said::of(output)
+    CommandOutput::of(output)
 }
 
 /// What a command said and how it ended.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct CommandOutput {
+    /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it.
     pub signal: Option<i32>,
+    /// What it printed on stdout.
     pub out: String,
+    /// What it printed on stderr.
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     fn of(output: Output) -> Self {
-        Said {
+        CommandOutput {
             code: output.status.code(),
             signal: output.status.signal(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

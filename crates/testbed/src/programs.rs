@@ -4,15 +4,16 @@ use std::process::Stdio;
 
 use lab::Netns;
 
-use crate::process::{Tied, until};
+use crate::process::{ChildGuard, until};
 
 /// Any port will do: the namespaces are the tests' own.
 pub const PORT: u16 = 6007;
 
-pub fn tied(netns: &Netns, command: &str) -> Tied {
+/// Starts a command in a namespace; its output is thrown away.
+pub fn tied(netns: &Netns, command: &str) -> ChildGuard {
     let mut program = netns.command("sh");
     program.args(["-c", &format!("exec {command}")]);
-    Tied::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
+    ChildGuard::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// Waits until something listens, without a connection to it.

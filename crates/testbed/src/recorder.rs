@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Tied, program, until, wait};
+use crate::process::{ChildGuard, program, until, wait};
 use crate::report::Report;
 
 /// A `whylat record` under way.
 #[derive(Debug)]
 pub struct Recorder {
-    process: Tied,
+    process: ChildGuard,
     scratch: TempDir,
 }
 
@@ -34,7 +34,7 @@ impl Recorder {
             .arg("--ready-file")
             .arg(&ready);
         let stderr = std::fs::File::create(scratch.path().join("stderr")).expect("a file");
-        let mut process = Tied::start(command.stdout(Stdio::null()).stderr(stderr));
+        let mut process = ChildGuard::start(command.stdout(Stdio::null()).stderr(stderr));
         until("the recorder ready", || {
             let ended = process.0.try_wait().expect("wait");
             assert!(ended.is_none(), "the recorder ended: {}", said(&scratch));
@@ -43,6 +43,7 @@ impl Recorder {
         Recorder { process, scratch }
     }
 
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }
@@ -52,6 +53,7 @@ impl Recorder {
         self.scratch.path().join("r.whylat")
     }
 
+    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }

@@ -11,6 +11,7 @@ use crate::process::{finish, whylat};
 /// The JSON report of a recording, with the recording itself.
 #[derive(Debug)]
 pub struct Report {
+    /// The report, as `whylat report --format json` prints it.
     pub json: Value,
     path: PathBuf,
     _scratch: Option<TempDir>,

@@ -91,7 +91,10 @@ impl Site {
 /// A recorded exchange and what the two programs know of it.
 #[derive(Debug)]
 pub struct Recorded {
+    /// The report of the recording.
     pub report: Report,
+    /// What the client knows.
     pub client: Value,
+    /// What the server knows.
     pub server: Value,
 }

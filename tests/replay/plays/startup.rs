@@ -11,7 +11,7 @@ use table::tables::{Counter, Task, Wait};
 
 use crate::play::{Outcome, Play, under, under_both};
 use crate::shrink::{CONNECTIONS, LeftOut, TOLD};
-use testbed::instrumented::Run;
+use testbed::instrumented::ToolRun;
 use testbed::program;
 use testbed::report::{Report, ask, groups, number, text};
 
@@ -59,7 +59,7 @@ fn record(words: &str) -> Outcome {
     let words = format!("lab fault vtune_startup {words}");
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
-    let told = Run::new(program(), "--detail waits", &argv).end();
+    let told = ToolRun::new(program(), "--detail waits", &argv).end();
     told.said.ended(0);
     assert_eq!(told.coverage(), ProbeState::On);
     let account = told.account();
