@@ -15,7 +15,7 @@ use std::rc::Rc;
 use table::{ActivityKind, ActivitySource};
 
 use crate::branch::{Branch, BranchKind, Edge, Place};
-use table::spans::{Lane, Moment, Owner, What};
+use table::spans::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 
 /// Message of a trace that begins again although it had not ended.
 const RESUMED: &str = "the trace begins again without having ended";
@@ -35,11 +35,11 @@ struct Stack {
     frames: Vec<Frame>,
     /// The system call or interrupt that this stack serves.
     entry: Option<usize>,
-    began: Moment,
+    began: TimelinePoint,
 }
 
 impl Stack {
-    fn new(began: Moment) -> Self {
+    fn new(began: TimelinePoint) -> Self {
         Self {
             frames: Vec::new(),
             entry: None,
@@ -59,13 +59,13 @@ enum Pending {
 /// The spans of one thread.
 #[derive(Debug)]
 pub(crate) struct CallStack {
-    owner: Owner,
+    owner: SpanOwner,
     /// Only the kernel is traced: it is entered anew whenever the trace begins.
     kernel_only: bool,
     stack: Stack,
     interrupted: Vec<Stack>,
     /// Since when nothing was lost.
-    whole_since: Moment,
+    whole_since: TimelinePoint,
     error: Option<usize>,
     last_error_ns: Option<u64>,
     last_ns: u64,
@@ -73,7 +73,7 @@ pub(crate) struct CallStack {
     now_ns: u64,
     pending: Vec<Pending>,
     pending_ns: u64,
-    lane: Lane,
+    lane: SpanTimeline,
     /// Functions inferred to have begun with a system call or interrupt, and that, whose begin may
     /// still be pending.
     entered_with: Vec<(usize, usize)>,
@@ -83,8 +83,8 @@ pub(crate) struct CallStack {
 
 impl CallStack {
     /// The stack of a thread whose first event is at `time_ns`.
-    pub(crate) fn new(owner: Owner, kernel_only: bool, time_ns: u64) -> Self {
-        let mut lane = Lane::default();
+    pub(crate) fn new(owner: SpanOwner, kernel_only: bool, time_ns: u64) -> Self {
+        let mut lane = SpanTimeline::default();
         let begin = lane.moment(time_ns);
         Self {
             owner,
@@ -143,7 +143,7 @@ impl CallStack {
     }
 
     /// Ends all at the last event.
-    pub(crate) fn finish(mut self) -> Lane {
+    pub(crate) fn finish(mut self) -> SpanTimeline {
         self.commit();
         let end_ns = self.now_ns;
         self.close_all(end_ns);
@@ -233,7 +233,7 @@ impl CallStack {
     }
 
     /// When a stack that is found running `place` began: in the kernel now, or nobody knows when.
-    fn beginning(&mut self, time_ns: u64, place: &Place) -> Moment {
+    fn beginning(&mut self, time_ns: u64, place: &Place) -> TimelinePoint {
         if !place.in_kernel() {
             return self.whole_since;
         }
@@ -356,8 +356,8 @@ impl CallStack {
         self.lane.open(what, time_ns, true)
     }
 
-    fn what(&self, kind: ActivityKind, name: Option<Rc<str>>) -> What {
-        What {
+    fn what(&self, kind: ActivityKind, name: Option<Rc<str>>) -> SpanSubject {
+        SpanSubject {
             kind,
             name,
             owner: self.owner,

@@ -2,7 +2,7 @@
 
 use table::{ActivityKind, ActivitySource};
 
-use table::spans::{Activity, Core};
+use table::spans::{CpuTimeline, OpenActivity};
 
 /// A call, a return, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(crate) enum Graph<'a> {
 
 impl Graph<'_> {
     /// Takes it to the CPU on which it happened.
-    pub(crate) fn apply(self, core: &mut Core, time_ns: u64, resolution_ns: u64) {
-        let activity = |kind, name: Option<&str>| Activity {
+    pub(crate) fn apply(self, core: &mut CpuTimeline, time_ns: u64, resolution_ns: u64) {
+        let activity = |kind, name: Option<&str>| OpenActivity {
             kind,
             name: name.map(Into::into),
             source: ActivitySource::FunctionGraph,

@@ -8,7 +8,7 @@ use table::{ActivityKind, ActivitySource};
 use super::event::{Event, Thread};
 use super::graph::{self, Graph};
 use crate::tally::Tally;
-use table::spans::{Activity, Core, Runner, Suspended};
+use table::spans::{CpuTimeline, OpenActivity, RunningThread, SuspendedActivities};
 
 const NO_CPU: &str = "events without their CPU";
 const BACKWARDS: &str = "earlier than the CPU's event before";
@@ -32,8 +32,8 @@ const VECTORS: [&str; 11] = [
 
 /// What an event says of its CPU.
 enum Told<'a> {
-    Begin(Activity),
-    End(Activity),
+    Begin(OpenActivity),
+    End(OpenActivity),
     Switch(Thread<'a>),
     Graph(Graph<'a>),
 }
@@ -41,8 +41,8 @@ enum Told<'a> {
 /// The spans of all CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Tracepoints {
-    cores: BTreeMap<Option<u16>, Core>,
-    suspended: Suspended,
+    cores: BTreeMap<Option<u16>, CpuTimeline>,
+    suspended: SuspendedActivities,
 }
 
 impl Tracepoints {
@@ -70,7 +70,7 @@ impl Tracepoints {
             Ok(told) => told,
             Err(reason) => return tally.ignore(reason),
         };
-        let begin = || Core::new(event.cpu, event.time_ns);
+        let begin = || CpuTimeline::new(event.cpu, event.time_ns);
         let core = self.cores.entry(event.cpu).or_insert_with(begin);
         if event.time_ns < core.last_ns() {
             return tally.ignore(BACKWARDS);
@@ -110,8 +110,8 @@ impl Tracepoints {
     }
 }
 
-fn runner(thread: &Thread<'_>) -> Runner {
-    Runner {
+fn runner(thread: &Thread<'_>) -> RunningThread {
+    RunningThread {
         tid: thread.tid,
         pid: thread.pid,
         comm: Some(thread.comm)
@@ -167,8 +167,8 @@ fn syscall<'a>(body: &str) -> Option<Told<'a>> {
     ends.then(|| Told::End(activity(ActivityKind::Syscall, None)))
 }
 
-fn activity(kind: ActivityKind, name: Option<&str>) -> Activity {
-    Activity {
+fn activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
+    OpenActivity {
         kind,
         name: name.map(Into::into),
         source: ActivitySource::Tracepoints,

@@ -10,7 +10,7 @@ use table::tables::Activities;
 use super::bytes::Fields;
 use super::file::{PerfData, Record, Stamp, known, record_type};
 use crate::tally::Tally;
-use table::spans::{Core, Runner, Suspended};
+use table::spans::{CpuTimeline, RunningThread, SuspendedActivities};
 
 /// Bit of `misc`: the thread leaves the CPU.
 const SWITCH_OUT: u16 = 1 << 13;
@@ -177,8 +177,8 @@ impl Sideband {
             let Some((first_ns, _)) = switches.first() else {
                 continue;
             };
-            let mut core = Core::new(u16::try_from(*cpu).ok(), *first_ns);
-            let mut suspended = Suspended::new();
+            let mut core = CpuTimeline::new(u16::try_from(*cpu).ok(), *first_ns);
+            let mut suspended = SuspendedActivities::new();
             let mut last = None;
             for (time_ns, thread) in switches {
                 let Some(tid) = thread.tid else { continue };
@@ -194,12 +194,12 @@ impl Sideband {
         }
     }
 
-    fn runner(&self, tid: u32, pid: Option<u32>, time_ns: u64) -> Runner {
+    fn runner(&self, tid: u32, pid: Option<u32>, time_ns: u64) -> RunningThread {
         let name = self.names.get(&tid).and_then(|names| {
             let after = names.partition_point(|(since_ns, _)| *since_ns <= time_ns);
             names.get(after.checked_sub(1)?)
         });
-        Runner {
+        RunningThread {
             tid,
             pid,
             comm: name.map(|(_, name)| Rc::clone(name)),

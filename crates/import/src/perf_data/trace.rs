@@ -11,7 +11,7 @@ use crate::Imported;
 use crate::branch::{Branch, Place};
 use crate::intel_pt::{Decoder, PtEvent, Ratios, Stop, TimeConv, Told};
 use crate::stack::CallStack;
-use table::spans::Owner;
+use table::spans::SpanOwner;
 
 /// Kind of trace that AUXTRACE_INFO announces (`PERF_AUXTRACE_INTEL_PT`).
 const INTEL_PT: u32 = 1;
@@ -93,7 +93,7 @@ fn give(
         stack.finish().store(&mut imported.activities);
     }
     let (_, stack) = open.get_or_insert_with(|| {
-        let owner = Owner {
+        let owner = SpanOwner {
             pid: thread.pid,
             tid: thread.tid,
             cpu: cpu.and_then(|cpu| u16::try_from(cpu).ok()),

@@ -14,7 +14,7 @@ use crate::Imported;
 use crate::ftrace::{self, Tracepoints};
 use crate::stack::CallStack;
 use crate::tally::Tally;
-use table::spans::Owner;
+use table::spans::SpanOwner;
 
 pub(crate) use header::Header;
 use line::{Names, TraceError, branch, place};
@@ -43,7 +43,7 @@ pub(crate) fn read(text: &str) -> Imported {
 
 /// A sample whose frames are still to come.
 struct OpenSample {
-    thread: Owner,
+    thread: SpanOwner,
     time_ns: u64,
     frames: Vec<SampledFrame>,
 }
@@ -51,8 +51,8 @@ struct OpenSample {
 #[derive(Default)]
 struct Reader {
     names: Names,
-    traced: BTreeMap<Owner, CallStack>,
-    sampled: BTreeMap<Owner, Samples>,
+    traced: BTreeMap<SpanOwner, CallStack>,
+    sampled: BTreeMap<SpanOwner, Samples>,
     tracepoints: Tracepoints,
     sample: Option<OpenSample>,
     tally: Tally,
@@ -114,7 +114,7 @@ impl Reader {
         let Some(error) = TraceError::parse(line) else {
             return self.tally.ignore(BAD_ERROR);
         };
-        let thread = Owner {
+        let thread = SpanOwner {
             pid: error.pid,
             tid: error.tid,
             cpu: None,
@@ -199,8 +199,8 @@ fn tracepoint<'a>(header: &Header<'a>) -> ftrace::Event<'a> {
     }
 }
 
-fn thread(header: &Header<'_>) -> Owner {
-    Owner {
+fn thread(header: &Header<'_>) -> SpanOwner {
+    SpanOwner {
         pid: header.pid,
         tid: header.tid,
         cpu: None,

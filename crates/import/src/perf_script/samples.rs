@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::{ActivityKind, ActivitySource};
 
-use table::spans::{Lane, Owner, What};
+use table::spans::{SpanOwner, SpanSubject, SpanTimeline};
 
 /// A function of a stack, or the address of an unknown one.
 pub(crate) type SampledFrame = (Option<Rc<str>>, u64);
@@ -13,18 +13,18 @@ pub(crate) type SampledFrame = (Option<Rc<str>>, u64);
 /// The spans of one thread's samples.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    owner: Owner,
-    lane: Lane,
+    owner: SpanOwner,
+    lane: SpanTimeline,
     /// Outermost first.
     open: Vec<(usize, SampledFrame)>,
     last_ns: u64,
 }
 
 impl Samples {
-    pub(crate) fn new(owner: Owner) -> Self {
+    pub(crate) fn new(owner: SpanOwner) -> Self {
         Self {
             owner,
-            lane: Lane::default(),
+            lane: SpanTimeline::default(),
             open: Vec::new(),
             last_ns: 0,
         }
@@ -50,7 +50,7 @@ impl Samples {
     }
 
     /// Ends all at the last sample.
-    pub(crate) fn finish(mut self) -> Lane {
+    pub(crate) fn finish(mut self) -> SpanTimeline {
         while !self.open.is_empty() {
             self.close(self.last_ns);
         }
@@ -58,7 +58,7 @@ impl Samples {
     }
 
     fn open(&mut self, time_ns: u64, frame: SampledFrame) {
-        let what = What {
+        let what = SpanSubject {
             kind: ActivityKind::Function,
             name: frame.0.clone(),
             owner: self.owner,

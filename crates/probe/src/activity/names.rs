@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, MapFlags};
 use syscalls::Sysno;
-use table::spans::Runner;
+use table::spans::RunningThread;
 
 use super::skel::types::{activity_function, activity_thread};
 use crate::processes;
@@ -35,13 +35,13 @@ pub(super) const VECTORS: [(&str, i16); 9] = [
 ];
 
 /// Tells threads that have ended.
-pub(super) type Ended<'a> = &'a dyn Fn(u32) -> Option<Runner>;
+pub(super) type Ended<'a> = &'a dyn Fn(u32) -> Option<RunningThread>;
 
 /// Names that were looked up. Threads change theirs, and their numbers are used again: what is known of
 /// them is forgotten after each use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    threads: HashMap<u32, Runner>,
+    threads: HashMap<u32, RunningThread>,
     lines: HashMap<i16, Rc<str>>,
     known: HashMap<(&'static str, i16), Option<Rc<str>>>,
 }
@@ -53,9 +53,9 @@ impl Names {
     }
 
     /// Who a thread is, or was.
-    pub(super) fn thread(&mut self, tid: u32, ended: Ended<'_>) -> Runner {
+    pub(super) fn thread(&mut self, tid: u32, ended: Ended<'_>) -> RunningThread {
         let find = || running(tid).or_else(|| ended(tid));
-        let unknown = || Runner {
+        let unknown = || RunningThread {
             tid,
             pid: None,
             comm: None,
@@ -124,13 +124,13 @@ impl Names {
 }
 
 /// A thread that is there; none where another one may have this id.
-fn running(tid: u32) -> Option<Runner> {
+fn running(tid: u32) -> Option<RunningThread> {
     if !processes::sees_all() {
         return None;
     }
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    Some(Runner {
+    Some(RunningThread {
         tid,
         pid: field("Tgid:").and_then(|pid| pid.trim().parse().ok()),
         comm: field("Name:").map(|comm| comm.trim().into()),
@@ -138,10 +138,10 @@ fn running(tid: u32) -> Option<Runner> {
 }
 
 /// A thread of the map of those that have ended.
-pub(super) fn ended(tid: u32, threads: &impl MapCore) -> Option<Runner> {
+pub(super) fn ended(tid: u32, threads: &impl MapCore) -> Option<RunningThread> {
     let bytes = threads.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
     let activity_thread { pid, comm } = read(&bytes)?;
-    Some(Runner {
+    Some(RunningThread {
         tid,
         pid: Some(pid),
         comm: Some(text(&comm).into()),

@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use table::spans::{Activity, Core, Owner, Runner, Suspended, What};
+use table::spans::{
+    CpuTimeline, OpenActivity, RunningThread, SpanOwner, SpanSubject, SuspendedActivities,
+};
 use table::tables::{Activities, Activity as Row};
 use table::{ActivityKind, ActivitySource, Columns};
 
@@ -84,8 +86,8 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
     let Some(first) = events.first() else {
         return rows;
     };
-    let mut core = Core::new(Some(window.cpu), first.time_ns);
-    let mut suspended = Suspended::new();
+    let mut core = CpuTimeline::new(Some(window.cpu), first.time_ns);
+    let mut suspended = SuspendedActivities::new();
     let mut seen = HashSet::new();
     for event in events {
         let runner = names.thread(event.tid, ended);
@@ -116,11 +118,11 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
 }
 
 /// That a thread was moved to another CPU.
-fn moved(cpu: u16, thread: &Runner) -> What {
-    What {
+fn moved(cpu: u16, thread: &RunningThread) -> SpanSubject {
+    SpanSubject {
         kind: ActivityKind::Migration,
         name: thread.comm.clone(),
-        owner: Owner {
+        owner: SpanOwner {
             pid: thread.pid,
             tid: Some(thread.tid),
             cpu: Some(cpu),
@@ -130,17 +132,17 @@ fn moved(cpu: u16, thread: &Runner) -> What {
 }
 
 /// The system call in which a thread gets a CPU.
-fn within_call(event: &Event, names: &mut Names) -> Option<(u32, Vec<Activity>)> {
+fn within_call(event: &Event, names: &mut Names) -> Option<(u32, Vec<OpenActivity>)> {
     let name = names.syscall(event.number)?;
     Some((event.tid, vec![activity(ActivityKind::Syscall, Some(name))]))
 }
 
 fn put(
-    core: &mut Core,
+    core: &mut CpuTimeline,
     event: &Event,
-    runner: &Runner,
+    runner: &RunningThread,
     names: &mut Names,
-    suspended: &mut Suspended,
+    suspended: &mut SuspendedActivities,
 ) {
     use ActivityKind::{Function, Irq, Softirq, Syscall};
     let number = event.number;
@@ -170,8 +172,8 @@ fn put(
     }
 }
 
-fn activity(kind: ActivityKind, name: Option<Rc<str>>) -> Activity {
-    Activity {
+fn activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
+    OpenActivity {
         kind,
         name,
         source: SOURCE,

@@ -9,14 +9,14 @@ use std::rc::Rc;
 use crate::tables::Activities;
 use crate::{ActivityKind, ActivitySource};
 
-use super::timeline::{Lane, Moment, Owner, What};
+use super::timeline::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 
 /// System calls and functions that threads have open while they have no CPU, outermost first.
-pub type Suspended = BTreeMap<u32, Vec<Activity>>;
+pub type SuspendedActivities = BTreeMap<u32, Vec<OpenActivity>>;
 
 /// What may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Activity {
+pub struct OpenActivity {
     /// What.
     pub kind: ActivityKind,
     /// As in the table.
@@ -27,7 +27,7 @@ pub struct Activity {
 
 /// Who has a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runner {
+pub struct RunningThread {
     /// Zero for the idle task.
     pub tid: u32,
     /// Its process, where it is told.
@@ -37,30 +37,30 @@ pub struct Runner {
 }
 
 #[derive(Debug)]
-struct Running {
-    runner: Runner,
+struct RunningSpan {
+    runner: RunningThread,
     span: usize,
 }
 
 /// The spans of one CPU.
 #[derive(Debug)]
-pub struct Core {
+pub struct CpuTimeline {
     cpu: Option<u16>,
-    lane: Lane,
-    running: Option<Running>,
-    open: Vec<(usize, Activity)>,
+    lane: SpanTimeline,
+    running: Option<RunningSpan>,
+    open: Vec<(usize, OpenActivity)>,
     /// Since when nothing was lost and no other thread ran.
-    whole_since: Moment,
+    whole_since: TimelinePoint,
     error: Option<usize>,
     /// The function that ended last of those that called no other, and when.
     leaf: Option<(usize, u64)>,
     last_ns: u64,
 }
 
-impl Core {
+impl CpuTimeline {
     /// A CPU whose first event is at `time_ns`.
     pub fn new(cpu: Option<u16>, time_ns: u64) -> Self {
-        let mut lane = Lane::default();
+        let mut lane = SpanTimeline::default();
         let whole_since = lane.moment(time_ns);
         Self {
             cpu,
@@ -83,9 +83,9 @@ impl Core {
     pub fn advance(
         &mut self,
         time_ns: u64,
-        shown: Option<&Runner>,
+        shown: Option<&RunningThread>,
         source: ActivitySource,
-        suspended: &mut Suspended,
+        suspended: &mut SuspendedActivities,
     ) {
         self.end_leaf(time_ns);
         let before_ns = self.last_ns;
@@ -110,16 +110,16 @@ impl Core {
     pub fn switch(
         &mut self,
         time_ns: u64,
-        next: Runner,
+        next: RunningThread,
         source: ActivitySource,
-        suspended: &mut Suspended,
+        suspended: &mut SuspendedActivities,
     ) {
         self.take_off(time_ns, true, suspended);
         self.put_on(time_ns, next, source, true, suspended);
     }
 
     /// Something begins.
-    pub fn begin(&mut self, time_ns: u64, activity: Activity) {
+    pub fn begin(&mut self, time_ns: u64, activity: OpenActivity) {
         let what = self.what(&activity);
         let span = self.lane.open(what, time_ns, true);
         self.open.push((span, activity));
@@ -127,8 +127,8 @@ impl Core {
 
     /// Something ends: the innermost open one of its kind, and of its name where one is told. Those
     /// within it whose ends were not told end with it, unseen. Without any, it began unseen.
-    pub fn end(&mut self, time_ns: u64, activity: &Activity) {
-        let is_it = |(_, open): &(usize, Activity)| {
+    pub fn end(&mut self, time_ns: u64, activity: &OpenActivity) {
+        let is_it = |(_, open): &(usize, OpenActivity)| {
             open.kind == activity.kind && (activity.name.is_none() || open.name == activity.name)
         };
         match self.open.iter().rposition(is_it) {
@@ -148,25 +148,25 @@ impl Core {
     }
 
     /// Something that takes no time; its thread need not have the CPU.
-    pub fn mark(&mut self, time_ns: u64, what: What) {
+    pub fn mark(&mut self, time_ns: u64, what: SpanSubject) {
         let span = self.lane.open(what, time_ns, true);
         self.lane.close(span, time_ns, true);
     }
 
     /// Whether something is open.
-    pub fn is_open(&self, activity: &Activity) -> bool {
+    pub fn is_open(&self, activity: &OpenActivity) -> bool {
         self.open.iter().any(|(_, open)| open == activity)
     }
 
     /// What is open must have ended by now, with all within it; nobody told of it.
-    pub fn give_up(&mut self, time_ns: u64, activity: &Activity) {
+    pub fn give_up(&mut self, time_ns: u64, activity: &OpenActivity) {
         if let Some(place) = self.open.iter().rposition(|(_, open)| open == activity) {
             self.close_from(place, time_ns);
         }
     }
 
     /// Something began and ended.
-    pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &Activity) {
+    pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &OpenActivity) {
         let what = self.what(activity);
         let span = self.lane.open(what, begin_ns, true);
         self.lane.close(span, end_ns, true);
@@ -186,14 +186,19 @@ impl Core {
     }
 
     /// Events were lost, after the last one.
-    pub fn lose(&mut self, message: Rc<str>, source: ActivitySource, suspended: &mut Suspended) {
+    pub fn lose(
+        &mut self,
+        message: Rc<str>,
+        source: ActivitySource,
+        suspended: &mut SuspendedActivities,
+    ) {
         self.end_leaf(u64::MAX);
         if let Some(error) = self.error.take() {
             self.lane.close(error, self.last_ns, true);
         }
         self.take_off(self.last_ns, false, suspended);
         suspended.clear();
-        let what = self.what(&Activity {
+        let what = self.what(&OpenActivity {
             kind: ActivityKind::DecodeError,
             name: Some(message),
             source,
@@ -205,14 +210,14 @@ impl Core {
     /// Ends all at the last event.
     pub fn finish(mut self, into: &mut Activities) {
         self.end_leaf(u64::MAX);
-        self.take_off(self.last_ns, false, &mut Suspended::new());
+        self.take_off(self.last_ns, false, &mut SuspendedActivities::new());
         if let Some(error) = self.error.take() {
             self.lane.close(error, self.last_ns, false);
         }
         self.lane.store(into);
     }
 
-    fn take_off(&mut self, time_ns: u64, seen: bool, suspended: &mut Suspended) {
+    fn take_off(&mut self, time_ns: u64, seen: bool, suspended: &mut SuspendedActivities) {
         let kept = |kind| matches!(kind, ActivityKind::Syscall | ActivityKind::Function);
         let activities = self.open.iter().map(|(_, activity)| activity);
         let still_open: Vec<_> = activities
@@ -220,7 +225,7 @@ impl Core {
             .cloned()
             .collect();
         self.close_from(0, time_ns);
-        if let Some(Running { runner, span }) = self.running.take() {
+        if let Some(RunningSpan { runner, span }) = self.running.take() {
             self.lane.close(span, time_ns, seen);
             if runner.tid != 0 && !still_open.is_empty() {
                 suspended.insert(runner.tid, still_open);
@@ -231,18 +236,18 @@ impl Core {
     fn put_on(
         &mut self,
         time_ns: u64,
-        runner: Runner,
+        runner: RunningThread,
         source: ActivitySource,
         seen: bool,
-        suspended: &mut Suspended,
+        suspended: &mut SuspendedActivities,
     ) {
         let tid = runner.tid;
         let (kind, name) = match tid {
             0 => (ActivityKind::Idle, None),
             _ => (ActivityKind::Task, runner.comm.clone()),
         };
-        self.running = Some(Running { runner, span: 0 });
-        let task = Activity { kind, name, source };
+        self.running = Some(RunningSpan { runner, span: 0 });
+        let task = OpenActivity { kind, name, source };
         let what = self.what(&task);
         let span = self.lane.open(what, time_ns, seen);
         if let Some(running) = &mut self.running {
@@ -264,12 +269,12 @@ impl Core {
         }
     }
 
-    fn what(&self, activity: &Activity) -> What {
+    fn what(&self, activity: &OpenActivity) -> SpanSubject {
         let runner = self.running.as_ref().map(|running| &running.runner);
-        What {
+        SpanSubject {
             kind: activity.kind,
             name: activity.name.clone(),
-            owner: Owner {
+            owner: SpanOwner {
                 pid: runner.and_then(|runner| runner.pid),
                 tid: runner.map(|runner| runner.tid),
                 cpu: self.cpu,

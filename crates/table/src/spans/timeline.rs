@@ -9,7 +9,7 @@ use crate::{ActivityKind, ActivitySource, Columns};
 /// Where on one lane a span began or ended, in the order of the source. A begin that was inferred
 /// later lies `outward` of everything of its step: before what was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-struct Order {
+struct SpanOrder {
     step: u64,
     /// Zero for what was seen; ever lower for what was inferred.
     outward: i64,
@@ -17,7 +17,7 @@ struct Order {
 
 /// Whom a lane's spans belong to: a thread, or a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Owner {
+pub struct SpanOwner {
     /// Process.
     pub pid: Option<u32>,
     /// Thread.
@@ -28,32 +28,32 @@ pub struct Owner {
 
 /// What a span is of.
 #[derive(Debug, Clone)]
-pub struct What {
+pub struct SpanSubject {
     /// What was done.
     pub kind: ActivityKind,
     /// As in the table.
     pub name: Option<Rc<str>>,
     /// Who did it.
-    pub owner: Owner,
+    pub owner: SpanOwner,
     /// Who saw it.
     pub source: ActivitySource,
 }
 
 /// A span of the table that is not numbered by depth yet.
 #[derive(Debug)]
-struct Span {
+struct TimelineSpan {
     begin_ns: u64,
     end_ns: u64,
-    opened: Order,
-    closed: Order,
-    what: What,
+    opened: SpanOrder,
+    closed: SpanOrder,
+    what: SpanSubject,
     begin_seen: bool,
     end_seen: bool,
 }
 
 /// A time, and the step at which what is inferred to have begun then is put.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// The time.
     pub time_ns: u64,
     step: u64,
@@ -61,17 +61,17 @@ pub struct Moment {
 
 /// The spans of one lane: of a thread, or a CPU. One that is open is known by its number.
 #[derive(Debug, Default)]
-pub struct Lane {
-    spans: Vec<Span>,
+pub struct SpanTimeline {
+    spans: Vec<TimelineSpan>,
     step: u64,
     inferred: i64,
 }
 
-impl Lane {
+impl SpanTimeline {
     /// Begins a span.
-    pub fn open(&mut self, what: What, begin_ns: u64, begin_seen: bool) -> usize {
+    pub fn open(&mut self, what: SpanSubject, begin_ns: u64, begin_seen: bool) -> usize {
         let opened = self.next_order();
-        self.spans.push(Span {
+        self.spans.push(TimelineSpan {
             begin_ns,
             end_ns: begin_ns,
             opened,
@@ -84,10 +84,10 @@ impl Lane {
     }
 
     /// Begins a span that must have begun before the source shows it, around all since `began`.
-    pub fn open_around(&mut self, began: Moment, what: What) -> usize {
+    pub fn open_around(&mut self, began: TimelinePoint, what: SpanSubject) -> usize {
         let span = self.open(what, began.time_ns, false);
         self.inferred -= 1;
-        self.spans[span].opened = Order {
+        self.spans[span].opened = SpanOrder {
             step: began.step,
             outward: self.inferred,
         };
@@ -117,15 +117,15 @@ impl Lane {
     }
 
     /// Now, for what turns out later to have begun by now.
-    pub fn moment(&mut self, time_ns: u64) -> Moment {
+    pub fn moment(&mut self, time_ns: u64) -> TimelinePoint {
         let step = self.next_order().step;
-        Moment { time_ns, step }
+        TimelinePoint { time_ns, step }
     }
 
     /// Moves the spans into the table, in order of their begins and with their depths.
     pub fn store(mut self, into: &mut Activities) {
         self.spans.sort_by_key(|span| span.opened);
-        let mut around: Vec<Order> = Vec::new();
+        let mut around: Vec<SpanOrder> = Vec::new();
         for span in self.spans {
             while around.last().is_some_and(|closed| *closed < span.opened) {
                 around.pop();
@@ -136,17 +136,17 @@ impl Lane {
         }
     }
 
-    fn next_order(&mut self) -> Order {
+    fn next_order(&mut self) -> SpanOrder {
         self.step += 1;
-        Order {
+        SpanOrder {
             step: self.step,
             outward: 0,
         }
     }
 }
 
-fn row(span: Span, depth: u16) -> Activity {
-    let Span {
+fn row(span: TimelineSpan, depth: u16) -> Activity {
+    let TimelineSpan {
         begin_ns,
         end_ns,
         opened: _,
@@ -155,10 +155,10 @@ fn row(span: Span, depth: u16) -> Activity {
         begin_seen,
         end_seen,
     } = span;
-    let What {
+    let SpanSubject {
         kind,
         name,
-        owner: Owner { pid, tid, cpu },
+        owner: SpanOwner { pid, tid, cpu },
         source,
     } = what;
     Activity {
