@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
@@ -263,7 +263,7 @@ fn a_container_of_podman_and_what_is_executed_in_it() {
         let in_container = |mut command: Command, port: u16| {
             command.arg(format!("/w/{}", name_of(program())));
             command.args(format!("lab workload {}", client_words(port)).split_whitespace());
-            Running::start(command).expect("start the client")
+            LabProcess::start(command).expect("start the client")
         };
         let started = ["-i", "--rm", "--name", NAME];
         let pair = Pair::start_as(&netns, |port| in_container(podman.run(&started), port));

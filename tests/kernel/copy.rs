@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ fn asked(netns: &Netns, variant: &str, size: usize, threads: usize) -> Value {
     said
 }
 
-fn serve(netns: &Netns, clients: usize) -> (Running, u16) {
+fn serve(netns: &Netns, clients: usize) -> (LabProcess, u16) {
     let mut serve = netns.command(program());
     serve.args([
         "lab",
@@ -53,7 +53,7 @@ fn serve(netns: &Netns, clients: usize) -> (Running, u16) {
         "--clients",
         &clients.to_string(),
     ]);
-    let mut server = Running::start(serve).expect("a server");
+    let mut server = LabProcess::start(serve).expect("a server");
     let port = server.port().expect("a port");
     (server, port)
 }

@@ -8,8 +8,8 @@ use testbed::{ChildGuard, finish, until, whylat};
 
 #[test]
 fn a_seed_is_the_same_instance_for_all_variants() {
-    use lab::fault::scene::Dice;
-    let scene = |fault: &Fault, variant| (fault.scene)(variant, &mut Dice::new(7));
+    use lab::fault::scene::SeededDice;
+    let scene = |fault: &Fault, variant| (fault.scene)(variant, &mut SeededDice::new(7));
     for fault in FAULTS {
         let faulty = scene(fault, Variant::Faulty);
         let again = scene(fault, Variant::Faulty);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use table::manifest::Loss;
@@ -16,7 +16,7 @@ use testbed::{Recorder, program, role, role_as, root};
 /// Calls made while the recorder is stopped: several times what its rings hold.
 const CALLS: u64 = 2_000_003;
 
-fn calls(arguments: &str) -> (Running, Recorder) {
+fn calls(arguments: &str) -> (LabProcess, Recorder) {
     let netns = Netns::new().expect("a namespace");
     let mut calls = role(&netns, &format!("count-calls --start-on-stdin {arguments}"));
     calls.port().expect("connected");

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use serde_json::{Value, json};
 use table::tables::{Connection, TcpStage};
 
@@ -18,8 +18,8 @@ const ROUNDS: u64 = 101;
 
 /// A client that is connected and waits for the word to start, and its server.
 pub(crate) struct Pair {
-    pub(crate) client: Running,
-    server: Running,
+    pub(crate) client: LabProcess,
+    server: LabProcess,
     port: u16,
 }
 
@@ -36,7 +36,7 @@ impl Pair {
     }
 
     /// With a client that is started in a way of its own, connecting to this port.
-    pub(crate) fn start_as(netns: &Netns, start: impl FnOnce(u16) -> Running) -> Self {
+    pub(crate) fn start_as(netns: &Netns, start: impl FnOnce(u16) -> LabProcess) -> Self {
         let mut server = role(netns, "reply-server");
         let port = server.port().expect("port");
         let mut client = start(port);
@@ -53,7 +53,7 @@ impl Pair {
     }
 
     pub(crate) fn finish(self) -> Ends {
-        let cookie = |end: Running| {
+        let cookie = |end: LabProcess| {
             let truth = end.finish().expect("truth");
             number(&truth, "/connections/0/cookie")
         };
@@ -69,11 +69,11 @@ pub(crate) fn client_words(port: u16) -> String {
 }
 
 /// A client of another program name, or in another place.
-pub(crate) fn client_by(netns: &Netns, words: &[&str], port: u16) -> Running {
+pub(crate) fn client_by(netns: &Netns, words: &[&str], port: u16) -> LabProcess {
     let mut command = netns.command(words[0]);
     command.args(&words[1..]);
     command.args(format!("lab workload {}", client_words(port)).split_whitespace());
-    Running::start(command).expect("start the client")
+    LabProcess::start(command).expect("start the client")
 }
 
 fn chosen(report: &Report, why: &str) -> BTreeSet<u64> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use nix::time::{ClockId, clock_gettime};
 use table::WaitObject;
 use table::tables::{Process, Wait};
@@ -80,13 +80,13 @@ fn by_port_who_inherits_its_sockets() {
     let netns = Netns::new().expect("a namespace");
     let mut server = netns.command("python3");
     server.args(["-c", HEIRS, &HEIRS_PORT.to_string(), SLEEPER]);
-    let mut server = Running::start(server).expect("start the server");
+    let mut server = LabProcess::start(server).expect("start the server");
     server.line().expect("it listens");
     let recorder = Recorder::start(&format!("--port {HEIRS_PORT}"));
     // not this process, which starts others for other tests meanwhile
     let mut client = netns.command("python3");
     client.args(["-c", CLIENT, &HEIRS_PORT.to_string()]);
-    let mut client = Running::start(client).expect("start the client");
+    let mut client = LabProcess::start(client).expect("start the client");
     let mut connect = || {
         client.go().expect("a connection");
         let pid = number(&server.line().expect("a child"), "");
@@ -136,7 +136,7 @@ fn by_name_who_has_it() {
     let before = sleeper(python);
     let mut starter = Command::new(python);
     starter.args(["-c", STARTER, SLEEPER]);
-    let mut starter = Running::start(starter).expect("start");
+    let mut starter = LabProcess::start(starter).expect("start");
     let recorder = Recorder::start(&format!("--comm {name}"));
     starter.go().expect("go");
     let other = number(&starter.line().expect("its child"), "");

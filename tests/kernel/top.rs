@@ -1,7 +1,7 @@
 //! `whylat top` in a real terminal (tmux), over connections whose trouble is planted: what is on the screen, what keys
 //! do, and that the terminal is as it was afterwards. And once, as text for scripts.
 
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -19,11 +19,11 @@ fn script(arguments: &str) -> String {
 
 /// Two clients in trouble that is known.
 struct Planted {
-    nagle: Running,
+    nagle: LabProcess,
     nagle_port: u16,
-    window: Running,
+    window: LabProcess,
     window_port: u16,
-    _servers: (Running, Running),
+    _servers: (LabProcess, LabProcess),
     _site: Site,
 }
 

@@ -3,7 +3,7 @@
 
 use std::iter::Sum;
 
-use lab::{Passed, Way};
+use lab::{CapturedSegment, CaptureDirection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -74,50 +74,50 @@ pub struct Moment {
 
 /// All segments of one end of a connection, in order.
 #[derive(Debug)]
-pub struct Trace(Vec<Passed>);
+pub struct Trace(Vec<CapturedSegment>);
 
 impl Trace {
     /// The segments of this connection, of a report or of one who had it.
-    pub fn of(passed: &[Passed], connection: &Value) -> Self {
+    pub fn of(passed: &[CapturedSegment], connection: &Value) -> Self {
         let port = |end| text(connection, end).rsplit(':').next()?.parse().ok();
         let (local, remote): (Option<u16>, Option<u16>) = (port("local"), port("remote"));
-        let is = |passed: &&Passed| {
+        let is = |passed: &&CapturedSegment| {
             let (from, to) = (
                 Some(passed.segment.source_port),
                 Some(passed.segment.destination_port),
             );
             match passed.way {
-                Way::Out => (from, to) == (local, remote),
-                Way::In => (from, to) == (remote, local),
+                CaptureDirection::Out => (from, to) == (local, remote),
+                CaptureDirection::In => (from, to) == (remote, local),
             }
         };
         Trace(passed.iter().filter(is).copied().collect())
     }
 
-    pub fn passed(&self, way: Way) -> impl Iterator<Item = &Passed> {
+    pub fn passed(&self, way: CaptureDirection) -> impl Iterator<Item = &CapturedSegment> {
         self.0.iter().filter(move |passed| passed.way == way)
     }
 
     /// Segments with data.
-    pub fn data(&self, way: Way) -> Vec<&Passed> {
-        let data = |passed: &&Passed| passed.segment.payload_bytes > 0;
+    pub fn data(&self, way: CaptureDirection) -> Vec<&CapturedSegment> {
+        let data = |passed: &&CapturedSegment| passed.segment.payload_bytes > 0;
         self.passed(way).filter(data).collect()
     }
 
-    fn syn(&self, way: Way) -> &Passed {
-        let syn = |passed: &&Passed| passed.segment.flags & 2 != 0;
+    fn syn(&self, way: CaptureDirection) -> &CapturedSegment {
+        let syn = |passed: &&CapturedSegment| passed.segment.flags & 2 != 0;
         self.passed(way).find(syn).expect("a SYN")
     }
 
     /// The offset of a sequence number of this end's data.
     pub fn offset(&self, seq: u32) -> u64 {
-        let first = self.syn(Way::Out).segment.seq.wrapping_add(1);
+        let first = self.syn(CaptureDirection::Out).segment.seq.wrapping_add(1);
         u64::from(seq.wrapping_sub(first))
     }
 
     /// What was sent and heard when, after the handshake.
     pub fn history(&self) -> Vec<Moment> {
-        let heard_syn = self.syn(Way::In).segment;
+        let heard_syn = self.syn(CaptureDirection::In).segment;
         let scale = heard_syn.window_scale.unwrap_or(0);
         let mut now = Moment {
             // That of a SYN is not scaled.
@@ -130,7 +130,7 @@ impl Trace {
                 let tcp = passed.segment;
                 now.at_ns = passed.time_ns;
                 now.sent = false;
-                if passed.way == Way::Out {
+                if passed.way == CaptureDirection::Out {
                     let end = self.offset(tcp.seq.wrapping_add(tcp.payload_bytes));
                     now.sent = end > now.nxt;
                     now.nxt = now.nxt.max(end);
@@ -149,8 +149,8 @@ impl Trace {
     /// The samples that TCP took of the round trip, each with its time: from the oldest segment
     /// that an ACK is the first to cover. Nothing may have been sent again.
     pub fn round_trips(&self) -> Vec<(u64, u64)> {
-        let opened_ns = self.syn(Way::In).time_ns;
-        let mut samples = vec![(opened_ns, opened_ns - self.syn(Way::Out).time_ns)];
+        let opened_ns = self.syn(CaptureDirection::In).time_ns;
+        let mut samples = vec![(opened_ns, opened_ns - self.syn(CaptureDirection::Out).time_ns)];
         let moments = self.history();
         let steps = moments.windows(2).map(|step| (step[0].una, step[1]));
         samples.extend(

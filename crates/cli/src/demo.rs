@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use diagnose::Report;
 use diagnose::recording::Judging;
-use lab::Running;
+use lab::LabProcess;
 
 use crate::out::DirectoryArgs;
 use crate::{load, out};
@@ -98,7 +98,7 @@ fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<Run> {
     let program = std::env::current_exe().context("cannot find whylat's own program file")?;
     let mut command = Command::new(&program);
     command.args(["lab", "workload", "reply-server"]);
-    let mut server = Running::start(command)?;
+    let mut server = LabProcess::start(command)?;
     let port = server.port()?;
     let mut recorder = Command::new(&program);
     recorder.args([

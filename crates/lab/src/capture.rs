@@ -30,7 +30,7 @@ const STAMPS_WITHIN_NS: u64 = 5_000_000_000;
 
 /// Which way a segment went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum CaptureDirection {
     /// TCP gave it to a device.
     Out,
     /// A device gave it to TCP.
@@ -39,11 +39,11 @@ pub enum Way {
 
 /// A segment and when it passed. One on loopback passes both ways.
 #[derive(Debug, Clone, Copy)]
-pub struct Passed {
+pub struct CapturedSegment {
     /// When, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
     /// Which way.
-    pub way: Way,
+    pub way: CaptureDirection,
     /// Its TCP fields.
     pub segment: Segment,
 }
@@ -79,13 +79,13 @@ impl Capture {
     ///
     /// # Errors
     /// When the kernel could not keep all of them.
-    pub fn stop(self) -> Result<Vec<Passed>, LabError> {
+    pub fn stop(self) -> Result<Vec<CapturedSegment>, LabError> {
         let failed = |errno| LabError::os("read", "captured packets", errno, HINT_ROOT);
         let mut passed = Vec::new();
         let mut bytes = vec![0; PACKET_BYTES];
         while let Some((time_ns, way, len)) = self.next(&mut bytes).map_err(failed)? {
             if let Packet::Tcp(segment) = parse(&bytes[..len]) {
-                passed.push(Passed {
+                passed.push(CapturedSegment {
                     time_ns,
                     way,
                     segment,
@@ -127,7 +127,7 @@ impl Capture {
     }
 
     /// Time, way and length of the next packet; `None` when all have been read.
-    fn next(&self, bytes: &mut [u8]) -> nix::Result<Option<(u64, Way, usize)>> {
+    fn next(&self, bytes: &mut [u8]) -> nix::Result<Option<(u64, CaptureDirection, usize)>> {
         let mut control = nix::cmsg_space!(TimeSpec);
         let fd = self.socket.as_raw_fd();
         loop {
@@ -142,8 +142,8 @@ impl Capture {
                 _ => None,
             });
             let way = match message.address.map(|address| address.pkttype()) {
-                Some(libc::PACKET_OUTGOING) => Some(Way::Out),
-                Some(libc::PACKET_HOST) => Some(Way::In),
+                Some(libc::PACKET_OUTGOING) => Some(CaptureDirection::Out),
+                Some(libc::PACKET_HOST) => Some(CaptureDirection::In),
                 _ => None,
             };
             if let (Some(way), Some(stamp)) = (way, stamp) {
@@ -240,12 +240,12 @@ mod tests {
             })
             .unwrap();
         let passed = capture.stop().unwrap();
-        let data = |way| -> Vec<&Passed> {
-            let of_client = |p: &&Passed| p.segment.destination_port == port && p.way == way;
+        let data = |way| -> Vec<&CapturedSegment> {
+            let of_client = |p: &&CapturedSegment| p.segment.destination_port == port && p.way == way;
             let passed = passed.iter().filter(of_client);
             passed.filter(|p| p.segment.payload_bytes > 0).collect()
         };
-        let (out, arrived) = (data(Way::Out), data(Way::In));
+        let (out, arrived) = (data(CaptureDirection::Out), data(CaptureDirection::In));
         assert_eq!((out.len(), arrived.len()), (times.len(), times.len()));
         for ((out, arrived), (before_ns, written_ns, read_ns)) in out.iter().zip(arrived).zip(times)
         {

@@ -28,11 +28,11 @@ pub mod site;
 pub mod wire;
 pub mod workload;
 
-pub use capture::{Capture, Passed, Way};
+pub use capture::{Capture, CapturedSegment, CaptureDirection};
 pub use clock::now_ns;
 pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};
-pub use process::Running;
+pub use process::LabProcess;
 pub use random::Random;
 pub use site::Site;
 pub use wire::{Direction, DirectionConfig, PacketRecord, Wire, WireConfig};

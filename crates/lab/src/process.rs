@@ -15,9 +15,9 @@ const HINT_STDERR: &str = "read what it printed on stderr";
 
 /// A program that says nothing to us, and ends with its handle.
 #[derive(Debug)]
-pub struct Tied(pub Child);
+pub struct ChildGuard(pub Child);
 
-impl Drop for Tied {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // both fail only for a process that has ended
         let _ = self.0.kill();
@@ -27,20 +27,20 @@ impl Drop for Tied {
 
 /// A program that is running. Dropping it kills it.
 #[derive(Debug)]
-pub struct Running {
+pub struct LabProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     name: String,
 }
 
-impl Running {
+impl LabProcess {
     /// Starts `command` with its stdin and stdout connected to this handle. It is killed
     /// when the calling **thread** ends, so call from one that lives long enough.
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn start(mut command: Command) -> Result<Running, LabError> {
+    pub fn start(mut command: Command) -> Result<LabProcess, LabError> {
         let name = format!("{command:?}");
         let hint = "check that the program exists and may be run";
         tie_to_parent(&mut command)
@@ -54,7 +54,7 @@ impl Running {
             let why = std::io::Error::other("it has no stdout");
             return Err(LabError::os("read from", name, why, hint));
         };
-        Ok(Running {
+        Ok(LabProcess {
             child,
             stdin,
             lines: BufReader::new(stdout).lines(),
@@ -83,7 +83,7 @@ impl Running {
     /// Waits for the ready line and returns the port in it.
     ///
     /// # Errors
-    /// As [`Running::line`]; also when the line is another one.
+    /// As [`LabProcess::line`]; also when the line is another one.
     pub fn port(&mut self) -> Result<u16, LabError> {
         let line = self.line()?;
         let port = line["ready"]
@@ -135,7 +135,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for LabProcess {
     fn drop(&mut self) {
         // Both fail only for a process that has ended and been waited for already.
         let _ = self.child.kill();

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use crate::{LabError, Netns, Running, Wire};
+use crate::{LabError, Netns, LabProcess, Wire};
 
 /// Where roles are started: the two namespaces, and the program that has the roles.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started, or ends before it listens.
-    pub fn serve(&self, role: &str) -> Result<(Running, u16), LabError> {
+    pub fn serve(&self, role: &str) -> Result<(LabProcess, u16), LabError> {
         let mut server =
             self.start(&self.server, &format!("{role} --listen {}:0", self.address))?;
         let port = server.port()?;
@@ -68,7 +68,7 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn connect(&self, role: &str, port: u16) -> Result<Running, LabError> {
+    pub fn connect(&self, role: &str, port: u16) -> Result<LabProcess, LabError> {
         let address = self.address;
         self.start(&self.client, &format!("{role} --connect {address}:{port}"))
     }
@@ -78,7 +78,7 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started, or ends before it listens.
-    pub fn pass_on(&self, role: &str, port: u16) -> Result<(Running, u16), LabError> {
+    pub fn pass_on(&self, role: &str, port: u16) -> Result<(LabProcess, u16), LabError> {
         let near = Ipv4Addr::LOCALHOST;
         let role = format!("{role} --listen {near}:0 --connect {}:{port}", self.address);
         let mut proxy = self.start(&self.client, &role)?;
@@ -90,7 +90,7 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn connect_near(&self, role: &str, port: u16) -> Result<Running, LabError> {
+    pub fn connect_near(&self, role: &str, port: u16) -> Result<LabProcess, LabError> {
         let near = Ipv4Addr::LOCALHOST;
         self.start(&self.client, &format!("{role} --connect {near}:{port}"))
     }
@@ -99,16 +99,16 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started, or ends before.
-    pub fn beside(&self, role: &str) -> Result<Running, LabError> {
+    pub fn beside(&self, role: &str) -> Result<LabProcess, LabError> {
         let mut running = self.start(&self.client, role)?;
         running.port()?;
         Ok(running)
     }
 
-    fn start(&self, netns: &Netns, role: &str) -> Result<Running, LabError> {
+    fn start(&self, netns: &Netns, role: &str) -> Result<LabProcess, LabError> {
         let mut command = netns.command(&self.program);
         command.args(["lab", "workload", "--limit-s", &self.limit_s.to_string()]);
-        Running::start({
+        LabProcess::start({
             command.args(role.split_whitespace());
             command
         })

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use socket2::SockRef;
 use whylat_lab::wire::{PacketRecord, WireStats};
-use whylat_lab::{Netns, Running, Wire, WireConfig};
+use whylat_lab::{Netns, LabProcess, Wire, WireConfig};
 
 #[test]
 fn congestion_control_follows_the_route() {
@@ -92,7 +92,7 @@ fn nothing_is_left_after_sigkill() {
     let before = (named(), devices());
     let mut command = Command::new(program());
     command.arg("wire");
-    let mut holder = Running::start(command).unwrap();
+    let mut holder = LabProcess::start(command).unwrap();
     let ready = holder.line().unwrap();
     let ends = ["a", "b"].map(|end| {
         let inode = ready[end]["inode"].as_u64().unwrap();
@@ -130,7 +130,7 @@ fn the_wire_command_reports_and_writes_its_log() {
     command
         .args(["wire", "--delay-us", "1000", "--congctl", "cubic", "--log"])
         .arg(&path);
-    let mut wire = Running::start(command).unwrap();
+    let mut wire = LabProcess::start(command).unwrap();
     let ready = wire.line().unwrap();
     let [a, b] = ["a", "b"].map(|end| {
         let path = ready[end]["netns"].as_str().unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{exchange, may_make_namespaces, program, role, until};
 use serde_json::Value;
-use whylat_lab::{DirectionConfig, Netns, Running, Wire, WireConfig};
+use whylat_lab::{DirectionConfig, Netns, LabProcess, Wire, WireConfig};
 
 const LO: &str = "127.0.0.1";
 
@@ -318,7 +318,7 @@ fn hold_open_holds_and_lets_go_without_time_wait() {
     let script = format!("ulimit -n 400; exec {} workload hold-open 503", program());
     let mut command = netns.command("sh");
     command.args(["-c", &script]);
-    let mut held = Running::start(command).unwrap();
+    let mut held = LabProcess::start(command).unwrap();
     held.line().unwrap();
     assert_eq!(sockets(&netns), (1006, 0));
     let truth = held.finish().unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use lab::{Netns, Running, Wire};
+use lab::{Netns, LabProcess, Wire};
 use serde_json::Value;
 
 use crate::process::program;
@@ -13,16 +13,16 @@ use crate::report::Report;
 const LIMIT_S: u32 = 220;
 
 /// Starts a workload role. `arguments` are separated by white space.
-pub fn role(netns: &Netns, arguments: &str) -> Running {
+pub fn role(netns: &Netns, arguments: &str) -> LabProcess {
     role_as(netns, program(), arguments)
 }
 
 /// The same, by another name of the program.
-pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> Running {
+pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> LabProcess {
     let mut command = netns.command(name);
     command.args(["lab", "workload", "--limit-s", &LIMIT_S.to_string()]);
     command.args(arguments.split_whitespace());
-    Running::start(command).expect("start a workload")
+    LabProcess::start(command).expect("start a workload")
 }
 
 /// A site of the lab at which the program under test runs; what fails there fails the test.
@@ -50,12 +50,12 @@ impl Site {
     }
 
     /// Starts a server role; gives it and its port.
-    pub fn serve(&self, role: &str) -> (Running, u16) {
+    pub fn serve(&self, role: &str) -> (LabProcess, u16) {
         self.0.serve(role).expect("a server")
     }
 
     /// Starts a client role.
-    pub fn connect(&self, role: &str, port: u16) -> Running {
+    pub fn connect(&self, role: &str, port: u16) -> LabProcess {
         self.0.connect(role, port).expect("a client")
     }
 

@@ -133,7 +133,7 @@ fn assert_only(directory: &Path, names: &[&str]) {
 }
 
 /// A pair of programs that exchange messages until they are dropped.
-fn load() -> (Vec<lab::Running>, u32) {
+fn load() -> (Vec<lab::LabProcess>, u32) {
     let site = Site::loopback("cubic");
     let (server, port) = site.serve("reply-server --limit-s 300");
     let rounds = "request-reply --rounds 100000000 --pause-us 300 --limit-s 300";

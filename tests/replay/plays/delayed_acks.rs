@@ -2,7 +2,7 @@
 //! what the sender's own TCP sent and heard, stamped by the kernel: on a busy machine the timer may
 //! acknowledge others than the server had left to it.
 
-use lab::{Capture, Way};
+use lab::{Capture, CaptureDirection};
 
 use crate::play::{Outcome, Play, under};
 use crate::shrink::CONNECTIONS;
@@ -39,7 +39,7 @@ const TIMER_LEAST_NS: u64 = 36_000_000;
 /// it covers that the timer sent it.
 fn acked_by_timer(trace: &Trace) -> u64 {
     let mut unacked: Vec<(u64, u64)> = trace
-        .data(Way::Out)
+        .data(CaptureDirection::Out)
         .iter()
         .map(|sent| {
             let end = sent.segment.seq.wrapping_add(sent.segment.payload_bytes);
@@ -48,7 +48,7 @@ fn acked_by_timer(trace: &Trace) -> u64 {
         .collect();
     let mut by_timer = 0;
     for ack in trace
-        .passed(Way::In)
+        .passed(CaptureDirection::In)
         .filter(|ack| ack.segment.flags & 2 == 0)
     {
         let acked = trace.offset(ack.segment.ack);
@@ -76,7 +76,7 @@ fn record(congctl: &str, requests: u64, delayed: u64, astray: u64) -> Result<Out
     );
     let passed = capture.stop().expect("segments");
     let trace = Trace::of(&passed, &recorded.client["connections"][0]);
-    let sent = trace.data(Way::Out).len() as u64;
+    let sent = trace.data(CaptureDirection::Out).len() as u64;
     let by_timer = acked_by_timer(&trace);
     if sent != requests || by_timer.abs_diff(delayed) > astray {
         return Err(format!(

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use lab::wire::LossWindow;
-use lab::{DirectionConfig, Netns, Running, Wire};
+use lab::{DirectionConfig, Netns, LabProcess, Wire};
 use serde_json::{Value, json};
 use table::tables::{Connection, Listener};
 
@@ -106,7 +106,7 @@ fn say(streams: Vec<TcpStream>) {
 /// A server under a recording.
 struct Served {
     site: Site,
-    server: Running,
+    server: LabProcess,
     recorder: Recorder,
     to: SocketAddr,
 }

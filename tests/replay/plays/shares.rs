@@ -3,7 +3,7 @@
 //! (`unknown`) stays below 2 %.
 
 use lab::wire::{Cause, PacketRecord, Verdict};
-use lab::{Capture, DirectionConfig, Passed, Way, Wire};
+use lab::{Capture, DirectionConfig, CapturedSegment, CaptureDirection, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn is_near(connection: &Value, what: &str, (measured_ns, bound_ns): (u64, f64), 
 }
 
 /// Records a server and a client, and captures what passes at the client's end.
-fn captured(site: &Site, server: &str, client: &str) -> (Recorded, Vec<Passed>) {
+fn captured(site: &Site, server: &str, client: &str) -> (Recorded, Vec<CapturedSegment>) {
     captured_with(site, server, client, || ())
 }
 
@@ -110,21 +110,21 @@ fn captured_with(
     server: &str,
     client: &str,
     meanwhile: impl FnOnce(),
-) -> (Recorded, Vec<Passed>) {
+) -> (Recorded, Vec<CapturedSegment>) {
     let capture = Capture::start(&site.client).expect("a capture");
     let recorded = site.record_with("", server, client, meanwhile);
     (recorded, capture.stop().expect("all segments"))
 }
 
 /// The segments of the first connection of who took part.
-fn trace_of(passed: &[Passed], truth: &Value) -> Trace {
+fn trace_of(passed: &[CapturedSegment], truth: &Value) -> Trace {
     Trace::of(passed, &truth["connections"][0])
 }
 
 /// Requests and answers, of which each is a segment that left once: on a busy machine some are sent
 /// again. `counts` are those that leave the trace's end and those that arrive.
 fn each_left_once(trace: &Trace, counts: (usize, usize)) -> Result<(), String> {
-    let seen = (trace.data(Way::Out).len(), trace.data(Way::In).len());
+    let seen = (trace.data(CaptureDirection::Out).len(), trace.data(CaptureDirection::In).len());
     let why = format!("sent again or joined: {seen:?} segments, not {counts:?}");
     (seen == counts).then_some(()).ok_or(why)
 }
@@ -145,9 +145,9 @@ fn held_writes(site: &Site) -> Result<Outcome, String> {
     let (recorded, passed) = captured(site, "reply-server", &client);
     let trace = trace_of(&passed, &recorded.client);
     each_left_once(&trace, (2 * ROUNDS, ROUNDS))?;
-    let heard: Vec<u64> = trace.passed(Way::In).map(|passed| passed.time_ns).collect();
+    let heard: Vec<u64> = trace.passed(CaptureDirection::In).map(|passed| passed.time_ns).collect();
     let sent: Vec<u64> = trace
-        .data(Way::Out)
+        .data(CaptureDirection::Out)
         .iter()
         .map(|sent| sent.time_ns)
         .collect();
@@ -276,14 +276,14 @@ fn think_time(congctl: &str) -> Result<Outcome, String> {
     let least_us = least_us.expect("round trips").iter();
     let least_ns: Vec<u64> = least_us.map(|us| us.as_u64().expect("us") * 1000).collect();
     assert_eq!(least_ns.len(), THOUGHTS + 1);
-    let rounds = trace.data(Way::Out).into_iter().zip(trace.data(Way::In));
+    let rounds = trace.data(CaptureDirection::Out).into_iter().zip(trace.data(CaptureDirection::In));
     let rounds = rounds
         .zip(least_ns.windows(2))
         .map(|((request, answer), least_ns)| {
             under_way(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
         });
     let in_flight: Known = rounds.sum();
-    let mut sent = trace.passed(Way::Out);
+    let mut sent = trace.passed(CaptureDirection::Out);
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
     let fin = fin.map(|fin| json!({ "at_ns": fin.time_ns, "least_ns": least_ns.last() }));
     Ok(Outcome::from(recorded)
@@ -330,7 +330,7 @@ fn a_late_reader_of_single_segments(congctl: &str) -> Result<Outcome, String> {
     let (recorded, passed) = captured(&site, "reply-server --read-delay-us 20000", &client);
     let trace = trace_of(&passed, &recorded.server);
     each_left_once(&trace, (ROUNDS, ROUNDS))?;
-    let requests = trace.data(Way::In);
+    let requests = trace.data(CaptureDirection::In);
     let reads = recorded.server["read_times_ns"].as_array().expect("reads");
     let unread = requests.iter().zip(reads).map(|(request, read)| {
         let read_ns = (number(read, "/0"), number(read, "/1"));

@@ -1,9 +1,9 @@
 //! Scenes in which a buffer or a window is smaller, or larger, than the path needs.
 
-use super::scene::{Dice, Scene, Variant, link, path, word};
+use super::scene::{SeededDice, Scene, Variant, link, path, word};
 use crate::wire::WindowScale;
 
-pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--sndbuf {bytes}");
@@ -19,7 +19,7 @@ pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--rcvbuf {bytes}");
@@ -31,7 +31,7 @@ pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut Dice) -> Scene {
     )
 }
 
-pub(super) fn slow_reader(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn slow_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 20);
     // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than
     // the path needs.
@@ -47,7 +47,7 @@ pub(super) fn slow_reader(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// The client believes in 1/8 to 1/32 of the server's windows: still more than a segment, below which
 /// only timers would send. Or the server never learns that the client has a scale, and both do without.
-pub(super) fn window_scale_lost(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn window_scale_lost(variant: Variant, dice: &mut SeededDice) -> Scene {
     // The path holds more than the 64 KiB that a window can be without a scale.
     let rtt_ms = dice.between(40, 80);
     let lower = dice.between(2, 5) as u8;
@@ -62,7 +62,7 @@ pub(super) fn window_scale_lost(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// The window is more than the path holds three times over, so that nothing is slow.
-pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(2, 6);
     let window_bytes = dice.between(24, 60) << 10;
     let send_bytes = match variant {
@@ -79,7 +79,7 @@ pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// Only with jumbo frames: room for the next write is there when two thirds of the buffer are free
 /// (`sk_stream_write_space`), and of the least buffer, 4.6 kB, no smaller segment takes so much.
-pub(super) fn odd_segment(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn odd_segment(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(4_500, 8_900), dice.between(1_000, 8_900));
     let option = word(variant == Variant::Faulty, "--sndbuf 1");
@@ -93,7 +93,7 @@ pub(super) fn odd_segment(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// The twin sends in pieces, and less than the path would take.
-pub(super) fn path_limited(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn path_limited(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(5, 40);
     let rate_mbps = dice.between(10, 50);
     let rest = "--write-size 4096 --pause-us 20000";

@@ -1,6 +1,6 @@
 //! The list of faults.
 
-use super::scene::{Claim, End, Fault, Of, sending, serving};
+use super::scene::{Claim, ConnectionEnd, Fault, ClaimSubject, sending, serving};
 use super::{buffers, cpus, losses, messages, programs, startup};
 
 /// The fault of this name.
@@ -81,8 +81,8 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| {
             Some(Claim {
                 rule: "syn_retries",
-                end: End::Client,
-                of: Of::LateToConnect,
+                end: ConnectionEnd::Client,
+                of: ClaimSubject::LateToConnect,
             })
         },
         mendable: true,
@@ -103,8 +103,8 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| {
             Some(Claim {
                 rule: "thin_stream_timeouts",
-                end: End::Client,
-                of: Of::Stalled,
+                end: ConnectionEnd::Client,
+                of: ClaimSubject::Stalled,
             })
         },
         mendable: true,
@@ -141,8 +141,8 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| {
             Some(Claim {
                 rule: "listen_overflow",
-                end: End::Server,
-                of: Of::Listener,
+                end: ConnectionEnd::Server,
+                of: ClaimSubject::Listener,
             })
         },
         mendable: true,
@@ -163,8 +163,8 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| {
             Some(Claim {
                 rule: "proxy_stall",
-                end: End::Proxy,
-                of: Of::Nth(0),
+                end: ConnectionEnd::Proxy,
+                of: ClaimSubject::Nth(0),
             })
         },
         mendable: true,
@@ -177,8 +177,8 @@ pub const FAULTS: &[Fault] = &[
         claim: |_| {
             Some(Claim {
                 rule: "proxy_stall",
-                end: End::Server,
-                of: Of::WithClient(0),
+                end: ConnectionEnd::Server,
+                of: ClaimSubject::WithClient(0),
             })
         },
         mendable: true,

@@ -11,8 +11,8 @@ use clap::{Args, CommandFactory, Parser};
 use serde_json::{Value, json};
 
 use super::catalogue::{FAULTS, find};
-use super::run::Play;
-use super::scene::{Dice, Variant};
+use super::run::FaultRun;
+use super::scene::{SeededDice, Variant};
 use super::score::Score;
 use crate::error::LabError;
 
@@ -147,7 +147,7 @@ fn play(options: &Options) -> Result<(), LabError> {
     })?;
     let program = std::env::current_exe()
         .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))?;
-    let play = Play {
+    let play = FaultRun {
         fault,
         variant: options.variant,
         cure: options.cure.as_deref(),
@@ -174,7 +174,7 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
-        let cures = (fault.scene)(Variant::Mended, &mut Dice::new(1)).cures;
+        let cures = (fault.scene)(Variant::Mended, &mut SeededDice::new(1)).cures;
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });

@@ -1,9 +1,9 @@
 //! Scenes in which others have the CPU.
 
-use super::scene::{Dice, Scene, Variant, link, path, serving};
+use super::scene::{SeededDice, Scene, Variant, link, path, serving};
 
 /// A server on the second CPU, where each request takes CPU time, and a client on the first.
-fn computing_server(dice: &mut Dice) -> Scene {
+fn computing_server(dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 5);
     let burn_us = dice.between(3_000, 6_000);
     Scene::over(
@@ -13,7 +13,7 @@ fn computing_server(dice: &mut Dice) -> Scene {
     )
 }
 
-pub(super) fn starved_server(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn starved_server(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = computing_server(dice);
     let threads = dice.between(2, 3);
     if variant == Variant::Faulty {
@@ -24,7 +24,7 @@ pub(super) fn starved_server(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// Its data takes a fifth of a CPU to read. Beside eight busy loops it gets a ninth. The buffer holds
 /// what comes in a sixth of a second: a reader that is late by less holds nobody up.
-pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn starved_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     const RATE_MBPS: u64 = 10;
     let rtt_ms = dice.between(1, 20);
     let burn_us = 200_000 * 8 / RATE_MBPS;
@@ -40,7 +40,7 @@ pub(super) fn starved_reader(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn softirq_flood(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn softirq_flood(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = computing_server(dice);
     let at_cpu = match variant {
         Variant::Faulty => 1,

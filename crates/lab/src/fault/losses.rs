@@ -1,11 +1,11 @@
 //! Scenes in which the path loses, delays or reorders what is sent.
 
-use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path};
+use super::scene::{Claim, SeededDice, ConnectionEnd, ClaimSubject, Scene, Variant, link, path};
 use crate::DirectionConfig;
 use crate::wire::{BurstLoss, HoldWindow, LossWindow};
 
 /// The path stands still for longer than a timeout, now and then, and loses nothing.
-pub(super) fn delay_spikes(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn delay_spikes(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(5, 40);
     let hold = HoldWindow {
         after_us: dice.between(300_000, 500_000),
@@ -22,7 +22,7 @@ pub(super) fn delay_spikes(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// Requests spread over connections that never have more than one segment out: what is lost waits
 /// for a timer.
-pub(super) fn thin_connections(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn thin_connections(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(2, 6);
     let rounds = dice.between(60, 90);
     let mut scene = Scene::over(
@@ -43,7 +43,7 @@ pub(super) fn thin_connections(variant: Variant, dice: &mut Dice) -> Scene {
 /// together, so that nothing else overflows the queue. A pause is two timeouts or more, each of which
 /// halves the window where slow start is on (tcp_cwnd_restart()); the path is long, because a timeout
 /// is 200 ms longer than it.
-pub(super) fn burst_after_idle(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(150, 200);
     let pause_us = 450_000 + 3_000 * rtt_ms;
     let rate_bps = 20_000_000;
@@ -61,13 +61,13 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut Dice) -> Scene {
     );
     let after_idle = if variant == Variant::Faulty { "0" } else { "1" };
     let name = "net.ipv4.tcp_slow_start_after_idle";
-    scene.sysctls.push((End::Client, name, after_idle));
+    scene.sysctls.push((ConnectionEnd::Client, name, after_idle));
     scene
 }
 
 /// Whole requests are lost, with the probe that follows them. After the timeout one segment is sent
 /// again, and its receiver, who is about to answer, holds its ACK back.
-pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(2, 10);
     let request = dice.between(4_000, 12_000);
     let gap = LossWindow {
@@ -85,14 +85,14 @@ pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut Dice) -> Sc
         scene.forward.windows = vec![gap];
         scene.pair.claims.push(Claim {
             rule: "retransmit_timeouts",
-            end: End::Client,
-            of: Of::All,
+            end: ConnectionEnd::Client,
+            of: ClaimSubject::All,
         });
     }
     scene
 }
 
-pub(super) fn random_loss(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn random_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(15, 40);
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
     if variant == Variant::Faulty {
@@ -101,7 +101,7 @@ pub(super) fn random_loss(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn burst_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(15, 40);
     // Less than 2 % in all: BBR does not mind.
     let bursts = BurstLoss {
@@ -117,7 +117,7 @@ pub(super) fn burst_loss(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// The same jitter in both; in the twin a packet waits for the one before it.
 /// The queue holds all that congestion control gets to send in this time: nothing is lost.
-pub(super) fn reordering(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn reordering(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
     scene.forward.queue_bytes = 4 << 20;
@@ -126,7 +126,7 @@ pub(super) fn reordering(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn tail_loss(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn tail_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     const ROUNDS: u64 = 67;
     let rtt_ms = dice.between(5, 30);
     let every = dice.between(4, 8);
@@ -139,7 +139,7 @@ pub(super) fn tail_loss(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn black_hole(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn black_hole(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 40);
     let hole = LossWindow {
         after_us: dice.between(300_000, 700_000),
@@ -155,7 +155,7 @@ pub(super) fn black_hole(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn syn_loss(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn syn_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 40);
     // The second goes after 1 s, the third after 2 s, or 3 s where timeouts double at once.
     let swallowed = LossWindow {

@@ -1,8 +1,8 @@
 //! Scenes of small messages: what waits between a write and the answer to it, or computes.
 
-use super::scene::{Dice, Pair, Scene, Variant, path, sending, word};
+use super::scene::{SeededDice, ProgramPair, Scene, Variant, path, sending, word};
 
-pub(super) fn write_write_read(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(8, 40), dice.between(50, 200));
     let cure = match variant {
@@ -19,7 +19,7 @@ pub(super) fn write_write_read(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// A record joins the next one within the ACK timer's 40 ms, but they do not fill a segment: then the
 /// receiver would answer at once. Records written back to back do not stall.
-pub(super) fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(3_000, 6_000);
     let seed = dice.between(1, 1_000);
@@ -32,10 +32,10 @@ pub(super) fn logging_client(variant: Variant, dice: &mut Dice) -> Scene {
     )
 }
 
-pub(super) fn one_among_200(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn one_among_200(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = write_write_read(variant, dice);
     let pause_us = dice.between(30_000, 70_000);
-    scene.others = vec![Pair::new(
+    scene.others = vec![ProgramPair::new(
         "reply-server --connections 200",
         format!("request-reply --concurrency 200 --rounds 31 --pause-us {pause_us}"),
     )];
@@ -43,12 +43,12 @@ pub(super) fn one_among_200(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// In the twin, too, the other connection is healthy.
-pub(super) fn two_faults(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn two_faults(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = write_write_read(variant, dice);
     let bytes = dice.between(4, 8) << 10;
     let option = format!("--rcvbuf {bytes}");
     let faulty = variant == Variant::Faulty;
-    let mut other = Pair::new(
+    let mut other = ProgramPair::new(
         format!("sink {}", word(faulty, &option)),
         // As much as the small buffer takes in a second or two.
         "stream --bytes 500009",
@@ -61,7 +61,7 @@ pub(super) fn two_faults(variant: Variant, dice: &mut Dice) -> Scene {
     scene
 }
 
-pub(super) fn server_computes(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn server_computes(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let compute_us = dice.between(10_000, 30_000);
     let option = format!("--compute-us {compute_us}");
@@ -73,7 +73,7 @@ pub(super) fn server_computes(variant: Variant, dice: &mut Dice) -> Scene {
     )
 }
 
-pub(super) fn client_thinks(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn client_thinks(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(10_000, 30_000);
     let option = format!("--pause-us {pause_us}");

@@ -19,6 +19,6 @@ pub mod score;
 mod startup;
 
 pub use catalogue::{FAULTS, find};
-pub use run::Play;
-pub use scene::{Claim, Cure, End, Fault, Scene, Variant};
+pub use run::FaultRun;
+pub use scene::{Claim, Cure, ConnectionEnd, Fault, Scene, Variant};
 pub use score::Score;

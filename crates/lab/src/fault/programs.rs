@@ -1,14 +1,14 @@
 //! Scenes in which a program, by how it uses its sockets, holds up others.
 
-use super::scene::{Claim, Dice, End, Of, Scene, Variant, link, path, word};
+use super::scene::{Claim, SeededDice, ConnectionEnd, ClaimSubject, Scene, Variant, link, path, word};
 use crate::DirectionConfig;
 
-fn claim(rule: &'static str, end: End, of: Of) -> Claim {
+fn claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim {
     Claim { rule, end, of }
 }
 
 /// Many workers answer one aggregator at the same moment, over a queue that holds but a part of it.
-pub(super) fn incast(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn incast(variant: Variant, dice: &mut SeededDice) -> Scene {
     const WORKERS: u64 = 36;
     let answer = dice.between(80_000, 120_000);
     let rate_bps = 200_000_000;
@@ -34,7 +34,7 @@ pub(super) fn incast(variant: Variant, dice: &mut Dice) -> Scene {
 }
 
 /// Connections come faster than the server accepts them, and few may wait.
-pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene {
     const CONNECTIONS: u64 = 13;
     let accept_delay_us = dice.between(30_000, 60_000);
     let few = dice.between(2, 4);
@@ -52,7 +52,7 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
         format!("request-reply --concurrency {CONNECTIONS} --rounds 21"),
     );
     if variant == Variant::Faulty {
-        let late = claim("syn_retries", End::Client, Of::LateToConnect);
+        let late = claim("syn_retries", ConnectionEnd::Client, ClaimSubject::LateToConnect);
         scene.pair.claims.push(late);
     }
     scene
@@ -60,7 +60,7 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// The listening socket drops the last ACK of each handshake, because it asked for data behind it; all
 /// connect before the first sends.
-pub(super) fn deferred_accepts(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn deferred_accepts(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(11, 23);
     let rtt_ms = dice.between(1, 10);
     let deferring = word(variant == Variant::Faulty, "--defer-accept-s 9");
@@ -73,7 +73,7 @@ pub(super) fn deferred_accepts(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// A proxy of one thread, whose calls wait until the far side has acknowledged most of what it passes
 /// on: what its client sends waits meanwhile.
-pub(super) fn waiting_proxy(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(30, 50);
     let bytes = dice.between(4, 8) << 10;
     let mut scene = Scene::over(
@@ -88,7 +88,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut Dice) -> Scene {
         "proxy".to_owned()
     });
     if faulty {
-        let limited = claim("send_buffer_limited", End::Proxy, Of::Nth(1));
+        let limited = claim("send_buffer_limited", ConnectionEnd::Proxy, ClaimSubject::Nth(1));
         scene.pair.claims.push(limited);
     }
     scene
@@ -96,7 +96,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut Dice) -> Scene {
 
 /// A server of one thread writes large answers to a client that takes them slowly; the requests of
 /// the others wait.
-pub(super) fn head_of_line(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn head_of_line(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
     let rcvbuf = dice.between(12, 20) << 10;
     let faulty = variant == Variant::Faulty;
@@ -111,8 +111,8 @@ pub(super) fn head_of_line(variant: Variant, dice: &mut Dice) -> Scene {
         "request-reply --rounds 3 --reply 20000".to_owned()
     });
     if faulty {
-        let of_slow = Of::WithClient(1);
-        let limited = claim("receive_buffer_limited", End::Server, of_slow);
+        let of_slow = ClaimSubject::WithClient(1);
+        let limited = claim("receive_buffer_limited", ConnectionEnd::Server, of_slow);
         scene.pair.claims.push(limited);
     }
     scene

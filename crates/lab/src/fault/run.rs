@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::scene::{Claim, Cure, Dice, End, Fault, Of, Pair, Scene, Variant};
+use super::scene::{Claim, Cure, SeededDice, ConnectionEnd, Fault, ClaimSubject, ProgramPair, Scene, Variant};
 use crate::site::Site;
-use crate::{LabError, Running, Wire, WireConfig};
+use crate::{LabError, LabProcess, Wire, WireConfig};
 
 /// What is played.
-pub struct Play<'a> {
+pub struct FaultRun<'a> {
     /// The fault.
     pub fault: &'a Fault,
     /// Which form of it.
@@ -23,7 +23,7 @@ pub struct Play<'a> {
     pub seed: u64,
 }
 
-impl Play<'_> {
+impl FaultRun<'_> {
     /// Makes the namespaces and the wire, runs the roles as processes of `program` (a `whylat`)
     /// until they end, and gives the ground truth.
     ///
@@ -42,14 +42,14 @@ impl Play<'_> {
         })?;
         for (end, name, value) in scene.sysctls {
             let netns = match end {
-                End::Client | End::Proxy => &wire.a,
-                End::Server => &wire.b,
+                ConnectionEnd::Client | ConnectionEnd::Proxy => &wire.a,
+                ConnectionEnd::Server => &wire.b,
             };
             netns.sysctl(name, value)?;
         }
         let site = Site::over(&wire, program);
         let machine = site.beside("pauses")?;
-        let beside: Vec<Running> = scene
+        let beside: Vec<LabProcess> = scene
             .beside
             .iter()
             .map(|role| site.beside(role))
@@ -59,16 +59,16 @@ impl Play<'_> {
         let claim = (self.fault.claim)(self.congctl).filter(|_| faulty);
         first.claims.extend(claim);
         let pairs = std::iter::once(first).chain(scene.others);
-        let started: Vec<Started> = pairs
+        let started: Vec<StartedPair> = pairs
             .map(|pair| start(&site, pair))
             .collect::<Result<_, _>>()?;
-        let ended: Vec<Ended> = started
+        let ended: Vec<PairOutcome> = started
             .into_iter()
-            .map(Started::finish)
+            .map(StartedPair::finish)
             .collect::<Result<_, _>>()?;
         let beside: Vec<Value> = beside
             .into_iter()
-            .map(Running::finish)
+            .map(LabProcess::finish)
             .collect::<Result<_, _>>()?;
         let machine = machine.finish()?;
         let (stats, _) = wire.stop();
@@ -79,7 +79,7 @@ impl Play<'_> {
             .iter()
             .flat_map(|pair| pair.expected(lasts_ns.as_ref()));
         let expected: Vec<Value> = expected.collect();
-        let roles: Vec<Value> = ended.iter().map(Ended::truth).collect();
+        let roles: Vec<Value> = ended.iter().map(PairOutcome::truth).collect();
         Ok(json!({
             "fault": self.fault.name,
             "variant": self.variant,
@@ -103,7 +103,7 @@ impl Play<'_> {
             why,
             hint,
         };
-        let scene = (self.fault.scene)(self.variant, &mut Dice::new(self.seed));
+        let scene = (self.fault.scene)(self.variant, &mut SeededDice::new(self.seed));
         match (self.variant, self.cure) {
             (Variant::Mended, _) if !self.fault.mendable => Err(refused(
                 "--variant",
@@ -127,22 +127,22 @@ impl Play<'_> {
 }
 
 /// A pair under way.
-struct Started {
-    server: Running,
-    proxy: Option<Running>,
-    clients: Vec<Running>,
+struct StartedPair {
+    server: LabProcess,
+    proxy: Option<LabProcess>,
+    clients: Vec<LabProcess>,
     claims: Vec<Claim>,
 }
 
 /// What each of a pair knew at its end.
-struct Ended {
+struct PairOutcome {
     server: Value,
     proxy: Option<Value>,
     clients: Vec<Value>,
     claims: Vec<Claim>,
 }
 
-fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
+fn start(site: &Site, pair: ProgramPair) -> Result<StartedPair, LabError> {
     let (server, port) = site.serve(&pair.server)?;
     let proxy = pair.proxy.map(|words| site.pass_on(&words, port));
     let proxy = proxy.transpose()?;
@@ -151,7 +151,7 @@ fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
         None => site.connect(words, port),
     };
     let clients = pair.clients.iter().map(connect);
-    Ok(Started {
+    Ok(StartedPair {
         server,
         clients: clients.collect::<Result<_, _>>()?,
         proxy: proxy.map(|(proxy, _)| proxy),
@@ -159,19 +159,19 @@ fn start(site: &Site, pair: Pair) -> Result<Started, LabError> {
     })
 }
 
-impl Started {
-    fn finish(self) -> Result<Ended, LabError> {
-        let clients = self.clients.into_iter().map(Running::finish);
-        Ok(Ended {
+impl StartedPair {
+    fn finish(self) -> Result<PairOutcome, LabError> {
+        let clients = self.clients.into_iter().map(LabProcess::finish);
+        Ok(PairOutcome {
             clients: clients.collect::<Result<_, _>>()?,
-            proxy: self.proxy.map(Running::finish).transpose()?,
+            proxy: self.proxy.map(LabProcess::finish).transpose()?,
             server: self.server.finish()?,
             claims: self.claims,
         })
     }
 }
 
-impl Ended {
+impl PairOutcome {
     fn truth(&self) -> Value {
         json!({ "clients": self.clients, "proxy": self.proxy, "server": self.server })
     }
@@ -182,7 +182,7 @@ impl Ended {
             let connections = self.sockets(*claim);
             let of_all = |name| connections.iter().filter_map(move |one| one[name].as_u64());
             let (from_ns, until_ns) = match (claim.of, lasts_ns) {
-                (Of::LateToConnect, _) => {
+                (ClaimSubject::LateToConnect, _) => {
                     (of_all("connecting_ns").min(), of_all("opened_ns").max())
                 }
                 (_, Some(lasts)) => (Some(lasts.start), Some(lasts.end)),
@@ -201,21 +201,21 @@ impl Ended {
     /// The sockets that a claim speaks of.
     fn sockets(&self, claim: Claim) -> Vec<Value> {
         let ends = match claim.end {
-            End::Client => self.clients.as_slice(),
-            End::Server => std::slice::from_ref(&self.server),
-            End::Proxy => self.proxy.as_slice(),
+            ConnectionEnd::Client => self.clients.as_slice(),
+            ConnectionEnd::Server => std::slice::from_ref(&self.server),
+            ConnectionEnd::Proxy => self.proxy.as_slice(),
         };
         let sockets = ends
             .iter()
             .filter_map(|end| end["connections"].as_array())
             .flatten();
         match claim.of {
-            Of::All => sockets.cloned().collect(),
-            Of::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
-            Of::LateToConnect => sockets.filter(|one| connected_late(one)).cloned().collect(),
-            Of::Listener => ends.iter().map(|end| end["listener"].clone()).collect(),
-            Of::Nth(index) => sockets.skip(index).take(1).cloned().collect(),
-            Of::WithClient(index) => {
+            ClaimSubject::All => sockets.cloned().collect(),
+            ClaimSubject::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
+            ClaimSubject::LateToConnect => sockets.filter(|one| connected_late(one)).cloned().collect(),
+            ClaimSubject::Listener => ends.iter().map(|end| end["listener"].clone()).collect(),
+            ClaimSubject::Nth(index) => sockets.skip(index).take(1).cloned().collect(),
+            ClaimSubject::WithClient(index) => {
                 let client = &self.clients[index]["connections"];
                 let theirs: Vec<&Value> = client.as_array().into_iter().flatten().collect();
                 let is_theirs = |one: &&Value| theirs.iter().any(|it| it["local"] == one["remote"]);

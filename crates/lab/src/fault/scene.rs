@@ -24,7 +24,7 @@ pub enum Variant {
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum ConnectionEnd {
     /// Who connected.
     Client,
     /// Who accepted.
@@ -36,7 +36,7 @@ pub enum End {
 /// Which connections of an end a claim speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+pub enum ClaimSubject {
     /// All.
     All,
     /// Those on which a receive call took TCP_RTO_MIN (200 ms) or more.
@@ -57,14 +57,14 @@ pub struct Claim {
     /// Name of the rule.
     pub rule: &'static str,
     /// Whose socket it speaks of.
-    pub end: End,
+    pub end: ConnectionEnd,
     /// Which of its sockets.
-    pub of: Of,
+    pub of: ClaimSubject,
 }
 
 /// A server and its clients, with their options.
 #[derive(Debug, Clone)]
-pub struct Pair {
+pub struct ProgramPair {
     /// `whylat lab workload` words without the address.
     pub server: String,
     /// The same of a proxy beside the clients, which then connect to it.
@@ -75,10 +75,10 @@ pub struct Pair {
     pub claims: Vec<Claim>,
 }
 
-impl Pair {
+impl ProgramPair {
     /// With nothing to be said of it.
     pub fn new(server: impl Into<String>, client: impl Into<String>) -> Self {
-        Pair {
+        ProgramPair {
             server: server.into(),
             proxy: None,
             clients: vec![client.into()],
@@ -97,15 +97,15 @@ pub struct Scene {
     /// From server to client.
     pub back: DirectionConfig,
     /// Who has the fault.
-    pub pair: Pair,
+    pub pair: ProgramPair,
     /// Others, who talk over the same path at the same time.
-    pub others: Vec<Pair>,
+    pub others: Vec<ProgramPair>,
     /// When the fault is there, in microseconds after the wire's first packet; `None`: always.
     pub lasts_us: Option<Range<u64>>,
     /// No loss belongs to it: where the path's queue overflows all the same, more was planted than this.
     pub lossless: bool,
     /// Settings of an end's namespace.
-    pub sysctls: Vec<(End, &'static str, &'static str)>,
+    pub sysctls: Vec<(ConnectionEnd, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
     pub beside: Vec<String>,
     /// Ways to mend it, each apart, if there are several. The scene of [`Variant::Mended`] is then
@@ -139,7 +139,7 @@ impl Scene {
             mtu: 1500,
             back: path.clone(),
             forward: path,
-            pair: Pair::new(server, client),
+            pair: ProgramPair::new(server, client),
             others: Vec::new(),
             lasts_us: None,
             lossless: false,
@@ -190,17 +190,17 @@ pub struct Fault {
     /// Whether the lab can follow the finding's advice: else there is no [`Variant::Mended`].
     pub mendable: bool,
     /// Sets the scene.
-    pub scene: fn(Variant, &mut Dice) -> Scene,
+    pub scene: fn(Variant, &mut SeededDice) -> Scene,
 }
 
 /// Numbers that follow from the seed, so that each instance is another and can be had again.
 #[derive(Debug)]
-pub struct Dice(Random);
+pub struct SeededDice(Random);
 
-impl Dice {
+impl SeededDice {
     /// The numbers of this seed.
     pub fn new(seed: u64) -> Self {
-        Dice(Random::new(seed))
+        SeededDice(Random::new(seed))
     }
 
     /// A number from `least` to `most`.
@@ -233,8 +233,8 @@ pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
 pub(super) fn sending(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
-        end: End::Client,
-        of: Of::All,
+        end: ConnectionEnd::Client,
+        of: ClaimSubject::All,
     })
 }
 
@@ -242,7 +242,7 @@ pub(super) fn sending(rule: &'static str) -> Option<Claim> {
 pub(super) fn serving(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
-        end: End::Server,
-        of: Of::All,
+        end: ConnectionEnd::Server,
+        of: ClaimSubject::All,
     })
 }

@@ -1,6 +1,6 @@
 //! Compares a report with the ground truth of a fault.
 //!
-//! In: what [`super::run::Play`] told, and the JSON report of a recording of it. Out: what was planted,
+//! In: what [`super::run::FaultRun`] told, and the JSON report of a recording of it. Out: what was planted,
 //! what of it was found, and what was said beside it, each a rule and a socket. `make accuracy` and the
 //! replayed tests judge by it.
 
@@ -16,17 +16,17 @@ const LEAST_OVERLAP: f64 = 0.5;
 const WARNING_SHARE: f64 = 0.05;
 
 /// A rule, and the cookie of the socket that it speaks of.
-pub type Named = (String, u64);
+pub type NamedFinding = (String, u64);
 
 /// What was planted and what was said.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// What is to be said.
-    pub planted: BTreeSet<Named>,
+    pub planted: BTreeSet<NamedFinding>,
     /// What of it was said, of the time in which it was so.
-    pub found: BTreeSet<Named>,
+    pub found: BTreeSet<NamedFinding>,
     /// What else was said above info, and was not so.
-    pub beside: BTreeSet<Named>,
+    pub beside: BTreeSet<NamedFinding>,
 }
 
 impl Score {
@@ -34,14 +34,14 @@ impl Score {
     pub fn of(truth: &Value, report: &Value, answers: &[&str]) -> Self {
         let claims = claims(truth);
         let said = said(report, answers);
-        let is_found = |named: &&Named| {
+        let is_found = |named: &&NamedFinding| {
             let finding = said.get(*named);
             finding.is_some_and(|finding| overlap(finding, claims[*named]) >= LEAST_OVERLAP)
         };
         let found = claims.keys().filter(is_found).cloned().collect();
-        let planted: BTreeSet<Named> = claims.keys().cloned().collect();
+        let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
         let suffered = suffered(truth);
-        let is_beside = |named: &&Named| {
+        let is_beside = |named: &&NamedFinding| {
             let is_answer = answers.contains(&named.0.as_str());
             !is_answer && !planted.contains(*named) && !suffered.contains(*named)
         };
@@ -72,7 +72,7 @@ fn rule(value: &Value) -> String {
 }
 
 /// What is to be said, with the claim that wants it.
-fn claims(truth: &Value) -> BTreeMap<Named, &Value> {
+fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
     let claims = list(truth, "expected");
     claims
         .flat_map(|claim| {
@@ -83,7 +83,7 @@ fn claims(truth: &Value) -> BTreeMap<Named, &Value> {
 }
 
 /// Every finding that is above info, and every answer.
-fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<Named, &'a Value> {
+fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
     let is_claim = |finding: &&Value| {
         let is_answer = finding["rule"]
             .as_str()
@@ -121,7 +121,7 @@ fn overlap(finding: &Value, claim: &Value) -> f64 {
 
 /// Claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
 /// CPU, as the scheduler told it (schedstat). A reader that waits is slow.
-fn suffered(truth: &Value) -> BTreeSet<Named> {
+fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut suffered = BTreeSet::new();
     for pair in list(truth, "roles") {
         let near = list(pair, "clients").chain(Some(&pair["proxy"]));

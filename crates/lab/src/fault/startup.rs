@@ -1,6 +1,6 @@
 //! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
 
-use super::scene::{Cure, Dice, Scene, Variant, word};
+use super::scene::{Cure, SeededDice, Scene, Variant, word};
 use crate::DirectionConfig;
 
 /// What the finding and the recipe advise, each apart; the finding's first advice first.
@@ -33,7 +33,7 @@ const CURES: &[Cure] = &[
 
 /// Three commands of four are small: their bodies wait for the ACK of their headers. The others fill
 /// segments, which the receiver acknowledges at once.
-pub(super) fn vtune_startup(variant: Variant, dice: &mut Dice) -> Scene {
+pub(super) fn vtune_startup(variant: Variant, dice: &mut SeededDice) -> Scene {
     // About as long as the recipe's fast waits, 937 µs: half of it each way.
     let delay_us = dice.between(250, 750);
     let commands = dice.between(70, 90);

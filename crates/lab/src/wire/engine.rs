@@ -18,7 +18,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 use super::config::{Direction, DirectionConfig};
 use super::packet::{Packet, parse, set_window_scale};
-use super::path::{Entering, Fate, Path};
+use super::path::{PacketSizes, PacketFate, PathModel};
 use super::stats::{Cause, DirectionStats, PacketRecord, Verdict};
 use crate::clock::now_ns;
 
@@ -28,25 +28,25 @@ const LARGEST_PACKET: usize = 65_536;
 
 /// State shared by the loop and the handle.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) ways: [Way; 2],
-    pub(crate) log: Log,
+pub(crate) struct WireState {
+    pub(crate) ways: [DirectionState; 2],
+    pub(crate) log: PacketLog,
     pub(crate) failure: Option<String>,
     pub(super) first_packet_ns: Option<u64>,
 }
 
 /// One direction: what to do, what is under way, what happened.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct DirectionState {
     pub(crate) config: DirectionConfig,
     pub(crate) stats: DirectionStats,
-    path: Path,
-    travelling: BinaryHeap<Travelling>,
+    path: PathModel,
+    travelling: BinaryHeap<PacketInFlight>,
 }
 
 /// The packet log and its bound.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct PacketLog {
     pub(crate) records: Vec<PacketRecord>,
     pub(crate) missed: u64,
     capacity: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Log {
 
 /// A packet under way.
 #[derive(Debug)]
-struct Travelling {
+struct PacketInFlight {
     at_ns: u64,
     /// Its number in this direction: packets due together keep their order.
     index: u64,
@@ -62,21 +62,21 @@ struct Travelling {
     bytes: Vec<u8>,
 }
 
-impl PartialEq for Travelling {
+impl PartialEq for PacketInFlight {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Travelling {}
+impl Eq for PacketInFlight {}
 
-impl PartialOrd for Travelling {
+impl PartialOrd for PacketInFlight {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Travelling {
+impl Ord for PacketInFlight {
     /// Reversed: the heap's greatest element is the packet that is due first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_ns, other.index).cmp(&(self.at_ns, self.index))
@@ -85,17 +85,17 @@ impl Ord for Travelling {
 
 /// Locks the state. A poisoned lock only means that another thread died holding it; the
 /// counters are still the best account there is.
-pub(crate) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+pub(crate) fn lock(state: &Mutex<WireState>) -> MutexGuard<'_, WireState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl WireState {
     pub(crate) fn new(configs: [DirectionConfig; 2], seed: u64, log_packets: usize) -> Self {
         let [a_to_b, b_to_a] = configs;
-        State {
+        WireState {
             // Distinct sequences per direction; the path mixes the seed further.
-            ways: [Way::new(a_to_b, seed), Way::new(b_to_a, !seed)],
-            log: Log {
+            ways: [DirectionState::new(a_to_b, seed), DirectionState::new(b_to_a, !seed)],
+            log: PacketLog {
                 records: Vec::new(),
                 missed: 0,
                 capacity: log_packets,
@@ -123,7 +123,7 @@ impl State {
         let index = way.stats.entered.packets;
         let payload_bytes = tcp.map_or(0, |tcp| tcp.payload_bytes);
         let fate = way.decide(
-            Entering {
+            PacketSizes {
                 packet_bytes,
                 payload_bytes,
             },
@@ -131,8 +131,8 @@ impl State {
             first_ns,
         );
         let verdict = match fate {
-            Fate::Deliver { .. } => Verdict::Travelling,
-            Fate::Drop(cause) => Verdict::Dropped(cause),
+            PacketFate::Deliver { .. } => Verdict::Travelling,
+            PacketFate::Drop(cause) => Verdict::Dropped(cause),
         };
         let row = self.log.push(PacketRecord {
             time_ns,
@@ -144,11 +144,11 @@ impl State {
             handing_ns: None,
             delivered_ns: None,
         });
-        if let Fate::Deliver { at_ns } = fate {
+        if let PacketFate::Deliver { at_ns } = fate {
             if at_ns <= time_ns && way.travelling.is_empty() {
                 way.hand_over(&mut self.log, row, bytes, to);
             } else {
-                way.travelling.push(Travelling {
+                way.travelling.push(PacketInFlight {
                     at_ns,
                     index,
                     row,
@@ -195,31 +195,31 @@ impl State {
     }
 }
 
-impl Way {
+impl DirectionState {
     fn new(config: DirectionConfig, seed: u64) -> Self {
-        Way {
+        DirectionState {
             config,
             stats: DirectionStats::default(),
-            path: Path::new(seed),
+            path: PathModel::new(seed),
             travelling: BinaryHeap::new(),
         }
     }
 
     /// Decides what becomes of a packet and counts it.
-    fn decide(&mut self, packet: Entering, now_ns: u64, first_ns: u64) -> Fate {
+    fn decide(&mut self, packet: PacketSizes, now_ns: u64, first_ns: u64) -> PacketFate {
         self.stats.entered.add(packet.packet_bytes);
         let held_bytes = self.stats.travelling.bytes;
         let fate = self
             .path
             .admit(&self.config, packet, now_ns, now_ns - first_ns, held_bytes);
         match fate {
-            Fate::Deliver { .. } => self.stats.travelling.add(packet.packet_bytes),
-            Fate::Drop(cause) => self.stats.dropped.of(cause).add(packet.packet_bytes),
+            PacketFate::Deliver { .. } => self.stats.travelling.add(packet.packet_bytes),
+            PacketFate::Drop(cause) => self.stats.dropped.of(cause).add(packet.packet_bytes),
         }
         fate
     }
 
-    fn hand_over(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], mut to: &File) {
+    fn hand_over(&mut self, log: &mut PacketLog, row: Option<usize>, bytes: &[u8], mut to: &File) {
         let handing_ns = now_ns();
         // The receiver's TCP input runs inside this write (tun_get_user).
         let end = match to.write(bytes) {
@@ -231,7 +231,7 @@ impl Way {
 
     /// Moves a packet from travelling to its end, in counters and log: since when it was handed over, or why
     /// it was not.
-    fn settle(&mut self, log: &mut Log, row: Option<usize>, bytes: &[u8], end: Result<u64, Cause>) {
+    fn settle(&mut self, log: &mut PacketLog, row: Option<usize>, bytes: &[u8], end: Result<u64, Cause>) {
         let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.stats.travelling.remove(packet_bytes);
         let record = row.and_then(|row| log.records.get_mut(row));
@@ -254,7 +254,7 @@ impl Way {
     }
 }
 
-impl Log {
+impl PacketLog {
     fn push(&mut self, record: PacketRecord) -> Option<usize> {
         if self.records.len() < self.capacity {
             self.records.push(record);
@@ -267,7 +267,7 @@ impl Log {
 }
 
 /// Forwards until `stop` is closed at its other end, or a device fails.
-pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<State>>) {
+pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<WireState>>) {
     // The default slack of 50 us would show in every round trip. Without it the wire is
     // only less exact, so a refusal is no error.
     let _ = set_timerslack(1);
@@ -277,7 +277,7 @@ pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<State>>) {
     state.failure = outcome.err().map(|why| why.to_string());
 }
 
-fn forward(tuns: &[File; 2], stop: &PipeReader, state: &Mutex<State>) -> io::Result<()> {
+fn forward(tuns: &[File; 2], stop: &PipeReader, state: &Mutex<WireState>) -> io::Result<()> {
     let mut buffer = vec![0; LARGEST_PACKET];
     let mut due_ns = None;
     loop {
@@ -297,7 +297,7 @@ fn forward(tuns: &[File; 2], stop: &PipeReader, state: &Mutex<State>) -> io::Res
 }
 
 fn read_batch(
-    state: &mut State,
+    state: &mut WireState,
     direction: Direction,
     tuns: &[File; 2],
     buffer: &mut [u8],
@@ -318,13 +318,13 @@ fn read_batch(
     Ok(())
 }
 
-struct Ready {
+struct ReadyDevices {
     tuns: [bool; 2],
     stop: bool,
 }
 
 /// Sleeps until a packet comes, a packet is due or the wire is stopped.
-fn wait(tuns: &[File; 2], stop: &PipeReader, due_ns: Option<u64>) -> io::Result<Ready> {
+fn wait(tuns: &[File; 2], stop: &PipeReader, due_ns: Option<u64>) -> io::Result<ReadyDevices> {
     let mut fds = [
         PollFd::new(tuns[0].as_fd(), PollFlags::POLLIN),
         PollFd::new(tuns[1].as_fd(), PollFlags::POLLIN),
@@ -339,7 +339,7 @@ fn wait(tuns: &[File; 2], stop: &PipeReader, due_ns: Option<u64>) -> io::Result<
         Err(why) => return Err(why.into()),
     }
     let any = |fd: &PollFd| fd.any().unwrap_or(false);
-    Ok(Ready {
+    Ok(ReadyDevices {
         tuns: [any(&fds[0]), any(&fds[1])],
         stop: any(&fds[2]),
     })

@@ -31,7 +31,7 @@ pub use stats::{
 use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::netns::Netns;
-use engine::{State, lock};
+use engine::{WireState, lock};
 
 /// Records copied per lock, so that reading a long log does not hold up packets.
 const LOG_CHUNK: usize = 4096;
@@ -52,7 +52,7 @@ pub struct Wire {
     /// Namespace at the other end.
     pub b: Netns,
     config: WireConfig,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WireState>>,
     /// Closing it wakes the loop and ends it.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
@@ -82,7 +82,7 @@ impl Wire {
         configure(&a, &config, config.address_a, config.address6_a)?;
         configure(&b, &config, config.address_b(), config.address6_b())?;
         let directions = [config.a_to_b.clone(), config.b_to_a.clone()];
-        let state = State::new(directions, config.seed, config.log_packets);
+        let state = WireState::new(directions, config.seed, config.log_packets);
         let state = Arc::new(Mutex::new(state));
         let hint = "free memory, threads or file descriptors";
         let (wake, stop) = pipe().map_err(|why| LabError::os("make", "a pipe", why, hint))?;

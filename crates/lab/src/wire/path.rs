@@ -17,7 +17,7 @@ const TRAVELLING_BYTES: u64 = 256 << 20;
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketFate {
     /// It arrives at this time.
     Deliver { at_ns: u64 },
     /// It is dropped now.
@@ -26,7 +26,7 @@ pub(crate) enum Fate {
 
 /// The memory of one direction.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(crate) struct PathModel {
     loss: Random,
     jitter: Random,
     bursts: Random,
@@ -40,10 +40,10 @@ pub(crate) struct Path {
     data_segments: u64,
 }
 
-impl Path {
+impl PathModel {
     pub(crate) fn new(seed: u64) -> Self {
         let mut seeds = Random::new(seed);
-        Path {
+        PathModel {
             loss: Random::new(seeds.next()),
             jitter: Random::new(seeds.next()),
             bursts: Random::new(seeds.next()),
@@ -61,11 +61,11 @@ impl Path {
     pub(crate) fn admit(
         &mut self,
         config: &DirectionConfig,
-        packet: Entering,
+        packet: PacketSizes,
         now_ns: u64,
         since_first_ns: u64,
         travelling_bytes: u64,
-    ) -> Fate {
+    ) -> PacketFate {
         // Drawn for every packet, dropped or not: the n-th packet always meets the n-th
         // number.
         let loss_draw = self.loss.below(PPM);
@@ -75,23 +75,23 @@ impl Path {
         self.data_segments += u64::from(packet.payload_bytes > 0);
 
         if config.blackhole {
-            return Fate::Drop(Cause::Blackhole);
+            return PacketFate::Drop(Cause::Blackhole);
         }
         if packet.payload_bytes > 0 && config.lose_data.iter().any(|r| r.contains(&data_index)) {
-            return Fate::Drop(Cause::Chosen);
+            return PacketFate::Drop(Cause::Chosen);
         }
         if self.in_burst {
-            return Fate::Drop(Cause::Burst);
+            return PacketFate::Drop(Cause::Burst);
         }
         if loss_draw < u64::from(config.loss_ppm) {
-            return Fate::Drop(Cause::Random);
+            return PacketFate::Drop(Cause::Random);
         }
         if loss_draw < u64::from(window_loss_ppm(&config.windows, since_first_ns / 1000)) {
-            return Fate::Drop(Cause::Window);
+            return PacketFate::Drop(Cause::Window);
         }
         let bytes = u64::from(packet.packet_bytes);
         let Some(leaves_ns) = self.enqueue(config, bytes, now_ns, travelling_bytes) else {
-            return Fate::Drop(Cause::Queue);
+            return PacketFate::Drop(Cause::Queue);
         };
         let held_us = config
             .holds
@@ -103,7 +103,7 @@ impl Path {
             at_ns = at_ns.max(self.last_arrival_ns);
         }
         self.last_arrival_ns = at_ns;
-        Fate::Deliver { at_ns }
+        PacketFate::Deliver { at_ns }
     }
 
     /// Begins a burst, goes on with it, or ends it, with the next packet.
@@ -154,7 +154,7 @@ impl Path {
 
 /// The sizes of a packet that decide its fate.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entering {
+pub(crate) struct PacketSizes {
     /// IP packet length.
     pub(crate) packet_bytes: u32,
     /// TCP payload length; 0 for pure ACKs and for what is not TCP.
@@ -182,7 +182,7 @@ mod tests {
     use super::super::config::HoldWindow;
     use super::*;
 
-    const DATA: Entering = Entering {
+    const DATA: PacketSizes = PacketSizes {
         packet_bytes: 1000,
         payload_bytes: 948,
     };
@@ -192,10 +192,10 @@ mod tests {
             loss_ppm: 10_000,
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(seed);
+        let mut path = PathModel::new(seed);
         (0..10_007)
             .filter(|n| {
-                path.admit(&config, DATA, n * spacing_ns, 0, 0) == Fate::Drop(Cause::Random)
+                path.admit(&config, DATA, n * spacing_ns, 0, 0) == PacketFate::Drop(Cause::Random)
             })
             .collect()
     }
@@ -218,9 +218,9 @@ mod tests {
             }),
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(7);
+        let mut path = PathModel::new(7);
         let lost: Vec<bool> = (0..100_003)
-            .map(|n| path.admit(&config, DATA, n, 0, 0) == Fate::Drop(Cause::Burst))
+            .map(|n| path.admit(&config, DATA, n, 0, 0) == PacketFate::Drop(Cause::Burst))
             .collect();
         let bursts = lost.windows(2).filter(|two| !two[0] && two[1]).count();
         let packets = lost.iter().filter(|lost| **lost).count();
@@ -238,15 +238,15 @@ mod tests {
             delay_us: 5,
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(1);
+        let mut path = PathModel::new(1);
         let mut admit = |now_ns| path.admit(&config, DATA, now_ns, 0, 0);
         // 1000 bytes at 8 Mbit/s take 1 ms.
-        assert_eq!(admit(0), Fate::Deliver { at_ns: 1_005_000 });
-        assert_eq!(admit(0), Fate::Deliver { at_ns: 2_005_000 });
-        assert_eq!(admit(0), Fate::Deliver { at_ns: 3_005_000 });
-        assert_eq!(admit(0), Fate::Drop(Cause::Queue));
-        assert_eq!(admit(1_000_000), Fate::Deliver { at_ns: 4_005_000 });
-        assert_eq!(admit(9_000_000), Fate::Deliver { at_ns: 10_005_000 });
+        assert_eq!(admit(0), PacketFate::Deliver { at_ns: 1_005_000 });
+        assert_eq!(admit(0), PacketFate::Deliver { at_ns: 2_005_000 });
+        assert_eq!(admit(0), PacketFate::Deliver { at_ns: 3_005_000 });
+        assert_eq!(admit(0), PacketFate::Drop(Cause::Queue));
+        assert_eq!(admit(1_000_000), PacketFate::Deliver { at_ns: 4_005_000 });
+        assert_eq!(admit(9_000_000), PacketFate::Deliver { at_ns: 10_005_000 });
     }
 
     #[test]
@@ -256,12 +256,12 @@ mod tests {
             queue_bytes: 10,
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(1);
+        let mut path = PathModel::new(1);
         assert_eq!(
             path.admit(&config, DATA, 0, 0, 0),
-            Fate::Deliver { at_ns: 1_000_000 }
+            PacketFate::Deliver { at_ns: 1_000_000 }
         );
-        assert_eq!(path.admit(&config, DATA, 0, 0, 0), Fate::Drop(Cause::Queue));
+        assert_eq!(path.admit(&config, DATA, 0, 0, 0), PacketFate::Drop(Cause::Queue));
     }
 
     #[test]
@@ -272,12 +272,12 @@ mod tests {
             ..DirectionConfig::default()
         };
         let arrivals = |config: &DirectionConfig| -> Vec<u64> {
-            let mut path = Path::new(3);
+            let mut path = PathModel::new(3);
             let fates = (0..101).map(|n| path.admit(config, DATA, n * 1_000, 0, 0));
             fates
                 .filter_map(|fate| match fate {
-                    Fate::Deliver { at_ns } => Some(at_ns),
-                    Fate::Drop(_) => None,
+                    PacketFate::Deliver { at_ns } => Some(at_ns),
+                    PacketFate::Drop(_) => None,
                 })
                 .collect()
         };
@@ -325,10 +325,10 @@ mod tests {
             }],
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(1);
+        let mut path = PathModel::new(1);
         let mut arrives_us = |us: u64| match path.admit(&config, DATA, us * 1_000, us * 1_000, 0) {
-            Fate::Deliver { at_ns } => at_ns / 1_000,
-            Fate::Drop(cause) => panic!("lost by {cause:?}"),
+            PacketFate::Deliver { at_ns } => at_ns / 1_000,
+            PacketFate::Drop(cause) => panic!("lost by {cause:?}"),
         };
         assert_eq!(arrives_us(99), 109);
         assert_eq!(arrives_us(100), 160);
@@ -343,14 +343,14 @@ mod tests {
             lose_data: vec![1..2, 2..3],
             ..DirectionConfig::default()
         };
-        let mut path = Path::new(1);
-        let ack = Entering {
+        let mut path = PathModel::new(1);
+        let ack = PacketSizes {
             packet_bytes: 52,
             payload_bytes: 0,
         };
         let fates: Vec<bool> = [DATA, ack, DATA, ack, DATA, DATA]
             .into_iter()
-            .map(|packet| path.admit(&config, packet, 0, 0, 0) == Fate::Drop(Cause::Chosen))
+            .map(|packet| path.admit(&config, packet, 0, 0, 0) == PacketFate::Drop(Cause::Chosen))
             .collect();
         assert_eq!(fates, [false, false, true, false, true, false]);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Batches {
     connect: SocketAddr,
     /// What is asked.
     #[arg(long, value_enum)]
-    kind: Kind,
+    kind: BatchKind,
     /// memcached: requests that are sent at once.
     #[arg(long, default_value_t = 380)]
     requests: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Batches {
 
 /// What is asked at once.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
+enum BatchKind {
     /// memcached: many requests for many values.
     Values,
     /// redis: which of all keys match, by one command (KEYS).
@@ -77,11 +77,11 @@ impl Batches {
 
     fn store(&self, stream: &mut TcpStream) -> io::Result<()> {
         match self.kind {
-            Kind::Values => {
+            BatchKind::Values => {
                 stream.write_all(b"set x 0 0 1\r\n1\r\n")?;
                 answer(stream, b"STORED\r\n")
             }
-            Kind::Keys | Kind::Scan => {
+            BatchKind::Keys | BatchKind::Scan => {
                 let command = format!("DEBUG POPULATE {KEYS} many\r\n");
                 stream.write_all(command.as_bytes())?;
                 answer(stream, b"+OK\r\n")
@@ -91,12 +91,12 @@ impl Batches {
 
     fn ask(&self, stream: &mut TcpStream) -> io::Result<()> {
         match self.kind {
-            Kind::Values => self.ask_for_values(stream),
-            Kind::Keys => {
+            BatchKind::Values => self.ask_for_values(stream),
+            BatchKind::Keys => {
                 stream.write_all(b"KEYS none*\r\n")?;
                 answer(stream, b"*0\r\n")
             }
-            Kind::Scan => scan(stream),
+            BatchKind::Scan => scan(stream),
         }
     }
 

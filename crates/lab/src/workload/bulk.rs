@@ -18,7 +18,7 @@ use crate::error::LabError;
 
 /// What and how fast to send.
 #[derive(Debug, Clone, Args)]
-struct Sending {
+struct SendOptions {
     /// Bytes to send on each connection.
     #[arg(long, conflicts_with = "seconds")]
     bytes: Option<u64>,
@@ -35,7 +35,7 @@ struct Sending {
 
 /// How to read.
 #[derive(Debug, Clone, Args)]
-struct Reading {
+struct ReadOptions {
     /// Bytes asked for by each receive call.
     #[arg(long, default_value_t = 65_536)]
     read_size: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Stream {
     #[arg(long, default_value_t = 1)]
     connections: usize,
     #[command(flatten)]
-    sending: Sending,
+    sending: SendOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Sink {
     #[arg(long, default_value_t = 1)]
     connections: usize,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -87,7 +87,7 @@ pub(crate) struct PushServer {
     #[arg(long, default_value_t = 1)]
     connections: usize,
     #[command(flatten)]
-    sending: Sending,
+    sending: SendOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -99,7 +99,7 @@ pub(crate) struct ReceiveOnly {
     #[arg(long)]
     connect: SocketAddr,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -107,13 +107,13 @@ pub(crate) struct ReceiveOnly {
 /// What a sender did.
 #[derive(Debug, Serialize)]
 pub(crate) struct SendTruth {
-    transfers: Vec<Transfer>,
+    transfers: Vec<TransferTruth>,
     connections: Vec<ConnectionTruth>,
 }
 
 /// One connection's transfer, times in `CLOCK_MONOTONIC`.
 #[derive(Debug, Serialize)]
-struct Transfer {
+struct TransferTruth {
     first_send_ns: u64,
     /// The last send call returned: all bytes are in the kernel.
     last_send_ns: u64,
@@ -127,8 +127,8 @@ pub(crate) struct ReceiveTruth {
     connections: Vec<ConnectionTruth>,
 }
 
-impl Sending {
-    fn run(&self, mut peer: Peer) -> Result<(Transfer, ConnectionTruth), LabError> {
+impl SendOptions {
+    fn run(&self, mut peer: Peer) -> Result<(TransferTruth, ConnectionTruth), LabError> {
         let chunk = vec![0x73; self.write_size.max(1)];
         let first_send_ns = now_ns();
         let end_ns = first_send_ns + (self.seconds.unwrap_or(2.0).max(0.0) * 1e9) as u64;
@@ -141,7 +141,7 @@ impl Sending {
         let last_send_ns = now_ns();
         peer.end_of_stream()?;
         while peer.recv(&mut [0; 64])? > 0 {}
-        let transfer = Transfer {
+        let transfer = TransferTruth {
             first_send_ns,
             last_send_ns,
             drained_ns: now_ns(),
@@ -150,7 +150,7 @@ impl Sending {
     }
 }
 
-impl Reading {
+impl ReadOptions {
     fn run(&self, mut peer: Peer) -> Result<ConnectionTruth, LabError> {
         let mut buffer = vec![0; self.read_size.max(1)];
         loop {
@@ -165,7 +165,7 @@ impl Reading {
 }
 
 impl SendTruth {
-    fn of(sent: Vec<(Transfer, ConnectionTruth)>) -> Self {
+    fn of(sent: Vec<(TransferTruth, ConnectionTruth)>) -> Self {
         let (transfers, connections) = sent.into_iter().unzip();
         SendTruth {
             transfers,

@@ -37,7 +37,7 @@ pub(crate) struct CountCalls {
 
 /// Exact numbers of calls.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct CallsTruth {
     send_calls: u64,
     recv_calls: u64,
     recv_again: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Truth {
 }
 
 impl CountCalls {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<CallsTruth, LabError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = SocketOptions {
             nodelay: true,
@@ -73,7 +73,7 @@ impl CountCalls {
             gather(threads)
         })?;
         let calls_end_ns = now_ns();
-        Ok(Truth::of(ends.concat(), calls_start_ns, calls_end_ns))
+        Ok(CallsTruth::of(ends.concat(), calls_start_ns, calls_end_ns))
     }
 
     fn exchange(
@@ -135,13 +135,13 @@ fn problem(action: &'static str, stream: &TcpStream, why: io::Error) -> LabError
     )
 }
 
-impl Truth {
+impl CallsTruth {
     fn of(connections: Vec<ConnectionTruth>, calls_start_ns: u64, calls_end_ns: u64) -> Self {
         let send_calls = connections.iter().map(|end| end.send.calls).sum();
         let recv_calls = connections.iter().map(|end| end.recv.calls).sum();
         let took_ns = u128::from(calls_end_ns - calls_start_ns).max(1);
         let per_s = u128::from(send_calls + recv_calls) * 1_000_000_000 / took_ns;
-        Truth {
+        CallsTruth {
             send_calls,
             recv_calls,
             recv_again: connections.iter().map(|end| end.recv.again).sum(),

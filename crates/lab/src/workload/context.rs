@@ -36,7 +36,7 @@ pub(crate) struct Context {
     start_on_stdin: bool,
     ready_file: Option<PathBuf>,
     /// CPUs that may be used, before `--cpu` leaves one.
-    cpus: Vec<usize>,
+    pub(super) cpus: Vec<usize>,
 }
 
 impl Context {

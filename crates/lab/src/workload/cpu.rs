@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_thread_stays_where_it_is_pinned() {
         let last = *allowed().unwrap().last().unwrap();
-        let pinned = thread::spawn(move || pin(last).and_then(|()| allowed()));
+        let pinned = std::thread::spawn(move || pin(last).and_then(|()| allowed()));
         assert_eq!(pinned.join().unwrap().unwrap(), [last]);
     }
 }

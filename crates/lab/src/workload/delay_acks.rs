@@ -58,7 +58,7 @@ pub(crate) struct DelayAcks {
 
 /// What the server did.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct DelayAcksTruth {
     requests: u64,
     /// Requests whose ACK was left to the timer.
     delayed: u64,
@@ -69,20 +69,20 @@ pub(crate) struct Truth {
 }
 
 /// What it did on one connection.
-struct Served {
+struct DelayedConnection {
     connection: ConnectionTruth,
     requests: u64,
     delayed_times_ns: Vec<[u64; 2]>,
 }
 
 /// Chooses exactly so many of so many, each as likely as any other.
-struct Choice {
+struct RandomChoice {
     random: Random,
     left: u64,
     chosen_left: u64,
 }
 
-impl Choice {
+impl RandomChoice {
     fn next(&mut self) -> bool {
         let chosen = self.random.below(self.left) < self.chosen_left;
         self.left = self.left.saturating_sub(1);
@@ -92,7 +92,7 @@ impl Choice {
 }
 
 impl DelayAcks {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<DelayAcksTruth, LabError> {
         if self.delayed > self.requests {
             return Err(LabError::Option {
                 option: "--delayed",
@@ -111,7 +111,7 @@ impl DelayAcks {
             .iter()
             .flat_map(|one| one.delayed_times_ns.clone())
             .collect();
-        Ok(Truth {
+        Ok(DelayAcksTruth {
             requests: served.iter().map(|one| one.requests).sum(),
             delayed: delayed_times_ns.len() as u64,
             connections: served.into_iter().map(|one| one.connection).collect(),
@@ -119,10 +119,10 @@ impl DelayAcks {
         })
     }
 
-    fn serve(&self, mut peer: Peer, index: u64) -> Result<Served, LabError> {
+    fn serve(&self, mut peer: Peer, index: u64) -> Result<DelayedConnection, LabError> {
         let mut request = vec![0; self.request];
         let reply = vec![0x72; self.reply];
-        let mut choice = Choice {
+        let mut choice = RandomChoice {
             // Each connection another choice, and the same at each run.
             random: Random::new(self.seed ^ index << 32),
             left: self.requests,
@@ -137,7 +137,7 @@ impl DelayAcks {
                 peer.set_quickack(true)?;
             }
             if !peer.recv_exact(&mut request)? {
-                return Ok(Served {
+                return Ok(DelayedConnection {
                     connection: peer.close(),
                     requests,
                     delayed_times_ns,
@@ -173,7 +173,7 @@ mod tests {
     fn as_many_are_chosen_as_asked_for_and_others_with_another_seed() {
         let choose = |seed, chosen_left| -> Vec<bool> {
             let random = Random::new(seed);
-            let mut choice = Choice {
+            let mut choice = RandomChoice {
                 random,
                 left: 211,
                 chosen_left,

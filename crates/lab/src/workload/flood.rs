@@ -45,7 +45,7 @@ pub(crate) struct Flood {
 
 /// What `flood` sent, and what the CPU had to do meanwhile.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct FloodTruth {
     cpu: usize,
     bursts: u64,
     trains: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Truth {
 }
 
 impl Flood {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<FloodTruth, LabError> {
         let cpu = context.cpu_at(self.at_cpu);
         let netns = Netns::new()?;
         netns.run(|| steer_to(cpu))??;
@@ -73,7 +73,7 @@ impl Flood {
             ready.map(|()| readings)
         })?;
         let bursts = ksoftirqd_ns.len() as u64;
-        Ok(Truth {
+        Ok(FloodTruth {
             cpu,
             bursts,
             trains: bursts * self.burst,

@@ -33,14 +33,14 @@ pub(crate) struct HoldOpen {
 
 /// What was held.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct HoldTruth {
     connections_held: u64,
     sockets_held: u64,
     processes: usize,
 }
 
 /// A process that holds a share of the connections.
-struct Holder {
+struct HolderProcess {
     pid: Pid,
     ready: PipeReader,
     /// Closing it lets the holder end; so does the death of this process.
@@ -48,13 +48,13 @@ struct Holder {
 }
 
 impl HoldOpen {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<HoldTruth, LabError> {
         let per_process = connections_per_process()?;
         let mut holders = Vec::new();
         let mut left = self.connections;
         while left > 0 {
             let share = left.min(per_process);
-            holders.push(Holder::start(share)?);
+            holders.push(HolderProcess::start(share)?);
             left -= share;
         }
         let mut held = 0;
@@ -74,7 +74,7 @@ impl HoldOpen {
                 LabError::os("wait for", format!("process {pid}"), why, "report this")
             })?;
         }
-        Ok(Truth {
+        Ok(HoldTruth {
             connections_held: held,
             sockets_held: held * 2,
             processes,
@@ -82,7 +82,7 @@ impl HoldOpen {
     }
 }
 
-impl Holder {
+impl HolderProcess {
     fn start(share: u64) -> Result<Self, LabError> {
         let hint = "raise ulimit -n or ulimit -u";
         let pipes = || Ok::<_, io::Error>((pipe()?, pipe()?));
@@ -91,7 +91,7 @@ impl Holder {
         // SAFETY: roles start in the main thread of a process that has no other thread,
         // so the child may allocate and lock as usual.
         match unsafe { fork() } {
-            Ok(ForkResult::Parent { child }) => Ok(Holder {
+            Ok(ForkResult::Parent { child }) => Ok(HolderProcess {
                 pid: child,
                 ready,
                 _release: release,

@@ -62,7 +62,7 @@ pub(crate) struct LogServer {
 
 /// What the client did.
 #[derive(Debug, Serialize)]
-pub(crate) struct Written {
+pub(crate) struct LogClientTruth {
     records: u64,
     connections: Vec<ConnectionTruth>,
     /// Each record: before the call that wrote it; `CLOCK_MONOTONIC`.
@@ -71,7 +71,7 @@ pub(crate) struct Written {
 
 /// What the server did.
 #[derive(Debug, Serialize)]
-pub(crate) struct Read {
+pub(crate) struct LogServerTruth {
     answers: u64,
     connections: Vec<ConnectionTruth>,
     /// Each record: after the call that read its end; `CLOCK_MONOTONIC`. By connection.
@@ -79,7 +79,7 @@ pub(crate) struct Read {
 }
 
 impl LogClient {
-    pub(crate) fn run(&self, context: &Context) -> Result<Written, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<LogClientTruth, LabError> {
         let mut peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
         let mut sizes = Random::new(self.seed);
@@ -97,7 +97,7 @@ impl LogClient {
         }
         peer.end_of_stream()?;
         while peer.recv(&mut [0; 4096])? > 0 {}
-        Ok(Written {
+        Ok(LogClientTruth {
             records: self.records,
             connections: vec![peer.close()],
             written_ns,
@@ -106,11 +106,11 @@ impl LogClient {
 }
 
 impl LogServer {
-    pub(crate) fn run(&self, context: &Context) -> Result<Read, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<LogServerTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
         let served = serve_each(&listener, self.connections, |peer| self.serve(peer))?;
-        Ok(Read {
+        Ok(LogServerTruth {
             answers: served.iter().map(|(_, answers, _)| answers).sum(),
             read_ns: served.iter().flat_map(|one| one.2.clone()).collect(),
             connections: served.into_iter().map(|one| one.0).collect(),

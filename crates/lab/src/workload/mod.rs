@@ -52,7 +52,7 @@ Examples:
   whylat lab workload reply-server
   whylat lab workload write-write-read --connect 127.0.0.1:4711"
 )]
-struct Command {
+struct WorkloadCommand {
     #[command(subcommand)]
     role: Role,
     #[command(flatten)]
@@ -107,15 +107,15 @@ enum Role {
     Pauses(pauses::Pauses),
 }
 
-/// The options of `whylat lab workload`.
+/// Returns the options of `whylat lab workload`.
 pub fn declaration() -> clap::Command {
-    Command::command()
+    WorkloadCommand::command()
 }
 
 /// Runs `whylat lab workload` with the arguments after these words. Prints to stdout
 /// and stderr; ends the process when the time limit is reached.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let command = match Command::try_parse_from(args) {
+    let command = match WorkloadCommand::try_parse_from(args) {
         Ok(command) => command,
         Err(problem) => return print_usage(&problem),
     };
@@ -128,7 +128,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), LabError> {
+fn run(command: WorkloadCommand) -> Result<(), LabError> {
     let context = Context::new(command.common)?;
     let start_ns = now_ns();
     let (role, detail) = match command.role {

@@ -39,7 +39,7 @@ const HINT_SERVER: &str = "check that the server runs and listens there";
 pub(crate) struct OpenLoop {
     /// What it talks to.
     #[arg(long, value_enum)]
-    server: Server,
+    server: ServerKind,
     /// The server's address.
     #[arg(long)]
     connect: SocketAddr,
@@ -68,34 +68,34 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// What is talked to.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Server {
+enum ServerKind {
     Redis,
     Memcached,
 }
 
 /// What is said to a server. Key and value are those of redis-benchmark's size.
-struct Protocol {
+struct ServerProtocol {
     store: &'static [u8],
     stored: &'static [u8],
     request: &'static [u8],
     answer: &'static [u8],
 }
 
-const REDIS: Protocol = Protocol {
+const REDIS: ServerProtocol = ServerProtocol {
     store: b"SET whylat xxx\r\n",
     stored: b"+OK\r\n",
     request: b"*2\r\n$3\r\nGET\r\n$6\r\nwhylat\r\n",
     answer: b"$3\r\nxxx\r\n",
 };
-const MEMCACHED: Protocol = Protocol {
+const MEMCACHED: ServerProtocol = ServerProtocol {
     store: b"set whylat 0 0 3\r\nxxx\r\n",
     stored: b"STORED\r\n",
     request: b"get whylat\r\n",
     answer: b"VALUE whylat 0 3\r\nxxx\r\nEND\r\n",
 };
 
-impl Server {
-    fn protocol(self) -> Protocol {
+impl ServerKind {
+    fn protocol(self) -> ServerProtocol {
         match self {
             Self::Redis => REDIS,
             Self::Memcached => MEMCACHED,
@@ -105,7 +105,7 @@ impl Server {
 
 /// Quantiles of a time, ns.
 #[derive(Debug, Serialize)]
-struct Quantiles {
+struct LatencyQuantiles {
     p50_ns: u64,
     p90_ns: u64,
     p99_ns: u64,
@@ -123,8 +123,8 @@ pub(crate) struct OpenLoopTruth {
     requests: usize,
     /// Requests that were sent more than 1 ms after they were due.
     late: u64,
-    client: Option<Quantiles>,
-    receive: Option<Quantiles>,
+    client: Option<LatencyQuantiles>,
+    receive: Option<LatencyQuantiles>,
 }
 
 impl OpenLoop {
@@ -135,8 +135,8 @@ impl OpenLoop {
         // the times of the requests are to be met within a microsecond, not within 50
         set_timerslack(1).map_err(|why| fails(why.into()))?;
         store(self.connect, &protocol).map_err(fails)?;
-        let clients = (0..self.connections.get()).map(|_| Client::connect(self.connect));
-        let mut load = Load {
+        let clients = (0..self.connections.get()).map(|_| OpenLoopClient::connect(self.connect));
+        let mut load = LoadPlan {
             protocol,
             clients: clients.collect::<Result<_, _>>().map_err(fails)?,
             random: Random::new(7),
@@ -157,7 +157,7 @@ impl OpenLoop {
     }
 }
 
-fn store(server: SocketAddr, protocol: &Protocol) -> io::Result<()> {
+fn store(server: SocketAddr, protocol: &ServerProtocol) -> io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.write_all(protocol.store)?;
     let mut answer = vec![0; protocol.stored.len()];
@@ -173,14 +173,14 @@ fn wrong(what: impl Into<String>) -> io::Error {
 }
 
 /// `None` of no times.
-fn quantiles(mut all_ns: Vec<u64>) -> Option<Quantiles> {
+fn quantiles(mut all_ns: Vec<u64>) -> Option<LatencyQuantiles> {
     all_ns.sort_unstable();
     let max_ns = *all_ns.last()?;
     let at = |share: f64| {
         let index = (all_ns.len() as f64 * share) as usize;
         all_ns.get(index).copied().unwrap_or(max_ns)
     };
-    Some(Quantiles {
+    Some(LatencyQuantiles {
         p50_ns: at(0.5),
         p90_ns: at(0.9),
         p99_ns: at(0.99),
@@ -195,13 +195,13 @@ fn quantiles(mut all_ns: Vec<u64>) -> Option<Quantiles> {
 }
 
 /// One connection, and when the requests on their way were due.
-struct Client {
+struct OpenLoopClient {
     stream: TcpStream,
     due_ns: VecDeque<u64>,
     received: usize,
 }
 
-impl Client {
+impl OpenLoopClient {
     fn connect(server: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -214,15 +214,15 @@ impl Client {
     }
 }
 
-struct Load {
-    protocol: Protocol,
-    clients: Vec<Client>,
+struct LoadPlan {
+    protocol: ServerProtocol,
+    clients: Vec<OpenLoopClient>,
     random: Random,
     client_ns: Vec<u64>,
     receive_ns: Vec<u64>,
 }
 
-impl Load {
+impl LoadPlan {
     /// So many requests, and their answers. Returns how many were sent late.
     fn run(&mut self, rate: f64, requests: usize) -> io::Result<u64> {
         let mut late = 0;

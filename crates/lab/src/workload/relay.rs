@@ -47,13 +47,13 @@ pub(crate) struct PollServer {
 
 /// What it did.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct RelayTruth {
     connections: Vec<ConnectionTruth>,
 }
 
 impl Proxy {
     /// The connection from the client comes first in the truth.
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<RelayTruth, LabError> {
         let listener = listen(self.listen, &SocketOptions::default())?;
         context.ready(port_of(&listener)?)?;
         let mut from = accept(&listener)?;
@@ -68,14 +68,14 @@ impl Proxy {
         to.end_of_stream()?;
         // The server closes when it has read everything.
         while to.recv(&mut record)? > 0 {}
-        Ok(Truth {
+        Ok(RelayTruth {
             connections: vec![from.close(), to.close()],
         })
     }
 }
 
 impl PollServer {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<RelayTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
         let mut open = self.accept_all(&listener)?;
@@ -90,7 +90,7 @@ impl PollServer {
                 }
             }
         }
-        Ok(Truth {
+        Ok(RelayTruth {
             connections: closed,
         })
     }

@@ -51,7 +51,7 @@ pub(crate) struct ReplyServer {
 
 /// What the server did.
 #[derive(Debug, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct ReplyTruth {
     requests: u64,
     replies: u64,
     listener: ListenerTruth,
@@ -62,7 +62,7 @@ pub(crate) struct Truth {
 
 /// What it did on one connection.
 #[derive(Debug)]
-struct Served {
+struct ServedConnection {
     connection: ConnectionTruth,
     requests: u64,
     replies: u64,
@@ -70,14 +70,14 @@ struct Served {
 }
 
 impl ReplyServer {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<ReplyTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         let mut truth = ListenerTruth::of(&listener)?;
         context.ready(port_of(&listener)?)?;
         let serve = |peer| self.serve(peer);
         let served = serve_each_paced(&listener, self.connections, self.accept_delay_us, serve)?;
         truth.closed_ns = now_ns();
-        Ok(Truth {
+        Ok(ReplyTruth {
             requests: served.iter().map(|one| one.requests).sum(),
             replies: served.iter().map(|one| one.replies).sum(),
             listener: truth,
@@ -89,7 +89,7 @@ impl ReplyServer {
         })
     }
 
-    fn serve(&self, mut peer: Peer) -> Result<Served, LabError> {
+    fn serve(&self, mut peer: Peer) -> Result<ServedConnection, LabError> {
         let mut request = vec![0; self.request];
         let reply = vec![0x72; self.reply];
         let (mut requests, mut replies) = (0, 0);
@@ -98,7 +98,7 @@ impl ReplyServer {
             pause_us(self.read_delay_us);
             let before_ns = now_ns();
             if !peer.recv_exact(&mut request)? {
-                return Ok(Served {
+                return Ok(ServedConnection {
                     connection: peer.close(),
                     requests,
                     replies,

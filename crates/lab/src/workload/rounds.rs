@@ -34,7 +34,7 @@ pub(crate) struct WriteWriteRead {
     #[arg(long)]
     one_write: bool,
     #[command(flatten)]
-    waiting: Waiting,
+    waiting: WaitOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -64,14 +64,14 @@ pub(crate) struct RequestReply {
     #[arg(long)]
     min_rtts: bool,
     #[command(flatten)]
-    waiting: Waiting,
+    waiting: WaitOptions,
     #[command(flatten)]
     socket: SocketOptions,
 }
 
 /// How answers are waited for.
 #[derive(Debug, Clone, Args)]
-struct Waiting {
+struct WaitOptions {
     /// Bytes of an answer.
     #[arg(long, default_value_t = 100)]
     reply: usize,
@@ -110,7 +110,7 @@ pub(crate) struct ShortLived {
 
 /// What a client with rounds did and how long it waited.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Truth {
+pub(crate) struct RoundsTruth {
     rounds: u64,
     stalled_rounds: u64,
     stalled_ns: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Truth {
 
 /// What `short-lived` did.
 #[derive(Debug, Serialize)]
-pub(crate) struct ShortTruth {
+pub(crate) struct ShortLivedTruth {
     connections: Vec<ConnectionTruth>,
 }
 
@@ -142,17 +142,17 @@ fn request(bytes: usize, wanted: usize) -> Vec<u8> {
 }
 
 /// The writes of a round and the wait after it.
-struct Plan<'a> {
+struct RoundPlan<'a> {
     rounds: u64,
     writes: &'a [Vec<u8>],
-    waiting: &'a Waiting,
+    waiting: &'a WaitOptions,
     min_rtts: bool,
     /// Where all connections meet before each round.
     barrier: Option<&'a Barrier>,
 }
 
 impl WriteWriteRead {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<RoundsTruth, LabError> {
         let peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
         let writes = if self.one_write {
@@ -160,19 +160,19 @@ impl WriteWriteRead {
         } else {
             vec![vec![0x68; self.header], vec![0x62; self.body]]
         };
-        let plan = Plan {
+        let plan = RoundPlan {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
             min_rtts: false,
             barrier: None,
         };
-        Ok(Truth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
+        Ok(RoundsTruth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
     }
 }
 
 impl RequestReply {
-    pub(crate) fn run(&self, context: &Context) -> Result<Truth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<RoundsTruth, LabError> {
         let mut socket = self.socket.clone();
         socket.nodelay = !self.nagle;
         let peers = (0..self.concurrency)
@@ -181,7 +181,7 @@ impl RequestReply {
         context.start(peers.first().map_or(0, Peer::port))?;
         let writes = [request(self.request, self.waiting.reply)];
         let barrier = Barrier::new(peers.len());
-        let plan = Plan {
+        let plan = RoundPlan {
             rounds: self.rounds,
             writes: &writes,
             waiting: &self.waiting,
@@ -197,11 +197,11 @@ impl RequestReply {
         } else {
             run_all(&plan, peers)?
         };
-        Ok(Truth::of(runs, self.waiting.stall_ms))
+        Ok(RoundsTruth::of(runs, self.waiting.stall_ms))
     }
 }
 
-fn run_all(plan: &Plan<'_>, peers: Vec<Peer>) -> Result<Vec<Run>, LabError> {
+fn run_all(plan: &RoundPlan<'_>, peers: Vec<Peer>) -> Result<Vec<ConnectionRun>, LabError> {
     thread::scope(|scope| {
         let threads = peers
             .into_iter()
@@ -212,14 +212,14 @@ fn run_all(plan: &Plan<'_>, peers: Vec<Peer>) -> Result<Vec<Run>, LabError> {
 }
 
 /// What one connection did.
-struct Run {
+struct ConnectionRun {
     connection: ConnectionTruth,
     round_times_ns: Vec<[u64; 3]>,
     min_rtts_us: Vec<u32>,
 }
 
-impl Plan<'_> {
-    fn run(&self, mut peer: Peer) -> Result<Run, LabError> {
+impl RoundPlan<'_> {
+    fn run(&self, mut peer: Peer) -> Result<ConnectionRun, LabError> {
         let mut reply = vec![0; self.waiting.reply];
         let kept = usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT);
         let mut round_times_ns = Vec::with_capacity(kept);
@@ -247,7 +247,7 @@ impl Plan<'_> {
             }
             pause_us(self.waiting.pause_us);
         }
-        Ok(Run {
+        Ok(ConnectionRun {
             connection: peer.close(),
             round_times_ns,
             min_rtts_us,
@@ -255,8 +255,8 @@ impl Plan<'_> {
     }
 }
 
-impl Truth {
-    fn of(runs: Vec<Run>, stall_ms: u64) -> Self {
+impl RoundsTruth {
+    fn of(runs: Vec<ConnectionRun>, stall_ms: u64) -> Self {
         let (mut connections, mut round_times_ns, mut min_rtts_us) = (vec![], vec![], vec![]);
         for run in runs {
             connections.push(run.connection);
@@ -273,7 +273,7 @@ impl Truth {
             let last = sorted.len().saturating_sub(1);
             sorted.get(last * share_percent / 100).copied().unwrap_or(0)
         };
-        let truth = Truth {
+        let truth = RoundsTruth {
             rounds: sorted.len() as u64,
             stalled_rounds: stalled.len() as u64,
             stalled_ns: stalled.iter().sum(),
@@ -287,7 +287,7 @@ impl Truth {
         };
         round_times_ns.truncate(ROUNDS_KEPT);
         min_rtts_us.truncate(ROUNDS_KEPT + truth.connections.len());
-        Truth {
+        RoundsTruth {
             round_times_ns,
             min_rtts_us,
             ..truth
@@ -296,12 +296,12 @@ impl Truth {
 }
 
 impl ShortLived {
-    pub(crate) fn run(&self, context: &Context) -> Result<ShortTruth, LabError> {
+    pub(crate) fn run(&self, context: &Context) -> Result<ShortLivedTruth, LabError> {
         context.start(0)?;
         let connections = (0..self.count)
             .map(|_| self.live())
             .collect::<Result<_, _>>()?;
-        Ok(ShortTruth { connections })
+        Ok(ShortLivedTruth { connections })
     }
 
     fn live(&self) -> Result<ConnectionTruth, LabError> {
@@ -337,19 +337,19 @@ mod tests {
             recv: Default::default(),
             thread: None,
         };
-        let run = |times: &[[u64; 3]]| Run {
+        let run = |times: &[[u64; 3]]| ConnectionRun {
             connection: connection.clone(),
             round_times_ns: times.to_vec(),
             min_rtts_us: Vec::new(),
         };
         let runs = vec![run(&times[..2]), run(&times[2..])];
-        let truth = Truth::of(runs, 25);
+        let truth = RoundsTruth::of(runs, 25);
         assert_eq!((truth.rounds, truth.stalled_rounds), (5, 2));
         assert_eq!(truth.stalled_ns, 81_000_000);
         assert_eq!(
             (truth.min_ns, truth.median_ns, truth.max_ns),
             (1_000_000, 3_000_000, 41_000_000)
         );
-        assert_eq!(Truth::of(Vec::new(), 25).max_ns, 0);
+        assert_eq!(RoundsTruth::of(Vec::new(), 25).max_ns, 0);
     }
 }

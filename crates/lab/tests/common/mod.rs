@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use whylat_lab::wire::{Cause, PacketRecord, Verdict, WireStats};
-use whylat_lab::{Direction, Netns, Running};
+use whylat_lab::{Direction, Netns, LabProcess};
 
 /// Whether this process may make namespaces; says why not.
 pub fn may_make_namespaces() -> bool {
@@ -22,10 +22,10 @@ pub fn program() -> &'static str {
 }
 
 /// Starts a role in a namespace. `arguments` are separated by white space.
-pub fn role(netns: &Netns, arguments: &str) -> Running {
+pub fn role(netns: &Netns, arguments: &str) -> LabProcess {
     let mut command: Command = netns.command(program());
     command.arg("workload").args(arguments.split_whitespace());
-    Running::start(command).unwrap()
+    LabProcess::start(command).unwrap()
 }
 
 /// Starts a server, then a client that connects to it; returns what the client and the

@@ -15,7 +15,7 @@ use super::matrix::Config;
 use super::options::How;
 use super::protocol::PORT;
 use lab::LabError;
-use lab::{Netns, Running};
+use lab::{Netns, LabProcess};
 
 /// The published study's (section 2.2).
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -105,7 +105,7 @@ impl Bed {
         client.args(["--size", &config.size.to_string()]);
         client.args(["--threads", &config.threads.to_string()]);
         client.args(how.arguments());
-        let said = Running::start(client)?.finish()?;
+        let said = LabProcess::start(client)?.finish()?;
         if let Some(why) = said["skipped"].as_str() {
             return Ok(Outcome::Skipped(why.to_owned()));
         }
@@ -113,13 +113,13 @@ impl Bed {
     }
 
     /// Starts a server for so many clients, and waits until it listens.
-    pub(super) fn serve(&self, clients: usize) -> Result<Running, LabError> {
+    pub(super) fn serve(&self, clients: usize) -> Result<LabProcess, LabError> {
         let mut server = match &self.ends {
             Ends::Local { server, .. } => server.command(&self.program),
             Ends::Remote => Command::new(&self.program),
         };
         server.args(["lab", "copy", "serve", "--clients", &clients.to_string()]);
-        let mut server = Running::start(server)?;
+        let mut server = LabProcess::start(server)?;
         server.port()?;
         Ok(server)
     }

@@ -70,7 +70,7 @@ fn record(
         .stdout(Stdio::null())
         .stderr(said);
     let child = tie_to_parent(&mut recorder).spawn();
-    let mut recorder = lab::process::Tied(child.map_err(failed)?);
+    let mut recorder = lab::process::ChildGuard(child.map_err(failed)?);
     let end = Instant::now() + BEGINS_WITHIN;
     while !ready.exists() {
         if Instant::now() > end || recorder.0.try_wait().map_err(failed)?.is_some() {

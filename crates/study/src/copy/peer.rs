@@ -11,7 +11,7 @@ use super::journal::{Entry, Journal};
 use super::matrix::{Config, Variant};
 use super::options::How;
 use lab::LabError;
-use lab::process::Tied;
+use lab::process::ChildGuard;
 use lab::tie_to_parent;
 
 /// Bytes of a write, and of a message.
@@ -78,7 +78,7 @@ fn iperf3(bed: &Bed, seconds: f64) -> Result<f64, LabError> {
         .args(["-s", "-1", "--forceflush"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    let mut server = Tied(start(&mut server).map_err(failed)?);
+    let mut server = ChildGuard(start(&mut server).map_err(failed)?);
     let said = server.0.stdout.take().map(BufReader::new);
     let mut lines = said.into_iter().flat_map(BufRead::lines);
     let listens = lines.any(|line| line.is_ok_and(|line| line.contains("listening")));

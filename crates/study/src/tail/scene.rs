@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use super::steps::{App, Cpus, Step};
 use lab::LabError;
-use lab::process::Tied;
-use lab::{Netns, Running, tie_to_parent};
+use lab::process::ChildGuard;
+use lab::{Netns, LabProcess, tie_to_parent};
 
 /// The web server's processes, and the connections that keep them busy.
 const WEB_SERVERS: usize = 12;
@@ -51,9 +51,9 @@ pub(super) struct Scene<'a> {
     app: &'a App,
     netns: Netns,
     // clients end before what they talk to
-    _batches: Running,
-    _web: Vec<Tied>,
-    server: Tied,
+    _batches: LabProcess,
+    _web: Vec<ChildGuard>,
+    server: ChildGuard,
 }
 
 impl Stage {
@@ -117,7 +117,7 @@ impl Stage {
                 .stderr(Stdio::null());
             let child = tie_to_parent(&mut command).spawn();
             let name = words[0].to_string_lossy();
-            child.map(Tied).map_err(|why| {
+            child.map(ChildGuard).map_err(|why| {
                 LabError::os(
                     "start",
                     name,
@@ -141,7 +141,7 @@ impl Stage {
         listens(&netns, app.port, app.name)?;
         let mut batches = self.workload(&netns, app, "batches", Cpus::First);
         batches.args(step.batches);
-        let mut batches = Running::start(batches)?;
+        let mut batches = LabProcess::start(batches)?;
         batches.port()?;
         Ok(Scene {
             stage: self,
@@ -216,7 +216,7 @@ impl Scene<'_> {
             "--limit-s",
             &LIMIT_S.to_string(),
         ]);
-        let mut watch = Running::start(watch)?;
+        let mut watch = LabProcess::start(watch)?;
         watch.line()?;
         let latencies = self.load(requests)?;
         let watched = watch.finish()?;
@@ -235,7 +235,7 @@ impl Scene<'_> {
         load.args(["--connections", &CONNECTIONS.to_string()]);
         load.args(["--rate", &self.app.rate.to_string()]);
         load.args(["--requests", &requests.to_string()]);
-        Running::start(load)?.finish()
+        LabProcess::start(load)?.finish()
     }
 
     /// The same, while every message of the server is recorded.
@@ -257,7 +257,7 @@ impl Scene<'_> {
             .stderr(Stdio::piped());
         let child = tie_to_parent(&mut recorder).spawn();
         let fails = |why| LabError::os("record", self.app.name, why, "run: whylat doctor");
-        let mut child = Tied(child.map_err(fails)?);
+        let mut child = ChildGuard(child.map_err(fails)?);
         let mut said = BufReader::new(
             child
                 .0

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
-use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling};
+use super::{ANSWER_BYTES, CountedChannel, HEADER_BYTES, CommandHeader, IttReporter};
 use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::random::Random;
@@ -35,7 +35,7 @@ pub(crate) struct CommandClient {
     seed: u64,
     /// How a command is handed to the kernel.
     #[arg(long, value_enum, default_value = "two")]
-    writes: Writes,
+    writes: WriteMethod,
     /// Headers without a body that are sent after start-up.
     #[arg(long, default_value_t = 60)]
     polls: u32,
@@ -51,7 +51,7 @@ pub(crate) struct CommandClient {
 
 /// How a command is handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Writes {
+enum WriteMethod {
     /// Header and body by a call each.
     Two,
     /// Both by one gathering call (writev).
@@ -62,7 +62,7 @@ enum Writes {
 
 /// One command.
 #[derive(Debug, Clone, Serialize)]
-struct Command {
+struct CommandTruth {
     /// Bytes after the header.
     body_bytes: u64,
     /// Before the first call that sent it, `CLOCK_MONOTONIC`.
@@ -75,7 +75,7 @@ struct Command {
 
 /// What the client did.
 #[derive(Debug, Serialize)]
-pub(crate) struct ClientTruth {
+pub(crate) struct CommandClientTruth {
     /// From the first command to the answer of the last.
     startup_ns: u64,
     /// When it was ready, `CLOCK_MONOTONIC`.
@@ -85,18 +85,18 @@ pub(crate) struct ClientTruth {
     /// Those, from the last call that sent them to the answer.
     stalled_ns: u64,
     /// Commands of start-up, in turn.
-    commands: Vec<Command>,
+    commands: Vec<CommandTruth>,
     /// What was asked afterwards.
-    polls: Vec<Command>,
+    polls: Vec<CommandTruth>,
     connections: Vec<ConnectionTruth>,
 }
 
 impl CommandClient {
-    pub(crate) fn run(&self, context: &Context) -> Result<ClientTruth, LabError> {
-        let telling = Telling::begin(c"command-client")?;
+    pub(crate) fn run(&self, context: &Context) -> Result<CommandClientTruth, LabError> {
+        let telling = IttReporter::begin(c"command-client")?;
         let peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
-        let mut channel = Channel {
+        let mut channel = CountedChannel {
             peer,
             telling: &telling,
             quickack: false,
@@ -109,7 +109,7 @@ impl CommandClient {
         let stalls_ns: Vec<u64> = waits_ns
             .filter(|ns| *ns >= self.stall_ms * 1_000_000)
             .collect();
-        Ok(ClientTruth {
+        Ok(CommandClientTruth {
             startup_ns: ready_ns - start_ns,
             ready_ns,
             stalled_commands: stalls_ns.len() as u64,
@@ -120,7 +120,7 @@ impl CommandClient {
         })
     }
 
-    fn start_up(&self, channel: &mut Channel<'_>) -> Result<Vec<Command>, LabError> {
+    fn start_up(&self, channel: &mut CountedChannel<'_>) -> Result<Vec<CommandTruth>, LabError> {
         let _task = channel.telling.task(&channel.telling.start_up);
         let mut sizes = Random::new(self.seed);
         let body = |number: u32| {
@@ -137,26 +137,26 @@ impl CommandClient {
         (1..).zip(bodies).map(command).collect()
     }
 
-    fn poll(&self, channel: &mut Channel<'_>) -> Result<Vec<Command>, LabError> {
+    fn poll(&self, channel: &mut CountedChannel<'_>) -> Result<Vec<CommandTruth>, LabError> {
         let mut asked = Vec::new();
         for number in 0..self.polls {
             pause_us(self.poll_pause_us);
             let number = self.commands + 1 + number;
-            asked.push(self.command(channel, Writes::Joined, number, 0)?);
+            asked.push(self.command(channel, WriteMethod::Joined, number, 0)?);
         }
         Ok(asked)
     }
 
     fn command(
         &self,
-        channel: &mut Channel<'_>,
-        writes: Writes,
+        channel: &mut CountedChannel<'_>,
+        writes: WriteMethod,
         number: u32,
         body_bytes: u64,
-    ) -> Result<Command, LabError> {
+    ) -> Result<CommandTruth, LabError> {
         let telling = channel.telling;
         let _task = telling.task(&telling.command);
-        let header = Header {
+        let header = CommandHeader {
             number,
             body_bytes: body_bytes as u32,
         };
@@ -164,19 +164,19 @@ impl CommandClient {
         let body = vec![0x62; body_bytes as usize];
         let start_ns = now_ns();
         match writes {
-            Writes::Two => {
+            WriteMethod::Two => {
                 channel.send(&header)?;
                 channel.send(&body)?;
             }
-            Writes::Gathered => channel.send_parts([&header, &body])?,
-            Writes::Joined => channel.send(&[&header[..], &body[..]].concat())?,
+            WriteMethod::Gathered => channel.send_parts([&header, &body])?,
+            WriteMethod::Joined => channel.send(&[&header[..], &body[..]].concat())?,
         }
         let sent_ns = now_ns();
         let mut answer = [0; ANSWER_BYTES];
         if !channel.receive(&mut answer)? || answer[..HEADER_BYTES] != header {
             return Err(channel.peer.gone(0, ANSWER_BYTES));
         }
-        Ok(Command {
+        Ok(CommandTruth {
             body_bytes,
             start_ns,
             sent_ns,

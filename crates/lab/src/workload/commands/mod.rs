@@ -19,19 +19,19 @@ use super::itt::{ByteCounter, Domain, Task, TaskName, name_thread};
 use super::peer::{ConnectionTruth, Peer};
 use crate::error::LabError;
 
-/// Bytes of a [`Header`].
+/// Bytes of a [`CommandHeader`].
 const HEADER_BYTES: usize = 8;
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 24;
 
 /// How a command begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Header {
+struct CommandHeader {
     number: u32,
     body_bytes: u32,
 }
 
-impl Header {
+impl CommandHeader {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.number.to_le_bytes());
@@ -41,7 +41,7 @@ impl Header {
 
     fn of(bytes: [u8; HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
-        Header {
+        CommandHeader {
             number: u32::from_le_bytes([a, b, c, d]),
             body_bytes: u32::from_le_bytes([e, f, g, h]),
         }
@@ -49,7 +49,7 @@ impl Header {
 }
 
 /// What the program says of itself.
-struct Telling {
+struct IttReporter {
     domain: Domain,
     start_up: TaskName,
     command: TaskName,
@@ -59,13 +59,13 @@ struct Telling {
     received: ByteCounter,
 }
 
-impl Telling {
+impl IttReporter {
     /// Names the process and its thread, the only one so far.
     fn begin(process: &CStr) -> Result<Self, LabError> {
         prctl::set_name(process)
             .map_err(|why| LabError::os("name", "this process", why, "report this"))?;
         let domain = Domain::begin(c"whylat.commands", process);
-        Ok(Telling {
+        Ok(IttReporter {
             start_up: TaskName::new(c"start-up"),
             command: TaskName::new(c"command"),
             send: TaskName::new(c"send"),
@@ -82,14 +82,14 @@ impl Telling {
 }
 
 /// A connection that tells of its calls.
-struct Channel<'a> {
+struct CountedChannel<'a> {
     peer: Peer,
-    telling: &'a Telling,
+    telling: &'a IttReporter,
     /// Sets TCP_QUICKACK after each receive call.
     quickack: bool,
 }
 
-impl Channel<'_> {
+impl CountedChannel<'_> {
     /// One send call, and more only for what it left.
     fn send(&mut self, bytes: &[u8]) -> Result<(), LabError> {
         self.send_parts([bytes, &[]])
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_as_it_was() {
-        let header = Header {
+        let header = CommandHeader {
             number: 0x0102_0304,
             body_bytes: 70_001,
         };
         let bytes = header.to_bytes();
         assert_eq!(bytes[..5], [4, 3, 2, 1, 0x71]);
-        assert_eq!(Header::of(bytes), header);
+        assert_eq!(CommandHeader::of(bytes), header);
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, listen, port_of};
 use super::super::reply::serve_each;
-use super::{ANSWER_BYTES, Channel, HEADER_BYTES, Header, Telling, name_thread};
+use super::{ANSWER_BYTES, CountedChannel, HEADER_BYTES, CommandHeader, IttReporter, name_thread};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -30,7 +30,7 @@ pub(crate) struct CommandServer {
 
 /// The calls that received a header, or a body.
 #[derive(Debug, Clone, Serialize)]
-struct Receive {
+struct ReceiveTruth {
     bytes: usize,
     /// Before the first call, `CLOCK_MONOTONIC`.
     start_ns: u64,
@@ -40,32 +40,32 @@ struct Receive {
 
 /// What the server did.
 #[derive(Debug, Serialize)]
-pub(crate) struct ServerTruth {
+pub(crate) struct CommandServerTruth {
     commands: u64,
     connections: Vec<ConnectionTruth>,
     /// By connection.
-    headers: Vec<Receive>,
+    headers: Vec<ReceiveTruth>,
     /// Those that are not empty; by connection.
-    bodies: Vec<Receive>,
+    bodies: Vec<ReceiveTruth>,
 }
 
 /// What it did on one connection.
 #[derive(Debug)]
-struct Served {
+struct ServedConnection {
     connection: ConnectionTruth,
-    headers: Vec<Receive>,
-    bodies: Vec<Receive>,
+    headers: Vec<ReceiveTruth>,
+    bodies: Vec<ReceiveTruth>,
 }
 
 impl CommandServer {
-    pub(crate) fn run(&self, context: &Context) -> Result<ServerTruth, LabError> {
-        let telling = Telling::begin(c"command-server")?;
+    pub(crate) fn run(&self, context: &Context) -> Result<CommandServerTruth, LabError> {
+        let telling = IttReporter::begin(c"command-server")?;
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
         let served = serve_each(&listener, self.connections, |peer| {
             self.serve(peer, &telling)
         })?;
-        Ok(ServerTruth {
+        Ok(CommandServerTruth {
             commands: served.iter().map(|one| one.headers.len() as u64).sum(),
             headers: served.iter().flat_map(|one| one.headers.clone()).collect(),
             bodies: served.iter().flat_map(|one| one.bodies.clone()).collect(),
@@ -73,9 +73,9 @@ impl CommandServer {
         })
     }
 
-    fn serve(&self, peer: Peer, telling: &Telling) -> Result<Served, LabError> {
+    fn serve(&self, peer: Peer, telling: &IttReporter) -> Result<ServedConnection, LabError> {
         name_thread(c"command channel");
-        let mut channel = Channel {
+        let mut channel = CountedChannel {
             peer,
             telling,
             quickack: self.quickack,
@@ -85,7 +85,7 @@ impl CommandServer {
         while let Some(received) = receive(&mut channel, &mut header)? {
             headers.push(received);
             let _task = telling.task(&telling.command);
-            let body_bytes = Header::of(header).body_bytes as usize;
+            let body_bytes = CommandHeader::of(header).body_bytes as usize;
             if body_bytes > 0 {
                 let mut body = vec![0; body_bytes];
                 let received = receive(&mut channel, &mut body)?;
@@ -95,7 +95,7 @@ impl CommandServer {
             answer[..HEADER_BYTES].copy_from_slice(&header);
             channel.send(&answer)?;
         }
-        Ok(Served {
+        Ok(ServedConnection {
             connection: channel.close(),
             headers,
             bodies,
@@ -104,10 +104,10 @@ impl CommandServer {
 }
 
 /// Receives all of `bytes`; nothing at the end of the stream.
-fn receive(channel: &mut Channel<'_>, bytes: &mut [u8]) -> Result<Option<Receive>, LabError> {
+fn receive(channel: &mut CountedChannel<'_>, bytes: &mut [u8]) -> Result<Option<ReceiveTruth>, LabError> {
     let start_ns = now_ns();
     let is_there = channel.receive(bytes)?;
-    Ok(is_there.then(|| Receive {
+    Ok(is_there.then(|| ReceiveTruth {
         bytes: bytes.len(),
         start_ns,
         end_ns: now_ns(),
