@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;

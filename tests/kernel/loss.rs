@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use table::manifest::Loss;

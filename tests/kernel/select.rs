@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 use serde_json::{Value, json};
 use table::tables::{Connection, TcpStage};
 

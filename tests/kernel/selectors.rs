@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 use nix::time::{ClockId, clock_gettime};
 use table::WaitObject;
 use table::tables::{Process, Wait};

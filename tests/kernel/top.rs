@@ -1,7 +1,7 @@
 //! `whylat top` in a real terminal (tmux), over connections whose trouble is planted: what is on the screen, what keys
 //! do, and that the terminal is as it was afterwards. And once, as text for scripts.
 
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 

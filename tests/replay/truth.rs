@@ -3,7 +3,7 @@
 
 use std::iter::Sum;
 
-use lab::{CapturedSegment, CaptureDirection};
+use lab::{CaptureDirection, CapturedSegment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -150,7 +150,10 @@ impl Trace {
     /// that an ACK is the first to cover. Nothing may have been sent again.
     pub fn round_trips(&self) -> Vec<(u64, u64)> {
         let opened_ns = self.syn(CaptureDirection::In).time_ns;
-        let mut samples = vec![(opened_ns, opened_ns - self.syn(CaptureDirection::Out).time_ns)];
+        let mut samples = vec![(
+            opened_ns,
+            opened_ns - self.syn(CaptureDirection::Out).time_ns,
+        )];
         let moments = self.history();
         let steps = moments.windows(2).map(|step| (step[0].una, step[1]));
         samples.extend(

@@ -241,7 +241,8 @@ mod tests {
             .unwrap();
         let passed = capture.stop().unwrap();
         let data = |way| -> Vec<&CapturedSegment> {
-            let of_client = |p: &&CapturedSegment| p.segment.destination_port == port && p.way == way;
+            let of_client =
+                |p: &&CapturedSegment| p.segment.destination_port == port && p.way == way;
             let passed = passed.iter().filter(of_client);
             passed.filter(|p| p.segment.payload_bytes > 0).collect()
         };

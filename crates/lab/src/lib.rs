@@ -28,7 +28,7 @@ pub mod site;
 pub mod wire;
 pub mod workload;
 
-pub use capture::{Capture, CapturedSegment, CaptureDirection};
+pub use capture::{Capture, CaptureDirection, CapturedSegment};
 pub use clock::now_ns;
 pub use error::LabError;
 pub use netns::{Netns, tie_to_parent};

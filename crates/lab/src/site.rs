@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use crate::{LabError, Netns, LabProcess, Wire};
+use crate::{LabError, LabProcess, Netns, Wire};
 
 /// Where roles are started: the two namespaces, and the program that has the roles.
 #[derive(Debug, Clone)]

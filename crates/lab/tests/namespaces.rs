@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use socket2::SockRef;
 use whylat_lab::wire::{PacketRecord, WireStats};
-use whylat_lab::{Netns, LabProcess, Wire, WireConfig};
+use whylat_lab::{LabProcess, Netns, Wire, WireConfig};
 
 #[test]
 fn congestion_control_follows_the_route() {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{exchange, may_make_namespaces, program, role, until};
 use serde_json::Value;
-use whylat_lab::{DirectionConfig, Netns, LabProcess, Wire, WireConfig};
+use whylat_lab::{DirectionConfig, LabProcess, Netns, Wire, WireConfig};
 
 const LO: &str = "127.0.0.1";
 

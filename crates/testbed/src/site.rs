@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use lab::{Netns, LabProcess, Wire};
+use lab::{LabProcess, Netns, Wire};
 use serde_json::Value;
 
 use crate::process::program;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
-use crate::play::{Outcome, FaultRun};
+use crate::play::{FaultRun, Outcome};
 use crate::shrink::{CONNECTIONS, LeftOut};
 use testbed::report::{Report, number};
 use testbed::{finish, program, whylat};

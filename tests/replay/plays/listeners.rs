@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use lab::wire::LossWindow;
-use lab::{DirectionConfig, Netns, LabProcess, Wire};
+use lab::{DirectionConfig, LabProcess, Netns, Wire};
 use serde_json::{Value, json};
 use table::tables::{Connection, Listener};
 

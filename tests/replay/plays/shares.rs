@@ -3,7 +3,7 @@
 //! (`unknown`) stays below 2 %.
 
 use lab::wire::{Cause, PacketRecord, Verdict};
-use lab::{Capture, DirectionConfig, CapturedSegment, CaptureDirection, Wire};
+use lab::{Capture, CaptureDirection, CapturedSegment, DirectionConfig, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -124,7 +124,10 @@ fn trace_of(passed: &[CapturedSegment], truth: &Value) -> Trace {
 /// Requests and answers, of which each is a segment that left once: on a busy machine some are sent
 /// again. `counts` are those that leave the trace's end and those that arrive.
 fn each_left_once(trace: &Trace, counts: (usize, usize)) -> Result<(), String> {
-    let seen = (trace.data(CaptureDirection::Out).len(), trace.data(CaptureDirection::In).len());
+    let seen = (
+        trace.data(CaptureDirection::Out).len(),
+        trace.data(CaptureDirection::In).len(),
+    );
     let why = format!("sent again or joined: {seen:?} segments, not {counts:?}");
     (seen == counts).then_some(()).ok_or(why)
 }
@@ -145,7 +148,10 @@ fn held_writes(site: &Site) -> Result<Outcome, String> {
     let (recorded, passed) = captured(site, "reply-server", &client);
     let trace = trace_of(&passed, &recorded.client);
     each_left_once(&trace, (2 * ROUNDS, ROUNDS))?;
-    let heard: Vec<u64> = trace.passed(CaptureDirection::In).map(|passed| passed.time_ns).collect();
+    let heard: Vec<u64> = trace
+        .passed(CaptureDirection::In)
+        .map(|passed| passed.time_ns)
+        .collect();
     let sent: Vec<u64> = trace
         .data(CaptureDirection::Out)
         .iter()
@@ -276,7 +282,10 @@ fn think_time(congctl: &str) -> Result<Outcome, String> {
     let least_us = least_us.expect("round trips").iter();
     let least_ns: Vec<u64> = least_us.map(|us| us.as_u64().expect("us") * 1000).collect();
     assert_eq!(least_ns.len(), THOUGHTS + 1);
-    let rounds = trace.data(CaptureDirection::Out).into_iter().zip(trace.data(CaptureDirection::In));
+    let rounds = trace
+        .data(CaptureDirection::Out)
+        .into_iter()
+        .zip(trace.data(CaptureDirection::In));
     let rounds = rounds
         .zip(least_ns.windows(2))
         .map(|((request, answer), least_ns)| {

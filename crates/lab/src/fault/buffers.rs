@@ -1,6 +1,6 @@
 //! Scenes in which a buffer or a window is smaller, or larger, than the path needs.
 
-use super::scene::{SeededDice, Scene, Variant, link, path, word};
+use super::scene::{Scene, SeededDice, Variant, link, path, word};
 use crate::wire::WindowScale;
 
 pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {

@@ -1,6 +1,6 @@
 //! The list of faults.
 
-use super::scene::{Claim, ConnectionEnd, Fault, ClaimSubject, sending, serving};
+use super::scene::{Claim, ClaimSubject, ConnectionEnd, Fault, sending, serving};
 use super::{buffers, cpus, losses, messages, programs, startup};
 
 /// The fault of this name.

@@ -1,6 +1,6 @@
 //! Scenes in which others have the CPU.
 
-use super::scene::{SeededDice, Scene, Variant, link, path, serving};
+use super::scene::{Scene, SeededDice, Variant, link, path, serving};
 
 /// A server on the second CPU, where each request takes CPU time, and a client on the first.
 fn computing_server(dice: &mut SeededDice) -> Scene {

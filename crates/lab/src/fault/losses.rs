@@ -1,6 +1,6 @@
 //! Scenes in which the path loses, delays or reorders what is sent.
 
-use super::scene::{Claim, SeededDice, ConnectionEnd, ClaimSubject, Scene, Variant, link, path};
+use super::scene::{Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, link, path};
 use crate::DirectionConfig;
 use crate::wire::{BurstLoss, HoldWindow, LossWindow};
 
@@ -61,7 +61,9 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene
     );
     let after_idle = if variant == Variant::Faulty { "0" } else { "1" };
     let name = "net.ipv4.tcp_slow_start_after_idle";
-    scene.sysctls.push((ConnectionEnd::Client, name, after_idle));
+    scene
+        .sysctls
+        .push((ConnectionEnd::Client, name, after_idle));
     scene
 }
 

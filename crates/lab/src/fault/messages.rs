@@ -1,6 +1,6 @@
 //! Scenes of small messages: what waits between a write and the answer to it, or computes.
 
-use super::scene::{SeededDice, ProgramPair, Scene, Variant, path, sending, word};
+use super::scene::{ProgramPair, Scene, SeededDice, Variant, path, sending, word};
 
 pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);

@@ -1,6 +1,8 @@
 //! Scenes in which a program, by how it uses its sockets, holds up others.
 
-use super::scene::{Claim, SeededDice, ConnectionEnd, ClaimSubject, Scene, Variant, link, path, word};
+use super::scene::{
+    Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, link, path, word,
+};
 use crate::DirectionConfig;
 
 fn claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim {
@@ -52,7 +54,11 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene 
         format!("request-reply --concurrency {CONNECTIONS} --rounds 21"),
     );
     if variant == Variant::Faulty {
-        let late = claim("syn_retries", ConnectionEnd::Client, ClaimSubject::LateToConnect);
+        let late = claim(
+            "syn_retries",
+            ConnectionEnd::Client,
+            ClaimSubject::LateToConnect,
+        );
         scene.pair.claims.push(late);
     }
     scene
@@ -88,7 +94,11 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
         "proxy".to_owned()
     });
     if faulty {
-        let limited = claim("send_buffer_limited", ConnectionEnd::Proxy, ClaimSubject::Nth(1));
+        let limited = claim(
+            "send_buffer_limited",
+            ConnectionEnd::Proxy,
+            ClaimSubject::Nth(1),
+        );
         scene.pair.claims.push(limited);
     }
     scene

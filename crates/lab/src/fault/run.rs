@@ -5,7 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::scene::{Claim, Cure, SeededDice, ConnectionEnd, Fault, ClaimSubject, ProgramPair, Scene, Variant};
+use super::scene::{
+    Claim, ClaimSubject, ConnectionEnd, Cure, Fault, ProgramPair, Scene, SeededDice, Variant,
+};
 use crate::site::Site;
 use crate::{LabError, LabProcess, Wire, WireConfig};
 
@@ -212,7 +214,9 @@ impl PairOutcome {
         match claim.of {
             ClaimSubject::All => sockets.cloned().collect(),
             ClaimSubject::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
-            ClaimSubject::LateToConnect => sockets.filter(|one| connected_late(one)).cloned().collect(),
+            ClaimSubject::LateToConnect => {
+                sockets.filter(|one| connected_late(one)).cloned().collect()
+            }
             ClaimSubject::Listener => ends.iter().map(|end| end["listener"].clone()).collect(),
             ClaimSubject::Nth(index) => sockets.skip(index).take(1).cloned().collect(),
             ClaimSubject::WithClient(index) => {

@@ -1,6 +1,6 @@
 //! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
 
-use super::scene::{Cure, SeededDice, Scene, Variant, word};
+use super::scene::{Cure, Scene, SeededDice, Variant, word};
 use crate::DirectionConfig;
 
 /// What the finding and the recipe advise, each apart; the finding's first advice first.

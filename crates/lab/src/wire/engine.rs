@@ -18,7 +18,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 use super::config::{Direction, DirectionConfig};
 use super::packet::{Packet, parse, set_window_scale};
-use super::path::{PacketSizes, PacketFate, PathModel};
+use super::path::{PacketFate, PacketSizes, PathModel};
 use super::stats::{Cause, DirectionStats, PacketRecord, Verdict};
 use crate::clock::now_ns;
 
@@ -94,7 +94,10 @@ impl WireState {
         let [a_to_b, b_to_a] = configs;
         WireState {
             // Distinct sequences per direction; the path mixes the seed further.
-            ways: [DirectionState::new(a_to_b, seed), DirectionState::new(b_to_a, !seed)],
+            ways: [
+                DirectionState::new(a_to_b, seed),
+                DirectionState::new(b_to_a, !seed),
+            ],
             log: PacketLog {
                 records: Vec::new(),
                 missed: 0,
@@ -231,7 +234,13 @@ impl DirectionState {
 
     /// Moves a packet from travelling to its end, in counters and log: since when it was handed over, or why
     /// it was not.
-    fn settle(&mut self, log: &mut PacketLog, row: Option<usize>, bytes: &[u8], end: Result<u64, Cause>) {
+    fn settle(
+        &mut self,
+        log: &mut PacketLog,
+        row: Option<usize>,
+        bytes: &[u8],
+        end: Result<u64, Cause>,
+    ) {
         let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.stats.travelling.remove(packet_bytes);
         let record = row.and_then(|row| log.records.get_mut(row));

@@ -261,7 +261,10 @@ mod tests {
             path.admit(&config, DATA, 0, 0, 0),
             PacketFate::Deliver { at_ns: 1_000_000 }
         );
-        assert_eq!(path.admit(&config, DATA, 0, 0, 0), PacketFate::Drop(Cause::Queue));
+        assert_eq!(
+            path.admit(&config, DATA, 0, 0, 0),
+            PacketFate::Drop(Cause::Queue)
+        );
     }
 
     #[test]

@@ -167,7 +167,10 @@ impl WriteWriteRead {
             min_rtts: false,
             barrier: None,
         };
-        Ok(RoundsTruth::of(vec![plan.run(peer)?], self.waiting.stall_ms))
+        Ok(RoundsTruth::of(
+            vec![plan.run(peer)?],
+            self.waiting.stall_ms,
+        ))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use whylat_lab::wire::{Cause, PacketRecord, Verdict, WireStats};
-use whylat_lab::{Direction, Netns, LabProcess};
+use whylat_lab::{Direction, LabProcess, Netns};
 
 /// Whether this process may make namespaces; says why not.
 pub fn may_make_namespaces() -> bool {

@@ -9,15 +9,15 @@ mod threads;
 
 use std::collections::BTreeMap;
 
-use super::csv::Row;
-use super::doc::{Block, table};
-use super::journal::{Cost, Entry, Journal, Study};
+use super::csv::ResultRow;
+use super::doc::{TextBlock, table};
+use super::journal::{CopyCost, JournalEntry, StudyJournal, StudyPlan};
 
 /// What is known besides the results themselves; all of it is lacking where only a file of results is read.
 #[derive(Debug, Default)]
-pub(super) struct Extras {
-    pub(super) study: Option<Study>,
-    pub(super) costs: Vec<Cost>,
+pub(super) struct AnalysisExtras {
+    pub(super) study: Option<StudyPlan>,
+    pub(super) costs: Vec<CopyCost>,
     /// By size: throughput of A1 over that of A1 again, of each pair.
     pub(super) noise: BTreeMap<usize, Vec<f64>>,
     /// A1's throughput and iperf3's, Gbit/s.
@@ -26,19 +26,19 @@ pub(super) struct Extras {
     pub(super) missing: BTreeMap<String, String>,
 }
 
-impl Extras {
+impl AnalysisExtras {
     /// Of a journal.
-    pub(super) fn of(journal: &Journal) -> Self {
+    pub(super) fn of(journal: &StudyJournal) -> Self {
         let mut extras = Self::default();
         let mut firsts = BTreeMap::new();
         for entry in &journal.entries {
             match entry {
-                Entry::Study(study) => extras.study = Some(study.clone()),
-                Entry::Cost(cost) => extras.costs.push(cost.clone()),
-                Entry::Peer {
+                JournalEntry::Study(study) => extras.study = Some(study.clone()),
+                JournalEntry::Cost(cost) => extras.costs.push(cost.clone()),
+                JournalEntry::Peer {
                     iperf3_gbps, gbps, ..
                 } => extras.peers.push((*gbps, *iperf3_gbps)),
-                Entry::Noise {
+                JournalEntry::Noise {
                     config,
                     repetition,
                     second,
@@ -55,14 +55,14 @@ impl Extras {
                         firsts.insert((config.size, *repetition), gbps);
                     }
                 }
-                Entry::Run { figures, .. } => extras.missing.extend(figures.missing.clone()),
-                Entry::Skipped { .. } | Entry::Diagnosis { .. } => {}
+                JournalEntry::Run { figures, .. } => extras.missing.extend(figures.missing.clone()),
+                JournalEntry::Skipped { .. } | JournalEntry::Diagnosis { .. } => {}
             }
         }
         extras
     }
 
-    fn cost(&self, name: &str, bytes: usize) -> Option<&Cost> {
+    fn cost(&self, name: &str, bytes: usize) -> Option<&CopyCost> {
         let mut costs = self.costs.iter();
         costs.find(|cost| cost.name == name && cost.bytes == bytes)
     }
@@ -77,7 +77,7 @@ impl Extras {
 }
 
 /// All answers.
-pub(super) fn answers(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut all = matrix::setting(rows, extras);
     all.extend(matrix::results(rows));
     all.extend(path::copies(rows, extras));
@@ -95,7 +95,12 @@ pub(super) fn answers(rows: &[Row], extras: &Extras) -> Vec<Block> {
 }
 
 /// The row of a configuration.
-fn row<'a>(rows: &'a [Row], variant: &str, size: usize, threads: usize) -> Option<&'a Row> {
+fn row<'a>(
+    rows: &'a [ResultRow],
+    variant: &str,
+    size: usize,
+    threads: usize,
+) -> Option<&'a ResultRow> {
     let mut all = rows.iter();
     all.find(|row| row.variant == variant && row.size == size && row.threads == threads)
 }
@@ -108,16 +113,16 @@ fn distinct(values: impl Iterator<Item = usize>) -> Vec<usize> {
     values
 }
 
-fn sizes(rows: &[Row]) -> Vec<usize> {
+fn sizes(rows: &[ResultRow]) -> Vec<usize> {
     distinct(rows.iter().map(|row| row.size))
 }
 
-fn thread_counts(rows: &[Row]) -> Vec<usize> {
+fn thread_counts(rows: &[ResultRow]) -> Vec<usize> {
     distinct(rows.iter().map(|row| row.threads))
 }
 
 /// Variants in the order of the results.
-fn variants(rows: &[Row]) -> Vec<&str> {
+fn variants(rows: &[ResultRow]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
         if !names.contains(&row.variant.as_str()) {
@@ -127,14 +132,14 @@ fn variants(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-fn heading(text: &str) -> Block {
-    Block::Heading(text.to_owned())
+fn heading(text: &str) -> TextBlock {
+    TextBlock::Heading(text.to_owned())
 }
 
-fn paragraph(text: impl Into<String>) -> Block {
-    Block::Paragraph(text.into())
+fn paragraph(text: impl Into<String>) -> TextBlock {
+    TextBlock::Paragraph(text.into())
 }
 
-fn two_columns(head: [&str; 2], rows: Vec<[String; 2]>) -> Block {
+fn two_columns(head: [&str; 2], rows: Vec<[String; 2]>) -> TextBlock {
     table(head, rows)
 }

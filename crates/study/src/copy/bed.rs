@@ -10,37 +10,37 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::figures::Figures;
-use super::matrix::Config;
-use super::options::How;
+use super::figures::RunFigures;
+use super::matrix::RunConfig;
+use super::options::RunOptions;
 use super::protocol::PORT;
 use lab::LabError;
-use lab::{Netns, LabProcess};
+use lab::{LabProcess, Netns};
 
 /// The published study's (section 2.2).
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// The two ends.
-pub(super) struct Bed {
+pub(super) struct TestBed {
     /// This program, whose `serve` and `ask` are the ends.
     program: PathBuf,
-    ends: Ends,
+    ends: EndLocation,
     server: SocketAddr,
 }
 
-enum Ends {
+enum EndLocation {
     Local { server: Netns, client: Netns },
     Remote,
 }
 
 /// What came of a run.
-pub(super) enum Outcome {
-    Measured(Figures),
+pub(super) enum RunOutcome {
+    Measured(RunFigures),
     Skipped(String),
 }
 
-impl Bed {
+impl TestBed {
     /// Makes the namespaces. `optmem_bytes`: what sockets there may note down, else the kernel's default.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Bed {
         }
         Ok(Self {
             program: program()?,
-            ends: Ends::Local { server, client },
+            ends: EndLocation::Local { server, client },
             server: SocketAddr::new(IpAddr::V4(SERVER), PORT),
         })
     }
@@ -70,24 +70,24 @@ impl Bed {
     pub(super) fn remote(server: SocketAddr) -> Result<Self, LabError> {
         Ok(Self {
             program: program()?,
-            ends: Ends::Remote,
+            ends: EndLocation::Remote,
             server,
         })
     }
 
     /// Whether both ends are on this machine.
     pub(super) fn is_local(&self) -> bool {
-        matches!(self.ends, Ends::Local { .. })
+        matches!(self.ends, EndLocation::Local { .. })
     }
 
     /// One run.
     ///
     /// # Errors
     /// When an end fails, or the two do not agree on what they did.
-    pub(super) fn run(&self, config: Config, how: &How) -> Result<Outcome, LabError> {
+    pub(super) fn run(&self, config: RunConfig, how: &RunOptions) -> Result<RunOutcome, LabError> {
         let server = match &self.ends {
-            Ends::Local { .. } => Some(self.serve(config.threads)?),
-            Ends::Remote => None,
+            EndLocation::Local { .. } => Some(self.serve(config.threads)?),
+            EndLocation::Remote => None,
         };
         let outcome = self.ask(config, how);
         drop(server);
@@ -95,10 +95,10 @@ impl Bed {
     }
 
     /// The clients of a run, whose server is there.
-    pub(super) fn ask(&self, config: Config, how: &How) -> Result<Outcome, LabError> {
+    pub(super) fn ask(&self, config: RunConfig, how: &RunOptions) -> Result<RunOutcome, LabError> {
         let mut client = match &self.ends {
-            Ends::Local { client, .. } => client.command(&self.program),
-            Ends::Remote => Command::new(&self.program),
+            EndLocation::Local { client, .. } => client.command(&self.program),
+            EndLocation::Remote => Command::new(&self.program),
         };
         client.args(["lab", "copy", "ask", "--connect", &self.server.to_string()]);
         client.args(["--variant", config.variant.name()]);
@@ -107,16 +107,16 @@ impl Bed {
         client.args(how.arguments());
         let said = LabProcess::start(client)?.finish()?;
         if let Some(why) = said["skipped"].as_str() {
-            return Ok(Outcome::Skipped(why.to_owned()));
+            return Ok(RunOutcome::Skipped(why.to_owned()));
         }
-        figures(said).map(Outcome::Measured)
+        figures(said).map(RunOutcome::Measured)
     }
 
     /// Starts a server for so many clients, and waits until it listens.
     pub(super) fn serve(&self, clients: usize) -> Result<LabProcess, LabError> {
         let mut server = match &self.ends {
-            Ends::Local { server, .. } => server.command(&self.program),
-            Ends::Remote => Command::new(&self.program),
+            EndLocation::Local { server, .. } => server.command(&self.program),
+            EndLocation::Remote => Command::new(&self.program),
         };
         server.args(["lab", "copy", "serve", "--clients", &clients.to_string()]);
         let mut server = LabProcess::start(server)?;
@@ -132,16 +132,16 @@ impl Bed {
     /// A command at the server's end; `None`: that is another machine.
     pub(super) fn command_at_server(&self, program: &str) -> Option<Command> {
         match &self.ends {
-            Ends::Local { server, .. } => Some(server.command(program)),
-            Ends::Remote => None,
+            EndLocation::Local { server, .. } => Some(server.command(program)),
+            EndLocation::Remote => None,
         }
     }
 
     /// The same at the client's end.
     pub(super) fn command_at_client(&self, program: &str) -> Option<Command> {
         match &self.ends {
-            Ends::Local { client, .. } => Some(client.command(program)),
-            Ends::Remote => None,
+            EndLocation::Local { client, .. } => Some(client.command(program)),
+            EndLocation::Remote => None,
         }
     }
 
@@ -151,7 +151,7 @@ impl Bed {
     }
 }
 
-fn figures(said: Value) -> Result<Figures, LabError> {
+fn figures(said: Value) -> Result<RunFigures, LabError> {
     serde_json::from_value(said).map_err(|why| {
         let hint = "both ends have to be of the same version of whylat";
         LabError::os(

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::counters::sum;
-use super::figures::Figures;
+use super::figures::RunFigures;
 use super::message::is_size;
-use super::options::Ask;
+use super::options::{ClientOptions, RunOptions};
 use super::pin;
-use super::protocol::{self, Hello, MAGIC, Tally, Welcome};
-use super::receive::Client;
+use super::protocol::{self, MAGIC, SendTally, StreamReply, StreamRequest};
+use super::receive::ReceivingClient;
 use super::stats::Histogram;
 use lab::LabError;
 use lab::workload::threads::{gather, start};
@@ -25,14 +25,14 @@ const LONGEST: Duration = Duration::from_secs(10);
 const HINT_SERVER: &str = "see what the server printed; whylat lab copy serve starts one";
 
 /// What came of it.
-pub(super) enum Asked {
-    Figures(Figures),
+pub(super) enum ClientOutcome {
+    Figures(RunFigures),
     /// Why the server cannot.
     Skipped(String),
 }
 
-impl Ask {
-    pub(super) fn run(&self) -> Result<Asked, LabError> {
+impl ClientOptions {
+    pub(super) fn run(&self) -> Result<ClientOutcome, LabError> {
         self.check()?;
         let mut streams = Vec::new();
         for place in 0..self.threads {
@@ -41,7 +41,7 @@ impl Ask {
                 stream.map_err(|why| LabError::os("connect to", self.peer(), why, HINT_SERVER))?;
             match stream {
                 Ok(stream) => streams.push(stream),
-                Err(why) => return Ok(Asked::Skipped(why)),
+                Err(why) => return Ok(ClientOutcome::Skipped(why)),
             }
         }
         let together = Barrier::new(self.threads);
@@ -55,7 +55,7 @@ impl Ask {
             gather(threads.collect::<Result<_, _>>()?)
         })?;
         self.compare(&ended)?;
-        Ok(Asked::Figures(self.figures(&ended)))
+        Ok(ClientOutcome::Figures(self.figures(&ended)))
     }
 
     /// Whether it can be asked for.
@@ -68,7 +68,7 @@ impl Ask {
                 hint,
             })
         };
-        let How {
+        let RunOptions {
             seconds,
             warm_up,
             window,
@@ -102,7 +102,7 @@ impl Ask {
         let stream = TcpStream::connect(self.connect)?;
         stream.set_read_timeout(Some(LONGEST))?;
         stream.set_nodelay(self.variant.nodelay())?;
-        let hello = Hello {
+        let hello = StreamRequest {
             magic: MAGIC.to_owned(),
             variant: self.variant,
             size: self.size,
@@ -110,7 +110,7 @@ impl Ask {
             pin: self.how.pin.then_some(place),
         };
         protocol::write_frame(&stream, &hello)?;
-        let Welcome { skipped } = protocol::read_frame(&stream)?;
+        let StreamReply { skipped } = protocol::read_frame(&stream)?;
         Ok(skipped.map_or(Ok(stream), Err))
     }
 
@@ -119,14 +119,14 @@ impl Ask {
         place: usize,
         stream: io::Result<TcpStream>,
         together: &Barrier,
-    ) -> Result<Client, LabError> {
+    ) -> Result<ReceivingClient, LabError> {
         let failed = |why| LabError::os("receive from", self.peer(), why, HINT_SERVER);
         let pinned = if self.how.pin {
             pin::client(place)
         } else {
             Ok(())
         };
-        let client = stream.map(|stream| Client::new(self, stream));
+        let client = stream.map(|stream| ReceivingClient::new(self, stream));
         // all arrive here, whatever went wrong
         together.wait();
         pinned?;
@@ -136,7 +136,7 @@ impl Ask {
     }
 
     /// Whether both ends counted the same, and N threads were N clients at a time.
-    fn compare(&self, clients: &[Client]) -> Result<(), LabError> {
+    fn compare(&self, clients: &[ReceivingClient]) -> Result<(), LabError> {
         for client in clients {
             let Some(served) = &client.served else {
                 continue;
@@ -154,7 +154,7 @@ impl Ask {
                 );
                 return Err(self.wrong(why));
             }
-            let Tally {
+            let SendTally {
                 zerocopy_sends,
                 completed,
                 ..
@@ -176,9 +176,9 @@ impl Ask {
         )
     }
 
-    fn figures(&self, clients: &[Client]) -> Figures {
+    fn figures(&self, clients: &[ReceivingClient]) -> RunFigures {
         let mut latency = Histogram::default();
-        let mut tally = Tally::default();
+        let mut tally = SendTally::default();
         let (mut messages, mut gbps, mut seconds) = (0, 0.0, 0.0_f64);
         for client in clients {
             latency.add(&client.latency);
@@ -192,7 +192,7 @@ impl Ask {
         }
         let served = clients.iter().filter_map(|client| client.served.as_ref());
         let missing = clients.first().map(|client| client.missing.clone());
-        Figures::of(
+        RunFigures::of(
             self.size,
             messages,
             seconds,

@@ -12,8 +12,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{MsgFlags, sendmsg};
 
 use super::errqueue;
-use super::journal::Cost;
-use super::message::{Expected, FIELDS, Pool};
+use super::journal::CopyCost;
+use super::message::{ExpectedMessage, FIELDS, MessagePool};
 use super::stats::{Histogram, median, median_interval};
 use lab::LabError;
 use lab::now_ns;
@@ -24,19 +24,19 @@ const BATCHES: usize = 31;
 const BATCH_NS: f64 = 200_000.0;
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Messages of the study are sent in turn from so many (`How::slots`, at one request at a time).
+/// Messages of the study are sent in turn from so many (`RunOptions::slots`, at one request at a time).
 const SLOTS: usize = 4;
 
 /// All costs, those of messages at each size.
 ///
 /// # Errors
 /// When the kernel refuses a step.
-pub(super) fn measure(sizes: &[usize]) -> Result<Vec<Cost>, LabError> {
+pub(super) fn measure(sizes: &[usize]) -> Result<Vec<CopyCost>, LabError> {
     let hint = "run whylat doctor, and the study again";
     measure_all(sizes).map_err(|why| LabError::os("measure", "costs by themselves", why, hint))
 }
 
-fn measure_all(sizes: &[usize]) -> io::Result<Vec<Cost>> {
+fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     let mut costs = Vec::new();
     for &size in sizes {
         costs.push(consolidation(size)?);
@@ -62,9 +62,9 @@ fn batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     (0..BATCHES).map(|_| timed(calls)).collect()
 }
 
-fn cost(name: &str, bytes: usize, ns: &[f64]) -> Cost {
+fn cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
     let bounds = median_interval(ns).unzip();
-    Cost {
+    CopyCost {
         name: name.to_owned(),
         bytes,
         ns: median(ns).unwrap_or(f64::NAN),
@@ -74,8 +74,8 @@ fn cost(name: &str, bytes: usize, ns: &[f64]) -> Cost {
 }
 
 /// Eight fields into one buffer.
-fn consolidation(size: usize) -> io::Result<Cost> {
-    let pool = Pool::heap(SLOTS, size);
+fn consolidation(size: usize) -> io::Result<CopyCost> {
+    let pool = MessagePool::heap(SLOTS, size);
     let (mut whole, mut sent) = (vec![0; size], 0);
     let ns = batches(|| {
         pool.consolidate(black_box(sent % SLOTS), &mut whole);
@@ -88,7 +88,7 @@ fn consolidation(size: usize) -> io::Result<Cost> {
 
 /// copy_from_user(): writes to pages of a file in memory that are there already, less a write of one byte. It holds a
 /// look-up of each page, too.
-fn kernel_copy(size: usize) -> io::Result<Cost> {
+fn kernel_copy(size: usize) -> io::Result<CopyCost> {
     let file = std::fs::File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
     let bytes = vec![1; size];
     file.write_all_at(&bytes, 0)?;
@@ -100,7 +100,7 @@ fn kernel_copy(size: usize) -> io::Result<Cost> {
 
 /// A page's get_user_pages() and its release: vmsplice() into a pipe and splice() out of it, which copy nothing; of 15
 /// pages more.
-fn pinning() -> io::Result<Cost> {
+fn pinning() -> io::Result<CopyCost> {
     const MANY: usize = 16;
     let (reader, writer) = nix::unistd::pipe()?;
     let null = OpenOptions::new().write(true).open("/dev/null")?;
@@ -126,7 +126,7 @@ fn pinning() -> io::Result<Cost> {
 }
 
 /// Reading a notification from the error queue.
-fn completion() -> io::Result<Cost> {
+fn completion() -> io::Result<CopyCost> {
     const SENDS: usize = 20;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = TcpStream::connect(listener.local_addr()?)?;
@@ -159,9 +159,9 @@ fn completion() -> io::Result<Cost> {
 }
 
 /// What the study does with a message of 64 bytes besides sending and receiving it: stamps, checks, clock, histogram.
-fn harness() -> io::Result<Cost> {
+fn harness() -> io::Result<CopyCost> {
     const SIZE: usize = 64;
-    let (mut pool, expected) = (Pool::heap(SLOTS, SIZE), Expected::new(SIZE));
+    let (mut pool, expected) = (MessagePool::heap(SLOTS, SIZE), ExpectedMessage::new(SIZE));
     let mut latency = Histogram::default();
     let (mut whole, mut number, mut last_ns) = (vec![0; SIZE], 0_u64, now_ns());
     let ns = batches(|| {
@@ -169,7 +169,7 @@ fn harness() -> io::Result<Cost> {
         pool.stamp(slot, number);
         pool.consolidate(slot, &mut whole);
         let fields = || whole.chunks_exact(SIZE / FIELDS);
-        let is_right = Expected::stamped(fields(), number).is_ok()
+        let is_right = ExpectedMessage::stamped(fields(), number).is_ok()
             && (!number.is_multiple_of(64) || expected.is_whole(fields(), number));
         let now = now_ns();
         latency.record(now - last_ns);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn every_cost_takes_time() {
         for cost in measure(&[64, 65_536]).unwrap() {
-            let Cost {
+            let CopyCost {
                 name,
                 ns,
                 ns_lo,

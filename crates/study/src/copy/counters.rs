@@ -37,7 +37,7 @@ const EVENTS: [(&str, u32, u64); 6] = [
 /// The beginning of `struct perf_event_attr`: PERF_ATTR_SIZE_VER0.
 #[repr(C)]
 #[derive(Default)]
-struct Attr {
+struct PerfAttr {
     kind: u32,
     size: u32,
     config: u64,
@@ -51,12 +51,12 @@ struct Attr {
 }
 
 /// Counters of the calling thread, or why there are none.
-pub(super) struct Counters {
+pub(super) struct ThreadCounters {
     events: Vec<(&'static str, io::Result<Vec<File>>)>,
 }
 
 /// What they showed at a moment.
-pub(super) struct Reading {
+pub(super) struct CounterReading {
     /// Count, time enabled and time running of each PMU.
     events: Vec<Option<Vec<[u64; 3]>>>,
     user_ns: u64,
@@ -64,9 +64,9 @@ pub(super) struct Reading {
 }
 
 /// Counts between two readings by name; absent: not measured.
-pub(super) type Counts = BTreeMap<String, Option<f64>>;
+pub(super) type CounterValues = BTreeMap<String, Option<f64>>;
 
-impl Counters {
+impl ThreadCounters {
     /// Starts counting.
     pub(super) fn open() -> Self {
         let pmus = hybrid_pmus();
@@ -100,7 +100,7 @@ impl Counters {
         missing.collect()
     }
 
-    pub(super) fn read(&mut self) -> Reading {
+    pub(super) fn read(&mut self) -> CounterReading {
         let usage = getrusage(UsageWho::RUSAGE_THREAD);
         let (user, system) = usage.map_or((TimeVal::new(0, 0), TimeVal::new(0, 0)), |usage| {
             (usage.user_time(), usage.system_time())
@@ -109,7 +109,7 @@ impl Counters {
             let files = opened.as_mut().ok()?;
             files.iter_mut().map(read_one).collect()
         });
-        Reading {
+        CounterReading {
             events: events.collect(),
             user_ns: ns(user),
             system_ns: ns(system),
@@ -117,9 +117,9 @@ impl Counters {
     }
 }
 
-impl Reading {
+impl CounterReading {
     /// Counts since an earlier reading. Those that shared a PMU with others are scaled up to all of the time.
-    pub(super) fn since(&self, before: &Reading) -> Counts {
+    pub(super) fn since(&self, before: &CounterReading) -> CounterValues {
         let pairs = self.events.iter().zip(&before.events);
         let counts = pairs.zip(EVENTS).map(|((after, before), (name, ..))| {
             let each = after.iter().flatten().zip(before.iter().flatten());
@@ -135,7 +135,7 @@ impl Reading {
             let is_there = after.is_some() && before.is_some();
             (name.to_owned(), is_there.then(|| scaled.sum()))
         });
-        let mut counts: Counts = counts.collect();
+        let mut counts: CounterValues = counts.collect();
         let user = self.user_ns.saturating_sub(before.user_ns) as f64;
         let system = self.system_ns.saturating_sub(before.system_ns) as f64;
         counts.insert("user_ns".to_owned(), Some(user));
@@ -145,7 +145,7 @@ impl Reading {
 }
 
 /// Adds up the counts of threads; what one lacks, the sum lacks.
-pub(super) fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
+pub(super) fn sum(all: impl IntoIterator<Item = CounterValues>) -> CounterValues {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();
     all.fold(first, |mut sum, counts| {
@@ -161,12 +161,12 @@ fn open(kind: u32, config: u64) -> io::Result<File> {
     const TOTAL_TIME_ENABLED_AND_RUNNING: u64 = 3;
     const PERF_FLAG_FD_CLOEXEC: u64 = 8;
     let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    let attr = Attr {
+    let attr = PerfAttr {
         kind,
-        size: size_of::<Attr>() as u32,
+        size: size_of::<PerfAttr>() as u32,
         config,
         read_format: TOTAL_TIME_ENABLED_AND_RUNNING,
-        ..Attr::default()
+        ..PerfAttr::default()
     };
     // SAFETY: `attr` is as large as it says, and lives until the call is over, which only reads it.
     let fd = unsafe {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_has_a_reason_and_no_count() {
-        let mut counters = Counters::open();
+        let mut counters = ThreadCounters::open();
         let missing = counters.missing();
         let before = counters.read();
         let blocks: Vec<Vec<u8>> = (0..64).map(|_| vec![1; 1 << 16]).collect();
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_sum_lacks_what_one_lacks() {
-        let counts = |cs| Counts::from([("cs".to_owned(), cs), ("x".to_owned(), Some(1.0))]);
+        let counts = |cs| CounterValues::from([("cs".to_owned(), cs), ("x".to_owned(), Some(1.0))]);
         let all = sum([counts(Some(2.0)), counts(Some(3.0))]);
         assert_eq!((all["cs"], all["x"]), (Some(5.0), Some(2.0)));
         assert_eq!(sum([counts(Some(2.0)), counts(None)])["cs"], None);

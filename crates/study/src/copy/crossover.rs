@@ -1,6 +1,6 @@
 //! From which message size on one way of sending beats another.
 
-use super::csv::Row;
+use super::csv::ResultRow;
 use super::doc::bytes;
 use super::stats::{interval, normal};
 use lab::Random;
@@ -12,7 +12,7 @@ const WIDTH_95: f64 = 2.0 * 1.959_964;
 
 /// Where one begins to win for good.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Place {
+pub(super) enum CrossoverPoint {
     /// It wins at every measured size.
     Always,
     /// It does not win at the largest.
@@ -24,7 +24,7 @@ pub(super) enum Place {
 /// A crossover and how sure it is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Crossover {
-    pub(super) place: Place,
+    pub(super) place: CrossoverPoint,
     /// 95 % interval, in bytes; infinite: beyond the largest size. `None`: the results have no spread.
     pub(super) interval: Option<(f64, f64)>,
     /// Ratios of throughput by size.
@@ -36,7 +36,12 @@ pub(super) struct Crossover {
 /// Where `variant` crosses `base`, by throughput, at a number of threads; `None`: fewer than two sizes have both.
 ///
 /// Medians are taken to vary as their intervals say, log-normally.
-pub(super) fn find(rows: &[Row], base: &str, variant: &str, threads: usize) -> Option<Crossover> {
+pub(super) fn find(
+    rows: &[ResultRow],
+    base: &str,
+    variant: &str,
+    threads: usize,
+) -> Option<Crossover> {
     let of = |name: &str, size: usize| {
         let mut wanted = rows.iter();
         wanted.find(|row| row.variant == name && row.size == size && row.threads == threads)
@@ -54,7 +59,7 @@ pub(super) fn find(rows: &[Row], base: &str, variant: &str, threads: usize) -> O
         else {
             continue;
         };
-        let deviation = |row: &Row| {
+        let deviation = |row: &ResultRow| {
             row.bounds("throughput")
                 .map(|(low, high)| (high / low).ln() / WIDTH_95)
         };
@@ -75,9 +80,9 @@ pub(super) fn find(rows: &[Row], base: &str, variant: &str, threads: usize) -> O
             .iter()
             .map(|(size, ratio, spread)| (*size, ratio + spread * normal(&mut random)));
         match crossing(drawn) {
-            Place::Always => range.0,
-            Place::Never => f64::INFINITY,
-            Place::At(size) => size,
+            CrossoverPoint::Always => range.0,
+            CrossoverPoint::Never => f64::INFINITY,
+            CrossoverPoint::At(size) => size,
         }
     };
     let draws: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
@@ -93,16 +98,16 @@ pub(super) fn find(rows: &[Row], base: &str, variant: &str, threads: usize) -> O
 }
 
 /// After the last size at which it loses, between the logarithms of that and the next.
-fn crossing(points: impl Iterator<Item = (usize, f64)>) -> Place {
-    let mut place = Place::Always;
+fn crossing(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
+    let mut place = CrossoverPoint::Always;
     let mut last: Option<(usize, f64)> = None;
     for (size, ratio) in points {
         if ratio < 0.0 {
-            place = Place::Never;
-        } else if let (Place::Never, Some((before, lost))) = (place, last) {
+            place = CrossoverPoint::Never;
+        } else if let (CrossoverPoint::Never, Some((before, lost))) = (place, last) {
             let part = lost / (lost - ratio);
             let (from, to) = ((before as f64).ln(), (size as f64).ln());
-            place = Place::At((from + part * (to - from)).exp());
+            place = CrossoverPoint::At((from + part * (to - from)).exp());
         }
         last = Some((size, ratio));
     }
@@ -113,9 +118,11 @@ impl Crossover {
     /// In words.
     pub(super) fn say(&self) -> String {
         let place = match self.place {
-            Place::Always => format!("ahead at every size from {} on", bytes(self.range.0)),
-            Place::Never => "none within the measured range".to_owned(),
-            Place::At(size) => format!("at {}", bytes(size.round())),
+            CrossoverPoint::Always => {
+                format!("ahead at every size from {} on", bytes(self.range.0))
+            }
+            CrossoverPoint::Never => "none within the measured range".to_owned(),
+            CrossoverPoint::At(size) => format!("at {}", bytes(size.round())),
         };
         let Some((low, high)) = self.interval else {
             return place + " (the results have no spread)";
@@ -142,7 +149,7 @@ mod tests {
     use super::super::csv;
     use super::*;
 
-    fn rows(a2: [f64; 3], spread: f64) -> Vec<Row> {
+    fn rows(a2: [f64; 3], spread: f64) -> Vec<ResultRow> {
         let mut text = String::from("Impl,size,thread,throughput,throughput_lo,throughput_hi\n");
         for (place, size) in [64, 256, 1024].into_iter().enumerate() {
             for (name, gbps) in [("A1", 1.0), ("A2", a2[place])] {
@@ -157,20 +164,20 @@ mod tests {
     fn it_lies_between_the_sizes_where_it_turns() {
         let exact = find(&rows([0.5, 0.5, 2.0], 1e-6), "A1", "A2", 1).unwrap();
         // halfway between the logarithms of 256 and 1024
-        let Place::At(size) = exact.place else {
+        let CrossoverPoint::At(size) = exact.place else {
             panic!("{exact:?}")
         };
         assert!((size - 512.0).abs() < 1.0);
         let (low, high) = exact.interval.unwrap();
         assert!((low - 512.0).abs() < 1.0 && (high - 512.0).abs() < 1.0);
         let never = find(&rows([2.0, 2.0, 0.5], 1e-6), "A1", "A2", 1).unwrap();
-        assert_eq!(never.place, Place::Never);
+        assert_eq!(never.place, CrossoverPoint::Never);
         assert!(never.say().contains("none within the measured range"));
         assert_eq!(
             find(&rows([1.1, 1.2, 1.3], 1e-6), "A1", "A2", 1)
                 .unwrap()
                 .place,
-            Place::Always
+            CrossoverPoint::Always
         );
         assert_eq!(find(&rows([1.0; 3], 0.0), "A1", "A2", 2), None);
     }

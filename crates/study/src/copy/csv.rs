@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::figures::FIGURES;
-use super::journal::Journal;
+use super::journal::StudyJournal;
 use super::stats::{median, median_interval};
 use lab::LabError;
 
@@ -22,7 +22,7 @@ const WORDS: [&str; 4] = ["stage", "wait", "finding", "skipped"];
 ///
 /// # Errors
 /// When the journal is none.
-pub(super) fn write(journal: &Journal) -> Result<String, LabError> {
+pub(super) fn write(journal: &StudyJournal) -> Result<String, LabError> {
     let (published, ours) = FIGURES.split_at(PUBLISHED_FIGURES);
     let with_spread: Vec<&str> = FIGURES
         .iter()
@@ -107,7 +107,7 @@ fn word(text: Option<&str>) -> String {
 
 /// A configuration and its figures, as the file has them.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(super) struct ResultRow {
     pub(super) variant: String,
     pub(super) size: usize,
     pub(super) threads: usize,
@@ -115,7 +115,7 @@ pub(super) struct Row {
     words: BTreeMap<String, String>,
 }
 
-impl Row {
+impl ResultRow {
     /// A figure; `None`: not measured.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         self.cells.get(name).copied()
@@ -144,7 +144,7 @@ impl Row {
 ///
 /// # Errors
 /// When the published study's first three columns are not there, or a cell is no number where one belongs: with its line.
-pub(super) fn read(name: &str, text: &str) -> Result<Vec<Row>, LabError> {
+pub(super) fn read(name: &str, text: &str) -> Result<Vec<ResultRow>, LabError> {
     let wrong = |line: usize, why: String| {
         let hint = "its first line has to be Impl,size,thread,throughput,latency,cycles,l1_misses,llc_misses,cs, \
                     and more if you like";
@@ -175,7 +175,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Row>, LabError> {
             let parsed = cell.parse();
             parsed.map_err(|_| wrong(line, format!("{} is {cell:?}", KEYS[place])))
         };
-        let mut row = Row {
+        let mut row = ResultRow {
             variant: cells[0].clone(),
             size: whole(1)?,
             threads: whole(2)?,

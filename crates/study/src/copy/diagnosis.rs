@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::bed::Bed;
-use super::journal::Diagnosis;
-use super::matrix::Config;
-use super::options::How;
+use super::bed::TestBed;
+use super::journal::RunDiagnosis;
+use super::matrix::RunConfig;
+use super::options::RunOptions;
 use lab::LabError;
 use lab::tie_to_parent;
 
@@ -26,11 +26,15 @@ const HINT: &str = "run: whylat doctor; or leave it out: --no-diagnosis";
 ///
 /// # Errors
 /// When it cannot be recorded.
-pub(super) fn of(bed: &Bed, config: Config, how: &How) -> Result<Diagnosis, LabError> {
+pub(super) fn of(
+    bed: &TestBed,
+    config: RunConfig,
+    how: &RunOptions,
+) -> Result<RunDiagnosis, LabError> {
     let not = |why: &str| {
-        Ok(Diagnosis {
+        Ok(RunDiagnosis {
             why_not: Some(why.to_owned()),
-            ..Diagnosis::default()
+            ..RunDiagnosis::default()
         })
     };
     if !bed.is_local() {
@@ -52,7 +56,7 @@ pub(super) fn of(bed: &Bed, config: Config, how: &How) -> Result<Diagnosis, LabE
 
 /// Records a process while something happens.
 fn record(
-    bed: &Bed,
+    bed: &TestBed,
     pid: u32,
     scratch: &Path,
     into: &Path,
@@ -85,7 +89,7 @@ fn record(
     recorder.0.wait().map(drop).map_err(failed)
 }
 
-fn ask(bed: &Bed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
+fn ask(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
     let mut command = Command::new(bed.program());
     command
         .args(words)
@@ -99,7 +103,7 @@ fn ask(bed: &Bed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
 
 /// The stage, the kind of wait, and the finding that weigh most. The server's first thread, whose number is the
 /// process's, only waits for the others, and does not count.
-fn summary(report: &Value, waits: &Value, pid: u32) -> Diagnosis {
+fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
     let connections = report["connections"].as_array().into_iter().flatten();
     let served = connections.filter(|one| one["role"] == "server");
     let stages = served
@@ -116,7 +120,7 @@ fn summary(report: &Value, waits: &Value, pid: u32) -> Diagnosis {
     let (stage, stage_share) = largest(stages).unzip();
     let (wait, wait_share) = largest(waited).unzip();
     let rule = report["findings"][0]["rule"].as_str();
-    Diagnosis {
+    RunDiagnosis {
         stage,
         stage_share,
         wait,
@@ -161,6 +165,6 @@ mod tests {
             (Some("connection"), Some(0.75))
         );
         assert_eq!(said.finding.as_deref(), Some("sender_app_limited"));
-        assert_eq!(summary(&json!({}), &json!({}), 7), Diagnosis::default());
+        assert_eq!(summary(&json!({}), &json!({}), 7), RunDiagnosis::default());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Block {
+pub(super) enum TextBlock {
     Heading(String),
     Paragraph(String),
     List(Vec<String>),
@@ -17,24 +17,24 @@ pub(super) enum Block {
 }
 
 /// A table of these.
-pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Block {
-    Block::Table {
+pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> TextBlock {
+    TextBlock::Table {
         head: head.map(str::to_owned).into(),
         rows: rows.into_iter().map(Vec::from).collect(),
     }
 }
 
 /// As Markdown.
-pub(super) fn markdown(title: &str, blocks: &[Block]) -> String {
+pub(super) fn markdown(title: &str, blocks: &[TextBlock]) -> String {
     let mut text = format!("# {title}\n");
     for block in blocks {
         text.push('\n');
         match block {
-            Block::Heading(heading) => text += &format!("## {heading}\n"),
-            Block::Paragraph(words) => text += &wrapped(words, ""),
-            Block::List(items) => items.iter().for_each(|item| text += &wrapped(item, "* ")),
-            Block::Verbatim(lines) => text += &format!("```\n{}\n```\n", lines.trim_end()),
-            Block::Table { head, rows } => text += &aligned(head, rows),
+            TextBlock::Heading(heading) => text += &format!("## {heading}\n"),
+            TextBlock::Paragraph(words) => text += &wrapped(words, ""),
+            TextBlock::List(items) => items.iter().for_each(|item| text += &wrapped(item, "* ")),
+            TextBlock::Verbatim(lines) => text += &format!("```\n{}\n```\n", lines.trim_end()),
+            TextBlock::Table { head, rows } => text += &aligned(head, rows),
         }
     }
     text
@@ -81,21 +81,21 @@ fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// As elements of a page.
-pub(super) fn html(blocks: &[Block]) -> String {
+pub(super) fn html(blocks: &[TextBlock]) -> String {
     let mut text = String::new();
     for block in blocks {
         match block {
-            Block::Heading(heading) => text += &format!("<h2>{}</h2>\n", escaped(heading)),
-            Block::Paragraph(words) => text += &format!("<p>{}</p>\n", escaped(words)),
-            Block::Verbatim(lines) => text += &format!("<pre>{}</pre>\n", escaped(lines)),
-            Block::List(items) => {
+            TextBlock::Heading(heading) => text += &format!("<h2>{}</h2>\n", escaped(heading)),
+            TextBlock::Paragraph(words) => text += &format!("<p>{}</p>\n", escaped(words)),
+            TextBlock::Verbatim(lines) => text += &format!("<pre>{}</pre>\n", escaped(lines)),
+            TextBlock::List(items) => {
                 let items: String = items
                     .iter()
                     .map(|item| format!("<li>{}</li>", escaped(item)))
                     .collect();
                 text += &format!("<ul>{items}</ul>\n");
             }
-            Block::Table { head, rows } => {
+            TextBlock::Table { head, rows } => {
                 let cells = |cells: &[String], name: &str| -> String {
                     let cells = cells.iter();
                     cells
@@ -187,8 +187,8 @@ mod tests {
     #[test]
     fn blocks_become_both() {
         let blocks = [
-            Block::Heading("A & B".into()),
-            Block::List(vec!["one".into()]),
+            TextBlock::Heading("A & B".into()),
+            TextBlock::List(vec!["one".into()]),
             table(["x", "y"], vec![["1".into(), "<2>".into()]]),
         ];
         let text = markdown("T", &blocks);

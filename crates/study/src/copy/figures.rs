@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::counters::Counts;
-use super::protocol::Tally;
+use super::counters::CounterValues;
+use super::protocol::SendTally;
 use super::stats::Histogram;
 
 /// A figure of a run.
 #[derive(Debug)]
-pub(super) struct Figure {
+pub(super) struct FigureColumn {
     /// Its column.
     pub(super) name: &'static str,
     /// Unit and meaning.
@@ -19,18 +19,18 @@ pub(super) struct Figure {
     pub(super) spread: bool,
 }
 
-const fn figure(name: &'static str, what: &'static str) -> Figure {
+const fn figure(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = false;
-    Figure { name, what, spread }
+    FigureColumn { name, what, spread }
 }
 
-const fn spread(name: &'static str, what: &'static str) -> Figure {
+const fn spread(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = true;
-    Figure { name, what, spread }
+    FigureColumn { name, what, spread }
 }
 
 /// All figures: those of the published study's columns first, in its order.
-pub(super) const FIGURES: &[Figure] = &[
+pub(super) const FIGURES: &[FigureColumn] = &[
     spread(
         "throughput",
         "Gbit/s of payload, server to client, summed over clients",
@@ -99,14 +99,14 @@ pub(super) const FIGURES: &[Figure] = &[
 
 /// Figures by name; an absent one was not measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Figures {
+pub(super) struct RunFigures {
     pub(super) figures: BTreeMap<String, f64>,
     /// Why counters are missing, by name.
     #[serde(default)]
     pub(super) missing: BTreeMap<String, String>,
 }
 
-impl Figures {
+impl RunFigures {
     /// Of all clients of a run, and of the server's threads.
     #[expect(
         clippy::too_many_arguments,
@@ -118,9 +118,9 @@ impl Figures {
         seconds: f64,
         gbps: f64,
         latency: &Histogram,
-        tally: &Tally,
-        server: Counts,
-        client: Counts,
+        tally: &SendTally,
+        server: CounterValues,
+        client: CounterValues,
         missing: BTreeMap<String, String>,
     ) -> Self {
         let mut all = BTreeMap::new();
@@ -190,11 +190,11 @@ mod tests {
     fn every_figure_is_declared() {
         let mut latency = Histogram::default();
         (0..10_000).for_each(|ns| latency.record(ns));
-        let tally = Tally {
+        let tally = SendTally {
             zerocopy_sends: 4,
             completed: 4,
             copied: 1,
-            ..Tally::default()
+            ..SendTally::default()
         };
         let names = [
             "cycles",
@@ -206,9 +206,9 @@ mod tests {
             "user_ns",
             "system_ns",
         ];
-        let counts: Counts = names.map(|name| (name.to_owned(), Some(2.0))).into();
+        let counts: CounterValues = names.map(|name| (name.to_owned(), Some(2.0))).into();
         let none = BTreeMap::new();
-        let made = Figures::of(
+        let made = RunFigures::of(
             64,
             10,
             1.0,

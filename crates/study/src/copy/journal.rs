@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::Figures;
-use super::matrix::Config;
+use super::figures::RunFigures;
+use super::matrix::RunConfig;
 use lab::LabError;
 
 /// Its name in the study's directory.
@@ -17,42 +17,42 @@ const NAME: &str = "runs.jsonl";
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Entry {
+pub(super) enum JournalEntry {
     /// What is studied, and on what; the first line.
-    Study(Study),
+    Study(StudyPlan),
     /// One repetition of a configuration.
     Run {
         #[serde(flatten)]
-        config: Config,
+        config: RunConfig,
         repetition: usize,
         #[serde(flatten)]
-        figures: Figures,
+        figures: RunFigures,
     },
     /// One of two runs that differ in nothing.
     Noise {
         #[serde(flatten)]
-        config: Config,
+        config: RunConfig,
         repetition: usize,
         /// The first or the second.
         second: bool,
         #[serde(flatten)]
-        figures: Figures,
+        figures: RunFigures,
     },
     /// Why a configuration is not measured.
     Skipped {
         #[serde(flatten)]
-        config: Config,
+        config: RunConfig,
         why: String,
     },
     /// What whylat says of a configuration.
     Diagnosis {
         #[serde(flatten)]
-        config: Config,
+        config: RunConfig,
         #[serde(flatten)]
-        diagnosis: Diagnosis,
+        diagnosis: RunDiagnosis,
     },
     /// What a step takes by itself.
-    Cost(Cost),
+    Cost(CopyCost),
     /// iperf3 over the same path, in turn with A1.
     Peer {
         size: usize,
@@ -64,7 +64,7 @@ pub(super) enum Entry {
 
 /// What is studied, and on what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Study {
+pub(super) struct StudyPlan {
     /// Of the journal.
     pub(super) version: u32,
     pub(super) whylat: String,
@@ -73,7 +73,7 @@ pub(super) struct Study {
     pub(super) cpus: usize,
     /// `namespaces`, or the server's address.
     pub(super) path: String,
-    pub(super) configs: Vec<Config>,
+    pub(super) configs: Vec<RunConfig>,
     pub(super) repeat: usize,
     pub(super) seconds: f64,
     pub(super) warm_up: f64,
@@ -86,7 +86,7 @@ pub(super) struct Study {
 
 /// The reason of a configuration's figures, as whylat tells it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Diagnosis {
+pub(super) struct RunDiagnosis {
     /// What stopped the next byte of the server's sockets longest, and its part of their life.
     pub(super) stage: Option<String>,
     pub(super) stage_share: Option<f64>,
@@ -101,7 +101,7 @@ pub(super) struct Diagnosis {
 
 /// A cost that was measured by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Cost {
+pub(super) struct CopyCost {
     pub(super) name: String,
     /// Bytes that it is about.
     pub(super) bytes: usize,
@@ -112,18 +112,18 @@ pub(super) struct Cost {
 }
 
 /// The journal of a study, and what it holds.
-pub(super) struct Journal {
+pub(super) struct StudyJournal {
     path: PathBuf,
     file: File,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<JournalEntry>,
 }
 
-impl Journal {
+impl StudyJournal {
     /// Begins one in a directory that it makes.
     ///
     /// # Errors
     /// When the directory is there already, or cannot be made.
-    pub(super) fn create(directory: &Path, study: Study) -> Result<Self, LabError> {
+    pub(super) fn create(directory: &Path, study: StudyPlan) -> Result<Self, LabError> {
         let hint = "choose another directory with -o, or go on with that study: --resume DIR";
         let failed = |why| LabError::os("make", directory.display().to_string(), why, hint);
         std::fs::create_dir(directory).map_err(failed)?;
@@ -134,7 +134,7 @@ impl Journal {
             file,
             entries: Vec::new(),
         };
-        journal.add(Entry::Study(study))?;
+        journal.add(JournalEntry::Study(study))?;
         Ok(journal)
     }
 
@@ -158,7 +158,7 @@ impl Journal {
     }
 
     /// Writes a line.
-    pub(super) fn add(&mut self, entry: Entry) -> Result<(), LabError> {
+    pub(super) fn add(&mut self, entry: JournalEntry) -> Result<(), LabError> {
         let hint = "free space, then go on with: whylat lab copy --resume DIR";
         let failed = |why| LabError::os("write", self.path.display().to_string(), why, hint);
         let mut line = serde_json::to_vec(&entry)
@@ -174,9 +174,9 @@ impl Journal {
     ///
     /// # Errors
     /// When the journal does not begin with it.
-    pub(super) fn study(&self) -> Result<&Study, LabError> {
+    pub(super) fn study(&self) -> Result<&StudyPlan, LabError> {
         match self.entries.first() {
-            Some(Entry::Study(study)) => Ok(study),
+            Some(JournalEntry::Study(study)) => Ok(study),
             _ => Err(LabError::os(
                 "read",
                 self.path.display().to_string(),
@@ -187,9 +187,9 @@ impl Journal {
     }
 
     /// Repetitions of a configuration.
-    pub(super) fn runs(&self, of: Config) -> impl Iterator<Item = &Figures> {
+    pub(super) fn runs(&self, of: RunConfig) -> impl Iterator<Item = &RunFigures> {
         self.entries.iter().filter_map(move |entry| match entry {
-            Entry::Run {
+            JournalEntry::Run {
                 config, figures, ..
             } if *config == of => Some(figures),
             _ => None,
@@ -197,24 +197,24 @@ impl Journal {
     }
 
     /// Why a configuration is not measured.
-    pub(super) fn skipped(&self, of: Config) -> Option<&str> {
+    pub(super) fn skipped(&self, of: RunConfig) -> Option<&str> {
         self.entries.iter().find_map(|entry| match entry {
-            Entry::Skipped { config, why } if *config == of => Some(why.as_str()),
+            JournalEntry::Skipped { config, why } if *config == of => Some(why.as_str()),
             _ => None,
         })
     }
 
     /// What whylat says of one.
-    pub(super) fn diagnosis(&self, of: Config) -> Option<&Diagnosis> {
+    pub(super) fn diagnosis(&self, of: RunConfig) -> Option<&RunDiagnosis> {
         self.entries.iter().find_map(|entry| match entry {
-            Entry::Diagnosis { config, diagnosis } if *config == of => Some(diagnosis),
+            JournalEntry::Diagnosis { config, diagnosis } if *config == of => Some(diagnosis),
             _ => None,
         })
     }
 }
 
 /// Entries of a journal, and the bytes of its whole lines.
-fn read(path: &Path) -> io::Result<(Vec<Entry>, u64)> {
+fn read(path: &Path) -> io::Result<(Vec<JournalEntry>, u64)> {
     let mut reader = BufReader::new(File::open(path)?);
     let (mut entries, mut whole) = (Vec::new(), 0);
     let mut line = Vec::new();
@@ -234,8 +234,8 @@ mod tests {
     use super::super::matrix::{ALL, configs};
     use super::*;
 
-    fn study() -> Study {
-        Study {
+    fn study() -> StudyPlan {
+        StudyPlan {
             version: 1,
             whylat: "0".to_owned(),
             kernel: "6.18".to_owned(),
@@ -258,17 +258,17 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("study");
         let config = study().configs[1];
-        let run = Entry::Run {
+        let run = JournalEntry::Run {
             config,
             repetition: 2,
-            figures: Figures {
+            figures: RunFigures {
                 figures: [("throughput".to_owned(), 1.25)].into(),
                 missing: [("cycles".to_owned(), "not supported".to_owned())].into(),
             },
         };
-        let mut journal = Journal::create(&directory, study()).unwrap();
+        let mut journal = StudyJournal::create(&directory, study()).unwrap();
         journal.add(run.clone()).unwrap();
-        let again = Journal::create(&directory, study())
+        let again = StudyJournal::create(&directory, study())
             .map(|_| ())
             .unwrap_err();
         assert!(again.to_string().contains("hint: "), "{again}");
@@ -277,10 +277,10 @@ mod tests {
             .open(directory.join(NAME))
             .unwrap();
         file.write_all(b"{\"kind\":\"run\",\"im").unwrap();
-        let mut journal = Journal::resume(&directory).unwrap();
-        assert_eq!(journal.entries, [Entry::Study(study()), run.clone()]);
+        let mut journal = StudyJournal::resume(&directory).unwrap();
+        assert_eq!(journal.entries, [JournalEntry::Study(study()), run.clone()]);
         journal.add(run).unwrap();
-        let journal = Journal::resume(&directory).unwrap();
+        let journal = StudyJournal::resume(&directory).unwrap();
         assert_eq!(journal.runs(config).count(), 2);
         assert_eq!(journal.runs(study().configs[0]).count(), 0);
         assert_eq!(journal.study().unwrap(), &study());

@@ -7,7 +7,7 @@ use lab::Random;
 
 /// How a message is sent, or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
-pub(super) enum Variant {
+pub(super) enum SendVariant {
     /// The eight fields are copied into one buffer, which is sent by send()
     #[value(name = "A1")]
     #[serde(rename = "A1")]
@@ -51,20 +51,20 @@ pub(super) enum Variant {
 }
 
 /// All variants, the published study's three first.
-pub(super) const ALL: [Variant; 10] = [
-    Variant::Send,
-    Variant::Sendmsg,
-    Variant::Zerocopy,
-    Variant::SendNodelay,
-    Variant::SendmsgScatter,
-    Variant::ZerocopyHuge,
-    Variant::Uring,
-    Variant::UringZerocopy,
-    Variant::Sendfile,
-    Variant::Splice,
+pub(super) const ALL: [SendVariant; 10] = [
+    SendVariant::Send,
+    SendVariant::Sendmsg,
+    SendVariant::Zerocopy,
+    SendVariant::SendNodelay,
+    SendVariant::SendmsgScatter,
+    SendVariant::ZerocopyHuge,
+    SendVariant::Uring,
+    SendVariant::UringZerocopy,
+    SendVariant::Sendfile,
+    SendVariant::Splice,
 ];
 
-impl Variant {
+impl SendVariant {
     /// As it is called in the column `Impl`.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -114,9 +114,9 @@ impl Variant {
 
 /// One cell of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Config {
+pub(super) struct RunConfig {
     #[serde(rename = "impl")]
-    pub(super) variant: Variant,
+    pub(super) variant: SendVariant,
     /// Bytes of a message.
     pub(super) size: usize,
     /// Clients, each with a thread and a connection, and as many threads of the server.
@@ -124,11 +124,15 @@ pub(super) struct Config {
 }
 
 /// Every configuration, in the order of the results.
-pub(super) fn configs(variants: &[Variant], sizes: &[usize], threads: &[usize]) -> Vec<Config> {
+pub(super) fn configs(
+    variants: &[SendVariant],
+    sizes: &[usize],
+    threads: &[usize],
+) -> Vec<RunConfig> {
     let mut all = Vec::new();
     for &variant in variants {
         for &size in sizes {
-            all.extend(threads.iter().map(|&threads| Config {
+            all.extend(threads.iter().map(|&threads| RunConfig {
                 variant,
                 size,
                 threads,
@@ -153,7 +157,7 @@ mod tests {
     fn names_are_those_of_the_options_and_of_json() {
         for variant in ALL {
             let name = variant.name();
-            assert_eq!(Variant::from_str(name, false), Ok(variant));
+            assert_eq!(SendVariant::from_str(name, false), Ok(variant));
             assert_eq!(serde_json::to_value(variant).unwrap(), name);
         }
     }

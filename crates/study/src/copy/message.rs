@@ -15,13 +15,13 @@ pub(super) const STAMP_BYTES: usize = 8;
 const HUGE_BYTES: usize = 2 << 20;
 
 /// Messages that are sent in turn.
-pub(super) struct Pool {
-    memory: Memory,
+pub(super) struct MessagePool {
+    memory: PoolMemory,
     field_bytes: usize,
     slots: usize,
 }
 
-enum Memory {
+enum PoolMemory {
     /// Fields of all messages, each allocated by itself.
     Heap(Vec<Box<[u8]>>),
     /// The same in huge pages, `stride` bytes apart from `start` on.
@@ -32,12 +32,12 @@ enum Memory {
     },
 }
 
-impl Pool {
+impl MessagePool {
     /// So many messages of so many bytes, which [`is_size`] accepts.
     pub(super) fn heap(slots: usize, size: usize) -> Self {
         let field_bytes = size / FIELDS;
         let blocks = (0..slots * FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());
-        Self::filled(Memory::Heap(blocks.collect()), slots, field_bytes)
+        Self::filled(PoolMemory::Heap(blocks.collect()), slots, field_bytes)
     }
 
     /// The same in huge pages; the reason where the kernel gives none.
@@ -71,7 +71,7 @@ impl Pool {
                 "the kernel gave ordinary pages in spite of MADV_HUGEPAGE",
             ));
         }
-        let memory = Memory::Huge {
+        let memory = PoolMemory::Huge {
             bytes,
             start,
             stride,
@@ -79,7 +79,7 @@ impl Pool {
         Ok(Self::filled(memory, slots, field_bytes))
     }
 
-    fn filled(memory: Memory, slots: usize, field_bytes: usize) -> Self {
+    fn filled(memory: PoolMemory, slots: usize, field_bytes: usize) -> Self {
         let mut pool = Self {
             memory,
             field_bytes,
@@ -112,8 +112,8 @@ impl Pool {
     pub(super) fn field(&self, slot: usize, field: usize) -> &[u8] {
         let place = slot * FIELDS + field;
         match &self.memory {
-            Memory::Heap(blocks) => &blocks[place],
-            Memory::Huge {
+            PoolMemory::Heap(blocks) => &blocks[place],
+            PoolMemory::Huge {
                 bytes,
                 start,
                 stride,
@@ -124,8 +124,8 @@ impl Pool {
     pub(super) fn field_mut(&mut self, slot: usize, field: usize) -> &mut [u8] {
         let place = slot * FIELDS + field;
         match &mut self.memory {
-            Memory::Heap(blocks) => &mut blocks[place],
-            Memory::Huge {
+            PoolMemory::Heap(blocks) => &mut blocks[place],
+            PoolMemory::Huge {
                 bytes,
                 start,
                 stride,
@@ -199,15 +199,15 @@ fn checksum<'a>(fields: impl Iterator<Item = &'a [u8]>) -> u64 {
 }
 
 /// What a receiver expects.
-pub(super) struct Expected {
+pub(super) struct ExpectedMessage {
     field_bytes: usize,
     /// Of the words that never change.
     checksum: u64,
 }
 
-impl Expected {
+impl ExpectedMessage {
     pub(super) fn new(size: usize) -> Self {
-        let mut pool = Pool::heap(1, size);
+        let mut pool = MessagePool::heap(1, size);
         pool.stamp(0, 0);
         Self {
             field_bytes: size / FIELDS,
@@ -246,14 +246,15 @@ mod tests {
     #[test]
     fn a_wrong_byte_anywhere_is_seen() {
         for size in [64, 512, 4096] {
-            let (mut pool, expected) = (Pool::heap(2, size), Expected::new(size));
+            let (mut pool, expected) = (MessagePool::heap(2, size), ExpectedMessage::new(size));
             pool.stamp(1, 77);
             let mut whole = vec![0; size];
             pool.consolidate(1, &mut whole);
             let is_whole =
                 |bytes: &[u8], number| expected.is_whole(bytes.chunks(size / FIELDS), number);
-            let stamped =
-                |bytes: &[u8], number| Expected::stamped(bytes.chunks(size / FIELDS), number);
+            let stamped = |bytes: &[u8], number| {
+                ExpectedMessage::stamped(bytes.chunks(size / FIELDS), number)
+            };
             assert_eq!(stamped(&whole, 77), Ok(()));
             assert!(is_whole(&whole, 77) && !is_whole(&whole, 78));
             assert_eq!(stamped(&whole, 78), Err((0, 77)));
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_gathered_from_anywhere_is_the_rest() {
-        let pool = Pool::heap(3, 512);
+        let pool = MessagePool::heap(3, 512);
         let mut whole = vec![0; 512];
         pool.consolidate(2, &mut whole);
         for from in [0, 1, 63, 64, 65, 511] {

@@ -49,10 +49,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 
-use bed::Bed;
-use journal::{Journal, Study};
+use bed::TestBed;
+use journal::{StudyJournal, StudyPlan};
 use lab::LabError;
-use matrix::{ALL, Config, Variant, configs};
+use matrix::{ALL, RunConfig, SendVariant, configs};
 
 /// The published study's matrix, and its time of a run.
 const SIZES: [usize; 4] = [64, 512, 4096, 65_536];
@@ -80,12 +80,12 @@ Examples:
   whylat lab copy --variants A1,A3 --sizes 4096,65536 --threads 1,2
   whylat lab copy --plot results.csv"
 )]
-struct Options {
+struct CopyOptions {
     #[command(subcommand)]
-    end: Option<End>,
+    end: Option<EndCommand>,
     /// How messages are sent [default: all ways]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
-    variants: Option<Vec<Variant>>,
+    variants: Option<Vec<SendVariant>>,
     /// Bytes of a message [default: 64,512,4096,65536]
     #[arg(long, value_delimiter = ',', value_name = "BYTES,…")]
     sizes: Option<Vec<usize>>,
@@ -133,11 +133,11 @@ struct Options {
     plot: Option<PathBuf>,
     /// How to print the answers
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: CopyFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum CopyFormat {
     /// For people: Markdown.
     Text,
     /// For programs: schema whylat.copy/1.
@@ -145,27 +145,27 @@ enum Format {
 }
 
 #[derive(Debug, Subcommand)]
-enum End {
+enum EndCommand {
     /// The server alone, for --host on another machine
-    Serve(server::Serve),
+    Serve(server::ServerOptions),
     /// The clients of one configuration alone; prints its figures as JSON
-    Ask(options::Ask),
+    Ask(options::ClientOptions),
 }
 
 /// The options of `whylat lab copy`.
 pub fn declaration() -> clap::Command {
-    Options::command()
+    CopyOptions::command()
 }
 
 /// Runs `whylat lab copy` with the arguments after these words.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let options = match Options::try_parse_from(args) {
+    let options = match CopyOptions::try_parse_from(args) {
         Ok(options) => options,
         Err(usage) => return lab::output::print_usage(&usage),
     };
     let ended = match &options.end {
-        Some(End::Serve(serve)) => serve.run(),
-        Some(End::Ask(ask)) => asked(ask),
+        Some(EndCommand::Serve(serve)) => serve.run(),
+        Some(EndCommand::Ask(ask)) => asked(ask),
         None => options.execute().map(|()| ExitCode::SUCCESS),
     };
     ended.unwrap_or_else(|why| {
@@ -174,46 +174,46 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-fn asked(ask: &options::Ask) -> Result<ExitCode, LabError> {
+fn asked(ask: &options::ClientOptions) -> Result<ExitCode, LabError> {
     let said = match ask.run()? {
-        options::Asked::Figures(figures) => json!(figures),
-        options::Asked::Skipped(why) => json!({ "skipped": why }),
+        client::ClientOutcome::Figures(figures) => json!(figures),
+        client::ClientOutcome::Skipped(why) => json!({ "skipped": why }),
     };
     lab::output::print_json(&said).map(|()| ExitCode::SUCCESS)
 }
 
-impl Options {
+impl CopyOptions {
     fn execute(&self) -> Result<(), LabError> {
         if let Some(csv) = &self.plot {
             let directory = self
                 .output
                 .clone()
                 .unwrap_or_else(|| csv.with_extension("plots"));
-            return outputs::of_csv(csv, &directory, self.format == Format::Json);
+            return outputs::of_csv(csv, &directory, self.format == CopyFormat::Json);
         }
         let bed = match self.host {
-            Some(server) => Bed::remote(server)?,
-            None => Bed::local(self.optmem)?,
+            Some(server) => TestBed::remote(server)?,
+            None => TestBed::local(self.optmem)?,
         };
         let default = || PathBuf::from(format!("whylat-copy-{}", std::process::id()));
         let (directory, mut journal) = if let Some(directory) = &self.resume {
-            (directory.clone(), Journal::resume(directory)?)
+            (directory.clone(), StudyJournal::resume(directory)?)
         } else {
             let directory = self.output.clone().unwrap_or_else(default);
             let study = self.study()?;
-            let journal = Journal::create(&directory, study)?;
+            let journal = StudyJournal::create(&directory, study)?;
             eprintln!("results in {}", directory.display());
             (directory, journal)
         };
-        let also = study::Also {
+        let also = study::ExtraRuns {
             diagnosis: !self.no_diagnosis,
             peer: self.peer,
         };
         study::measure(&mut journal, &bed, also)?;
-        outputs::of_journal(&journal, &directory, self.format == Format::Json)
+        outputs::of_journal(&journal, &directory, self.format == CopyFormat::Json)
     }
 
-    fn study(&self) -> Result<Study, LabError> {
+    fn study(&self) -> Result<StudyPlan, LabError> {
         let quick = |full: &[usize], quick: &[usize]| {
             if self.quick {
                 quick.to_vec()
@@ -236,8 +236,8 @@ impl Options {
         let repeat = self.repeat.unwrap_or(repeat);
         let configs = configs(&variants, &sizes, &threads);
         self.check(&configs, seconds, repeat)?;
-        let machine = outputs::Machine::this();
-        Ok(Study {
+        let machine = outputs::MachineFacts::this();
+        Ok(StudyPlan {
             version: 1,
             whylat: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: machine.kernel,
@@ -258,7 +258,7 @@ impl Options {
     }
 
     /// Whether all of it can be asked for, before anything is measured.
-    fn check(&self, configs: &[Config], seconds: f64, repeat: usize) -> Result<(), LabError> {
+    fn check(&self, configs: &[RunConfig], seconds: f64, repeat: usize) -> Result<(), LabError> {
         if configs.is_empty() || repeat == 0 {
             return Err(LabError::Option {
                 option: "--repeat, --variants, --sizes or --threads",
@@ -267,7 +267,7 @@ impl Options {
                 hint: "name one or more",
             });
         }
-        let how = options::How {
+        let how = options::RunOptions {
             seconds,
             warm_up: seconds * WARM_UP,
             window: self.window,
@@ -276,6 +276,6 @@ impl Options {
         };
         configs
             .iter()
-            .try_for_each(|config| options::Ask::of(*config, &how).check())
+            .try_for_each(|config| options::ClientOptions::of(*config, &how).check())
     }
 }

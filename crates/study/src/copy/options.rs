@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use super::matrix::{Config, Variant};
+use super::matrix::{RunConfig, SendVariant};
 
 /// Options of `ask`.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Ask {
+pub(super) struct ClientOptions {
     /// Server to connect to.
     #[arg(long)]
     pub(super) connect: SocketAddr,
     /// How messages are sent.
     #[arg(long, value_enum, default_value = "A1")]
-    pub(super) variant: Variant,
+    pub(super) variant: SendVariant,
     /// Bytes of a message.
     #[arg(long, default_value_t = 65_536)]
     pub(super) size: usize,
@@ -22,12 +22,12 @@ pub(super) struct Ask {
     #[arg(long, default_value_t = 1)]
     pub(super) threads: usize,
     #[command(flatten)]
-    pub(super) how: How,
+    pub(super) how: RunOptions,
 }
 
 /// What is the same for all configurations.
 #[derive(Debug, Clone, Args)]
-pub(super) struct How {
+pub(super) struct RunOptions {
     /// Seconds that are measured.
     #[arg(long, default_value_t = 5.0)]
     pub(super) seconds: f64,
@@ -45,7 +45,7 @@ pub(super) struct How {
     pub(super) pin: bool,
 }
 
-impl How {
+impl RunOptions {
     /// Messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
     /// the same for all variants, so that all work on as much memory.
     pub(super) fn slots(&self) -> usize {
@@ -68,9 +68,9 @@ impl How {
     }
 }
 
-impl Ask {
+impl ClientOptions {
     /// To be checked, and not to be run: it has no server.
-    pub(super) fn of(config: Config, how: &How) -> Self {
+    pub(super) fn of(config: RunConfig, how: &RunOptions) -> Self {
         Self {
             connect: SocketAddr::from(([0, 0, 0, 0], 0)),
             variant: config.variant,

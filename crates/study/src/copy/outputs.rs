@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::analysis::{Extras, answers};
-use super::doc::{Block, escaped, html, markdown, table};
+use super::analysis::{AnalysisExtras, answers};
+use super::doc::{TextBlock, escaped, html, markdown, table};
 use super::figures::FIGURES;
-use super::journal::Journal;
-use super::plot::{Figure, figures};
+use super::journal::StudyJournal;
+use super::plot::{PlotFigure, figures};
 use super::{csv, parquet, svg};
 use lab::LabError;
 
@@ -22,12 +22,12 @@ const STYLE: &str = concat!(include_str!("page.css"), include_str!("chart.css"))
 const STYLE_DIGEST: &str = "dOW2+Y3L5PnydjJBRIGzyoI0pVshXSJf/WDagN7PAuM=";
 
 /// What the machine is, as far as a reader wants to know.
-pub(super) struct Machine {
+pub(super) struct MachineFacts {
     pub(super) kernel: String,
     pub(super) cpu: String,
 }
 
-impl Machine {
+impl MachineFacts {
     /// This one.
     pub(super) fn this() -> Self {
         let unknown = || "unknown".to_owned();
@@ -47,11 +47,15 @@ impl Machine {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn of_journal(journal: &Journal, directory: &Path, json: bool) -> Result<(), LabError> {
+pub(super) fn of_journal(
+    journal: &StudyJournal,
+    directory: &Path,
+    json: bool,
+) -> Result<(), LabError> {
     let path = directory.join("results.csv");
     write(&path, &csv::write(journal)?)?;
     parquet::write(journal, &directory.join("repetitions.parquet"))?;
-    all(&path, directory, &Extras::of(journal), json)
+    all(&path, directory, &AnalysisExtras::of(journal), json)
 }
 
 /// Draws and answers what a file of results allows, in a directory that is made.
@@ -64,10 +68,10 @@ pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), La
     let hint = "name another directory with -o";
     fs::create_dir(directory)
         .map_err(|why| LabError::os("make", directory.display().to_string(), why, hint))?;
-    all(path, directory, &Extras::default(), json)
+    all(path, directory, &AnalysisExtras::default(), json)
 }
 
-fn read(path: &Path) -> Result<Vec<csv::Row>, LabError> {
+fn read(path: &Path) -> Result<Vec<csv::ResultRow>, LabError> {
     let name = path.display().to_string();
     let hint =
         "name the file of results that a study wrote, or one with the published study's columns";
@@ -75,7 +79,7 @@ fn read(path: &Path) -> Result<Vec<csv::Row>, LabError> {
     csv::read(&name, &text)
 }
 
-fn all(csv: &Path, directory: &Path, extras: &Extras, json: bool) -> Result<(), LabError> {
+fn all(csv: &Path, directory: &Path, extras: &AnalysisExtras, json: bool) -> Result<(), LabError> {
     let rows = read(csv)?;
     let figures = figures(&rows);
     for figure in &figures {
@@ -98,21 +102,21 @@ fn all(csv: &Path, directory: &Path, extras: &Extras, json: bool) -> Result<(), 
     print(&text)
 }
 
-fn as_json(rows: &[csv::Row], figures: &[Figure], text: &str) -> serde_json::Value {
+fn as_json(rows: &[csv::ResultRow], figures: &[PlotFigure], text: &str) -> serde_json::Value {
     let figures = figures
         .iter()
         .map(|figure| json!({ "figure": figure.id, "not_drawn": figure.chart.as_ref().err() }));
     json!({
         "schema": "whylat.copy/1",
-        "configurations": rows.iter().map(csv::Row::json).collect::<Vec<_>>(),
+        "configurations": rows.iter().map(csv::ResultRow::json).collect::<Vec<_>>(),
         "columns": FIGURES.iter().map(|figure| json!({ "name": figure.name, "what": figure.what })).collect::<Vec<_>>(),
         "figures": figures.collect::<Vec<_>>(),
         "answers": text,
     })
 }
 
-/// One file that needs no other.
-fn page(figures: &[Figure], blocks: &[Block]) -> String {
+/// Returns one file that needs no other.
+fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     let mut charts = String::new();
     let mut lacking = Vec::new();
     for figure in figures {
@@ -134,18 +138,18 @@ fn page(figures: &[Figure], blocks: &[Block]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{TITLE} · whylat</title>\n\
          <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{TITLE}</h1>\n\
-         <p class=\"soft\">whylat lab copy. Figures show medians with their 95 % intervals.</p>\n\
+         <p class=\"soft\">whylat lab copy. RunFigures show medians with their 95 % intervals.</p>\n\
          <div class=\"charts\">\n{charts}</div>\n{}</body>\n</html>\n",
         html(&[blocks, &columns()].concat())
     )
 }
 
 /// What the columns of results.csv are.
-fn columns() -> Vec<Block> {
+fn columns() -> Vec<TextBlock> {
     let lines = FIGURES.iter();
     let lines = lines.map(|figure| [figure.name.to_owned(), figure.what.to_owned()]);
     vec![
-        Block::Heading("Columns of results.csv".to_owned()),
+        TextBlock::Heading("Columns of results.csv".to_owned()),
         table(
             [
                 "column",

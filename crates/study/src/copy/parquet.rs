@@ -11,17 +11,17 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use super::figures::FIGURES;
-use super::journal::{Entry, Journal};
+use super::journal::{JournalEntry, StudyJournal};
 use lab::LabError;
 
 /// Writes them.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn write(journal: &Journal, path: &Path) -> Result<(), LabError> {
+pub(super) fn write(journal: &StudyJournal, path: &Path) -> Result<(), LabError> {
     let failed = |why| LabError::os("write", path.display().to_string(), why, "free space");
     let runs = journal.entries.iter().filter_map(|entry| match entry {
-        Entry::Run {
+        JournalEntry::Run {
             config,
             repetition,
             figures,

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::bed::{Bed, Outcome};
-use super::journal::{Entry, Journal};
-use super::matrix::{Config, Variant};
-use super::options::How;
+use super::bed::{RunOutcome, TestBed};
+use super::journal::{JournalEntry, StudyJournal};
+use super::matrix::{RunConfig, SendVariant};
+use super::options::RunOptions;
 use lab::LabError;
 use lab::process::ChildGuard;
 use lab::tie_to_parent;
@@ -25,31 +25,31 @@ const HINT: &str = "apt-get install iperf3, or leave out --peer";
 /// # Errors
 /// When iperf3 is missing or fails, or there are no namespaces.
 pub(super) fn measure(
-    journal: &mut Journal,
-    bed: &Bed,
-    how: &How,
+    journal: &mut StudyJournal,
+    bed: &TestBed,
+    how: &RunOptions,
     repeat: usize,
 ) -> Result<(), LabError> {
-    let how = &How {
+    let how = &RunOptions {
         window: WINDOW.max(how.window),
         ..how.clone()
     };
     let done = journal.entries.iter();
     let done = done
-        .filter(|entry| matches!(entry, Entry::Peer { .. }))
+        .filter(|entry| matches!(entry, JournalEntry::Peer { .. }))
         .count();
     for repetition in done..repeat {
         eprintln!("iperf3 and A1, {SIZE} bytes, 1 thread");
         let iperf3_gbps = iperf3(bed, how.seconds)?;
-        let config = Config {
-            variant: Variant::Send,
+        let config = RunConfig {
+            variant: SendVariant::Send,
             size: SIZE,
             threads: 1,
         };
-        let Outcome::Measured(figures) = bed.run(config, how)? else {
+        let RunOutcome::Measured(figures) = bed.run(config, how)? else {
             continue;
         };
-        journal.add(Entry::Peer {
+        journal.add(JournalEntry::Peer {
             size: SIZE,
             repetition,
             iperf3_gbps,
@@ -60,7 +60,7 @@ pub(super) fn measure(
 }
 
 /// Payload from the server to the client, Gbit/s.
-fn iperf3(bed: &Bed, seconds: f64) -> Result<f64, LabError> {
+fn iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
     let failed = |why| LabError::os("run", "iperf3", why, HINT);
     let (Some(mut server), Some(mut client)) = (
         bed.command_at_server("iperf3"),

@@ -1,22 +1,22 @@
 //! The figures, from the results alone: the published study's eight, the crossovers, and CPU time, which every machine
 //! counts.
 
-use super::csv::Row;
+use super::csv::ResultRow;
 use super::doc::bytes;
 use super::matrix::ALL;
-use super::svg::{Chart, Point, Series};
+use super::svg::{ChartPoint, ChartSeries, LineChart};
 
 /// A figure, or what it lacks.
 #[derive(Debug)]
-pub(super) struct Figure {
+pub(super) struct PlotFigure {
     /// Its file's name, without an ending.
     pub(super) id: &'static str,
-    pub(super) chart: Result<Chart, String>,
+    pub(super) chart: Result<LineChart, String>,
 }
 
 /// Results, and where figures cut through them.
-struct Results<'a> {
-    rows: &'a [Row],
+struct PlotResults<'a> {
+    rows: &'a [ResultRow],
     /// The number of threads with the most sizes, the size with the most numbers of threads.
     threads: usize,
     size: usize,
@@ -27,22 +27,22 @@ struct Results<'a> {
 const PUBLISHED_SIZE: usize = 4096;
 
 /// What a row tells of a figure.
-type Value = fn(&Row) -> Option<(f64, Option<(f64, f64)>)>;
+type ValueReader = fn(&ResultRow) -> Option<(f64, Option<(f64, f64)>)>;
 
 macro_rules! column {
     ($name:literal) => {
-        |row: &Row| Some((row.get($name)?, row.bounds($name)))
+        |row: &ResultRow| Some((row.get($name)?, row.bounds($name)))
     };
 }
 
 /// All figures, in the published study's order.
-pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
-    let results = Results::new(rows);
-    let by_size = |id, name: &str, y_name, y_log, value| Figure {
+pub(super) fn figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
+    let results = PlotResults::new(rows);
+    let by_size = |id, name: &str, y_name, y_log, value| PlotFigure {
         id,
         chart: results.by_size(name, y_name, y_log, value),
     };
-    let by_threads = |id, name: &str, y_name, value| Figure {
+    let by_threads = |id, name: &str, y_name, value| PlotFigure {
         id,
         chart: results.by_threads(name, y_name, value),
     };
@@ -81,17 +81,17 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
             "of the server, a run",
             column!("cs"),
         ),
-        Figure {
+        PlotFigure {
             id: "speedup-threads",
             chart: results.against_one("Speed-up", "throughput, of that of one client", |_| 1.0),
         },
-        Figure {
+        PlotFigure {
             id: "efficiency-threads",
             chart: results.against_one("Parallel efficiency", "speed-up / clients", |threads| {
                 threads
             }),
         },
-        Figure {
+        PlotFigure {
             id: "crossover",
             chart: results.crossover(),
         },
@@ -106,7 +106,7 @@ pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
 }
 
 /// Its own column, or else from the published study's columns: cycles of 5 seconds at this throughput.
-fn cycles_per_byte(row: &Row) -> Option<(f64, Option<(f64, f64)>)> {
+fn cycles_per_byte(row: &ResultRow) -> Option<(f64, Option<(f64, f64)>)> {
     const PUBLISHED_SECONDS: f64 = 5.0;
     if let Some(value) = row.get("cycles_per_byte") {
         return Some((value, row.bounds("cycles_per_byte")));
@@ -116,8 +116,8 @@ fn cycles_per_byte(row: &Row) -> Option<(f64, Option<(f64, f64)>)> {
     Some((row.get("cycles")? / bytes, None))
 }
 
-impl<'a> Results<'a> {
-    fn new(rows: &'a [Row]) -> Self {
+impl<'a> PlotResults<'a> {
+    fn new(rows: &'a [ResultRow]) -> Self {
         let distinct = |mut values: Vec<usize>| {
             values.sort_unstable();
             values.dedup();
@@ -161,23 +161,23 @@ impl<'a> Results<'a> {
     /// One series a variant, of the rows that are wanted.
     fn series(
         &self,
-        wanted: impl Fn(&Row) -> bool,
-        x: fn(&Row) -> usize,
-        value: impl Fn(&Row) -> Option<(f64, Option<(f64, f64)>)>,
-    ) -> Vec<Series> {
-        let mut all: Vec<Series> = Vec::new();
+        wanted: impl Fn(&ResultRow) -> bool,
+        x: fn(&ResultRow) -> usize,
+        value: impl Fn(&ResultRow) -> Option<(f64, Option<(f64, f64)>)>,
+    ) -> Vec<ChartSeries> {
+        let mut all: Vec<ChartSeries> = Vec::new();
         for row in self.rows.iter().filter(|row| wanted(row)) {
             let Some((y, bounds)) = value(row) else {
                 continue;
             };
-            let point = Point {
+            let point = ChartPoint {
                 x: x(row) as f64,
                 y,
                 bounds,
             };
             match all.iter_mut().find(|series| series.name == row.variant) {
                 Some(series) => series.points.push(point),
-                None => all.push(Series {
+                None => all.push(ChartSeries {
                     name: row.variant.clone(),
                     style: style(&row.variant),
                     points: vec![point],
@@ -195,11 +195,11 @@ impl<'a> Results<'a> {
         name: &str,
         y_name: &'static str,
         y_log: bool,
-        value: Value,
-    ) -> Result<Chart, String> {
+        value: ValueReader,
+    ) -> Result<LineChart, String> {
         let series = self.series(|row| row.threads == self.threads, |row| row.size, value);
         drawable(&series, name, "size")?;
-        Ok(Chart {
+        Ok(LineChart {
             title: format!("{name} by message size, {}", clients(self.threads)),
             x_name: "message size",
             y_name,
@@ -210,10 +210,15 @@ impl<'a> Results<'a> {
         })
     }
 
-    fn by_threads(&self, name: &str, y_name: &'static str, value: Value) -> Result<Chart, String> {
+    fn by_threads(
+        &self,
+        name: &str,
+        y_name: &'static str,
+        value: ValueReader,
+    ) -> Result<LineChart, String> {
         let series = self.series(|row| row.size == self.size, |row| row.threads, value);
         drawable(&series, name, "number of threads")?;
-        Ok(Chart {
+        Ok(LineChart {
             title: format!("{name} by number of clients, {}", bytes(self.size as f64)),
             x_name: "clients, each with a thread at both ends",
             y_name,
@@ -230,7 +235,7 @@ impl<'a> Results<'a> {
         name: &str,
         y_name: &'static str,
         by: fn(f64) -> f64,
-    ) -> Result<Chart, String> {
+    ) -> Result<LineChart, String> {
         let mut chart = self.by_threads(name, y_name, column!("throughput"))?;
         for series in &mut chart.series {
             let one = series.points.iter().find(|point| point.x == 1.0).copied();
@@ -248,7 +253,7 @@ impl<'a> Results<'a> {
     }
 
     /// Throughput of all against A1's.
-    fn crossover(&self) -> Result<Chart, String> {
+    fn crossover(&self) -> Result<LineChart, String> {
         let mut chart = self.by_size(
             "Throughput against A1's",
             "ratio",
@@ -286,7 +291,7 @@ impl<'a> Results<'a> {
 }
 
 /// A quotient. Its bounds are those of independent errors that multiply.
-fn ratio(point: &Point, one: &Point, by: f64) -> Point {
+fn ratio(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
     let y = point.y / one.y / by;
     let bounds = point.bounds.zip(one.bounds).map(|(own, other)| {
         let part =
@@ -301,7 +306,7 @@ fn ratio(point: &Point, one: &Point, by: f64) -> Point {
             y * own.1.hypot(other.0).exp(),
         )
     });
-    Point {
+    ChartPoint {
         x: point.x,
         y,
         bounds,
@@ -309,7 +314,7 @@ fn ratio(point: &Point, one: &Point, by: f64) -> Point {
 }
 
 /// Whether a line can be drawn; else what is lacking.
-fn drawable(series: &[Series], name: &str, x: &str) -> Result<(), String> {
+fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
     if series.is_empty() {
         return Err(format!("{name}: no row has what it takes"));
     }

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::counters::Counts;
-use super::matrix::Variant;
+use super::counters::CounterValues;
+use super::matrix::SendVariant;
 
 /// The server's port: the published study's.
 pub(super) const PORT: u16 = 9000;
@@ -21,10 +21,10 @@ const LONGEST_FRAME: u32 = 1 << 20;
 
 /// What a client wants of its connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub(super) struct StreamRequest {
     pub(super) magic: String,
     #[serde(rename = "impl")]
-    pub(super) variant: Variant,
+    pub(super) variant: SendVariant,
     pub(super) size: usize,
     /// Messages that the server has memory for, and sends in turn.
     pub(super) slots: usize,
@@ -34,27 +34,27 @@ pub(super) struct Hello {
 
 /// Whether the server can.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Welcome {
+pub(super) struct StreamReply {
     /// Why not.
     pub(super) skipped: Option<String>,
 }
 
 /// What the server did on a connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Served {
+pub(super) struct ServerAccount {
     /// Connections that the server had when it began to count.
     pub(super) active: usize,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     /// Those of them between the first measured request and the end.
     pub(super) measured: u64,
-    pub(super) tally: Tally,
-    pub(super) counts: Counts,
+    pub(super) tally: SendTally,
+    pub(super) counts: CounterValues,
 }
 
 /// Calls and completions of a sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Tally {
+pub(super) struct SendTally {
     /// Calls that asked the kernel not to copy, and that it took.
     pub(super) zerocopy_sends: u64,
     /// Of them, those that it has told to be over.
@@ -69,8 +69,8 @@ pub(super) struct Tally {
     pub(super) gave_up: u64,
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, other: &Tally) {
+impl SendTally {
+    pub(super) fn add(&mut self, other: &SendTally) {
         self.zerocopy_sends += other.zerocopy_sends;
         self.completed += other.completed;
         self.copied += other.copied;
@@ -82,7 +82,7 @@ impl Tally {
 
 /// What a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum RequestPhase {
     WarmUp,
     Measured,
     /// Nothing more is wanted.
@@ -92,7 +92,7 @@ pub(super) enum Phase {
 const NUMBER_BITS: u32 = 56;
 
 /// A request as it is sent.
-pub(super) fn request(number: u64, phase: Phase) -> [u8; REQUEST_BYTES] {
+pub(super) fn request(number: u64, phase: RequestPhase) -> [u8; REQUEST_BYTES] {
     (number | (phase as u64) << NUMBER_BITS).to_le_bytes()
 }
 
@@ -100,12 +100,12 @@ pub(super) fn request(number: u64, phase: Phase) -> [u8; REQUEST_BYTES] {
 ///
 /// # Errors
 /// When it is none.
-pub(super) fn parse(bytes: [u8; REQUEST_BYTES]) -> io::Result<(u64, Phase)> {
+pub(super) fn parse(bytes: [u8; REQUEST_BYTES]) -> io::Result<(u64, RequestPhase)> {
     let word = u64::from_le_bytes(bytes);
     let phase = match word >> NUMBER_BITS {
-        0 => Phase::WarmUp,
-        1 => Phase::Measured,
-        2 => Phase::End,
+        0 => RequestPhase::WarmUp,
+        1 => RequestPhase::Measured,
+        2 => RequestPhase::End,
         _ => return Err(io::Error::other("this is no request of the copy study")),
     };
     Ok((word & ((1 << NUMBER_BITS) - 1), phase))
@@ -138,7 +138,11 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_written() {
-        for phase in [Phase::WarmUp, Phase::Measured, Phase::End] {
+        for phase in [
+            RequestPhase::WarmUp,
+            RequestPhase::Measured,
+            RequestPhase::End,
+        ] {
             assert_eq!(parse(request(1 << 40, phase)).unwrap(), (1 << 40, phase));
         }
         assert!(parse([0xff; 8]).is_err());

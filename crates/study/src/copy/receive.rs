@@ -8,52 +8,52 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recvmsg};
 
-use super::counters::{Counters, Counts};
-use super::message::{Expected, FIELDS};
-use super::options::{Ask, How};
-use super::protocol::{self, Phase, REQUEST_BYTES, Served};
+use super::counters::{CounterValues, ThreadCounters};
+use super::message::{ExpectedMessage, FIELDS};
+use super::options::{ClientOptions, RunOptions};
+use super::protocol::{self, REQUEST_BYTES, RequestPhase, ServerAccount};
 use super::stats::Histogram;
 use lab::now_ns;
 
 /// One client and what it did.
-pub(super) struct Client {
+pub(super) struct ReceivingClient {
     stream: TcpStream,
-    place: Place,
-    expected: Expected,
+    place: ReceiveBuffer,
+    expected: ExpectedMessage,
     size: usize,
     /// Messages of a file are numbered from 0 again after so many.
     numbers: Option<u64>,
-    counters: Counters,
+    counters: ThreadCounters,
     pub(super) missing: BTreeMap<String, String>,
     asked: u64,
     pub(super) received: u64,
     pub(super) measured: u64,
     pub(super) measured_ns: u64,
     pub(super) latency: Histogram,
-    pub(super) counts: Counts,
-    pub(super) served: Option<Served>,
+    pub(super) counts: CounterValues,
+    pub(super) served: Option<ServerAccount>,
 }
 
 /// Where a message is received.
-enum Place {
+enum ReceiveBuffer {
     Whole(Vec<u8>),
     Fields(Vec<Box<[u8]>>),
 }
 
-impl Client {
-    pub(super) fn new(ask: &Ask, stream: TcpStream) -> Self {
+impl ReceivingClient {
+    pub(super) fn new(ask: &ClientOptions, stream: TcpStream) -> Self {
         let field_bytes = ask.size / FIELDS;
         let place = if ask.variant.scatters() {
             let fields = (0..FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());
-            Place::Fields(fields.collect())
+            ReceiveBuffer::Fields(fields.collect())
         } else {
-            Place::Whole(vec![0; ask.size])
+            ReceiveBuffer::Whole(vec![0; ask.size])
         };
-        let counters = Counters::open();
+        let counters = ThreadCounters::open();
         Self {
             stream,
             place,
-            expected: Expected::new(ask.size),
+            expected: ExpectedMessage::new(ask.size),
             size: ask.size,
             numbers: ask.variant.is_file().then(|| ask.how.slots() as u64),
             missing: counters.missing(),
@@ -63,20 +63,20 @@ impl Client {
             measured: 0,
             measured_ns: 0,
             latency: Histogram::default(),
-            counts: Counts::new(),
+            counts: CounterValues::new(),
             served: None,
         }
     }
 
     /// Warms up, measures, and hears what the server did.
-    pub(super) fn exchange(&mut self, how: &How) -> io::Result<()> {
+    pub(super) fn exchange(&mut self, how: &RunOptions) -> io::Result<()> {
         let mut sent_ns = vec![0; how.window];
         let begin_ns = now_ns();
         let warm_ns = begin_ns + (how.warm_up * 1e9) as u64;
         let mut now = begin_ns;
         // at least one message, so that the window is as full as it stays
         for _ in 0..how.window {
-            self.request(Phase::WarmUp, now, &mut sent_ns)?;
+            self.request(RequestPhase::WarmUp, now, &mut sent_ns)?;
         }
         loop {
             self.receive(1)?;
@@ -84,7 +84,7 @@ impl Client {
             if now >= warm_ns {
                 break;
             }
-            self.request(Phase::WarmUp, now, &mut sent_ns)?;
+            self.request(RequestPhase::WarmUp, now, &mut sent_ns)?;
         }
         // what is under way belongs to the warm-up
         while self.received < self.asked {
@@ -95,7 +95,7 @@ impl Client {
         let end_ns = start_ns + (how.seconds * 1e9) as u64;
         now = start_ns;
         for _ in 0..how.window {
-            self.request(Phase::Measured, now, &mut sent_ns)?;
+            self.request(RequestPhase::Measured, now, &mut sent_ns)?;
         }
         let first = self.received;
         while self.received < self.asked {
@@ -104,18 +104,19 @@ impl Client {
             let place = ((self.received - 1) % how.window as u64) as usize;
             self.latency.record(now - sent_ns[place]);
             if now < end_ns {
-                self.request(Phase::Measured, now, &mut sent_ns)?;
+                self.request(RequestPhase::Measured, now, &mut sent_ns)?;
             }
         }
         self.measured_ns = now - start_ns;
         self.measured = self.received - first;
         self.counts = self.counters.read().since(&before);
-        self.stream.write_all(&protocol::request(0, Phase::End))?;
+        self.stream
+            .write_all(&protocol::request(0, RequestPhase::End))?;
         self.served = Some(protocol::read_frame(&self.stream)?);
         Ok(())
     }
 
-    fn request(&mut self, phase: Phase, now: u64, sent_ns: &mut [u64]) -> io::Result<()> {
+    fn request(&mut self, phase: RequestPhase, now: u64, sent_ns: &mut [u64]) -> io::Result<()> {
         let place = (self.asked % sent_ns.len() as u64) as usize;
         sent_ns[place] = now;
         let request: [u8; REQUEST_BYTES] = protocol::request(self.asked, phase);
@@ -129,8 +130,8 @@ impl Client {
         let mut done = 0;
         while done < self.size {
             let read = match &mut self.place {
-                Place::Whole(bytes) => self.stream.read(&mut bytes[done..])?,
-                Place::Fields(fields) => scatter(&self.stream, fields, done, field_bytes)?,
+                ReceiveBuffer::Whole(bytes) => self.stream.read(&mut bytes[done..])?,
+                ReceiveBuffer::Fields(fields) => scatter(&self.stream, fields, done, field_bytes)?,
             };
             if read == 0 {
                 return Err(io::Error::new(
@@ -145,8 +146,10 @@ impl Client {
             .map_or(self.received, |numbers| self.received % numbers);
         let is_whole = self.received.is_multiple_of(every);
         let checked = match &self.place {
-            Place::Whole(bytes) => self.check(|| bytes.chunks_exact(field_bytes), number, is_whole),
-            Place::Fields(fields) => {
+            ReceiveBuffer::Whole(bytes) => {
+                self.check(|| bytes.chunks_exact(field_bytes), number, is_whole)
+            }
+            ReceiveBuffer::Fields(fields) => {
                 self.check(|| fields.iter().map(AsRef::as_ref), number, is_whole)
             }
         };
@@ -161,7 +164,7 @@ impl Client {
         is_whole: bool,
     ) -> io::Result<()> {
         let this = self.received;
-        Expected::stamped(fields(), number).map_err(|(field, stamp)| {
+        ExpectedMessage::stamped(fields(), number).map_err(|(field, stamp)| {
             io::Error::other(format!(
                 "field {field} of message {this} has the number {stamp} instead of {number}: its memory was \
                  written to before it had left"

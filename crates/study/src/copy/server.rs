@@ -9,10 +9,12 @@ use std::thread;
 use clap::Args;
 use serde_json::json;
 
-use super::counters::Counters;
+use super::counters::ThreadCounters;
 use super::message::{FIELDS, is_size};
 use super::pin;
-use super::protocol::{self, Hello, MAGIC, Phase, REQUEST_BYTES, Served, Welcome};
+use super::protocol::{
+    self, MAGIC, REQUEST_BYTES, RequestPhase, ServerAccount, StreamReply, StreamRequest,
+};
 use super::variant::{self, Sender};
 use lab::LabError;
 
@@ -21,7 +23,7 @@ const MOST_BYTES: usize = 1 << 30;
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
-pub(super) struct Serve {
+pub(super) struct ServerOptions {
     /// Address to listen at.
     #[arg(long, default_value = "0.0.0.0")]
     listen: IpAddr,
@@ -33,7 +35,7 @@ pub(super) struct Serve {
     clients: usize,
 }
 
-impl Serve {
+impl ServerOptions {
     /// Prints `{"ready": PORT, "pid": PID}`, then serves.
     pub(super) fn run(&self) -> Result<ExitCode, LabError> {
         let address = SocketAddr::new(self.listen, self.port);
@@ -76,10 +78,10 @@ impl Serve {
 
 /// Serves a client to its end.
 fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
-    let hello: Hello = protocol::read_frame(stream)?;
+    let hello: StreamRequest = protocol::read_frame(stream)?;
     let skip = |why: String| {
         let skipped = Some(why);
-        protocol::write_frame(stream, &Welcome { skipped })
+        protocol::write_frame(stream, &StreamReply { skipped })
     };
     if hello.magic != MAGIC {
         return skip(format!("this server speaks {MAGIC}, not {}", hello.magic));
@@ -102,7 +104,7 @@ fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
         Err(why) => return skip(why),
     };
     active.fetch_add(1, Ordering::Relaxed);
-    let served = protocol::write_frame(stream, &Welcome { skipped: None })
+    let served = protocol::write_frame(stream, &StreamReply { skipped: None })
         .and_then(|()| answer(stream, sender.as_mut(), &hello, active));
     active.fetch_sub(1, Ordering::Relaxed);
     protocol::write_frame(stream, &served?)
@@ -112,22 +114,22 @@ fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
 fn answer(
     stream: &TcpStream,
     sender: &mut dyn Sender,
-    hello: &Hello,
+    hello: &StreamRequest,
     active: &AtomicUsize,
-) -> io::Result<Served> {
-    let mut counters = Counters::open();
-    let mut requests = Requests::new(stream);
+) -> io::Result<ServerAccount> {
+    let mut counters = ThreadCounters::open();
+    let mut requests = RequestQueue::new(stream);
     let (mut messages, mut measured, mut clients) = (0, 0, 0);
     let mut before = None;
     loop {
         let (number, phase) = requests.next()?;
-        if phase == Phase::End {
+        if phase == RequestPhase::End {
             break;
         }
         if number != messages {
             return Err(io::Error::other("a request came out of turn"));
         }
-        if phase == Phase::Measured && before.is_none() {
+        if phase == RequestPhase::Measured && before.is_none() {
             clients = active.load(Ordering::Relaxed);
             before = Some(counters.read());
         }
@@ -138,7 +140,7 @@ fn answer(
     sender.finish()?;
     let after = counters.read();
     let counts = before.map(|before| after.since(&before));
-    Ok(Served {
+    Ok(ServerAccount {
         active: clients,
         messages,
         bytes: messages * hello.size as u64,
@@ -149,7 +151,7 @@ fn answer(
 }
 
 /// Requests as they come in.
-struct Requests<'a> {
+struct RequestQueue<'a> {
     stream: &'a TcpStream,
     bytes: [u8; 64 * REQUEST_BYTES],
     /// Of the bytes, those that hold what was not looked at yet.
@@ -157,7 +159,7 @@ struct Requests<'a> {
     to: usize,
 }
 
-impl<'a> Requests<'a> {
+impl<'a> RequestQueue<'a> {
     fn new(stream: &'a TcpStream) -> Self {
         Self {
             stream,
@@ -167,7 +169,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn next(&mut self) -> io::Result<(u64, Phase)> {
+    fn next(&mut self) -> io::Result<(u64, RequestPhase)> {
         loop {
             if let Some(bytes) = self.bytes[self.from..self.to].first_chunk() {
                 self.from += REQUEST_BYTES;

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::bed::{Bed, Outcome};
-use super::journal::{Entry, Journal};
-use super::matrix::{Config, Variant, shuffle};
-use super::options::How;
+use super::bed::{RunOutcome, TestBed};
+use super::journal::{JournalEntry, StudyJournal};
+use super::matrix::{RunConfig, SendVariant, shuffle};
+use super::options::RunOptions;
 use super::{costs, diagnosis, peer};
 use lab::LabError;
 use lab::Random;
@@ -18,7 +18,7 @@ const RECORDED_S: f64 = 1.0;
 
 /// What else is wanted besides the runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Also {
+pub(super) struct ExtraRuns {
     pub(super) diagnosis: bool,
     pub(super) peer: bool,
 }
@@ -27,9 +27,13 @@ pub(super) struct Also {
 ///
 /// # Errors
 /// When a run fails; what was measured before stays in the journal.
-pub(super) fn measure(journal: &mut Journal, bed: &Bed, also: Also) -> Result<(), LabError> {
+pub(super) fn measure(
+    journal: &mut StudyJournal,
+    bed: &TestBed,
+    also: ExtraRuns,
+) -> Result<(), LabError> {
     let study = journal.study()?.clone();
-    let how = How {
+    let how = RunOptions {
         seconds: study.seconds,
         warm_up: study.warm_up,
         window: study.window,
@@ -39,14 +43,14 @@ pub(super) fn measure(journal: &mut Journal, bed: &Bed, also: Also) -> Result<()
     if !journal
         .entries
         .iter()
-        .any(|entry| matches!(entry, Entry::Cost(_)))
+        .any(|entry| matches!(entry, JournalEntry::Cost(_)))
     {
         eprintln!("costs by themselves");
         let mut sizes: Vec<usize> = study.configs.iter().map(|config| config.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
         for cost in costs::measure(&sizes)? {
-            journal.add(Entry::Cost(cost))?;
+            journal.add(JournalEntry::Cost(cost))?;
         }
     }
     noise(journal, bed, &how, &study.configs, study.repeat)?;
@@ -63,19 +67,19 @@ pub(super) fn measure(journal: &mut Journal, bed: &Bed, also: Also) -> Result<()
         left.extend(configs.into_iter().map(|config| (repetition, config)));
     }
     left.retain(|(repetition, config)| !is_done(journal, *config, *repetition));
-    let mut progress = Progress::new(left.len(), how.seconds + how.warm_up);
+    let mut progress = StudyProgress::new(left.len(), how.seconds + how.warm_up);
     for (repetition, config) in left {
         progress.next(config);
         if journal.skipped(config).is_some() {
             continue;
         }
         journal.add(match bed.run(config, &how)? {
-            Outcome::Measured(figures) => Entry::Run {
+            RunOutcome::Measured(figures) => JournalEntry::Run {
                 config,
                 repetition,
                 figures,
             },
-            Outcome::Skipped(why) => Entry::Skipped { config, why },
+            RunOutcome::Skipped(why) => JournalEntry::Skipped { config, why },
         })?;
     }
     if also.diagnosis {
@@ -84,28 +88,28 @@ pub(super) fn measure(journal: &mut Journal, bed: &Bed, also: Also) -> Result<()
     Ok(())
 }
 
-fn is_done(journal: &Journal, of: Config, which: usize) -> bool {
+fn is_done(journal: &StudyJournal, of: RunConfig, which: usize) -> bool {
     journal.entries.iter().any(|entry| match entry {
-        Entry::Run {
+        JournalEntry::Run {
             config, repetition, ..
         } => *config == of && *repetition == which,
-        Entry::Skipped { config, .. } => *config == of,
+        JournalEntry::Skipped { config, .. } => *config == of,
         _ => false,
     })
 }
 
 /// A1 and A1 again, of each size, in turn.
 fn noise(
-    journal: &mut Journal,
-    bed: &Bed,
-    how: &How,
-    configs: &[Config],
+    journal: &mut StudyJournal,
+    bed: &TestBed,
+    how: &RunOptions,
+    configs: &[RunConfig],
     repeat: usize,
 ) -> Result<(), LabError> {
-    let mut seen: Vec<Config> = Vec::new();
+    let mut seen: Vec<RunConfig> = Vec::new();
     for config in configs {
-        let config = Config {
-            variant: Variant::Send,
+        let config = RunConfig {
+            variant: SendVariant::Send,
             ..*config
         };
         if !seen.iter().any(|other| other.size == config.size) {
@@ -117,7 +121,7 @@ fn noise(
             for second in [false, true] {
                 let wanted = (config, repetition, second);
                 let is_there = journal.entries.iter().any(|entry| match entry {
-                    Entry::Noise {
+                    JournalEntry::Noise {
                         config,
                         repetition,
                         second,
@@ -129,8 +133,8 @@ fn noise(
                     continue;
                 }
                 eprintln!("noise: A1 against itself, {} bytes", config.size);
-                if let Outcome::Measured(figures) = bed.run(config, how)? {
-                    journal.add(Entry::Noise {
+                if let RunOutcome::Measured(figures) = bed.run(config, how)? {
+                    journal.add(JournalEntry::Noise {
                         config,
                         repetition,
                         second,
@@ -145,12 +149,12 @@ fn noise(
 
 /// What whylat says of each configuration that was measured, of a run of its own.
 fn diagnose(
-    journal: &mut Journal,
-    bed: &Bed,
-    how: &How,
-    configs: &[Config],
+    journal: &mut StudyJournal,
+    bed: &TestBed,
+    how: &RunOptions,
+    configs: &[RunConfig],
 ) -> Result<(), LabError> {
-    let how = How {
+    let how = RunOptions {
         seconds: how.seconds.min(RECORDED_S),
         ..how.clone()
     };
@@ -165,20 +169,20 @@ fn diagnose(
             config.threads
         );
         let diagnosis = diagnosis::of(bed, config, &how)?;
-        journal.add(Entry::Diagnosis { config, diagnosis })?;
+        journal.add(JournalEntry::Diagnosis { config, diagnosis })?;
     }
     Ok(())
 }
 
 /// Says what is measured, and how long it will still take.
-struct Progress {
+struct StudyProgress {
     all: usize,
     done: usize,
     begun: Instant,
     each: Duration,
 }
 
-impl Progress {
+impl StudyProgress {
     fn new(all: usize, seconds: f64) -> Self {
         Self {
             all,
@@ -188,7 +192,7 @@ impl Progress {
         }
     }
 
-    fn next(&mut self, config: Config) {
+    fn next(&mut self, config: RunConfig) {
         if let Some(each) = self.begun.elapsed().checked_div(self.done as u32) {
             self.each = each;
         }

@@ -7,7 +7,7 @@ use super::doc::{digits, escaped};
 
 /// A value with its 95 % interval, where there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
+pub(super) struct ChartPoint {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) bounds: Option<(f64, f64)>,
@@ -15,16 +15,16 @@ pub(super) struct Point {
 
 /// Points of one name, in order of x.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Series {
+pub(super) struct ChartSeries {
     pub(super) name: String,
     /// Which colour and mark it has, the same in all figures.
     pub(super) style: usize,
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<ChartPoint>,
 }
 
 /// What is drawn; x is always logarithmic, to base 2.
 #[derive(Debug, Clone)]
-pub(super) struct Chart {
+pub(super) struct LineChart {
     pub(super) title: String,
     pub(super) x_name: &'static str,
     pub(super) y_name: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Chart {
     /// A line across, at this value.
     pub(super) level: Option<f64>,
     pub(super) x_text: fn(f64) -> String,
-    pub(super) series: Vec<Series>,
+    pub(super) series: Vec<ChartSeries>,
 }
 
 /// Colours that there are; from then on all are grey.
@@ -55,17 +55,17 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 
 /// The drawing as an element of a page that has the styles.
-pub(super) fn draw(chart: &Chart) -> String {
+pub(super) fn draw(chart: &LineChart) -> String {
     element(chart, "")
 }
 
 /// The drawing as a file.
-pub(super) fn file(chart: &Chart) -> String {
+pub(super) fn file(chart: &LineChart) -> String {
     element(chart, &format!("<style>{STYLE}{PARTS}</style>"))
 }
 
-fn element(chart: &Chart, style: &str) -> String {
-    let axes = Axes::of(chart);
+fn element(chart: &LineChart, style: &str) -> String {
+    let axes = ChartAxes::of(chart);
     let title = escaped(&chart.title);
     let mut svg = format!(
         "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
@@ -86,7 +86,7 @@ macro_rules! put {
     }};
 }
 
-fn legend(svg: &mut String, series: &Series, place: usize) {
+fn legend(svg: &mut String, series: &ChartSeries, place: usize) {
     let (x, y) = (WIDTH - RIGHT + 14.0, TOP + 10.0 + 18.0 * place as f64);
     mark(svg, series.style, x, y);
     put!(
@@ -121,14 +121,14 @@ fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
 }
 
 /// Where values are on the drawing.
-struct Axes {
+struct ChartAxes {
     x: (f64, f64),
     y: (f64, f64),
     y_log: bool,
 }
 
-impl Axes {
-    fn of(chart: &Chart) -> Self {
+impl ChartAxes {
+    fn of(chart: &LineChart) -> Self {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
             values.fold((f64::MAX, f64::MIN), |(low, high), value| {
@@ -173,7 +173,7 @@ impl Axes {
         HEIGHT - BOTTOM - part.clamp(0.0, 1.0) * (HEIGHT - TOP - BOTTOM)
     }
 
-    fn draw(&self, svg: &mut String, chart: &Chart) {
+    fn draw(&self, svg: &mut String, chart: &LineChart) {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         for value in self.y_ticks() {
             let y = self.y(value);
@@ -224,7 +224,7 @@ impl Axes {
         }
     }
 
-    fn draw_series(&self, svg: &mut String, series: &Series) {
+    fn draw_series(&self, svg: &mut String, series: &ChartSeries) {
         let class = series.style.min(STYLES);
         put!(svg, "<polyline class=\"line s{class}\" points=\"");
         for point in &series.points {
@@ -301,20 +301,20 @@ fn tick(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn chart(y_log: bool) -> Chart {
-        let point = |x: f64, y: f64| Point {
+    fn chart(y_log: bool) -> LineChart {
+        let point = |x: f64, y: f64| ChartPoint {
             x,
             y,
             bounds: Some((y * 0.9, y * 1.2)),
         };
-        Chart {
+        LineChart {
             title: "a < b".to_owned(),
             x_name: "x",
             y_name: "y",
             y_log,
             level: Some(1.0),
             x_text: |x| x.to_string(),
-            series: vec![Series {
+            series: vec![ChartSeries {
                 name: "A&1".to_owned(),
                 style: 12,
                 points: vec![point(1.0, 0.5), point(8.0, 4.0)],
@@ -329,7 +329,7 @@ mod tests {
             let svg = file(&chart);
             assert!(svg.contains("a &lt; b") && svg.contains("A&amp;1") && !svg.contains("NaN"));
             assert_eq!(svg.matches("class=\"bar").count(), 6);
-            let axes = Axes::of(&chart);
+            let axes = ChartAxes::of(&chart);
             for point in &chart.series[0].points {
                 assert!((LEFT..=WIDTH - RIGHT).contains(&axes.x(point.x)));
                 for y in [point.y, point.y * 0.9, point.y * 1.2] {

@@ -1,12 +1,12 @@
 //! The configuration that departs most from what the others of its way of sending let expect.
 
-use super::csv::Row;
+use super::csv::ResultRow;
 use super::stats::least_squares;
 
 /// A departure from the trend.
 #[derive(Debug)]
-pub(super) struct Departure<'a> {
-    pub(super) row: &'a Row,
+pub(super) struct TrendDeparture<'a> {
+    pub(super) row: &'a ResultRow,
     /// Latency over what the trend says.
     pub(super) ratio: f64,
     /// Standard deviation of all departures of this variant, as a logarithm.
@@ -15,16 +15,16 @@ pub(super) struct Departure<'a> {
 
 /// The largest departure of mean latency from its trend: for each variant, the logarithm of latency as a quadratic of
 /// the logarithms of size and threads. `None`: no variant has more rows than the trend has weights.
-pub(super) fn largest(rows: &[Row]) -> Option<Departure<'_>> {
+pub(super) fn largest(rows: &[ResultRow]) -> Option<TrendDeparture<'_>> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.variant.as_str()).collect();
     names.dedup();
     let all = names.into_iter().filter_map(|name| of_variant(rows, name));
     all.max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()))
 }
 
-fn of_variant<'a>(rows: &'a [Row], name: &str) -> Option<Departure<'a>> {
+fn of_variant<'a>(rows: &'a [ResultRow], name: &str) -> Option<TrendDeparture<'a>> {
     let own = rows.iter().filter(|row| row.variant == name);
-    let own: Vec<(&Row, f64)> = own
+    let own: Vec<(&ResultRow, f64)> = own
         .filter_map(|row| Some((row, row.get("latency").filter(|us| *us > 0.0)?.ln())))
         .collect();
     let terms: Vec<Vec<f64>> = own.iter().map(|(row, _)| terms(row)).collect();
@@ -51,14 +51,14 @@ fn of_variant<'a>(rows: &'a [Row], name: &str) -> Option<Departure<'a>> {
         .iter()
         .zip(&departures)
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-    Some(Departure {
+    Some(TrendDeparture {
         row,
         ratio: departure.exp(),
         usual: (squares / free as f64).sqrt(),
     })
 }
 
-fn terms(row: &Row) -> Vec<f64> {
+fn terms(row: &ResultRow) -> Vec<f64> {
     let (size, threads) = ((row.size as f64).log2(), (row.threads as f64).log2());
     vec![
         1.0,

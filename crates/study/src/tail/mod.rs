@@ -5,9 +5,9 @@
 //! diagnosed are of their own. What is planted in each step is known beforehand, and told beside what was named.
 
 mod result;
-mod say;
 mod scene;
 mod steps;
+mod text;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use lab::LabError;
-use result::{Measured, Round, Said, StepResult, StudyResult};
-use scene::Stage;
-use steps::{APPS, App, Step};
+use result::{MeasuredRound, NamedCause, RoundLatencies, StepResult, StudyResult};
+use scene::StudyStage;
+use steps::{APPS, StudiedServer, StudyStep};
 
 /// The part of the slowest messages that is explained, and that of ordinary ones that is compared where a change
 /// is no good one.
@@ -38,10 +38,10 @@ Examples:
   whylat lab tail
   whylat lab tail --app redis --rounds 1 -o recordings"
 )]
-struct Options {
+struct TailOptions {
     /// Which server.
     #[arg(long, value_enum, default_value = "memcached")]
-    app: AppName,
+    app: ServerName,
     /// Rounds in which every step is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -53,7 +53,7 @@ struct Options {
     repeats: u64,
     /// How to print it.
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: OutputFormat,
     /// Directory to create for the recordings, which are else not kept.
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -63,13 +63,13 @@ struct Options {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum AppName {
+enum ServerName {
     Memcached,
     Redis,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// For people.
     Text,
     /// For programs: schema whylat.study/1.
@@ -78,18 +78,18 @@ enum Format {
 
 /// The options of `whylat lab tail`.
 pub fn declaration() -> clap::Command {
-    Options::command()
+    TailOptions::command()
 }
 
 /// Runs `whylat lab tail` with the arguments after these words.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let options = match Options::try_parse_from(args) {
+    let options = match TailOptions::try_parse_from(args) {
         Ok(options) => options,
         Err(usage) => return lab::output::print_usage(&usage),
     };
     let printed = study(&options).and_then(|result| match options.format {
-        Format::Text => say::text(&result),
-        Format::Json => lab::output::print_json(&result.json()),
+        OutputFormat::Text => text::print(&result),
+        OutputFormat::Json => lab::output::print_json(&result.json()),
     });
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -111,17 +111,17 @@ fn left(took: Duration, done: usize, all: usize) -> String {
     })
 }
 
-fn study(options: &Options) -> Result<StudyResult, LabError> {
+fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
     let app = &APPS[options.app as usize];
-    let stage = Stage::new()?;
+    let stage = StudyStage::new()?;
     let scratch = TempDir::new().map_err(|why| directory_failed("a temporary directory", why))?;
     let keep = options.output.as_deref().unwrap_or(scratch.path());
     if options.output.is_some() && !(options.force && keep.is_dir()) {
         std::fs::create_dir(keep)
             .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
     }
-    let all: Vec<&Step> = app.steps.iter().chain(&app.mistake).collect();
-    let mut measured = vec![Measured::of(options.requests); all.len()];
+    let all: Vec<&StudyStep> = app.steps.iter().chain(&app.mistake).collect();
+    let mut measured = vec![RoundLatencies::of(options.requests); all.len()];
     let begun = Instant::now();
     for round in 0..options.rounds {
         for (number, (step, measured)) in all.iter().zip(&mut measured).enumerate() {
@@ -148,7 +148,7 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
             name: step.name,
             planted: step.planted,
             measured,
-            said: Said::first(&said, step.server[0]),
+            said: NamedCause::first(&said, step.server[0]),
         });
     }
     let mistake = steps.split_off(app.steps.len()).pop();
@@ -164,13 +164,18 @@ fn study(options: &Options) -> Result<StudyResult, LabError> {
 }
 
 /// One round of a step; again where a CPU stood still.
-fn measure(stage: &Stage, app: &App, step: &Step, options: &Options) -> Result<Round, LabError> {
+fn measure(
+    stage: &StudyStage,
+    app: &StudiedServer,
+    step: &StudyStep,
+    options: &TailOptions,
+) -> Result<MeasuredRound, LabError> {
     let scene = stage.set(app, step)?;
     let mut repeated = 0;
     loop {
         let (truth, pauses) = scene.measure(options.requests)?;
         if pauses == 0 || repeated == options.repeats {
-            return Ok(Round {
+            return Ok(MeasuredRound {
                 latency: truth["client"].clone(),
                 repeated,
                 pauses,
@@ -181,7 +186,7 @@ fn measure(stage: &Stage, app: &App, step: &Step, options: &Options) -> Result<R
 }
 
 /// Why the slowest messages of a recording are slow, or its ordinary ones slower than those of another.
-fn asked(stage: &Stage, before: Option<&Path>, recording: &Path) -> Result<Value, LabError> {
+fn asked(stage: &StudyStage, before: Option<&Path>, recording: &Path) -> Result<Value, LabError> {
     let recording = recording.as_os_str();
     let json = ["--format", "json"].map(OsStr::new);
     let words: Vec<&OsStr> = match before {

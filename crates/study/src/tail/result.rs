@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 /// Latencies of a step without a recording, one of each round.
 #[derive(Debug, Clone)]
-pub(super) struct Measured {
+pub(super) struct RoundLatencies {
     /// In each round.
     requests: usize,
-    rounds: Vec<Round>,
+    rounds: Vec<MeasuredRound>,
 }
 
 /// One round.
 #[derive(Debug, Clone)]
-pub(super) struct Round {
+pub(super) struct MeasuredRound {
     /// The client's latencies, as `open-loop` tells them.
     pub(super) latency: Value,
     /// Rounds before it in which a CPU stood still, and which do not count.
@@ -24,7 +24,7 @@ pub(super) struct Round {
 
 /// A quantile of several rounds, ns.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Spread {
+pub(super) struct QuantileSpread {
     pub(super) least_ns: u64,
     pub(super) median_ns: u64,
     pub(super) most_ns: u64,
@@ -42,7 +42,7 @@ pub(super) const QUANTILES: [(&str, &str, usize); 6] = [
 
 /// The cause that is the first of most messages.
 #[derive(Debug, Serialize)]
-pub(super) struct Said {
+pub(super) struct NamedCause {
     pub(super) rule: String,
     pub(super) what: String,
     /// Messages of which it is the first cause, of those that were explained.
@@ -57,8 +57,8 @@ pub(super) struct StepResult {
     pub(super) name: &'static str,
     /// What is wrong most of all, known beforehand, any of these: rule, and the beginning of what has it.
     pub(super) planted: &'static [(&'static str, &'static str)],
-    pub(super) measured: Measured,
-    pub(super) said: Option<Said>,
+    pub(super) measured: RoundLatencies,
+    pub(super) said: Option<NamedCause>,
 }
 
 /// The whole study.
@@ -73,14 +73,14 @@ pub(super) struct StudyResult {
     pub(super) mistake: Option<StepResult>,
 }
 
-impl Measured {
+impl RoundLatencies {
     /// No round yet.
     pub(super) fn of(requests: usize) -> Self {
         let rounds = Vec::new();
         Self { requests, rounds }
     }
 
-    pub(super) fn add(&mut self, round: Round) {
+    pub(super) fn add(&mut self, round: MeasuredRound) {
         self.rounds.push(round);
     }
 
@@ -94,7 +94,7 @@ impl Measured {
     }
 
     /// The quantiles that rounds of so many requests tell.
-    pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, Spread)> {
+    pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, QuantileSpread)> {
         let told = QUANTILES
             .iter()
             .filter(|(_, _, least)| self.requests >= *least);
@@ -102,14 +102,14 @@ impl Measured {
     }
 
     /// A quantile by its key; `None` of no round.
-    pub(super) fn spread(&self, key: &str) -> Option<Spread> {
+    pub(super) fn spread(&self, key: &str) -> Option<QuantileSpread> {
         let ns = self
             .rounds
             .iter()
             .filter_map(|round| round.latency[key].as_u64());
         let mut ns: Vec<u64> = ns.collect();
         ns.sort_unstable();
-        Some(Spread {
+        Some(QuantileSpread {
             least_ns: *ns.first()?,
             median_ns: ns[ns.len() / 2],
             most_ns: *ns.last()?,
@@ -135,7 +135,7 @@ impl Measured {
     }
 }
 
-impl Said {
+impl NamedCause {
     /// Of a report of slow messages, about what a server receives; `None` where nothing could be judged.
     pub(super) fn first(report: &Value, application: &str) -> Option<Self> {
         let groups = report["groups"].as_array()?;

@@ -16,10 +16,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::steps::{App, Cpus, Step};
+use super::steps::{CpuChoice, StudiedServer, StudyStep};
 use lab::LabError;
 use lab::process::ChildGuard;
-use lab::{Netns, LabProcess, tie_to_parent};
+use lab::{LabProcess, Netns, tie_to_parent};
 
 /// The web server's processes, and the connections that keep them busy.
 const WEB_SERVERS: usize = 12;
@@ -37,7 +37,7 @@ const RECORDING: &str = "recording to ";
 const LIMIT_S: usize = 3_600;
 
 /// What a scene needs that stays the same.
-pub(super) struct Stage {
+pub(super) struct StudyStage {
     /// This program: its workloads are the clients, its recordings the evidence.
     program: PathBuf,
     scratch: TempDir,
@@ -46,9 +46,9 @@ pub(super) struct Stage {
 }
 
 /// A step that is set up; dropping it ends it.
-pub(super) struct Scene<'a> {
-    stage: &'a Stage,
-    app: &'a App,
+pub(super) struct ServerScene<'a> {
+    stage: &'a StudyStage,
+    app: &'a StudiedServer,
     netns: Netns,
     // clients end before what they talk to
     _batches: LabProcess,
@@ -56,7 +56,7 @@ pub(super) struct Scene<'a> {
     server: ChildGuard,
 }
 
-impl Stage {
+impl StudyStage {
     /// # Errors
     /// Where there is one CPU only, or no place for files.
     pub(super) fn new() -> Result<Self, LabError> {
@@ -106,7 +106,11 @@ impl Stage {
     ///
     /// # Errors
     /// Without root, and when a program is missing or does not start.
-    pub(super) fn set<'a>(&'a self, app: &'a App, step: &Step) -> Result<Scene<'a>, LabError> {
+    pub(super) fn set<'a>(
+        &'a self,
+        app: &'a StudiedServer,
+        step: &StudyStep,
+    ) -> Result<ServerScene<'a>, LabError> {
         let netns = Netns::new()?;
         let start = |words: &[&OsStr], cpus| {
             let mut command = self.on(words[0], &netns, cpus);
@@ -139,11 +143,11 @@ impl Stage {
         let wrk: Vec<&OsStr> = wrk.split(' ').map(OsStr::new).collect();
         web.push(start(&wrk, step.web_cpus)?);
         listens(&netns, app.port, app.name)?;
-        let mut batches = self.workload(&netns, app, "batches", Cpus::First);
+        let mut batches = self.workload(&netns, app, "batches", CpuChoice::First);
         batches.args(step.batches);
         let mut batches = LabProcess::start(batches)?;
         batches.port()?;
-        Ok(Scene {
+        Ok(ServerScene {
             stage: self,
             app,
             netns,
@@ -154,12 +158,12 @@ impl Stage {
     }
 
     /// A command in the scene's network, on some CPUs.
-    fn on(&self, program: &OsStr, netns: &Netns, cpus: Cpus) -> Command {
+    fn on(&self, program: &OsStr, netns: &Netns, cpus: CpuChoice) -> Command {
         let mut set = CpuSet::new();
         let cpus = match cpus {
-            Cpus::All => &self.cpus[..],
-            Cpus::First => &self.cpus[..1],
-            Cpus::Others => &self.cpus[1..],
+            CpuChoice::All => &self.cpus[..],
+            CpuChoice::First => &self.cpus[..1],
+            CpuChoice::Others => &self.cpus[1..],
         };
         for cpu in cpus {
             // those that a set has no room for were not allowed either
@@ -172,7 +176,7 @@ impl Stage {
         command
     }
 
-    fn workload(&self, netns: &Netns, app: &App, role: &str, cpus: Cpus) -> Command {
+    fn workload(&self, netns: &Netns, app: &StudiedServer, role: &str, cpus: CpuChoice) -> Command {
         let mut command = self.on(self.program.as_os_str(), netns, cpus);
         command.args(["lab", "workload", role]);
         command.args(["--connect", &format!("127.0.0.1:{}", app.port)]);
@@ -204,7 +208,7 @@ impl Stage {
     }
 }
 
-impl Scene<'_> {
+impl ServerScene<'_> {
     /// Latencies of so many requests, sent at random times, and how often a CPU stood still meanwhile, whoever wanted
     /// it: a virtual machine's may, and then nothing here is to blame.
     pub(super) fn measure(&self, requests: usize) -> Result<(Value, u64), LabError> {
@@ -230,7 +234,7 @@ impl Scene<'_> {
     fn load(&self, requests: usize) -> Result<Value, LabError> {
         let mut load = self
             .stage
-            .workload(&self.netns, self.app, "open-loop", Cpus::Others);
+            .workload(&self.netns, self.app, "open-loop", CpuChoice::Others);
         load.args(["--realtime", "--server", self.app.name]);
         load.args(["--connections", &CONNECTIONS.to_string()]);
         load.args(["--rate", &self.app.rate.to_string()]);

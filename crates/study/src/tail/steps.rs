@@ -2,29 +2,29 @@
 
 /// A server that is looked at, and what happens to it.
 #[derive(Debug)]
-pub(super) struct App {
+pub(super) struct StudiedServer {
     pub(super) name: &'static str,
     /// Port of the server in the study's own network.
     pub(super) port: u16,
     /// Of the requests whose latency is measured, a second.
     pub(super) rate: u32,
     /// From how it was found to how it is left.
-    pub(super) steps: &'static [Step],
+    pub(super) steps: &'static [StudyStep],
     /// A change of the last step that looks like a good one and makes all messages slower.
-    pub(super) mistake: Option<Step>,
+    pub(super) mistake: Option<StudyStep>,
 }
 
 /// How everything is set up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct StudyStep {
     /// What was changed.
     pub(super) name: &'static str,
     /// The server and its arguments.
     pub(super) server: &'static [&'static str],
     /// CPUs that the server may use.
-    pub(super) server_cpus: Cpus,
+    pub(super) server_cpus: CpuChoice,
     /// CPUs that the web server beside it and its client may use.
-    pub(super) web_cpus: Cpus,
+    pub(super) web_cpus: CpuChoice,
     /// Arguments of the client that asks for much at once.
     pub(super) batches: &'static [&'static str],
     /// What is wrong most of all, any of these: rule, and the beginning of what has it. None: nothing is.
@@ -33,7 +33,7 @@ pub(super) struct Step {
 
 /// CPUs that a program may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cpus {
+pub(super) enum CpuChoice {
     All,
     First,
     Others,
@@ -68,17 +68,17 @@ macro_rules! memcached {
 }
 
 /// As the study leaves memcached.
-const MENDED: Step = Step {
+const MENDED: StudyStep = StudyStep {
     name: "20 requests of a connection at once (-R 20)",
     server: memcached!("1", "20"),
-    server_cpus: Cpus::First,
-    web_cpus: Cpus::Others,
+    server_cpus: CpuChoice::First,
+    web_cpus: CpuChoice::Others,
     batches: LARGE,
     planted: &[],
 };
 
 /// Redis; `DEBUG POPULATE` makes its keys.
-const REDIS: Step = Step {
+const REDIS: StudyStep = StudyStep {
     name: "as found",
     server: &[
         "redis-server",
@@ -89,33 +89,33 @@ const REDIS: Step = Step {
         "--enable-debug-command",
         "yes",
     ],
-    server_cpus: Cpus::First,
-    web_cpus: Cpus::Others,
+    server_cpus: CpuChoice::First,
+    web_cpus: CpuChoice::Others,
     batches: &["--kind", "keys", "--pause-ms", "100"],
     planted: REQUESTS_BEFORE,
 };
 
-pub(super) const APPS: [App; 2] = [
-    App {
+pub(super) const APPS: [StudiedServer; 2] = [
+    StudiedServer {
         name: "memcached",
         port: 11211,
         rate: 5_000,
         steps: &[
-            Step {
+            StudyStep {
                 name: "as found",
                 server: memcached!("4", "1000"),
-                server_cpus: Cpus::All,
-                web_cpus: Cpus::All,
+                server_cpus: CpuChoice::All,
+                web_cpus: CpuChoice::All,
                 batches: LARGE,
                 planted: WEB,
             },
-            Step {
+            StudyStep {
                 name: "nginx and memcached on CPUs of their own",
                 server: memcached!("4", "1000"),
                 planted: &[("cpu_contention", "its own other threads")],
                 ..MENDED
             },
-            Step {
+            StudyStep {
                 name: "one thread on its one CPU (-t 1)",
                 server: memcached!("1", "1000"),
                 planted: REQUESTS_BEFORE,
@@ -123,20 +123,20 @@ pub(super) const APPS: [App; 2] = [
             },
             MENDED,
         ],
-        mistake: Some(Step {
+        mistake: Some(StudyStep {
             name: "pinned to the CPUs that its clients use",
-            server_cpus: Cpus::Others,
+            server_cpus: CpuChoice::Others,
             planted: CLIENTS,
             ..MENDED
         }),
     },
-    App {
+    StudiedServer {
         name: "redis",
         port: 6379,
         rate: 5_000,
         steps: &[
             REDIS,
-            Step {
+            StudyStep {
                 name: "keys are looked through in small steps (SCAN)",
                 batches: &["--kind", "scan", "--pause-ms", "100"],
                 planted: &[],

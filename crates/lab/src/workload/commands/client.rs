@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
-use super::{ANSWER_BYTES, CountedChannel, HEADER_BYTES, CommandHeader, IttReporter};
+use super::{ANSWER_BYTES, CommandHeader, CountedChannel, HEADER_BYTES, IttReporter};
 use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::random::Random;

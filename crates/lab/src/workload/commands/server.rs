@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::super::context::Context;
 use super::super::peer::{ConnectionTruth, Peer, SocketOptions, listen, port_of};
 use super::super::reply::serve_each;
-use super::{ANSWER_BYTES, CountedChannel, HEADER_BYTES, CommandHeader, IttReporter, name_thread};
+use super::{ANSWER_BYTES, CommandHeader, CountedChannel, HEADER_BYTES, IttReporter, name_thread};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -104,7 +104,10 @@ impl CommandServer {
 }
 
 /// Receives all of `bytes`; nothing at the end of the stream.
-fn receive(channel: &mut CountedChannel<'_>, bytes: &mut [u8]) -> Result<Option<ReceiveTruth>, LabError> {
+fn receive(
+    channel: &mut CountedChannel<'_>,
+    bytes: &mut [u8],
+) -> Result<Option<ReceiveTruth>, LabError> {
     let start_ns = now_ns();
     let is_there = channel.receive(bytes)?;
     Ok(is_there.then(|| ReceiveTruth {

@@ -1,12 +1,12 @@
 //! The published figures beside these, with what explains the differences.
 
-use super::super::csv::Row;
-use super::super::doc::{Block, bytes, digits};
+use super::super::csv::ResultRow;
+use super::super::doc::{TextBlock, bytes, digits};
 use super::super::published;
-use super::{Extras, heading, paragraph, row};
+use super::{AnalysisExtras, heading, paragraph, row};
 
 /// The published figures beside these.
-pub(super) fn beside_published(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Beside the published figures")];
     let product = published::LATENCY_64.iter().zip(published::THROUGHPUT_64);
     let checks = product.map(|((threads, us), (_, gbps))| {
@@ -51,7 +51,7 @@ pub(super) fn beside_published(rows: &[Row], extras: &Extras) -> Vec<Block> {
         .map_or("this machine".to_owned(), |study| {
             format!("{} CPUs of {}", study.cpus, study.cpu)
         });
-    blocks.push(Block::List(vec![
+    blocks.push(TextBlock::List(vec![
         format!(
             "Explained: the level. The published machine has 20 hardware threads of an i7-12700; here are {here}, where a \
              wake-up of the other end dominates small messages."
@@ -66,7 +66,7 @@ pub(super) fn beside_published(rows: &[Row], extras: &Extras) -> Vec<Block> {
     blocks
 }
 
-fn copied(rows: &[Row]) -> String {
+fn copied(rows: &[ResultRow]) -> String {
     let shares = rows
         .iter()
         .filter(|row| row.variant == "A3")

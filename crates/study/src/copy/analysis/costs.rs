@@ -1,9 +1,9 @@
 //! Costs by themselves beside the published study's estimates.
 
-use super::super::doc::{Block, bytes, digits};
-use super::super::journal::Cost;
+use super::super::doc::{TextBlock, bytes, digits};
+use super::super::journal::CopyCost;
 use super::super::published;
-use super::{Extras, heading, paragraph};
+use super::{AnalysisExtras, heading, paragraph};
 
 /// What a cost is.
 fn name(cost: &str) -> &str {
@@ -18,7 +18,7 @@ fn name(cost: &str) -> &str {
 }
 
 /// Its median and interval; a difference may be too small to tell.
-pub(super) fn told(cost: &Cost) -> String {
+pub(super) fn told(cost: &CopyCost) -> String {
     let bounds = cost.ns_lo.zip(cost.ns_hi);
     if bounds.is_some_and(|(low, _)| low <= 0.0) {
         return "less than the call that it is told by varies".to_owned();
@@ -30,7 +30,7 @@ pub(super) fn told(cost: &Cost) -> String {
 }
 
 /// The table.
-pub(super) fn beside_estimates(extras: &Extras) -> Vec<Block> {
+pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
     if extras.costs.is_empty() {
         return Vec::new();
     }

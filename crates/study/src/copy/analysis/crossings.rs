@@ -1,13 +1,13 @@
 //! Who wins from where on (the published study's 10.1, 10.4 to 10.6).
 
 use super::super::crossover;
-use super::super::csv::Row;
-use super::super::doc::{Block, bytes, change, digits};
+use super::super::csv::ResultRow;
+use super::super::doc::{TextBlock, bytes, change, digits};
 use super::super::trend;
-use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
 
 /// 10.1.
-pub(super) fn why_not_always(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Why does zero-copy not always win? (10.1)")];
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
     let lines = sizes(rows).into_iter().filter_map(|size| {
@@ -32,7 +32,7 @@ pub(super) fn why_not_always(rows: &[Row], extras: &Extras) -> Vec<Block> {
         blocks.push(paragraph("A2 and A3 are not both in these results."));
         return blocks;
     }
-    blocks.push(Block::List(lines));
+    blocks.push(TextBlock::List(lines));
     let cost = |name: &str, size| extras.cost(name, size).map(|cost| cost.ns);
     if let (Some(pin), Some(told), Some(copy)) = (
         cost("pinning", 4096),
@@ -69,7 +69,7 @@ pub(super) fn why_not_always(rows: &[Row], extras: &Extras) -> Vec<Block> {
 }
 
 /// 10.4 and 10.5.
-pub(super) fn crossovers(rows: &[Row]) -> Vec<Block> {
+pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![heading("From which size on does one win? (10.4, 10.5)")];
     let mut lines = Vec::new();
     for (base, variant) in [("A1", "A2"), ("A1", "A3"), ("A2", "A3")] {
@@ -101,7 +101,7 @@ pub(super) fn crossovers(rows: &[Row]) -> Vec<Block> {
 }
 
 /// 10.6.
-pub(super) fn surprise(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What is the least expected result? (10.6)")];
     let Some(found) = trend::largest(rows) else {
         blocks.push(paragraph(

@@ -1,13 +1,13 @@
 //! The setting, the results in short, and both beside what was published.
 
-use super::super::csv::Row;
-use super::super::doc::{Block, bytes, change, digits};
+use super::super::csv::ResultRow;
+use super::super::doc::{TextBlock, bytes, change, digits};
 use super::super::matrix::ALL;
 use super::super::stats::median;
-use super::{Extras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
+use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
 
 /// Where and how it was measured, and how much two equal runs differ.
-pub(super) fn setting(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Setting")];
     if let Some(study) = &extras.study {
         let path = match study.path.as_str() {
@@ -55,7 +55,7 @@ fn requests(window: usize) -> String {
 }
 
 /// What the study itself takes of the CPU time of the smallest message.
-fn harness(rows: &[Row], extras: &Extras) -> Option<Block> {
+fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     let cost = extras.costs.iter().find(|cost| cost.name == "harness")?;
     let of_size = rows
         .iter()
@@ -73,7 +73,7 @@ fn harness(rows: &[Row], extras: &Extras) -> Option<Block> {
     )))
 }
 
-fn noise(extras: &Extras) -> Option<Block> {
+fn noise(extras: &AnalysisExtras) -> Option<TextBlock> {
     let lines = extras.noise.iter().filter_map(|(size, ratios)| {
         let (least, most) = (
             ratios.iter().copied().min_by(f64::total_cmp)?,
@@ -93,7 +93,7 @@ fn noise(extras: &Extras) -> Option<Block> {
         .then(|| two_columns(["noise: A1 against itself", "ratio of throughput"], lines))
 }
 
-fn peer(extras: &Extras) -> Option<Block> {
+fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
     let ratios: Vec<f64> = extras
         .peers
         .iter()
@@ -113,7 +113,7 @@ fn peer(extras: &Extras) -> Option<Block> {
 }
 
 /// Throughput and latency of all, at the fewest and the most clients.
-pub(super) fn results(rows: &[Row]) -> Vec<Block> {
+pub(super) fn results(rows: &[ResultRow]) -> Vec<TextBlock> {
     let (sizes, threads) = (sizes(rows), thread_counts(rows));
     let ends = match threads.as_slice() {
         [] => return Vec::new(),
@@ -133,7 +133,7 @@ pub(super) fn results(rows: &[Row]) -> Vec<Block> {
             );
             line
         });
-        blocks.push(Block::Table {
+        blocks.push(TextBlock::Table {
             rows: lines.collect(),
             head,
         });
@@ -148,12 +148,12 @@ pub(super) fn results(rows: &[Row]) -> Vec<Block> {
         .map(|(variant, why)| format!("{variant} is not measured: {why}"));
     let skipped: Vec<String> = skipped.collect();
     if !skipped.is_empty() {
-        blocks.push(Block::List(skipped));
+        blocks.push(TextBlock::List(skipped));
     }
     blocks
 }
 
-fn cell(row: Option<&Row>) -> String {
+fn cell(row: Option<&ResultRow>) -> String {
     let Some(gbps) = row.and_then(|row| row.get("throughput")) else {
         return "–".to_owned();
     };
@@ -165,7 +165,7 @@ fn cell(row: Option<&Row>) -> String {
 }
 
 /// What the ways of sending that the published study does not have are worth.
-pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
+pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
     let bases = [
         ("A1-nodelay", "A1"),
         ("A2-scatter", "A2"),
@@ -207,7 +207,7 @@ pub(super) fn beyond(rows: &[Row]) -> Vec<Block> {
 }
 
 /// What whylat says of each: a line for each way of sending and size.
-pub(super) fn reasons(rows: &[Row]) -> Vec<Block> {
+pub(super) fn reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     if rows.iter().all(|row| row.word("stage").is_none()) {
         return Vec::new();
     }
@@ -231,11 +231,11 @@ pub(super) fn reasons(rows: &[Row]) -> Vec<Block> {
             "Of a run of its own, recorded by `whylat record`: the worst finding, and what stopped the next byte of the \
              server's sockets longest. What the server's threads waited for is in results.csv.",
         ),
-        Block::Table { head, rows: lines },
+        TextBlock::Table { head, rows: lines },
     ]
 }
 
-fn reason(row: &Row) -> Option<String> {
+fn reason(row: &ResultRow) -> Option<String> {
     let share = row.get("stage_share");
     let share = share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
     let finding = row.word("finding").unwrap_or("no finding");

@@ -1,12 +1,12 @@
 //! Where copies are made (the published study's 4.2, 5.2 and 6.2).
 
-use super::super::csv::Row;
-use super::super::doc::{Block, bytes, digits};
+use super::super::csv::ResultRow;
+use super::super::doc::{TextBlock, bytes, digits};
 use super::costs::told;
-use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
 
 /// 4.2 and 5.2.
-pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![
         heading("Where do the copies of A1 occur, and is it two? (4.2)"),
         paragraph(where_copies_are(extras)),
@@ -30,7 +30,7 @@ pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
         ));
     } else {
         blocks.push(paragraph("Measured by themselves, in warm memory:"));
-        blocks.push(Block::List(costs));
+        blocks.push(TextBlock::List(costs));
     }
     blocks.push(heading("Which copy does sendmsg() remove? (5.2)"));
     blocks.push(paragraph(
@@ -41,7 +41,7 @@ pub(super) fn copies(rows: &[Row], extras: &Extras) -> Vec<Block> {
     blocks
 }
 
-fn where_copies_are(extras: &Extras) -> &'static str {
+fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     let study = extras.study.as_ref();
     if study.is_some_and(|study| study.path != "namespaces") {
         "A1 copies three times with a CPU: eight fields into one buffer (in the program), that buffer into socket buffers \
@@ -55,7 +55,7 @@ fn where_copies_are(extras: &Extras) -> &'static str {
     }
 }
 
-fn saved(rows: &[Row]) -> Block {
+fn saved(rows: &[ResultRow]) -> TextBlock {
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
     let lines = sizes(rows).into_iter().filter_map(|size| {
         let of = |name| row(rows, name, size, threads)?.get("cpu_ns_per_message");
@@ -74,14 +74,14 @@ fn saved(rows: &[Row]) -> Block {
     if lines.is_empty() {
         return paragraph("CPU time is not in these results.");
     }
-    Block::List(lines)
+    TextBlock::List(lines)
 }
 
 /// 6.2, with what became of the sends here.
-pub(super) fn zero_copy(rows: &[Row]) -> Vec<Block> {
+pub(super) fn zero_copy(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![
         heading("The path of MSG_ZEROCOPY (6.2)"),
-        Block::Verbatim(
+        TextBlock::Verbatim(
             "sendmsg(MSG_ZEROCOPY)
   msg_zerocopy_realloc     a note of this send; counts against optmem_max (ENOBUFS)
   mm_account_pinned_pages  its pages count against RLIMIT_MEMLOCK (ENOBUFS)

@@ -1,11 +1,11 @@
 //! Caches and threads (the published study's 10.2 and 10.3).
 
-use super::super::csv::Row;
-use super::super::doc::{Block, bytes, change, digits};
-use super::{Extras, heading, paragraph, row, sizes, thread_counts};
+use super::super::csv::ResultRow;
+use super::super::doc::{TextBlock, bytes, change, digits};
+use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
 
 /// 10.2.
-pub(super) fn caches(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Which cache level changes most? (10.2)")];
     let threads = thread_counts(rows).last().copied().unwrap_or(1);
     let mut lines = Vec::new();
@@ -38,18 +38,18 @@ pub(super) fn caches(rows: &[Row], extras: &Extras) -> Vec<Block> {
              than 5 %."
         )));
     } else {
-        blocks.push(Block::List(lines));
+        blocks.push(TextBlock::List(lines));
     }
     blocks
 }
 
 /// A count a message.
-fn each(row: &Row, column: &str) -> Option<f64> {
+fn each(row: &ResultRow, column: &str) -> Option<f64> {
     Some(row.get(column)? / row.get("messages")?)
 }
 
 /// 10.3.
-pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
+pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What do more threads do? (10.3)")];
     let cpus = extras.study.as_ref().map(|study| study.cpus);
     let mut lines = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
         ],
         lines,
     ));
-    let full = |row: &Row| cpus.zip(busy(row)).map(|(cpus, busy)| busy / cpus as f64);
+    let full = |row: &ResultRow| cpus.zip(busy(row)).map(|(cpus, busy)| busy / cpus as f64);
     let most = rows
         .iter()
         .filter(|row| row.variant == "A1")
@@ -127,13 +127,13 @@ pub(super) fn contention(rows: &[Row], extras: &Extras) -> Vec<Block> {
     });
     let growth: Vec<String> = growth.collect();
     if !growth.is_empty() {
-        blocks.push(Block::List(growth));
+        blocks.push(TextBlock::List(growth));
     }
     blocks
 }
 
 /// Where more clients are more than as many times as fast, one alone was slowed by something.
-fn superlinear(rows: &[Row]) -> Option<Block> {
+fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     let most = sizes(rows).into_iter().flat_map(|size| {
         let one = row(rows, "A1", size, 1);
         let all = thread_counts(rows).into_iter();
@@ -166,7 +166,7 @@ fn superlinear(rows: &[Row]) -> Option<Block> {
 }
 
 /// CPUs that both ends kept busy.
-fn busy(row: &Row) -> Option<f64> {
+fn busy(row: &ResultRow) -> Option<f64> {
     let each_ns = row.get("cpu_ns_per_message")? + row.get("client_cpu_ns_per_message")?;
     Some(each_ns * row.get("messages")? / (row.get("seconds")? * 1e9))
 }

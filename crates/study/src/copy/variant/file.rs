@@ -11,22 +11,22 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::sendfile::sendfile64;
 
 use super::Sender;
-use crate::copy::message::Pool;
+use crate::copy::message::MessagePool;
 
 /// Bytes of a pipe, unless told otherwise.
 const PIPE_BYTES: usize = 65_536;
 
 /// A file in memory (memfd) with messages numbered from 0.
-struct Messages {
+struct MessageFile {
     file: File,
     size: usize,
     slots: u64,
 }
 
-impl Messages {
-    fn new(pool: &Pool) -> io::Result<Self> {
+impl MessageFile {
+    fn new(pool: &MessagePool) -> io::Result<Self> {
         let mut file = File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
-        let mut numbered = Pool::heap(pool.slots(), pool.size());
+        let mut numbered = MessagePool::heap(pool.slots(), pool.size());
         let mut whole = vec![0; pool.size()];
         for slot in 0..pool.slots() {
             numbered.stamp(slot, slot as u64);
@@ -47,19 +47,19 @@ impl Messages {
 }
 
 /// `sendfile()`.
-pub(super) struct Sendfile {
+pub(super) struct SendfileSender {
     stream: TcpStream,
-    messages: Messages,
+    messages: MessageFile,
 }
 
-impl Sendfile {
-    pub(super) fn new(stream: TcpStream, pool: &Pool) -> io::Result<Self> {
-        let messages = Messages::new(pool)?;
+impl SendfileSender {
+    pub(super) fn new(stream: TcpStream, pool: &MessagePool) -> io::Result<Self> {
+        let messages = MessageFile::new(pool)?;
         Ok(Self { stream, messages })
     }
 }
 
-impl Sender for Sendfile {
+impl Sender for SendfileSender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let mut offset = self.messages.offset(number);
         let end = offset + self.messages.size as i64;
@@ -74,15 +74,15 @@ impl Sender for Sendfile {
 }
 
 /// `splice()` into a pipe, and from it into the socket.
-pub(super) struct Splice {
+pub(super) struct SpliceSender {
     stream: TcpStream,
-    messages: Messages,
+    messages: MessageFile,
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-impl Splice {
-    pub(super) fn new(stream: TcpStream, pool: &Pool) -> io::Result<Self> {
+impl SpliceSender {
+    pub(super) fn new(stream: TcpStream, pool: &MessagePool) -> io::Result<Self> {
         let (reader, writer) = nix::unistd::pipe()?;
         if pool.size() > PIPE_BYTES {
             let wanted = i32::try_from(pool.size()).unwrap_or(i32::MAX);
@@ -91,14 +91,14 @@ impl Splice {
         }
         Ok(Self {
             stream,
-            messages: Messages::new(pool)?,
+            messages: MessageFile::new(pool)?,
             reader,
             writer,
         })
     }
 }
 
-impl Sender for Splice {
+impl Sender for SpliceSender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let mut offset = self.messages.offset(number);
         let end = offset + self.messages.size as i64;

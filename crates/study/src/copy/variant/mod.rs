@@ -8,9 +8,9 @@ mod zerocopy;
 use std::io;
 use std::net::TcpStream;
 
-use super::matrix::Variant;
-use super::message::Pool;
-use super::protocol::{Hello, Tally};
+use super::matrix::SendVariant;
+use super::message::MessagePool;
+use super::protocol::{SendTally, StreamRequest};
 
 /// Sends messages, each by a number that its receiver expects in it.
 pub(super) trait Sender {
@@ -28,57 +28,59 @@ pub(super) trait Sender {
         Ok(())
     }
 
-    fn tally(&self) -> Tally {
-        Tally::default()
+    fn tally(&self) -> SendTally {
+        SendTally::default()
     }
 }
 
 /// The sender of a variant; why there is none, where the kernel cannot.
 pub(super) fn sender(
     stream: TcpStream,
-    hello: &Hello,
+    hello: &StreamRequest,
 ) -> io::Result<Result<Box<dyn Sender>, String>> {
-    let heap = || Pool::heap(hello.slots, hello.size);
+    let heap = || MessagePool::heap(hello.slots, hello.size);
     let lacks = |what: &str, why: &io::Error| Ok(Err(format!("{what}: {why}")));
     Ok(Ok(match hello.variant {
-        Variant::Send | Variant::SendNodelay => Box::new(plain::Consolidated::new(stream, heap())),
-        Variant::Sendmsg | Variant::SendmsgScatter => {
-            Box::new(plain::Gathered::new(stream, heap()))
+        SendVariant::Send | SendVariant::SendNodelay => {
+            Box::new(plain::ConsolidatedSender::new(stream, heap()))
         }
-        Variant::Zerocopy => match zerocopy::Zerocopy::new(stream, heap()) {
+        SendVariant::Sendmsg | SendVariant::SendmsgScatter => {
+            Box::new(plain::GatheredSender::new(stream, heap()))
+        }
+        SendVariant::Zerocopy => match zerocopy::ZerocopySender::new(stream, heap()) {
             Ok(sender) => Box::new(sender),
             Err(why) => return lacks("SO_ZEROCOPY", &why),
         },
-        Variant::ZerocopyHuge => {
-            let pool = match Pool::huge(hello.slots, hello.size) {
+        SendVariant::ZerocopyHuge => {
+            let pool = match MessagePool::huge(hello.slots, hello.size) {
                 Ok(pool) => pool,
                 Err(why) => return lacks("huge pages", &why),
             };
-            match zerocopy::Zerocopy::new(stream, pool) {
+            match zerocopy::ZerocopySender::new(stream, pool) {
                 Ok(sender) => Box::new(sender),
                 Err(why) => return lacks("SO_ZEROCOPY", &why),
             }
         }
-        Variant::Uring => match uring::Ring::new(stream, heap()) {
+        SendVariant::Uring => match uring::UringSender::new(stream, heap()) {
             Ok(sender) => Box::new(sender),
             Err(why) => return lacks("io_uring SENDMSG", &why),
         },
-        Variant::UringZerocopy => match uring::ZerocopyRing::new(stream, heap()) {
+        SendVariant::UringZerocopy => match uring::UringZerocopySender::new(stream, heap()) {
             Ok(sender) => Box::new(sender),
             Err(why) => return lacks("io_uring SEND_ZC", &why),
         },
-        Variant::Sendfile => Box::new(file::Sendfile::new(stream, &heap())?),
-        Variant::Splice => Box::new(file::Splice::new(stream, &heap())?),
+        SendVariant::Sendfile => Box::new(file::SendfileSender::new(stream, &heap())?),
+        SendVariant::Splice => Box::new(file::SpliceSender::new(stream, &heap())?),
     }))
 }
 
 /// Slots in turn.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct SlotTurn {
     sent: usize,
 }
 
-impl Turn {
+impl SlotTurn {
     pub(super) fn next(&mut self, slots: usize) -> usize {
         let slot = self.sent % slots;
         self.sent += 1;

@@ -7,30 +7,30 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, sendmsg};
 
-use super::{Sender, Turn};
-use crate::copy::message::{FIELDS, Pool};
+use super::{Sender, SlotTurn};
+use crate::copy::message::{FIELDS, MessagePool};
 
 /// A1: all fields in one buffer, which is kept from message to message.
-pub(super) struct Consolidated {
+pub(super) struct ConsolidatedSender {
     stream: TcpStream,
-    pool: Pool,
-    turn: Turn,
+    pool: MessagePool,
+    turn: SlotTurn,
     buffer: Vec<u8>,
 }
 
-impl Consolidated {
-    pub(super) fn new(stream: TcpStream, pool: Pool) -> Self {
+impl ConsolidatedSender {
+    pub(super) fn new(stream: TcpStream, pool: MessagePool) -> Self {
         let buffer = vec![0; pool.size()];
         Self {
             stream,
             pool,
-            turn: Turn::default(),
+            turn: SlotTurn::default(),
             buffer,
         }
     }
 }
 
-impl Sender for Consolidated {
+impl Sender for ConsolidatedSender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         self.pool.stamp(slot, number);
@@ -40,20 +40,20 @@ impl Sender for Consolidated {
 }
 
 /// A2: the kernel gathers the fields.
-pub(super) struct Gathered {
+pub(super) struct GatheredSender {
     stream: TcpStream,
-    pool: Pool,
-    turn: Turn,
+    pool: MessagePool,
+    turn: SlotTurn,
 }
 
-impl Gathered {
-    pub(super) fn new(stream: TcpStream, pool: Pool) -> Self {
-        let turn = Turn::default();
+impl GatheredSender {
+    pub(super) fn new(stream: TcpStream, pool: MessagePool) -> Self {
+        let turn = SlotTurn::default();
         Self { stream, pool, turn }
     }
 }
 
-impl Sender for Gathered {
+impl Sender for GatheredSender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         self.pool.stamp(slot, number);
@@ -68,7 +68,7 @@ impl Sender for Gathered {
 /// sendmsg() of a message's fields from a byte of it on; again where a signal came first.
 pub(super) fn gather(
     stream: &TcpStream,
-    pool: &Pool,
+    pool: &MessagePool,
     slot: usize,
     from: usize,
     flags: MsgFlags,

@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
-use super::{Sender, Turn};
-use crate::copy::message::{FIELDS, Pool};
-use crate::copy::protocol::Tally;
+use super::{Sender, SlotTurn};
+use crate::copy::message::{FIELDS, MessagePool};
+use crate::copy::protocol::SendTally;
 
 /// From include/uapi/linux/io_uring.h.
 const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
@@ -29,20 +29,20 @@ fn ring(entries: u32, code: u8) -> io::Result<IoUring> {
 }
 
 /// io_uring's SENDMSG.
-pub(super) struct Ring {
+pub(super) struct UringSender {
     ring: IoUring,
     stream: TcpStream,
-    pool: Pool,
-    turn: Turn,
+    pool: MessagePool,
+    turn: SlotTurn,
 }
 
-impl Ring {
-    pub(super) fn new(stream: TcpStream, pool: Pool) -> io::Result<Self> {
+impl UringSender {
+    pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         Ok(Self {
             ring: ring(2, opcode::SendMsg::CODE)?,
             stream,
             pool,
-            turn: Turn::default(),
+            turn: SlotTurn::default(),
         })
     }
 
@@ -68,7 +68,7 @@ impl Ring {
     }
 }
 
-impl Sender for Ring {
+impl Sender for UringSender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         self.pool.stamp(slot, number);
@@ -81,22 +81,22 @@ impl Sender for Ring {
 }
 
 /// io_uring's SEND_ZC: each field is a registered buffer, whose pages were pinned once.
-pub(super) struct ZerocopyRing {
+pub(super) struct UringZerocopySender {
     // goes first: the kernel needs no more of the buffers when it is gone
     ring: IoUring,
     stream: TcpStream,
-    pool: Pool,
-    turn: Turn,
+    pool: MessagePool,
+    turn: SlotTurn,
     /// Sends of each slot whose memory the kernel still needs.
     of_slot: Vec<u32>,
     /// Sends of the last message whose result is not known.
     unknown: u32,
     failed: Option<io::Error>,
-    tally: Tally,
+    tally: SendTally,
 }
 
-impl ZerocopyRing {
-    pub(super) fn new(stream: TcpStream, pool: Pool) -> io::Result<Self> {
+impl UringZerocopySender {
+    pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         // a send has two completions: its result, and the end of its memory's use
         let entries = (2 * FIELDS * pool.slots()).next_power_of_two() as u32;
         let ring = ring(entries, opcode::SendZc::CODE)?;
@@ -116,10 +116,10 @@ impl ZerocopyRing {
             stream,
             of_slot: vec![0; pool.slots()],
             pool,
-            turn: Turn::default(),
+            turn: SlotTurn::default(),
             unknown: 0,
             failed: None,
-            tally: Tally::default(),
+            tally: SendTally::default(),
         })
     }
 
@@ -175,7 +175,7 @@ impl ZerocopyRing {
     }
 }
 
-impl Sender for ZerocopyRing {
+impl Sender for UringZerocopySender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         while self.of_slot[slot] > 0 {
@@ -205,7 +205,7 @@ impl Sender for ZerocopyRing {
         Ok(())
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> SendTally {
         self.tally
     }
 }

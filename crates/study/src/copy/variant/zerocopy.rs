@@ -8,23 +8,23 @@ use nix::errno::Errno;
 use nix::sys::socket::MsgFlags;
 
 use super::plain::gather;
-use super::{Sender, Turn};
+use super::{Sender, SlotTurn};
 use crate::copy::errqueue::{self, Notification};
-use crate::copy::message::Pool;
-use crate::copy::protocol::Tally;
+use crate::copy::message::MessagePool;
+use crate::copy::protocol::SendTally;
 
 /// Sends with MSG_ZEROCOPY.
-pub(super) struct Zerocopy {
+pub(super) struct ZerocopySender {
     stream: TcpStream,
-    pool: Pool,
-    turn: Turn,
-    under_way: UnderWay,
-    tally: Tally,
+    pool: MessagePool,
+    turn: SlotTurn,
+    under_way: PendingSends,
+    tally: SendTally,
 }
 
 /// Sends that are not over. The kernel numbers those that it took from 0 on; one of which it took a part counts.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct PendingSends {
     /// Number of the first that is not over.
     first: u32,
     /// Slot of each from `first` on, and whether it is over.
@@ -33,7 +33,7 @@ struct UnderWay {
     of_slot: Vec<u32>,
 }
 
-impl UnderWay {
+impl PendingSends {
     fn begun(&mut self, slot: usize) {
         self.sends.push_back((slot, false));
         self.of_slot[slot] += 1;
@@ -61,19 +61,19 @@ impl UnderWay {
     }
 }
 
-impl Zerocopy {
-    pub(super) fn new(stream: TcpStream, pool: Pool) -> io::Result<Self> {
+impl ZerocopySender {
+    pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         errqueue::enable(&stream)?;
-        let under_way = UnderWay {
+        let under_way = PendingSends {
             of_slot: vec![0; pool.slots()],
-            ..UnderWay::default()
+            ..PendingSends::default()
         };
         Ok(Self {
             stream,
             pool,
-            turn: Turn::default(),
+            turn: SlotTurn::default(),
             under_way,
-            tally: Tally::default(),
+            tally: SendTally::default(),
         })
     }
 
@@ -97,7 +97,7 @@ impl Zerocopy {
     }
 }
 
-impl Sender for Zerocopy {
+impl Sender for ZerocopySender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         let mut wait = false;
@@ -140,7 +140,7 @@ impl Sender for Zerocopy {
         Ok(())
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> SendTally {
         self.tally
     }
 }
@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn sends_end_in_any_order_and_past_the_largest_number() {
-        let mut under_way = UnderWay {
+        let mut under_way = PendingSends {
             first: u32::MAX - 1,
             of_slot: vec![0; 2],
-            ..UnderWay::default()
+            ..PendingSends::default()
         };
         for slot in [0, 1, 0, 1] {
             under_way.begun(slot);

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::result::{Measured, Said, StepResult, StudyResult};
+use super::result::{NamedCause, RoundLatencies, StepResult, StudyResult};
 use lab::LabError;
 
 /// Prints it.
-pub(super) fn text(result: &StudyResult) -> Result<(), LabError> {
+pub(super) fn print(result: &StudyResult) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     write(&mut out, result)
         .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
@@ -45,7 +45,7 @@ fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     write_said(out, mistake, "whylat diff")
 }
 
-fn write_latency(out: &mut impl Write, measured: &Measured) -> io::Result<()> {
+fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<()> {
     let mut title = "latency";
     for (name, spread) in measured.quantiles() {
         let [least, median, most] = [spread.least_ns, spread.median_ns, spread.most_ns].map(time);
@@ -69,7 +69,7 @@ fn write_said(out: &mut impl Write, step: &StepResult, title: &str) -> io::Resul
     let Some(said) = &step.said else {
         return writeln!(out, "   {title:<12} nothing could be judged");
     };
-    let Said {
+    let NamedCause {
         rule,
         what,
         first,
