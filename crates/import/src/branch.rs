@@ -25,7 +25,7 @@ pub(crate) enum BranchKind {
 
 /// Whether the trace itself begins or ends with the branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub(crate) enum FlowEdge {
     Begin,
     End,
     Inside,
@@ -33,13 +33,13 @@ pub(crate) enum Edge {
 
 /// A place in the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CodeLocation {
     pub(crate) address: u64,
     /// Its function, or in brackets the file that has no symbol for it; `None`: neither is known.
     pub(crate) function: Option<Rc<str>>,
 }
 
-impl Place {
+impl CodeLocation {
     pub(crate) fn in_kernel(&self) -> bool {
         self.address >= KERNEL_BEGIN
     }
@@ -49,8 +49,8 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Branch {
     pub(crate) kind: BranchKind,
-    pub(crate) edge: Edge,
+    pub(crate) edge: FlowEdge,
     /// Within a memory transaction, which may be rolled back.
     pub(crate) in_transaction: bool,
-    pub(crate) to: Place,
+    pub(crate) to: CodeLocation,
 }

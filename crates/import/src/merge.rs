@@ -32,10 +32,10 @@ pub struct Merged {
 
 /// A span on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct MergedSpan {
     begin_ns: u64,
     end_ns: u64,
-    of: Of,
+    of: SpanSource,
     /// Its row's begin is in it, and its end: not of a piece that was cut off there.
     has_begin: bool,
     has_end: bool,
@@ -43,14 +43,14 @@ struct Span {
 
 /// Whose span it is: the row's place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
+enum SpanSource {
     Recording(usize),
     Trace(usize),
 }
 
 /// A time in which a thread had a CPU, or none had it.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct TraceWindow {
     cpu: u16,
     tid: Option<u32>,
     begin_ns: u64,
@@ -65,9 +65,9 @@ pub fn merge(
     convert: impl Fn(u64) -> Option<(u64, u64)>,
 ) -> Merged {
     let mut merged = Merged::default();
-    let windows = Windows::of(recorded);
+    let windows = TraceWindows::of(recorded);
     let mut cpus = recorded_spans(recorded);
-    let mut functions: BTreeMap<u16, Vec<Span>> = BTreeMap::new();
+    let mut functions: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
     let left_out_ns = left_out_ns(trace);
     for row in 0..trace.len() {
         let kind = trace.kind[row];
@@ -81,10 +81,10 @@ pub fn merge(
             merged.timeless += u64::from(!is_gap);
             continue;
         };
-        let span = Span {
+        let span = MergedSpan {
             begin_ns: begin.0,
             end_ns: end.0.max(begin.0),
-            of: Of::Trace(row),
+            of: SpanSource::Trace(row),
             has_begin: true,
             has_end: true,
         };
@@ -130,35 +130,37 @@ fn is_apart(rows: &Activities, row: usize) -> bool {
 }
 
 /// The recording's spans by CPU, in the order of their begins, outer ones first.
-fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<Span>> {
-    let mut cpus: BTreeMap<u16, Vec<Span>> = BTreeMap::new();
+fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<MergedSpan>> {
+    let mut cpus: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
     for row in (0..recorded.len()).filter(|row| !is_apart(recorded, *row)) {
         let Some(cpu) = recorded.cpu[row] else {
             continue;
         };
-        cpus.entry(cpu).or_default().push(Span {
+        cpus.entry(cpu).or_default().push(MergedSpan {
             begin_ns: recorded.begin_ns[row],
             end_ns: recorded.end_ns[row],
-            of: Of::Recording(row),
+            of: SpanSource::Recording(row),
             has_begin: true,
             has_end: true,
         });
     }
     for spans in cpus.values_mut() {
         spans.sort_by_key(|span| match span.of {
-            Of::Recording(row) | Of::Trace(row) => (span.begin_ns, recorded.depth[row]),
+            SpanSource::Recording(row) | SpanSource::Trace(row) => {
+                (span.begin_ns, recorded.depth[row])
+            }
         });
     }
     cpus
 }
 
 /// When which thread had which CPU, as far as the recording kept it.
-struct Windows {
-    by_cpu: BTreeMap<u16, Vec<Window>>,
-    by_thread: BTreeMap<u32, Vec<Window>>,
+struct TraceWindows {
+    by_cpu: BTreeMap<u16, Vec<TraceWindow>>,
+    by_thread: BTreeMap<u32, Vec<TraceWindow>>,
 }
 
-impl Windows {
+impl TraceWindows {
     fn of(recorded: &Activities) -> Self {
         let mut windows = Self {
             by_cpu: BTreeMap::new(),
@@ -173,7 +175,7 @@ impl Windows {
             if recorded.depth[row] > 0 || !is_known {
                 continue;
             }
-            let window = Window {
+            let window = TraceWindow {
                 cpu,
                 tid: recorded.tid[row].filter(|tid| *tid != 0),
                 begin_ns: recorded.begin_ns[row],
@@ -192,7 +194,12 @@ impl Windows {
     }
 
     /// What of a span of the trace lies within them, and on which CPU.
-    fn pieces(&self, span: &Span, cpu: Option<u16>, tid: Option<u32>) -> Vec<(u16, Span)> {
+    fn pieces(
+        &self,
+        span: &MergedSpan,
+        cpu: Option<u16>,
+        tid: Option<u32>,
+    ) -> Vec<(u16, MergedSpan)> {
         let tid = tid.filter(|tid| *tid != 0);
         let candidates = match (cpu, tid) {
             (Some(cpu), _) => self.by_cpu.get(&cpu),
@@ -207,7 +214,7 @@ impl Windows {
             .iter()
             .take_while(|window| window.begin_ns < span.end_ns.max(span.begin_ns + 1))
             .filter(|window| tid.is_none() || window.tid == tid);
-        let piece = |window: &Window| Span {
+        let piece = |window: &TraceWindow| MergedSpan {
             begin_ns: span.begin_ns.max(window.begin_ns),
             end_ns: span.end_ns.min(window.end_ns),
             of: span.of,
@@ -219,11 +226,11 @@ impl Windows {
 }
 
 /// Cuts functions where they cross spans of the recording.
-fn cut_all(mut functions: Vec<Span>, recorded: &[Span]) -> Vec<Span> {
+fn cut_all(mut functions: Vec<MergedSpan>, recorded: &[MergedSpan]) -> Vec<MergedSpan> {
     functions.sort_by_key(|span| (span.begin_ns, u64::MAX - span.end_ns));
     let mut cuts: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); functions.len()];
     // where a span of the recording that is open at the function's begin ends within it
-    let mut open = Open::new(recorded);
+    let mut open = OpenSpan::new(recorded);
     for (function, cuts) in functions.iter().zip(&mut cuts) {
         for span in open.at(function.begin_ns) {
             if span.begin_ns < function.begin_ns && span.end_ns < function.end_ns {
@@ -234,7 +241,7 @@ fn cut_all(mut functions: Vec<Span>, recorded: &[Span]) -> Vec<Span> {
     // where one that is open at its end begins within it
     let mut by_end: Vec<usize> = (0..functions.len()).collect();
     by_end.sort_by_key(|index| functions[*index].end_ns);
-    let mut open = Open::new(recorded);
+    let mut open = OpenSpan::new(recorded);
     for index in by_end {
         let function = functions[index];
         for span in open.at(function.end_ns) {
@@ -249,7 +256,7 @@ fn cut_all(mut functions: Vec<Span>, recorded: &[Span]) -> Vec<Span> {
 }
 
 /// A function in pieces.
-fn pieces(function: Span, cuts: &BTreeSet<u64>) -> impl Iterator<Item = Span> {
+fn pieces(function: MergedSpan, cuts: &BTreeSet<u64>) -> impl Iterator<Item = MergedSpan> {
     let begins: Vec<u64> = [function.begin_ns]
         .into_iter()
         .chain(cuts.iter().copied())
@@ -259,7 +266,7 @@ fn pieces(function: Span, cuts: &BTreeSet<u64>) -> impl Iterator<Item = Span> {
     begins
         .into_iter()
         .zip(ends)
-        .map(move |(begin_ns, end_ns)| Span {
+        .map(move |(begin_ns, end_ns)| MergedSpan {
             begin_ns,
             end_ns,
             has_begin: function.has_begin && begin_ns == function.begin_ns,
@@ -269,13 +276,13 @@ fn pieces(function: Span, cuts: &BTreeSet<u64>) -> impl Iterator<Item = Span> {
 }
 
 /// The spans that are open at one time after another.
-struct Open<'a> {
-    next: std::slice::Iter<'a, Span>,
-    open: Vec<Span>,
+struct OpenSpan<'a> {
+    next: std::slice::Iter<'a, MergedSpan>,
+    open: Vec<MergedSpan>,
 }
 
-impl<'a> Open<'a> {
-    fn new(spans: &'a [Span]) -> Self {
+impl<'a> OpenSpan<'a> {
+    fn new(spans: &'a [MergedSpan]) -> Self {
         Self {
             next: spans.iter(),
             open: Vec::new(),
@@ -283,7 +290,7 @@ impl<'a> Open<'a> {
     }
 
     /// Those that began before this time and end after it. To be asked in the order of time.
-    fn at(&mut self, time_ns: u64) -> &[Span] {
+    fn at(&mut self, time_ns: u64) -> &[MergedSpan] {
         while let Some(span) = self.next.as_slice().first() {
             if span.begin_ns >= time_ns {
                 break;
@@ -299,14 +306,14 @@ impl<'a> Open<'a> {
 /// Stores the spans of one CPU, each at its depth.
 fn nest(
     cpu: u16,
-    mut spans: Vec<Span>,
+    mut spans: Vec<MergedSpan>,
     recorded: &Activities,
     trace: &Activities,
     to: &mut Activities,
 ) {
-    let order = |span: &Span| match span.of {
-        Of::Recording(row) => (0, recorded.depth[row]),
-        Of::Trace(row) => (1, trace.depth[row]),
+    let order = |span: &MergedSpan| match span.of {
+        SpanSource::Recording(row) => (0, recorded.depth[row]),
+        SpanSource::Trace(row) => (1, trace.depth[row]),
     };
     spans.sort_by_key(|span| (span.begin_ns, u64::MAX - span.end_ns, order(span)));
     // where each ends, and whose it is
@@ -320,11 +327,11 @@ fn nest(
         }
         let depth = u16::try_from(around.len()).unwrap_or(u16::MAX);
         let mut row = match span.of {
-            Of::Recording(row) => recorded.row(row),
-            Of::Trace(row) => trace.row(row),
+            SpanSource::Recording(row) => recorded.row(row),
+            SpanSource::Trace(row) => trace.row(row),
         };
         row.depth = depth;
-        if matches!(span.of, Of::Trace(_)) {
+        if matches!(span.of, SpanSource::Trace(_)) {
             let (_, pid, tid) = around.last().copied().unwrap_or_default();
             row = Activity {
                 begin_ns: span.begin_ns,

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use table::{ActivityKind, ActivitySource};
 
-use crate::branch::{Branch, BranchKind, Edge, Place};
+use crate::branch::{Branch, BranchKind, CodeLocation, FlowEdge};
 use table::spans::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 
 /// Message of a trace that begins again although it had not ended.
@@ -22,7 +22,7 @@ const RESUMED: &str = "the trace begins again without having ended";
 
 /// A function that runs, or waits for one that it called.
 #[derive(Debug)]
-struct Frame {
+struct CallFrame {
     span: usize,
     function: Option<Rc<str>>,
     /// Stands for what is not traced; ends when the trace begins again.
@@ -31,14 +31,14 @@ struct Frame {
 
 /// The functions that called each other since user code began, or the kernel was entered.
 #[derive(Debug)]
-struct Stack {
-    frames: Vec<Frame>,
+struct FrameStack {
+    frames: Vec<CallFrame>,
     /// The system call or interrupt that this stack serves.
     entry: Option<usize>,
     began: TimelinePoint,
 }
 
-impl Stack {
+impl FrameStack {
     fn new(began: TimelinePoint) -> Self {
         Self {
             frames: Vec::new(),
@@ -50,7 +50,7 @@ impl Stack {
 
 /// A begin or end that waits for the next time, to share the interval until then.
 #[derive(Debug, Clone, Copy)]
-enum Pending {
+enum PendingBranch {
     Call(usize),
     Entry(usize),
     End(usize),
@@ -62,8 +62,8 @@ pub(crate) struct CallStack {
     owner: SpanOwner,
     /// Only the kernel is traced: it is entered anew whenever the trace begins.
     kernel_only: bool,
-    stack: Stack,
-    interrupted: Vec<Stack>,
+    stack: FrameStack,
+    interrupted: Vec<FrameStack>,
     /// Since when nothing was lost.
     whole_since: TimelinePoint,
     error: Option<usize>,
@@ -71,7 +71,7 @@ pub(crate) struct CallStack {
     last_ns: u64,
     /// As `last_ns`, but after the error before.
     now_ns: u64,
-    pending: Vec<Pending>,
+    pending: Vec<PendingBranch>,
     pending_ns: u64,
     lane: SpanTimeline,
     /// Functions inferred to have begun with a system call or interrupt, and that, whose begin may
@@ -89,7 +89,7 @@ impl CallStack {
         Self {
             owner,
             kernel_only,
-            stack: Stack::new(begin),
+            stack: FrameStack::new(begin),
             interrupted: Vec::new(),
             whole_since: begin,
             error: None,
@@ -172,30 +172,30 @@ impl CallStack {
         let time_ns = self.at(time_ns);
         self.close_error(time_ns);
         match (branch.edge, branch.kind) {
-            (Edge::End, kind) => self.trace_ends(time_ns, kind, &branch.to),
-            (Edge::Begin, _) => self.trace_begins(time_ns, previous_ns, &branch.to),
-            (Edge::Inside, BranchKind::Call) => self.call(time_ns, &branch.to),
-            (Edge::Inside, BranchKind::Return) => {
+            (FlowEdge::End, kind) => self.trace_ends(time_ns, kind, &branch.to),
+            (FlowEdge::Begin, _) => self.trace_begins(time_ns, previous_ns, &branch.to),
+            (FlowEdge::Inside, BranchKind::Call) => self.call(time_ns, &branch.to),
+            (FlowEdge::Inside, BranchKind::Return) => {
                 self.end_top(time_ns, true);
                 self.agree_with(time_ns, &branch.to);
             }
-            (Edge::Inside, BranchKind::Syscall) => {
+            (FlowEdge::Inside, BranchKind::Syscall) => {
                 self.enter(time_ns, ActivityKind::Syscall, &branch.to);
             }
-            (Edge::Inside, BranchKind::Interrupt) => {
+            (FlowEdge::Inside, BranchKind::Interrupt) => {
                 self.enter(time_ns, ActivityKind::Irq, &branch.to);
             }
-            (Edge::Inside, BranchKind::Sysret | BranchKind::Iret) => {
+            (FlowEdge::Inside, BranchKind::Sysret | BranchKind::Iret) => {
                 self.leave(time_ns, &branch.to);
             }
-            (Edge::Inside, BranchKind::Jump | BranchKind::TransactionAbort) => {
+            (FlowEdge::Inside, BranchKind::Jump | BranchKind::TransactionAbort) => {
                 self.agree_with(time_ns, &branch.to);
             }
-            (Edge::Inside, BranchKind::Unknown) => {}
+            (FlowEdge::Inside, BranchKind::Unknown) => {}
         }
     }
 
-    fn trace_ends(&mut self, time_ns: u64, kind: BranchKind, to: &Place) {
+    fn trace_ends(&mut self, time_ns: u64, kind: BranchKind, to: &CodeLocation) {
         match kind {
             BranchKind::Call => {
                 let function = to.function.clone();
@@ -214,16 +214,16 @@ impl CallStack {
         }
     }
 
-    fn trace_begins(&mut self, time_ns: u64, previous_ns: u64, to: &Place) {
+    fn trace_begins(&mut self, time_ns: u64, previous_ns: u64, to: &CodeLocation) {
         match self.stack.frames.last() {
             _ if self.kernel_only => {
                 self.clear(time_ns, true);
-                self.stack = Stack::new(self.beginning(time_ns, to));
+                self.stack = FrameStack::new(self.beginning(time_ns, to));
                 self.call(time_ns, to);
             }
             None => self.call(time_ns, to),
             // No look at where it goes on: that may lie in a page fault of the call that ended it.
-            Some(Frame { untraced: true, .. }) => self.end_top(time_ns, true),
+            Some(CallFrame { untraced: true, .. }) => self.end_top(time_ns, true),
             Some(_) => {
                 self.break_off(previous_ns, RESUMED.into());
                 self.close_error(time_ns);
@@ -233,7 +233,7 @@ impl CallStack {
     }
 
     /// When a stack that is found running `place` began: in the kernel now, or nobody knows when.
-    fn beginning(&mut self, time_ns: u64, place: &Place) -> TimelinePoint {
+    fn beginning(&mut self, time_ns: u64, place: &CodeLocation) -> TimelinePoint {
         if !place.in_kernel() {
             return self.whole_since;
         }
@@ -241,10 +241,10 @@ impl CallStack {
     }
 
     /// The kernel is entered: what ran is put aside.
-    fn enter(&mut self, time_ns: u64, kind: ActivityKind, to: &Place) {
+    fn enter(&mut self, time_ns: u64, kind: ActivityKind, to: &CodeLocation) {
         let entry = self.open(kind, to.function.clone(), time_ns);
-        self.put_off(time_ns, Pending::Entry(entry));
-        let mut stack = Stack::new(self.lane.moment(time_ns));
+        self.put_off(time_ns, PendingBranch::Entry(entry));
+        let mut stack = FrameStack::new(self.lane.moment(time_ns));
         stack.entry = Some(entry);
         self.interrupted
             .push(std::mem::replace(&mut self.stack, stack));
@@ -252,26 +252,26 @@ impl CallStack {
     }
 
     /// The kernel is left: what ran before goes on.
-    fn leave(&mut self, time_ns: u64, to: &Place) {
+    fn leave(&mut self, time_ns: u64, to: &CodeLocation) {
         self.clear(time_ns, true);
         match self.interrupted.pop() {
             Some(stack) => self.stack = stack,
             None => {
-                self.stack = Stack::new(self.beginning(time_ns, to));
+                self.stack = FrameStack::new(self.beginning(time_ns, to));
                 self.agree_with(time_ns, to);
             }
         }
     }
 
-    fn call(&mut self, time_ns: u64, to: &Place) {
+    fn call(&mut self, time_ns: u64, to: &CodeLocation) {
         let function = to.function.clone();
         self.push(time_ns, ActivityKind::Function, function, false);
     }
 
     fn push(&mut self, time_ns: u64, kind: ActivityKind, name: Option<Rc<str>>, untraced: bool) {
         let span = self.open(kind, name.clone(), time_ns);
-        self.put_off(time_ns, Pending::Call(span));
-        self.stack.frames.push(Frame {
+        self.put_off(time_ns, PendingBranch::Call(span));
+        self.stack.frames.push(CallFrame {
             span,
             function: name,
             untraced,
@@ -288,7 +288,7 @@ impl CallStack {
     }
 
     /// Makes the stack's top the function that runs.
-    fn agree_with(&mut self, time_ns: u64, place: &Place) {
+    fn agree_with(&mut self, time_ns: u64, place: &CodeLocation) {
         match self.stack.frames.last() {
             Some(top) if top.function == place.function => {}
             Some(_) => {
@@ -297,7 +297,7 @@ impl CallStack {
             }
             None => {
                 let span = self.infer(place.function.clone());
-                self.stack.frames.push(Frame {
+                self.stack.frames.push(CallFrame {
                     span,
                     function: place.function.clone(),
                     untraced: false,
@@ -339,7 +339,7 @@ impl CallStack {
     fn break_off(&mut self, time_ns: u64, message: Rc<str>) {
         self.close_all(time_ns);
         self.whole_since = self.lane.moment(time_ns);
-        self.stack = Stack::new(self.whole_since);
+        self.stack = FrameStack::new(self.whole_since);
         let error = self.open(ActivityKind::DecodeError, Some(message), time_ns);
         self.error = Some(error);
         self.last_error_ns = Some(time_ns);
@@ -366,11 +366,11 @@ impl CallStack {
     }
 
     fn end(&mut self, span: usize, time_ns: u64, seen: bool) {
-        self.put_off(time_ns, Pending::End(span));
+        self.put_off(time_ns, PendingBranch::End(span));
         self.lane.close(span, time_ns, seen);
     }
 
-    fn put_off(&mut self, time_ns: u64, what: Pending) {
+    fn put_off(&mut self, time_ns: u64, what: PendingBranch) {
         if time_ns != self.pending_ns {
             self.settle(time_ns);
         }
@@ -380,18 +380,18 @@ impl CallStack {
     /// Gives the pending begins and ends their times: the calls share what passed until `to_ns`
     /// evenly; ends take no time.
     fn settle(&mut self, to_ns: u64) {
-        let is_call = |pending: &&Pending| matches!(pending, Pending::Call(_));
+        let is_call = |pending: &&PendingBranch| matches!(pending, PendingBranch::Call(_));
         let mut calls = self.pending.iter().filter(is_call).count() as u64;
         let mut now_ns = self.pending_ns;
         for pending in self.pending.drain(..) {
             match pending {
-                Pending::Call(span) => {
+                PendingBranch::Call(span) => {
                     self.lane.begin_at(span, now_ns);
                     now_ns += to_ns.saturating_sub(now_ns) / calls;
                     calls -= 1;
                 }
-                Pending::Entry(span) => self.lane.begin_at(span, now_ns),
-                Pending::End(span) => self.lane.end_at(span, now_ns),
+                PendingBranch::Entry(span) => self.lane.begin_at(span, now_ns),
+                PendingBranch::End(span) => self.lane.end_at(span, now_ns),
             }
         }
         self.pending_ns = to_ns;

@@ -4,7 +4,7 @@ use crate::text::{seconds_ns, word};
 
 /// A thread as a line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Thread<'a> {
+pub(crate) struct EventThread<'a> {
     pub(crate) comm: &'a str,
     pub(crate) tid: u32,
     pub(crate) pid: Option<u32>,
@@ -12,10 +12,10 @@ pub(crate) struct Thread<'a> {
 
 /// An event of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Event<'a> {
+pub(crate) struct TraceEvent<'a> {
     pub(crate) cpu: Option<u16>,
     /// The thread that had the CPU, whoever made the event.
-    pub(crate) thread: Option<Thread<'a>>,
+    pub(crate) thread: Option<EventThread<'a>>,
     pub(crate) time_ns: u64,
     /// What the text's last digit stands for.
     pub(crate) resolution_ns: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Event<'a> {
     pub(crate) body: &'a str,
 }
 
-impl<'a> Event<'a> {
+impl<'a> TraceEvent<'a> {
     /// `COMM-TID [(TGID)] [CPU] [FLAGS] SECONDS.FRACTION: NAME: BODY`.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (before, cpu, after) = split_cpu(line)?;
@@ -64,7 +64,7 @@ fn split_cpu(line: &str) -> Option<(&str, u16, &str)> {
 }
 
 /// `COMM-TID`, with the process behind it in parentheses if the option `record-tgid` was set.
-pub(crate) fn thread(text: &str) -> Option<Thread<'_>> {
+pub(crate) fn thread(text: &str) -> Option<EventThread<'_>> {
     let text = text.trim();
     let (text, pid) = match text
         .strip_suffix(')')
@@ -75,7 +75,7 @@ pub(crate) fn thread(text: &str) -> Option<Thread<'_>> {
     };
     let (comm, tid) = text.rsplit_once('-')?;
     let tid = tid.parse().ok()?;
-    Some(Thread { comm, tid, pid })
+    Some(EventThread { comm, tid, pid })
 }
 
 /// 1000 for six digits after the point, 1 for nine.
@@ -95,12 +95,12 @@ fn name_and_body(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::Event;
+    use super::TraceEvent;
 
     #[test]
     fn lines_of_the_trace_file_and_of_trace_cmd() {
         let line = "       Web Content-12    (  10) [003] d.h2.  77.000123: irq_handler_entry: irq=9 name=eth0";
-        let event = Event::parse(line).unwrap();
+        let event = TraceEvent::parse(line).unwrap();
         let thread = event.thread.unwrap();
         assert_eq!(
             (thread.comm, thread.tid, thread.pid),
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(event.resolution_ns, 1_000);
 
         let line = "          <idle>-0     [001]   5.000000007: sched_switch:         swapper/1:0 [120] R ==> a-b:7 [120]";
-        let event = Event::parse(line).unwrap();
+        let event = TraceEvent::parse(line).unwrap();
         assert_eq!(
             (event.cpu, event.time_ns, event.resolution_ns),
             (Some(1), 5_000_000_007, 1)
@@ -122,11 +122,11 @@ mod tests {
         assert_eq!(event.body, "swapper/1:0 [120] R ==> a-b:7 [120]");
 
         let line = "   a-7     [001] .....   5.000001: sys_read(fd: 3, buf: 7f, count: 10)";
-        let event = Event::parse(line).unwrap();
+        let event = TraceEvent::parse(line).unwrap();
         assert_eq!(
             (event.name, event.body),
             ("", "sys_read(fd: 3, buf: 7f, count: 10)")
         );
-        assert_eq!(Event::parse("# tracer: nop"), None);
+        assert_eq!(TraceEvent::parse("# tracer: nop"), None);
     }
 }

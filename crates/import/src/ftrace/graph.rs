@@ -6,7 +6,7 @@ use table::spans::{CpuTimeline, OpenActivity};
 
 /// A call, a return, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Graph<'a> {
+pub(crate) enum GraphEvent<'a> {
     Call(&'a str),
     /// With its function where the text tells it.
     Return(Option<&'a str>),
@@ -16,7 +16,7 @@ pub(crate) enum Graph<'a> {
     InterruptEnds,
 }
 
-impl Graph<'_> {
+impl GraphEvent<'_> {
     /// Takes it to the CPU on which it happened.
     pub(crate) fn apply(self, core: &mut CpuTimeline, time_ns: u64, resolution_ns: u64) {
         let activity = |kind, name: Option<&str>| OpenActivity {
@@ -41,25 +41,25 @@ impl Graph<'_> {
 }
 
 /// `[DURATION us] | DRAWING`.
-pub(crate) fn parse(text: &str) -> Option<Graph<'_>> {
+pub(crate) fn parse(text: &str) -> Option<GraphEvent<'_>> {
     let (duration, drawing) = text.split_once('|')?;
     let duration = duration.trim();
     match duration {
-        "==========>" => return Some(Graph::InterruptBegins),
-        "<==========" => return Some(Graph::InterruptEnds),
+        "==========>" => return Some(GraphEvent::InterruptBegins),
+        "<==========" => return Some(GraphEvent::InterruptEnds),
         _ => {}
     }
     let drawing = drawing.trim();
     if let Some(rest) = drawing.strip_prefix('}') {
         let name = rest.split_once("/* ").map(|(_, name)| name);
         let name = name.and_then(|name| name.split([' ', '*']).next());
-        return Some(Graph::Return(name.filter(|name| !name.is_empty())));
+        return Some(GraphEvent::Return(name.filter(|name| !name.is_empty())));
     }
     if let Some(call) = drawing.strip_suffix('{') {
-        return Some(Graph::Call(function(call)?));
+        return Some(GraphEvent::Call(function(call)?));
     }
     let end = drawing.rfind(';')?;
-    Some(Graph::Leaf(
+    Some(GraphEvent::Leaf(
         function(&drawing[..end])?,
         duration_ns(duration)?,
     ))
@@ -89,33 +89,42 @@ fn duration_ns(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Graph, parse};
+    use super::{GraphEvent, parse};
 
     #[test]
     fn drawings() {
         let known = [
-            ("  0.123 us    |    kfree();", Graph::Leaf("kfree", 123)),
-            (" ! 120.001 us  |    f [mod]();", Graph::Leaf("f", 120_001)),
+            (
+                "  0.123 us    |    kfree();",
+                GraphEvent::Leaf("kfree", 123),
+            ),
+            (
+                " ! 120.001 us  |    f [mod]();",
+                GraphEvent::Leaf("f", 120_001),
+            ),
             (
                 " @ 54321.12 us |  vfs_read();",
-                Graph::Leaf("vfs_read", 54_321_120),
+                GraphEvent::Leaf("vfs_read", 54_321_120),
             ),
             (
                 " $ 13015300 us |  vfs_read();",
-                Graph::Leaf("vfs_read", 13_015_300_000),
+                GraphEvent::Leaf("vfs_read", 13_015_300_000),
             ),
             (
                 "                |  do_softirq() {",
-                Graph::Call("do_softirq"),
+                GraphEvent::Call("do_softirq"),
             ),
-            (" + 10.5 us | }", Graph::Return(None)),
+            (" + 10.5 us | }", GraphEvent::Return(None)),
             (
                 "   1.0 us   |  } /* tcp_v4_rcv */",
-                Graph::Return(Some("tcp_v4_rcv")),
+                GraphEvent::Return(Some("tcp_v4_rcv")),
             ),
-            ("   1.0 us   |  } /* f ret=0x1 */", Graph::Return(Some("f"))),
-            (" ==========> |", Graph::InterruptBegins),
-            (" <========== |", Graph::InterruptEnds),
+            (
+                "   1.0 us   |  } /* f ret=0x1 */",
+                GraphEvent::Return(Some("f")),
+            ),
+            (" ==========> |", GraphEvent::InterruptBegins),
+            (" <========== |", GraphEvent::InterruptEnds),
         ];
         for (text, graph) in known {
             assert_eq!(parse(text), Some(graph), "{text}");

@@ -7,7 +7,7 @@ mod tracepoints;
 
 use std::collections::BTreeMap;
 
-pub(crate) use event::{Event, Thread};
+pub(crate) use event::{EventThread, TraceEvent};
 use event::{resolution_ns, thread};
 pub(crate) use tracepoints::Tracepoints;
 
@@ -22,7 +22,7 @@ const NO_TIME: &str = "functions without their time";
 
 /// Reads the text.
 pub(crate) fn read(text: &str) -> Imported {
-    let mut reader = Reader::default();
+    let mut reader = FtraceReader::default();
     for line in text.lines() {
         reader.line(line);
     }
@@ -30,14 +30,14 @@ pub(crate) fn read(text: &str) -> Imported {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
+struct FtraceReader<'a> {
     tracepoints: Tracepoints,
     /// Threads that lines of `function_graph` name apart from its functions, by CPU.
-    drawn: BTreeMap<u16, Thread<'a>>,
+    drawn: BTreeMap<u16, EventThread<'a>>,
     tally: Tally,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FtraceReader<'a> {
     fn line(&mut self, line: &'a str) {
         let trimmed = line.trim();
         if trimmed.is_empty() {
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         if let Some((cpu, message)) = lost(trimmed) {
             return self.tracepoints.lost(cpu, message, &mut self.tally);
         }
-        if let Some(event) = Event::parse(line) {
+        if let Some(event) = TraceEvent::parse(line) {
             return self.tracepoints.event(&event, &mut self.tally);
         }
         match drawing(trimmed) {
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn drawing(&mut self, drawing: &Drawing<'a>) {
+    fn drawing(&mut self, drawing: &GraphLine<'a>) {
         if let Some(next) = next_thread(drawing.text) {
             self.drawn.insert(drawing.cpu, next);
             return self.tally.use_one();
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         let Some(time) = drawing.time.and_then(seconds_ns) else {
             return self.tally.ignore(NO_TIME);
         };
-        let event = Event {
+        let event = TraceEvent {
             cpu: Some(drawing.cpu),
             thread: self.drawn.get(&drawing.cpu).copied(),
             time_ns: time,
@@ -91,30 +91,30 @@ impl<'a> Reader<'a> {
 }
 
 /// A line of the tracer `function_graph`: `[SECONDS.FRACTION |] CPU) TEXT`.
-struct Drawing<'a> {
+struct GraphLine<'a> {
     time: Option<&'a str>,
     cpu: u16,
     text: &'a str,
 }
 
-fn drawing(line: &str) -> Option<Drawing<'_>> {
+fn drawing(line: &str) -> Option<GraphLine<'_>> {
     let (before, text) = line.split_once(')')?;
     let (time, cpu) = match before.split_once('|') {
         Some((time, cpu)) => (Some(time.trim()), cpu),
         None => (None, before),
     };
     let cpu = cpu.trim().parse().ok()?;
-    Some(Drawing { time, cpu, text })
+    Some(GraphLine { time, cpu, text })
 }
 
 /// `bash-12  =>  <idle>-0`: who has the CPU from here on.
-fn next_thread(text: &str) -> Option<Thread<'_>> {
+fn next_thread(text: &str) -> Option<EventThread<'_>> {
     let (_, next) = text.split_once(" => ")?;
     thread(next)
 }
 
 /// The column that the option `funcgraph-proc` adds: `bash-12 | …`.
-fn thread_column(text: &str) -> (Option<Thread<'_>>, &str) {
+fn thread_column(text: &str) -> (Option<EventThread<'_>>, &str) {
     match text.split_once('|') {
         Some((first, rest)) => match thread(first) {
             Some(thread) => (Some(thread), rest),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use table::tables::Activities;
 use table::{ActivityKind, ActivitySource};
 
-use super::event::{Event, Thread};
-use super::graph::{self, Graph};
+use super::event::{EventThread, TraceEvent};
+use super::graph::{self, GraphEvent};
 use crate::tally::Tally;
 use table::spans::{CpuTimeline, OpenActivity, RunningThread, SuspendedActivities};
 
@@ -31,11 +31,11 @@ const VECTORS: [&str; 11] = [
 ];
 
 /// What an event says of its CPU.
-enum Told<'a> {
+enum EventAction<'a> {
     Begin(OpenActivity),
     End(OpenActivity),
-    Switch(Thread<'a>),
-    Graph(Graph<'a>),
+    Switch(EventThread<'a>),
+    Graph(GraphEvent<'a>),
 }
 
 /// The spans of all CPUs.
@@ -62,12 +62,12 @@ impl Tracepoints {
     }
 
     /// Takes an event.
-    pub(crate) fn event(&mut self, event: &Event<'_>, tally: &mut Tally) {
+    pub(crate) fn event(&mut self, event: &TraceEvent<'_>, tally: &mut Tally) {
         if event.cpu.is_none() {
             return tally.ignore(NO_CPU);
         }
-        let told = match told(event) {
-            Ok(told) => told,
+        let action = match read_action(event) {
+            Ok(action) => action,
             Err(reason) => return tally.ignore(reason),
         };
         let begin = || CpuTimeline::new(event.cpu, event.time_ns);
@@ -76,19 +76,19 @@ impl Tracepoints {
             return tally.ignore(BACKWARDS);
         }
         tally.use_one();
-        let source = match told {
-            Told::Graph(_) => ActivitySource::FunctionGraph,
+        let source = match action {
+            EventAction::Graph(_) => ActivitySource::FunctionGraph,
             _ => ActivitySource::Tracepoints,
         };
         let shown = event.thread.map(|thread| runner(&thread));
         core.advance(event.time_ns, shown.as_ref(), source, &mut self.suspended);
-        match told {
-            Told::Begin(activity) => core.begin(event.time_ns, activity),
-            Told::End(activity) => core.end(event.time_ns, &activity),
-            Told::Switch(next) => {
+        match action {
+            EventAction::Begin(activity) => core.begin(event.time_ns, activity),
+            EventAction::End(activity) => core.end(event.time_ns, &activity),
+            EventAction::Switch(next) => {
                 core.switch(event.time_ns, runner(&next), source, &mut self.suspended);
             }
-            Told::Graph(graph) => graph.apply(core, event.time_ns, event.resolution_ns),
+            EventAction::Graph(graph) => graph.apply(core, event.time_ns, event.resolution_ns),
         }
     }
 
@@ -110,7 +110,7 @@ impl Tracepoints {
     }
 }
 
-fn runner(thread: &Thread<'_>) -> RunningThread {
+fn runner(thread: &EventThread<'_>) -> RunningThread {
     RunningThread {
         tid: thread.tid,
         pid: thread.pid,
@@ -120,11 +120,11 @@ fn runner(thread: &Thread<'_>) -> RunningThread {
     }
 }
 
-fn told<'a>(event: &Event<'a>) -> Result<Told<'a>, &'static str> {
-    let begin = |kind, name| Told::Begin(activity(kind, name));
-    let end = |kind, name| Told::End(activity(kind, name));
+fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static str> {
+    let begin = |kind, name| EventAction::Begin(activity(kind, name));
+    let end = |kind, name| EventAction::End(activity(kind, name));
     let known = match event.name {
-        "sched_switch" => next(event.body).map(Told::Switch),
+        "sched_switch" => next(event.body).map(EventAction::Switch),
         "irq_handler_entry" => {
             value(event.body, "name=").map(|name| begin(ActivityKind::Irq, Some(name)))
         }
@@ -133,7 +133,7 @@ fn told<'a>(event: &Event<'a>) -> Result<Told<'a>, &'static str> {
         "softirq_exit" => vector(event.body).map(|name| end(ActivityKind::Softirq, Some(name))),
         "sys_enter" => number(event.body).map(|name| begin(ActivityKind::Syscall, Some(name))),
         "sys_exit" => Some(end(ActivityKind::Syscall, None)),
-        "funcgraph_entry" | "funcgraph_exit" => graph::parse(event.body).map(Told::Graph),
+        "funcgraph_entry" | "funcgraph_exit" => graph::parse(event.body).map(EventAction::Graph),
         "" => return syscall(event.body).ok_or(OTHER),
         name => return named(name).ok_or(OTHER),
     };
@@ -141,30 +141,39 @@ fn told<'a>(event: &Event<'a>) -> Result<Told<'a>, &'static str> {
 }
 
 /// Events whose name holds the name of the system call or vector.
-fn named<'a>(name: &str) -> Option<Told<'a>> {
+fn named<'a>(name: &str) -> Option<EventAction<'a>> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
-        return Some(Told::Begin(activity(ActivityKind::Syscall, Some(call))));
+        return Some(EventAction::Begin(activity(
+            ActivityKind::Syscall,
+            Some(call),
+        )));
     }
     if name.starts_with("sys_exit_") {
-        return Some(Told::End(activity(ActivityKind::Syscall, None)));
+        return Some(EventAction::End(activity(ActivityKind::Syscall, None)));
     }
     let vector = |end: &str| name.strip_suffix(end).filter(|name| VECTORS.contains(name));
     if let Some(vector) = vector("_entry") {
-        return Some(Told::Begin(activity(ActivityKind::Irq, Some(vector))));
+        return Some(EventAction::Begin(activity(
+            ActivityKind::Irq,
+            Some(vector),
+        )));
     }
-    vector("_exit").map(|vector| Told::End(activity(ActivityKind::Irq, Some(vector))))
+    vector("_exit").map(|vector| EventAction::End(activity(ActivityKind::Irq, Some(vector))))
 }
 
 /// `sys_read(fd: 3, …)` and `sys_read -> 0x1`, as the trace file prints them.
-fn syscall<'a>(body: &str) -> Option<Told<'a>> {
+fn syscall<'a>(body: &str) -> Option<EventAction<'a>> {
     let rest = body.strip_prefix("sys_")?;
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
     let (call, rest) = rest.split_at(end);
     if rest.starts_with('(') {
-        return Some(Told::Begin(activity(ActivityKind::Syscall, Some(call))));
+        return Some(EventAction::Begin(activity(
+            ActivityKind::Syscall,
+            Some(call),
+        )));
     }
     let ends = rest.starts_with(" -> ");
-    ends.then(|| Told::End(activity(ActivityKind::Syscall, None)))
+    ends.then(|| EventAction::End(activity(ActivityKind::Syscall, None)))
 }
 
 fn activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
@@ -176,7 +185,7 @@ fn activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
 }
 
 /// The thread that gets the CPU: `… ==> next_comm=C next_pid=P …`, or `… ==> C:P [PRIO]`.
-fn next(body: &str) -> Option<Thread<'_>> {
+fn next(body: &str) -> Option<EventThread<'_>> {
     let (_, next) = body.split_once("==> ")?;
     let (comm, tid) = match next.strip_prefix("next_comm=") {
         Some(next) => {
@@ -185,7 +194,7 @@ fn next(body: &str) -> Option<Thread<'_>> {
         }
         None => next.rsplit_once(" [")?.0.rsplit_once(':')?,
     };
-    Some(Thread {
+    Some(EventThread {
         comm,
         tid: tid.parse().ok()?,
         pid: None,

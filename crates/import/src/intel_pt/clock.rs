@@ -9,13 +9,13 @@ const TSC_END: u64 = 1 << 56;
 /// How the time stamp counter becomes perf's nanoseconds, as the kernel tells it in
 /// `struct perf_event_mmap_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct TimeConv {
+pub(crate) struct TimeConversion {
     pub(crate) shift: u32,
     pub(crate) mult: u64,
     pub(crate) zero: u64,
 }
 
-impl TimeConv {
+impl TimeConversion {
     /// Nanoseconds of perf's clock, exactly as perf computes them: modulo 2^64.
     pub(crate) fn ns(self, tsc: u64) -> u64 {
         let whole = tsc.checked_shr(self.shift).unwrap_or(0);
@@ -29,7 +29,7 @@ impl TimeConv {
 
 /// What the processor's clocks are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Ratios {
+pub(crate) struct ClockRatios {
     /// Bits of the crystal clock's counter that MTC packets leave out at the low end.
     pub(crate) mtc_shift: u32,
     /// Ticks of the time stamp counter in a tick of the crystal clock: numerator, denominator.
@@ -40,22 +40,22 @@ pub(crate) struct Ratios {
 
 /// The time stamp counter as the packets tell it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Clock {
-    ratios: Ratios,
+pub(crate) struct PtClock {
+    ratios: ClockRatios,
     /// A time near the first one, for its highest byte.
     reference: Option<u64>,
     now: u64,
     /// At the last TSC packet.
     pub(crate) tsc: u64,
     /// Crystal clock of the last TMA packet, its time, and how far it has got since.
-    crystal: Option<Crystal>,
+    crystal: Option<CrystalClock>,
     /// Core cycles since a time.
     cycles: Option<(u64, u64)>,
     cbr: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Crystal {
+struct CrystalClock {
     tsc: u64,
     ticks: u64,
     last_mtc: u32,
@@ -63,8 +63,8 @@ struct Crystal {
     incomplete: bool,
 }
 
-impl Clock {
-    pub(crate) fn new(ratios: Ratios, reference: u64) -> Self {
+impl PtClock {
+    pub(crate) fn new(ratios: ClockRatios, reference: u64) -> Self {
         Self {
             ratios,
             reference: Some(reference).filter(|reference| *reference != 0),
@@ -113,7 +113,7 @@ impl Clock {
             .map_or(0, |bit| bit - 1);
         let rest = self.ticks_to_tsc(u64::from(ctc & mask));
         let tsc = self.tsc.wrapping_sub(u64::from(fast)).wrapping_sub(rest);
-        self.crystal = Some(Crystal {
+        self.crystal = Some(CrystalClock {
             tsc,
             ticks: 0,
             last_mtc: ctc.checked_shr(self.ratios.mtc_shift).unwrap_or(0) & 0xff,
@@ -201,11 +201,11 @@ fn completed(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{TimeConv, nearest};
+    use super::{TimeConversion, nearest};
 
     #[test]
     fn the_kernels_formula_wraps() {
-        let conv = TimeConv {
+        let conv = TimeConversion {
             shift: 31,
             mult: 1_789_569_706,
             zero: 18_446_744_041_015_200_657,

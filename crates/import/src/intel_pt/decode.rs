@@ -7,20 +7,20 @@
 //! (`intel-pt-decoder.c`) does, at the same times. perf keeps quiet about most of its stops, namely
 //! all but the first in each file; here each is an event.
 
-use super::clock::{Clock, Ratios};
-use super::packet::{Address, Block, PSB, Packet, parse};
-use crate::branch::{BranchKind, Edge};
+use super::clock::{ClockRatios, PtClock};
+use super::packet::{ItemBlock, PSB, PtAddress, PtPacket, parse};
+use crate::branch::{BranchKind, FlowEdge};
 
 /// Why decoding stopped. The words are perf's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     NoCode,
     BadPacket,
     Overflow,
     Mismatch,
 }
 
-impl Stop {
+impl StopReason {
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::NoCode => "Failed to get instruction",
@@ -33,15 +33,15 @@ impl Stop {
 
 /// What the packets tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum FlowEvent {
     Branch {
         kind: BranchKind,
-        edge: Edge,
+        edge: FlowEdge,
         from: u64,
         to: u64,
     },
     Stop {
-        why: Stop,
+        why: StopReason,
         at: u64,
     },
 }
@@ -50,12 +50,12 @@ pub(crate) enum Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PtEvent {
     pub(crate) tsc: u64,
-    pub(crate) told: Told,
+    pub(crate) flow: FlowEvent,
 }
 
 /// Where the decoder stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     /// It looks for a PSB.
     Lost,
     /// It looks for a whole address.
@@ -66,11 +66,11 @@ enum State {
 }
 
 /// What became of a group of packets after a PSB.
-enum Group {
+enum PsbGroup {
     Done,
     /// A packet that does not belong there, which is still to be read.
     Unexpected,
-    Told(Told),
+    Event(FlowEvent),
     End,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Decoder<'a> {
     bytes: &'a [u8],
     at: usize,
     step: usize,
-    block: Block,
-    clock: Clock,
-    state: State,
+    block: ItemBlock,
+    clock: PtClock,
+    state: DecoderState,
     /// Tracing is on.
     tracing: bool,
     address: u64,
@@ -94,14 +94,14 @@ pub(crate) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     /// A decoder of a buffer; `reference` is a time stamp near its own.
-    pub(crate) fn new(bytes: &'a [u8], ratios: Ratios, reference: u64) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], ratios: ClockRatios, reference: u64) -> Self {
         Self {
             bytes,
             at: 0,
             step: 0,
-            block: Block::None,
-            clock: Clock::new(ratios, reference),
-            state: State::Lost,
+            block: ItemBlock::None,
+            clock: PtClock::new(ratios, reference),
+            state: DecoderState::Lost,
             tracing: false,
             address: 0,
             last_address: 0,
@@ -111,35 +111,35 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn decode(&mut self) -> Option<Told> {
+    fn decode(&mut self) -> Option<FlowEvent> {
         loop {
-            let told = match self.state {
-                State::Lost => self.synchronise()?,
-                State::NoAddress | State::Resync => self.find_address()?,
-                State::InSync => Some(self.follow()?),
+            let event = match self.state {
+                DecoderState::Lost => self.synchronise()?,
+                DecoderState::NoAddress | DecoderState::Resync => self.find_address()?,
+                DecoderState::InSync => Some(self.follow()?),
             };
-            if told.is_some() {
-                return told;
+            if event.is_some() {
+                return event;
             }
         }
     }
 
     /// The next packet but padding. Bytes that are none are passed over one by one.
-    fn next_packet(&mut self) -> Option<Result<Packet, Told>> {
+    fn next_packet(&mut self) -> Option<Result<PtPacket, FlowEvent>> {
         loop {
             self.at += std::mem::take(&mut self.step);
             let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
             let Some((packet, len)) = parse(rest, self.block) else {
                 self.step = 1;
                 self.clock.lose_crystal();
-                return Some(Err(self.stop(Stop::BadPacket)));
+                return Some(Err(self.stop(StopReason::BadPacket)));
             };
             self.step = len;
             match packet {
-                Packet::Pad => continue,
-                Packet::BlockBegin { small: true } => self.block = Block::Small,
-                Packet::BlockBegin { small: false } => self.block = Block::Large,
-                Packet::BlockEnd { .. } | Packet::Psb => self.block = Block::None,
+                PtPacket::Pad => continue,
+                PtPacket::BlockBegin { small: true } => self.block = ItemBlock::Small,
+                PtPacket::BlockBegin { small: false } => self.block = ItemBlock::Large,
+                PtPacket::BlockEnd { .. } | PtPacket::Psb => self.block = ItemBlock::None,
                 _ => {}
             }
             return Some(Ok(packet));
@@ -152,41 +152,41 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes what a packet says of the time. Returns whether that was all.
-    fn tell_clock(&mut self, packet: Packet) -> bool {
+    fn tell_clock(&mut self, packet: PtPacket) -> bool {
         match packet {
-            Packet::Tsc(payload) => self.clock.tsc(payload),
-            Packet::Tma { ctc, fast } => self.clock.tma(ctc, fast),
-            Packet::Mtc(payload) => self.clock.mtc(payload),
-            Packet::Cyc(count) => self.clock.cyc(count),
-            Packet::Cbr(cbr) => self.clock.cbr(cbr),
+            PtPacket::Tsc(payload) => self.clock.tsc(payload),
+            PtPacket::Tma { ctc, fast } => self.clock.tma(ctc, fast),
+            PtPacket::Mtc(payload) => self.clock.mtc(payload),
+            PtPacket::Cyc(count) => self.clock.cyc(count),
+            PtPacket::Cbr(cbr) => self.clock.cbr(cbr),
             _ => return false,
         }
         true
     }
 
-    fn stop(&self, why: Stop) -> Told {
-        Told::Stop {
+    fn stop(&self, why: StopReason) -> FlowEvent {
+        FlowEvent::Stop {
             why,
             at: self.address,
         }
     }
 
     /// The code at the present address is needed.
-    fn no_code(&mut self) -> Told {
-        self.state = State::NoAddress;
-        self.stop(Stop::NoCode)
+    fn no_code(&mut self) -> FlowEvent {
+        self.state = DecoderState::NoAddress;
+        self.stop(StopReason::NoCode)
     }
 
-    fn overflow(&mut self) -> Told {
-        let told = self.stop(Stop::Overflow);
-        self.state = State::InSync;
+    fn overflow(&mut self) -> FlowEvent {
+        let event = self.stop(StopReason::Overflow);
+        self.state = DecoderState::InSync;
         self.address = 0;
         self.tracing = false;
         self.overflowed = true;
-        told
+        event
     }
 
-    fn set_last(&mut self, address: Address) -> bool {
+    fn set_last(&mut self, address: PtAddress) -> bool {
         let Some(address) = address.after(self.last_address) else {
             return false;
         };
@@ -195,7 +195,7 @@ impl<'a> Decoder<'a> {
         true
     }
 
-    fn set_address(&mut self, address: Address) -> bool {
+    fn set_address(&mut self, address: PtAddress) -> bool {
         let set = self.set_last(address);
         if set {
             self.address = self.last_address;
@@ -204,22 +204,22 @@ impl<'a> Decoder<'a> {
     }
 
     /// As [`Self::set_address`], if the address can be known.
-    fn set_if_known(&mut self, address: Address) -> bool {
-        let known = self.have_last || matches!(address, Address::Whole(_));
+    fn set_if_known(&mut self, address: PtAddress) -> bool {
+        let known = self.have_last || matches!(address, PtAddress::Whole(_));
         known && self.set_address(address)
     }
 
-    fn begins_here(&self) -> Told {
-        Told::Branch {
+    fn begins_here(&self) -> FlowEvent {
+        FlowEvent::Branch {
             kind: BranchKind::Unknown,
-            edge: Edge::Begin,
+            edge: FlowEdge::Begin,
             from: 0,
             to: self.address,
         }
     }
 
     /// Looks for a PSB, and reads the group of packets after it.
-    fn synchronise(&mut self) -> Option<Option<Told>> {
+    fn synchronise(&mut self) -> Option<Option<FlowEvent>> {
         self.tracing = false;
         self.have_last = false;
         (self.address, self.last_address) = (0, 0);
@@ -227,28 +227,28 @@ impl<'a> Decoder<'a> {
         let rest = self.bytes.get(self.at..)?;
         self.at += rest.windows(PSB.len()).position(|window| window == PSB)?;
         self.step = PSB.len();
-        self.block = Block::None;
+        self.block = ItemBlock::None;
         self.have_last = true;
-        self.state = State::InSync;
+        self.state = DecoderState::InSync;
         self.group_out_of_sync()
     }
 
     /// The group of packets after a PSB, while the address is not known.
-    fn group_out_of_sync(&mut self) -> Option<Option<Told>> {
+    fn group_out_of_sync(&mut self) -> Option<Option<FlowEvent>> {
         Some(match self.group(true) {
-            Group::Done => None,
-            Group::Told(told) => Some(told),
-            Group::Unexpected => Some(self.stop(Stop::Mismatch)),
-            Group::End => return None,
+            PsbGroup::Done => None,
+            PsbGroup::Event(event) => Some(event),
+            PsbGroup::Unexpected => Some(self.stop(StopReason::Mismatch)),
+            PsbGroup::End => return None,
         })
     }
 
     /// Reads packets until the PSBEND. Out of sync, an address among them is where the code is.
-    fn group(&mut self, out_of_sync: bool) -> Group {
+    fn group(&mut self, out_of_sync: bool) -> PsbGroup {
         loop {
             let packet = match self.next_packet() {
-                None => return Group::End,
-                Some(Err(told)) => return Group::Told(told),
+                None => return PsbGroup::End,
+                Some(Err(event)) => return PsbGroup::Event(event),
                 Some(Ok(packet)) => packet,
             };
             if self.tell_clock(packet) {
@@ -256,9 +256,9 @@ impl<'a> Decoder<'a> {
                 continue;
             }
             match packet {
-                Packet::PsbEnd => return Group::Done,
-                Packet::Overflow => return Group::Told(self.overflow()),
-                Packet::Fup(address) => {
+                PtPacket::PsbEnd => return PsbGroup::Done,
+                PtPacket::Overflow => return PsbGroup::Event(self.overflow()),
+                PtPacket::Fup(address) => {
                     self.tracing = true;
                     if out_of_sync {
                         self.set_if_known(address);
@@ -266,24 +266,24 @@ impl<'a> Decoder<'a> {
                         self.set_last(address);
                     }
                 }
-                Packet::Tnt | Packet::TraceStop if out_of_sync => {
+                PtPacket::Tnt | PtPacket::TraceStop if out_of_sync => {
                     self.clock.lose_crystal();
-                    self.tracing &= packet == Packet::Tnt;
+                    self.tracing &= packet == PtPacket::Tnt;
                     self.state = match self.address {
-                        0 => State::Resync,
-                        _ => State::InSync,
+                        0 => DecoderState::Resync,
+                        _ => DecoderState::InSync,
                     };
-                    return Group::Unexpected;
+                    return PsbGroup::Unexpected;
                 }
-                Packet::ModeExec | Packet::ModeTsx { .. } => {}
-                Packet::Other => {}
-                Packet::Psb if out_of_sync => {}
+                PtPacket::ModeExec | PtPacket::ModeTsx { .. } => {}
+                PtPacket::Other => {}
+                PtPacket::Psb if out_of_sync => {}
                 _ => {
                     if !out_of_sync {
                         self.clock.lose_crystal();
                         self.unread();
                     }
-                    return Group::Unexpected;
+                    return PsbGroup::Unexpected;
                 }
             }
         }
@@ -295,44 +295,44 @@ impl<'a> Decoder<'a> {
     }
 
     /// Looks for an address. `Some(None)`: found in the group after a PSB, which is no branch.
-    fn find_address(&mut self) -> Option<Option<Told>> {
-        if self.state == State::NoAddress {
+    fn find_address(&mut self) -> Option<Option<FlowEvent>> {
+        if self.state == DecoderState::NoAddress {
             self.have_last = false;
             (self.address, self.last_address) = (0, 0);
         }
         self.overflowed = false;
         loop {
             let packet = match self.next_packet()? {
-                Err(told) => return Some(Some(told)),
+                Err(event) => return Some(Some(event)),
                 Ok(packet) => packet,
             };
             if self.tell_clock(packet) {
                 continue;
             }
             let address = match packet {
-                Packet::Tip(address) | Packet::TipPge(address) => {
+                PtPacket::Tip(address) | PtPacket::TipPge(address) => {
                     self.tracing = true;
                     address
                 }
-                Packet::TipPgd(address) => {
+                PtPacket::TipPgd(address) => {
                     self.tracing = false;
                     address
                 }
-                Packet::Fup(address) => address,
-                Packet::Overflow => return Some(Some(self.overflow())),
-                Packet::TraceStop => {
+                PtPacket::Fup(address) => address,
+                PtPacket::Overflow => return Some(Some(self.overflow())),
+                PtPacket::TraceStop => {
                     self.tracing = false;
                     self.clock.lose_crystal();
                     continue;
                 }
-                Packet::Psb => {
+                PtPacket::Psb => {
                     self.last_address = 0;
                     self.have_last = true;
-                    let told = self.group_out_of_sync()?;
-                    if told.is_none() && self.address != 0 {
-                        self.state = State::InSync;
+                    let event = self.group_out_of_sync()?;
+                    if event.is_none() && self.address != 0 {
+                        self.state = DecoderState::InSync;
                     }
-                    return Some(told);
+                    return Some(event);
                 }
                 _ => continue,
             };
@@ -340,11 +340,11 @@ impl<'a> Decoder<'a> {
             if self.address == 0 {
                 continue;
             }
-            self.state = State::InSync;
+            self.state = DecoderState::InSync;
             return Some(Some(match packet {
-                Packet::TipPgd(_) => Told::Branch {
+                PtPacket::TipPgd(_) => FlowEvent::Branch {
                     kind: BranchKind::Unknown,
-                    edge: Edge::Inside,
+                    edge: FlowEdge::Inside,
                     from: 0,
                     to: self.address,
                 },
@@ -354,60 +354,60 @@ impl<'a> Decoder<'a> {
     }
 
     /// Follows the packets from a known address until one needs the code.
-    fn follow(&mut self) -> Option<Told> {
+    fn follow(&mut self) -> Option<FlowEvent> {
         // The next FUP does not come before a TIP.
         let mut alone = false;
         loop {
             let packet = match self.next_packet()? {
-                Err(told) => return Some(told),
+                Err(event) => return Some(event),
                 Ok(packet) => packet,
             };
             if self.tell_clock(packet) {
                 continue;
             }
             match packet {
-                Packet::Tnt => return Some(self.no_code()),
-                Packet::Tip(address) | Packet::TipPgd(address) => {
+                PtPacket::Tnt => return Some(self.no_code()),
+                PtPacket::Tip(address) | PtPacket::TipPgd(address) => {
                     self.set_last(address);
                     return Some(self.no_code());
                 }
-                Packet::TipPge(address) => {
+                PtPacket::TipPge(address) => {
                     self.tracing = true;
                     self.overflowed = false;
                     if self.set_address(address) {
                         return Some(self.begins_here());
                     }
                 }
-                Packet::Overflow => return Some(self.overflow()),
-                Packet::Fup(address) => {
-                    if let Some(told) = self.flow_update(address, alone)? {
-                        return Some(told);
+                PtPacket::Overflow => return Some(self.overflow()),
+                PtPacket::Fup(address) => {
+                    if let Some(event) = self.flow_update(address, alone)? {
+                        return Some(event);
                     }
                     alone = false;
                 }
-                Packet::TraceStop => {
+                PtPacket::TraceStop => {
                     self.tracing = false;
                     self.clock.lose_crystal();
                 }
-                Packet::Psb => {
-                    if let Some(told) = self.group_in_sync()? {
-                        return Some(told);
+                PtPacket::Psb => {
+                    if let Some(event) = self.group_in_sync()? {
+                        return Some(event);
                     }
                 }
-                Packet::ModeExec | Packet::WithFup | Packet::BlockEnd { with_fup: true } => {
+                PtPacket::ModeExec | PtPacket::WithFup | PtPacket::BlockEnd { with_fup: true } => {
                     alone |= self.fup_is_next();
                 }
-                Packet::ModeTsx { aborted } => {
+                PtPacket::ModeTsx { aborted } => {
                     alone |= self.tracing && !aborted && self.fup_is_next();
                 }
-                Packet::Mwait => alone = true,
+                PtPacket::Mwait => alone = true,
                 _ => {}
             }
         }
     }
 
     /// A FUP: the address at which something happened. `Some(None)`: it happened here, and no branch.
-    fn flow_update(&mut self, address: Address, alone: bool) -> Option<Option<Told>> {
+    fn flow_update(&mut self, address: PtAddress, alone: bool) -> Option<Option<FlowEvent>> {
         if !self.set_last(address) {
             return Some(None);
         }
@@ -430,41 +430,41 @@ impl<'a> Decoder<'a> {
     }
 
     /// After a FUP: where the interrupt or exception went.
-    fn interrupted(&mut self) -> Option<Told> {
+    fn interrupted(&mut self) -> Option<FlowEvent> {
         loop {
             let packet = match self.next_packet()? {
-                Err(told) => return Some(told),
+                Err(event) => return Some(event),
                 Ok(packet) => packet,
             };
             let from = self.address;
             let (kind, edge, address) = match packet {
-                Packet::Mtc(_) | Packet::Cyc(_) | Packet::Cbr(_) => {
+                PtPacket::Mtc(_) | PtPacket::Cyc(_) | PtPacket::Cbr(_) => {
                     self.tell_clock(packet);
                     continue;
                 }
-                Packet::ModeExec | Packet::Other => continue,
-                Packet::Overflow => return Some(self.overflow()),
-                Packet::Tip(address) => (BranchKind::Interrupt, Edge::Inside, address),
-                Packet::TipPgd(address) => {
+                PtPacket::ModeExec | PtPacket::Other => continue,
+                PtPacket::Overflow => return Some(self.overflow()),
+                PtPacket::Tip(address) => (BranchKind::Interrupt, FlowEdge::Inside, address),
+                PtPacket::TipPgd(address) => {
                     self.tracing = false;
-                    (BranchKind::Unknown, Edge::End, address)
+                    (BranchKind::Unknown, FlowEdge::End, address)
                 }
-                Packet::TipPge(address) => {
+                PtPacket::TipPge(address) => {
                     self.tracing = true;
                     self.set_address(address);
                     return Some(self.begins_here());
                 }
                 _ => {
                     self.unread();
-                    self.state = State::Resync;
-                    return Some(self.stop(Stop::Mismatch));
+                    self.state = DecoderState::Resync;
+                    return Some(self.stop(StopReason::Mismatch));
                 }
             };
             let to = match self.set_address(address) {
                 true => self.address,
                 false => 0,
             };
-            return Some(Told::Branch {
+            return Some(FlowEvent::Branch {
                 kind,
                 edge,
                 from,
@@ -474,7 +474,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The group of packets after a PSB. `Some(None)`: it tells nothing new.
-    fn group_in_sync(&mut self) -> Option<Option<Told>> {
+    fn group_in_sync(&mut self) -> Option<Option<FlowEvent>> {
         if let Some(address) = self.address_in_group() {
             self.set_last(address);
             if self.address != self.last_address {
@@ -484,35 +484,35 @@ impl<'a> Decoder<'a> {
         self.last_address = 0;
         self.have_last = true;
         Some(match self.group(false) {
-            Group::Done | Group::Unexpected => None,
-            Group::Told(told) => Some(told),
-            Group::End => return None,
+            PsbGroup::Done | PsbGroup::Unexpected => None,
+            PsbGroup::Event(event) => Some(event),
+            PsbGroup::End => return None,
         })
     }
 
     /// Looks ahead for the address in the group after a PSB. One with a TIP.PGE soon after does not
     /// count: tracing was off.
-    fn address_in_group(&self) -> Option<Address> {
+    fn address_in_group(&self) -> Option<PtAddress> {
         let (mut found, mut left) = (None, None::<u32>);
         for packet in self.ahead() {
             match (packet, left) {
-                (Packet::TipPge(_), Some(_)) => return None,
-                (Packet::Fup(_), Some(_)) => return found,
-                (Packet::Fup(Address::None), None) => return found,
-                (Packet::Fup(_), None) if found.is_some() => return found,
-                (Packet::Fup(address), None) => found = Some(address),
-                (Packet::PsbEnd, _) => {
+                (PtPacket::TipPge(_), Some(_)) => return None,
+                (PtPacket::Fup(_), Some(_)) => return found,
+                (PtPacket::Fup(PtAddress::None), None) => return found,
+                (PtPacket::Fup(_), None) if found.is_some() => return found,
+                (PtPacket::Fup(address), None) => found = Some(address),
+                (PtPacket::PsbEnd, _) => {
                     found?;
                     left = Some(6);
                 }
                 (
-                    Packet::Tnt
-                    | Packet::Tip(_)
-                    | Packet::TipPgd(_)
-                    | Packet::TipPge(_)
-                    | Packet::Psb
-                    | Packet::Overflow
-                    | Packet::TraceStop,
+                    PtPacket::Tnt
+                    | PtPacket::Tip(_)
+                    | PtPacket::TipPgd(_)
+                    | PtPacket::TipPge(_)
+                    | PtPacket::Psb
+                    | PtPacket::Overflow
+                    | PtPacket::TraceStop,
                     _,
                 ) => return found,
                 (_, Some(1)) => return found,
@@ -524,11 +524,11 @@ impl<'a> Decoder<'a> {
     }
 
     fn fup_is_next(&self) -> bool {
-        matches!(self.ahead().next(), Some(Packet::Fup(_)))
+        matches!(self.ahead().next(), Some(PtPacket::Fup(_)))
     }
 
     /// The packets from here on, without padding.
-    fn ahead(&self) -> impl Iterator<Item = Packet> {
+    fn ahead(&self) -> impl Iterator<Item = PtPacket> {
         let mut rest = self.bytes.get(self.at + self.step..).unwrap_or_default();
         let block = self.block;
         let packets = std::iter::from_fn(move || {
@@ -536,7 +536,7 @@ impl<'a> Decoder<'a> {
             rest = &rest[len..];
             Some(packet)
         });
-        packets.filter(|packet| *packet != Packet::Pad)
+        packets.filter(|packet| *packet != PtPacket::Pad)
     }
 }
 
@@ -544,11 +544,11 @@ impl Iterator for Decoder<'_> {
     type Item = PtEvent;
 
     fn next(&mut self) -> Option<PtEvent> {
-        let told = self.decode()?;
+        let event = self.decode()?;
         self.latest = self.latest.max(self.clock.now());
         Some(PtEvent {
             tsc: self.latest,
-            told,
+            flow: event,
         })
     }
 }

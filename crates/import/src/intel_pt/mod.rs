@@ -4,5 +4,5 @@ mod clock;
 mod decode;
 mod packet;
 
-pub(crate) use clock::{Ratios, TimeConv};
-pub(crate) use decode::{Decoder, PtEvent, Stop, Told};
+pub(crate) use clock::{ClockRatios, TimeConversion};
+pub(crate) use decode::{Decoder, FlowEvent, PtEvent, StopReason};

@@ -2,7 +2,7 @@
 
 /// An address as a packet tells it: often only its lower bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum PtAddress {
     /// Left out.
     None,
     /// The lowest two, four or six bytes; those above are of the address before.
@@ -11,7 +11,7 @@ pub(crate) enum Address {
     Whole(u64),
 }
 
-impl Address {
+impl PtAddress {
     /// The address, after the one before.
     pub(crate) fn after(self, last: u64) -> Option<u64> {
         match self {
@@ -24,14 +24,14 @@ impl Address {
 
 /// A packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packet {
+pub(crate) enum PtPacket {
     Pad,
     /// Conditional branches, taken or not.
     Tnt,
-    Tip(Address),
-    TipPge(Address),
-    TipPgd(Address),
-    Fup(Address),
+    Tip(PtAddress),
+    TipPge(PtAddress),
+    TipPgd(PtAddress),
+    Fup(PtAddress),
     /// The lower seven bytes of the time stamp counter.
     Tsc(u64),
     /// The crystal clock's counter at a time stamp, and what the time stamp counter went beyond it.
@@ -70,7 +70,7 @@ pub(crate) enum Packet {
 
 /// Within a block of items, some bytes mean an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Block {
+pub(crate) enum ItemBlock {
     #[default]
     None,
     /// Items of four bytes.
@@ -84,60 +84,63 @@ pub(crate) const PSB: [u8; 16] =
     *b"\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82";
 
 /// The packet at the beginning of some bytes, and its length; `None`: there is none, or not all.
-pub(crate) fn parse(bytes: &[u8], block: Block) -> Option<(Packet, usize)> {
+pub(crate) fn parse(bytes: &[u8], block: ItemBlock) -> Option<(PtPacket, usize)> {
     let first = *bytes.first()?;
-    let whole = |(packet, len): (Packet, usize)| (len <= bytes.len()).then_some((packet, len));
-    if block != Block::None && first & 7 == 4 {
-        return whole((Packet::Other, if block == Block::Small { 5 } else { 9 }));
+    let whole = |(packet, len): (PtPacket, usize)| (len <= bytes.len()).then_some((packet, len));
+    if block != ItemBlock::None && first & 7 == 4 {
+        return whole((
+            PtPacket::Other,
+            if block == ItemBlock::Small { 5 } else { 9 },
+        ));
     }
     match first {
-        0x00 => Some((Packet::Pad, 1)),
+        0x00 => Some((PtPacket::Pad, 1)),
         0x02 => whole(extended(bytes)?),
-        0x19 => Some((Packet::Tsc(number(bytes, 1, 7)?), 8)),
-        0x59 => Some((Packet::Mtc(*bytes.get(1)?), 2)),
+        0x19 => Some((PtPacket::Tsc(number(bytes, 1, 7)?), 8)),
+        0x59 => Some((PtPacket::Mtc(*bytes.get(1)?), 2)),
         0x99 => Some((mode(*bytes.get(1)?)?, 2)),
-        _ if first & 1 == 0 => Some((Packet::Tnt, 1)),
+        _ if first & 1 == 0 => Some((PtPacket::Tnt, 1)),
         _ if first & 3 == 3 => cycles(bytes),
         _ => target(bytes),
     }
 }
 
-fn extended(bytes: &[u8]) -> Option<(Packet, usize)> {
+fn extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let second = *bytes.get(1)?;
     Some(match second {
-        0x03 => (Packet::Cbr(*bytes.get(2)?), 4),
+        0x03 => (PtPacket::Cbr(*bytes.get(2)?), 4),
         0x13 => match bytes.get(2)? & 0x80 {
-            0 => (Packet::Other, 4),
-            _ => (Packet::WithFup, 4),
+            0 => (PtPacket::Other, 4),
+            _ => (PtPacket::WithFup, 4),
         },
-        0x22 => (Packet::Other, 4),
-        0x23 => (Packet::PsbEnd, 2),
-        0x33 => (Packet::BlockEnd { with_fup: false }, 2),
-        0xb3 => (Packet::BlockEnd { with_fup: true }, 2),
-        0x43 => (Packet::Other, 8),
-        0x53 => (Packet::Other, 11),
-        0x62 => (Packet::Other, 2),
-        0xe2 => (Packet::WithFup, 2),
+        0x22 => (PtPacket::Other, 4),
+        0x23 => (PtPacket::PsbEnd, 2),
+        0x33 => (PtPacket::BlockEnd { with_fup: false }, 2),
+        0xb3 => (PtPacket::BlockEnd { with_fup: true }, 2),
+        0x43 => (PtPacket::Other, 8),
+        0x53 => (PtPacket::Other, 11),
+        0x62 => (PtPacket::Other, 2),
+        0xe2 => (PtPacket::WithFup, 2),
         0x63 => {
             let small = bytes.get(2)? & 0x80 != 0;
-            (Packet::BlockBegin { small }, 3)
+            (PtPacket::BlockBegin { small }, 3)
         }
         0x73 => {
             let ctc = number(bytes, 2, 2)? as u16;
             let fast = number(bytes, 5, 2)? as u16 & 0x1ff;
-            (Packet::Tma { ctc, fast }, 7)
+            (PtPacket::Tma { ctc, fast }, 7)
         }
-        0x82 if bytes.starts_with(&PSB) => (Packet::Psb, PSB.len()),
-        0x83 => (Packet::TraceStop, 2),
-        0xa2 => (Packet::Other, 7),
-        0xa3 => (Packet::Tnt, 8),
-        0xc2 => (Packet::Mwait, 10),
+        0x82 if bytes.starts_with(&PSB) => (PtPacket::Psb, PSB.len()),
+        0x83 => (PtPacket::TraceStop, 2),
+        0xa2 => (PtPacket::Other, 7),
+        0xa3 => (PtPacket::Tnt, 8),
+        0xc2 => (PtPacket::Mwait, 10),
         0xc3 => match bytes.get(2)? {
-            0x88 => (Packet::Other, 11),
+            0x88 => (PtPacket::Other, 11),
             _ => return None,
         },
-        0xc8 => (Packet::Other, 7),
-        0xf3 => (Packet::Overflow, 2),
+        0xc8 => (PtPacket::Other, 7),
+        0xf3 => (PtPacket::Overflow, 2),
         _ if second & 0x1f == 0x12 => {
             let len = match second >> 5 & 3 {
                 0 => 6,
@@ -145,8 +148,8 @@ fn extended(bytes: &[u8]) -> Option<(Packet, usize)> {
                 _ => return None,
             };
             let packet = match second & 0x80 {
-                0 => Packet::Other,
-                _ => Packet::WithFup,
+                0 => PtPacket::Other,
+                _ => PtPacket::WithFup,
             };
             (packet, len)
         }
@@ -154,10 +157,10 @@ fn extended(bytes: &[u8]) -> Option<(Packet, usize)> {
     })
 }
 
-fn mode(second: u8) -> Option<Packet> {
+fn mode(second: u8) -> Option<PtPacket> {
     match second >> 5 {
-        0 => Some(Packet::ModeExec),
-        1 => Some(Packet::ModeTsx {
+        0 => Some(PtPacket::ModeExec),
+        1 => Some(PtPacket::ModeTsx {
             aborted: second & 2 != 0,
         }),
         _ => None,
@@ -165,7 +168,7 @@ fn mode(second: u8) -> Option<Packet> {
 }
 
 /// Five bits of the first byte, seven of each further one.
-fn cycles(bytes: &[u8]) -> Option<(Packet, usize)> {
+fn cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let mut count = u64::from(bytes[0] >> 3);
     let mut more = bytes[0] & 4 != 0;
     let (mut len, mut shift) = (1, 5);
@@ -179,33 +182,33 @@ fn cycles(bytes: &[u8]) -> Option<(Packet, usize)> {
         len += 1;
         shift += 7;
     }
-    Some((Packet::Cyc(count), len))
+    Some((PtPacket::Cyc(count), len))
 }
 
-fn target(bytes: &[u8]) -> Option<(Packet, usize)> {
+fn target(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let first = bytes[0];
-    let lower = |bytes: u8, value| Address::Lower { bytes, value };
+    let lower = |bytes: u8, value| PtAddress::Lower { bytes, value };
     let (address, len) = match first >> 5 {
-        0 => (Address::None, 1),
+        0 => (PtAddress::None, 1),
         1 => (lower(2, number(bytes, 1, 2)?), 3),
         2 => (lower(4, number(bytes, 1, 4)?), 5),
         // The upper two bytes repeat the sign.
         3 => {
             let value = number(bytes, 1, 6)?;
             (
-                Address::Whole((value << 16).cast_signed().wrapping_shr(16).cast_unsigned()),
+                PtAddress::Whole((value << 16).cast_signed().wrapping_shr(16).cast_unsigned()),
                 7,
             )
         }
         4 => (lower(6, number(bytes, 1, 6)?), 7),
-        6 => (Address::Whole(number(bytes, 1, 8)?), 9),
+        6 => (PtAddress::Whole(number(bytes, 1, 8)?), 9),
         _ => return None,
     };
     let packet = match first & 0x1f {
-        0x0d => Packet::Tip(address),
-        0x11 => Packet::TipPge(address),
-        0x01 => Packet::TipPgd(address),
-        0x1d => Packet::Fup(address),
+        0x0d => PtPacket::Tip(address),
+        0x11 => PtPacket::TipPge(address),
+        0x01 => PtPacket::TipPgd(address),
+        0x1d => PtPacket::Fup(address),
         _ => return None,
     };
     Some((packet, len))

@@ -43,7 +43,7 @@ fn recorded() -> Activities {
     )
 }
 
-fn told(merged: &Merged) -> Vec<(String, u64, u64, u16, bool, bool)> {
+fn spans_of(merged: &Merged) -> Vec<(String, u64, u64, u16, bool, bool)> {
     let all = &merged.activities;
     let one = |row: usize| {
         let name = all.name[row].clone().unwrap_or_default();
@@ -77,7 +77,7 @@ fn functions_lie_in_calls_and_around_interrupts() {
     ];
     let expected =
         expected.map(|(name, begin, end, depth)| (name.to_owned(), begin, end, depth, true, true));
-    assert_eq!(told(&merged), expected);
+    assert_eq!(spans_of(&merged), expected);
     assert_eq!(
         (merged.functions, merged.outside, merged.error_ns),
         (3, 0, 3)
@@ -91,7 +91,7 @@ fn a_function_is_cut_where_it_crosses() {
         (FUNCTION, "irq_enter", Some(0), Some(7), 135, 145, 0),
         (FUNCTION, "exit_work", Some(0), Some(7), 185, 195, 0),
     ]);
-    let functions: Vec<_> = told(&merged)
+    let functions: Vec<_> = spans_of(&merged)
         .into_iter()
         .filter(|(name, ..)| name == "irq_enter" || name == "exit_work")
         .collect();
@@ -129,7 +129,7 @@ fn a_function_belongs_to_its_thread() {
         ),
         (TASK, "server", Some(0), Some(7), 100, 200, 0),
     ]);
-    let functions: Vec<_> = told(&merged)
+    let functions: Vec<_> = spans_of(&merged)
         .into_iter()
         .filter(|(name, ..)| name == "schedule" || name == "parse")
         .collect();

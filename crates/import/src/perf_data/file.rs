@@ -2,7 +2,7 @@
 //! (`tools/perf/Documentation/perf.data-file-format.txt`). Files as written by `perf record`, and
 //! streams as written by `perf record -o -`.
 
-use super::bytes::Fields;
+use super::bytes::FieldReader;
 use crate::error::ImportError;
 
 const MAGIC: &[u8] = b"PERFILE2";
@@ -40,7 +40,7 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 
 /// Attributes of an event (`struct perf_event_attr`), as far as they are needed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attr {
+pub(crate) struct EventAttr {
     pub(crate) pmu: u32,
     pub(crate) config: u64,
     sample_type: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Attr {
 
 /// One record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'a> {
+pub(crate) struct PerfRecord<'a> {
     pub(crate) kind: u32,
     pub(crate) misc: u16,
     /// What follows the record's header.
@@ -60,7 +60,7 @@ pub(crate) struct Record<'a> {
 
 /// Who and when, from the end of a kernel's record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct RecordStamp {
     pub(crate) pid: Option<u32>,
     pub(crate) tid: Option<u32>,
     pub(crate) time_ns: Option<u64>,
@@ -70,8 +70,8 @@ pub(crate) struct Stamp {
 /// A file taken apart.
 #[derive(Debug, Default)]
 pub(crate) struct PerfData<'a> {
-    pub(crate) attrs: Vec<Attr>,
-    pub(crate) records: Vec<Record<'a>>,
+    pub(crate) attrs: Vec<EventAttr>,
+    pub(crate) records: Vec<PerfRecord<'a>>,
     /// Where the records break off, and why.
     pub(crate) damage: Option<String>,
 }
@@ -91,7 +91,7 @@ impl<'a> PerfData<'a> {
             return Err(ImportError::ByteOrder);
         }
         let damaged = |what| ImportError::Damaged { what };
-        let mut header = Fields(&bytes[MAGIC.len()..]);
+        let mut header = FieldReader(&bytes[MAGIC.len()..]);
         let header_len = header.u64().ok_or(damaged("its header is cut off"))?;
         let mut file = Self::default();
         match header_len {
@@ -108,13 +108,13 @@ impl<'a> PerfData<'a> {
     }
 
     /// Reads the attributes; returns where the records are.
-    fn read_header(&mut self, bytes: &[u8], mut header: Fields<'_>) -> Option<(u64, u64)> {
+    fn read_header(&mut self, bytes: &[u8], mut header: FieldReader<'_>) -> Option<(u64, u64)> {
         let attr_len = header.u64()?;
         let (attrs_begin, attrs_len) = (header.u64()?, header.u64()?);
         let (data_begin, data_len) = (header.u64()?, header.u64()?);
         let attrs = slice(bytes, attrs_begin, attrs_begin.checked_add(attrs_len)?)?;
         let attr_len = usize::try_from(attr_len).ok().filter(|len| *len >= 64)?;
-        let attrs = attrs.chunks_exact(attr_len).map(Attr::parse);
+        let attrs = attrs.chunks_exact(attr_len).map(EventAttr::parse);
         self.attrs = attrs.collect::<Option<_>>()?;
         // Zero: perf was killed before it could say how long they are.
         let end = match data_len {
@@ -132,7 +132,7 @@ impl<'a> PerfData<'a> {
                 return;
             };
             if record.kind == record_type::HEADER_ATTR {
-                self.attrs.extend(Attr::parse(record.body));
+                self.attrs.extend(EventAttr::parse(record.body));
             }
             self.records.push(record);
             at = next;
@@ -141,18 +141,18 @@ impl<'a> PerfData<'a> {
 
     /// What stands at the end of a kernel's record. All events agree on it, or perf would not have
     /// set it for all.
-    pub(crate) fn stamp(&self, record: &Record<'_>) -> Stamp {
-        let all = |attr: &&Attr| attr.flags & SAMPLE_ID_ALL != 0;
+    pub(crate) fn stamp(&self, record: &PerfRecord<'_>) -> RecordStamp {
+        let all = |attr: &&EventAttr| attr.flags & SAMPLE_ID_ALL != 0;
         let Some(attr) = self.attrs.iter().find(all) else {
-            return Stamp::default();
+            return RecordStamp::default();
         };
         stamp(record.body, attr.sample_type).unwrap_or_default()
     }
 }
 
-impl Attr {
+impl EventAttr {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let pmu = fields.u32()?;
         fields.u32()?;
         let config = fields.u64()?;
@@ -170,19 +170,19 @@ impl Attr {
 }
 
 /// The record at a byte, and where the next one is.
-fn record(bytes: &[u8], at: u64) -> Option<(Record<'_>, u64)> {
-    let mut header = Fields(slice(bytes, at, at.checked_add(8)?)?);
+fn record(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
+    let mut header = FieldReader(slice(bytes, at, at.checked_add(8)?)?);
     let (kind, misc, len) = (header.u32()?, header.u16()?, header.u16()?);
     let end = at.checked_add(u64::from(len))?;
     let body = slice(bytes, at + 8, end)?;
     let following = match kind {
-        record_type::AUXTRACE => Fields(body).u64()?,
-        record_type::TRACING_DATA => u64::from(Fields(body).u32()?).next_multiple_of(8),
+        record_type::AUXTRACE => FieldReader(body).u64()?,
+        record_type::TRACING_DATA => u64::from(FieldReader(body).u32()?).next_multiple_of(8),
         _ => 0,
     };
     let next = end.checked_add(following)?;
     let trace = slice(bytes, end, next)?;
-    let record = Record {
+    let record = PerfRecord {
         kind,
         misc,
         body,
@@ -195,7 +195,7 @@ fn slice(bytes: &[u8], begin: u64, end: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)
 }
 
-fn stamp(body: &[u8], sample_type: u64) -> Option<Stamp> {
+fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
     let present = [
         SAMPLE_TID,
         SAMPLE_TIME,
@@ -208,8 +208,8 @@ fn stamp(body: &[u8], sample_type: u64) -> Option<Stamp> {
         .iter()
         .filter(|bit| sample_type & **bit != 0)
         .count();
-    let mut fields = Fields(body.get(body.len().checked_sub(count * 8)?..)?);
-    let mut stamp = Stamp::default();
+    let mut fields = FieldReader(body.get(body.len().checked_sub(count * 8)?..)?);
+    let mut stamp = RecordStamp::default();
     if sample_type & SAMPLE_TID != 0 {
         (stamp.pid, stamp.tid) = (known(fields.u32()?), known(fields.u32()?));
     }

@@ -7,16 +7,16 @@ mod data;
 use super::file::PerfData;
 use super::sideband::Sideband;
 use super::trace;
-use crate::branch::{BranchKind, Edge};
-use crate::intel_pt::{Stop, Told};
-use crate::perf_script::Header;
-use crate::perf_script::line::{Names, TraceError, branch};
+use crate::branch::{BranchKind, FlowEdge};
+use crate::intel_pt::{FlowEvent, StopReason};
+use crate::perf_script::EventHeader;
+use crate::perf_script::line::{NameInterner, TraceError, branch};
 use crate::tally::Tally;
 
 /// A branch or, without addresses to, an error: time, process, thread, kind, from, to.
 type Event = (u64, Option<u32>, Option<u32>, String, u64, u64);
 
-fn named(edge: Edge, kind: BranchKind) -> String {
+fn named(edge: FlowEdge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
 }
 
@@ -33,16 +33,16 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
             errors.push((time_ns, error.pid, error.tid, message, ip, 0));
             continue;
         }
-        let header = Header::parse(line).expect("an event");
+        let header = EventHeader::parse(line).expect("an event");
         if header.event_name() == "branches" {
-            let told = branch(header.rest, &mut Names::default()).expect("a branch");
+            let flow = branch(header.rest, &mut NameInterner::default()).expect("a branch");
             // Before the arrow: kind, address, symbol, file.
             let (from, _) = header.rest.split_once(" => ").expect("an arrow");
             let from = from.split_whitespace().find_map(|word| match word {
                 "call" | "return" => None,
                 word => hex(word),
             });
-            let kind = named(told.edge, told.kind);
+            let kind = named(flow.edge, flow.kind);
             let from = from.expect("an address");
             branches.push((
                 header.time_ns,
@@ -50,7 +50,7 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
                 header.tid,
                 kind,
                 from,
-                told.to.address,
+                flow.to.address,
             ));
         }
     }
@@ -65,12 +65,12 @@ fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
     trace::decode(&file, &sideband, |events| {
         for event in events {
             let (time_ns, thread) = (event.time_ns, event.thread);
-            match event.told {
-                Told::Stop { why, at } => {
+            match event.flow {
+                FlowEvent::Stop { why, at } => {
                     let message = why.message().to_owned();
                     errors.push((time_ns, thread.pid, thread.tid, message, at, 0));
                 }
-                Told::Branch {
+                FlowEvent::Branch {
                     kind,
                     edge,
                     from,
@@ -116,7 +116,7 @@ fn a_real_capture_decodes_as_perf_decodes_it() {
     assert_eq!(our_branches, branches);
     // perf tells of missing code once a file; we tell every time.
     for error in &our_errors {
-        assert_eq!(error.3, Stop::NoCode.message());
+        assert_eq!(error.3, StopReason::NoCode.message());
     }
     let mut left = our_errors.clone();
     errors.retain(|error| match left.iter().position(|ours| ours == error) {

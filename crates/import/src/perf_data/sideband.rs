@@ -7,8 +7,8 @@ use std::rc::Rc;
 use table::ActivitySource;
 use table::tables::Activities;
 
-use super::bytes::Fields;
-use super::file::{PerfData, Record, Stamp, known, record_type};
+use super::bytes::FieldReader;
+use super::file::{PerfData, PerfRecord, RecordStamp, known, record_type};
 use crate::tally::Tally;
 use table::spans::{CpuTimeline, RunningThread, SuspendedActivities};
 
@@ -68,8 +68,8 @@ impl Sideband {
     }
 
     /// Takes a record. Whether it is of use; `None`: it is cut off.
-    fn record(&mut self, record: &Record<'_>, stamp: Stamp) -> Option<bool> {
-        let fields = Fields(record.body);
+    fn record(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
+        let fields = FieldReader(record.body);
         match record.kind {
             record_type::SWITCH_CPU_WIDE => self.switch(record, stamp),
             record_type::ITRACE_START => self.trace_starts(fields, stamp),
@@ -81,8 +81,8 @@ impl Sideband {
         }
     }
 
-    fn switch(&mut self, record: &Record<'_>, stamp: Stamp) -> Option<bool> {
-        let mut fields = Fields(record.body);
+    fn switch(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
+        let mut fields = FieldReader(record.body);
         let (pid, tid) = (fields.u32()?, fields.u32()?);
         let (Some(cpu), Some(time_ns)) = (stamp.cpu, stamp.time_ns) else {
             return Some(false);
@@ -104,7 +104,7 @@ impl Sideband {
         Some(true)
     }
 
-    fn trace_starts(&mut self, mut fields: Fields<'_>, stamp: Stamp) -> Option<bool> {
+    fn trace_starts(&mut self, mut fields: FieldReader<'_>, stamp: RecordStamp) -> Option<bool> {
         let (pid, tid) = (known(fields.u32()?), known(fields.u32()?));
         let (Some(cpu), Some(time_ns)) = (stamp.cpu, stamp.time_ns) else {
             return Some(false);
@@ -114,7 +114,7 @@ impl Sideband {
         Some(true)
     }
 
-    fn name(&mut self, mut fields: Fields<'_>, stamp: Stamp) -> Option<bool> {
+    fn name(&mut self, mut fields: FieldReader<'_>, stamp: RecordStamp) -> Option<bool> {
         fields.u32()?;
         let tid = fields.u32()?;
         let since_ns = stamp.time_ns.unwrap_or_default();
@@ -125,10 +125,10 @@ impl Sideband {
 
     fn mapping(
         &mut self,
-        record: &Record<'_>,
-        mut fields: Fields<'_>,
+        record: &PerfRecord<'_>,
+        mut fields: FieldReader<'_>,
         skipped: usize,
-        stamp: Stamp,
+        stamp: RecordStamp,
     ) -> Option<bool> {
         let pid = known(fields.u32()?);
         fields.u32()?;

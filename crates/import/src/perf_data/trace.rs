@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::bytes::Fields;
-use super::file::{PerfData, Record, record_type};
+use super::bytes::FieldReader;
+use super::file::{PerfData, PerfRecord, record_type};
 use super::sideband::{Sideband, Thread};
 use crate::Imported;
-use crate::branch::{Branch, Place};
-use crate::intel_pt::{Decoder, PtEvent, Ratios, Stop, TimeConv, Told};
+use crate::branch::{Branch, CodeLocation};
+use crate::intel_pt::{ClockRatios, Decoder, FlowEvent, PtEvent, StopReason, TimeConversion};
 use crate::stack::CallStack;
 use table::spans::SpanOwner;
 
@@ -20,15 +20,15 @@ const MAX_MTC_SHIFT: u64 = 15;
 
 /// What AUXTRACE_INFO tells of an Intel PT trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Info {
-    conv: TimeConv,
-    ratios: Ratios,
+struct TraceInfo {
+    conv: TimeConversion,
+    ratios: ClockRatios,
     snapshots: bool,
 }
 
 /// The trace of one CPU, or of one thread on any.
 #[derive(Debug, Default)]
-struct Queue {
+struct AuxQueue {
     /// First time stamp near the trace's begin.
     reference: u64,
     cpu: Option<u32>,
@@ -42,7 +42,7 @@ pub(super) struct TimedEvent {
     pub(super) time_ns: u64,
     pub(super) cpu: Option<u32>,
     pub(super) thread: Thread,
-    pub(super) told: Told,
+    pub(super) flow: FlowEvent,
 }
 
 /// Decodes all traces of a file.
@@ -52,13 +52,13 @@ pub(super) fn read(file: &PerfData<'_>, sideband: &Sideband, imported: &mut Impo
         let mut open: Option<(Thread, CallStack)> = None;
         for event in events {
             stops += u64::from(matches!(
-                event.told,
-                Told::Stop {
-                    why: Stop::NoCode,
+                event.flow,
+                FlowEvent::Stop {
+                    why: StopReason::NoCode,
                     ..
                 }
             ));
-            give(event, sideband, &mut open, imported);
+            apply_event(event, sideband, &mut open, imported);
         }
         if let Some((_, stack)) = open {
             stack.finish().store(&mut imported.activities);
@@ -77,7 +77,7 @@ pub(super) fn read(file: &PerfData<'_>, sideband: &Sideband, imported: &mut Impo
 
 /// Gives an event to the thread that had the CPU. When another thread gets it, the spans of the one
 /// before end unseen.
-fn give(
+fn apply_event(
     event: TimedEvent,
     sideband: &Sideband,
     open: &mut Option<(Thread, CallStack)>,
@@ -87,7 +87,7 @@ fn give(
         time_ns,
         cpu,
         thread,
-        told,
+        flow,
     } = event;
     if let Some((_, stack)) = open.take_if(|(owner, _)| *owner != thread) {
         stack.finish().store(&mut imported.activities);
@@ -100,9 +100,9 @@ fn give(
         };
         (thread, CallStack::new(owner, false, time_ns))
     });
-    match told {
-        Told::Stop { why, at: _ } => stack.error(Some(time_ns), why.message().into()),
-        Told::Branch {
+    match flow {
+        FlowEvent::Stop { why, at: _ } => stack.error(Some(time_ns), why.message().into()),
+        FlowEvent::Branch {
             kind,
             edge,
             from: _,
@@ -110,7 +110,7 @@ fn give(
         } => {
             let file = sideband.file_at(thread.pid, to, time_ns);
             let function = file.map(|file| bracketed(&file));
-            let to = Place {
+            let to = CodeLocation {
                 address: to,
                 function,
             };
@@ -139,7 +139,7 @@ pub(super) fn decode(
     sideband: &Sideband,
     mut each: impl FnMut(&mut dyn Iterator<Item = TimedEvent>),
 ) -> Result<(), &'static str> {
-    let traced = |record: &&Record<'_>| record.kind == record_type::AUXTRACE;
+    let traced = |record: &&PerfRecord<'_>| record.kind == record_type::AUXTRACE;
     if !file.records.iter().any(|record| traced(&record)) {
         return Err("the file holds no trace (AUXTRACE records)");
     }
@@ -149,7 +149,7 @@ pub(super) fn decode(
     };
     for queue in queues(file, info.snapshots).values() {
         let decoder = Decoder::new(&queue.bytes, info.ratios, queue.reference);
-        let timed = |PtEvent { tsc, told }| {
+        let timed = |PtEvent { tsc, flow }| {
             let time_ns = info.conv.ns(tsc);
             let thread = queue.cpu.and_then(|cpu| sideband.thread_at(cpu, time_ns));
             let only = Thread {
@@ -160,7 +160,7 @@ pub(super) fn decode(
                 time_ns,
                 cpu: queue.cpu,
                 thread: thread.unwrap_or(only),
-                told,
+                flow,
             }
         };
         each(&mut decoder.map(timed));
@@ -169,18 +169,18 @@ pub(super) fn decode(
 }
 
 /// Fields of an AUXTRACE_INFO record of Intel PT (`INTEL_PT_PMU_TYPE` and following).
-fn info(file: &PerfData<'_>, record: &Record<'_>) -> Option<Info> {
+fn info(file: &PerfData<'_>, record: &PerfRecord<'_>) -> Option<TraceInfo> {
     if record.kind != record_type::AUXTRACE_INFO {
         return None;
     }
-    let mut fields = Fields(record.body);
+    let mut fields = FieldReader(record.body);
     let kind = fields.u32()?;
     fields.u32()?;
     if kind != INTEL_PT {
         return None;
     }
     let pmu = fields.u64()?;
-    let conv = TimeConv {
+    let conv = TimeConversion {
         shift: u32::try_from(fields.u64()?).ok()?,
         mult: fields.u64()?,
         zero: fields.u64()?,
@@ -199,9 +199,9 @@ fn info(file: &PerfData<'_>, record: &Record<'_>) -> Option<Info> {
         (attr.config & mtc_bits) >> mtc_bits.trailing_zeros().min(63)
     });
     let small = |number: u64| u32::try_from(number).unwrap_or(0);
-    Some(Info {
+    Some(TraceInfo {
         conv,
-        ratios: Ratios {
+        ratios: ClockRatios {
             mtc_shift: mtc_shift.min(MAX_MTC_SHIFT) as u32,
             tsc_ctc: (small(tsc_ctc.0), small(tsc_ctc.1)),
             max_non_turbo: small(max_non_turbo),
@@ -211,14 +211,14 @@ fn info(file: &PerfData<'_>, record: &Record<'_>) -> Option<Info> {
 }
 
 /// Joins the buffers of each trace. Snapshots do not join: each is a trace of its own.
-fn queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), Queue> {
-    let mut queues = BTreeMap::<_, Queue>::new();
+fn queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), AuxQueue> {
+    let mut queues = BTreeMap::<_, AuxQueue>::new();
     for (number, record) in file.records.iter().enumerate() {
         let Some((index, reference, tid, cpu)) = buffer(record) else {
             continue;
         };
         let number = if snapshots { number } else { 0 };
-        let queue = queues.entry((index, number)).or_insert_with(|| Queue {
+        let queue = queues.entry((index, number)).or_insert_with(|| AuxQueue {
             reference,
             cpu,
             tid,
@@ -230,11 +230,11 @@ fn queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), Queue>
 }
 
 /// Index, reference, thread and CPU of an AUXTRACE record; a thread or CPU may be any.
-fn buffer(record: &Record<'_>) -> Option<(u32, u64, Option<u32>, Option<u32>)> {
+fn buffer(record: &PerfRecord<'_>) -> Option<(u32, u64, Option<u32>, Option<u32>)> {
     if record.kind != record_type::AUXTRACE {
         return None;
     }
-    let mut fields = Fields(record.body);
+    let mut fields = FieldReader(record.body);
     fields.skip(16)?;
     let reference = fields.u64()?;
     let (index, tid, cpu) = (fields.u32()?, fields.u32()?, fields.u32()?);

@@ -5,7 +5,7 @@ use crate::text::{seconds_ns, word};
 
 /// What a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header<'a> {
+pub(crate) struct EventHeader<'a> {
     pub(crate) comm: Option<&'a str>,
     pub(crate) pid: Option<u32>,
     pub(crate) tid: Option<u32>,
@@ -17,7 +17,7 @@ pub(crate) struct Header<'a> {
     pub(crate) rest: &'a str,
 }
 
-impl<'a> Header<'a> {
+impl<'a> EventHeader<'a> {
     /// Takes a line's head apart; `None` if it has none.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (before, time_ns, after) = split_time(line)?;
@@ -65,10 +65,10 @@ fn split_time(line: &str) -> Option<(&str, u64, &str)> {
     None
 }
 
-type Who<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
+type ThreadFields<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
 
 /// `COMM PID/TID [CPU]`, each but the thread optional; a command name may hold spaces.
-fn who(text: &str) -> Option<Who<'_>> {
+fn who(text: &str) -> Option<ThreadFields<'_>> {
     let mut text = text.trim_end();
     let mut cpu = None;
     if let Some(inside) = text.strip_suffix(']') {
@@ -111,13 +111,13 @@ fn last_word(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::Header;
+    use super::EventHeader;
 
     #[test]
     fn heads_of_several_field_lists() {
         let line =
             "364691/364691 62709.735347701:      1   branches:uH:   jmp  40bb19 f+0x1 (a.so)";
-        let header = Header::parse(line).unwrap();
+        let header = EventHeader::parse(line).unwrap();
         assert_eq!((header.pid, header.tid), (Some(364_691), Some(364_691)));
         assert_eq!(header.time_ns, 62_709_735_347_701);
         assert_eq!(header.event_name(), "branches");
@@ -125,7 +125,7 @@ mod tests {
         assert!(header.rest.starts_with("   jmp"));
 
         let line = "Web Content 12/14 [003]  10.5: sched:sched_switch: prev_comm=a";
-        let header = Header::parse(line).unwrap();
+        let header = EventHeader::parse(line).unwrap();
         assert_eq!(header.comm, Some("Web Content"));
         assert_eq!((header.tid, header.cpu), (Some(14), Some(3)));
         assert_eq!(
@@ -134,7 +134,7 @@ mod tests {
         );
 
         let line = "  -1/-1  1.000000001: 1 branches:k: tr strt";
-        let header = Header::parse(line).unwrap();
+        let header = EventHeader::parse(line).unwrap();
         assert_eq!((header.pid, header.tid), (None, None));
         assert!(header.kernel_only());
     }

@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use crate::branch::{Branch, BranchKind, Edge, Place};
+use crate::branch::{Branch, BranchKind, CodeLocation, FlowEdge};
 
 /// What every error of a decoder begins with.
 const ERROR: &str = "instruction trace error type ";
 
 /// Names that occur again and again, each kept once.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<Rc<str>>);
+pub(crate) struct NameInterner(HashSet<Rc<str>>);
 
-impl Names {
+impl NameInterner {
     pub(crate) fn get(&mut self, name: &str) -> Rc<str> {
         match self.0.get(name) {
             Some(known) => Rc::clone(known),
@@ -70,7 +70,7 @@ impl<'a> TraceError<'a> {
 }
 
 /// The part of a branch's line after its head: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
-pub(crate) fn branch(text: &str, names: &mut Names) -> Option<Branch> {
+pub(crate) fn branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
     let (from, to) = text.split_at(text.rfind(" => ")?);
     let (to, _) = place(&to[4..], names)?;
     let (edge, kind, in_transaction, from) = kind(from)?;
@@ -84,9 +84,9 @@ pub(crate) fn branch(text: &str, names: &mut Names) -> Option<Branch> {
 }
 
 /// The words before the first address.
-fn kind(text: &str) -> Option<(Edge, BranchKind, bool, &str)> {
+fn kind(text: &str) -> Option<(FlowEdge, BranchKind, bool, &str)> {
     let mut rest = text.trim_start();
-    let (mut edge, mut kind, mut in_transaction) = (Edge::Inside, BranchKind::Unknown, false);
+    let (mut edge, mut kind, mut in_transaction) = (FlowEdge::Inside, BranchKind::Unknown, false);
     loop {
         let (word, after) = word(rest);
         if word.is_empty() {
@@ -99,10 +99,10 @@ fn kind(text: &str) -> Option<(Edge, BranchKind, bool, &str)> {
         }
         // Newer versions of perf append what the branch predictor did: `jcc/miss,not_taken/`.
         match word.split('/').next().unwrap_or_default() {
-            "strt" if edge == Edge::Inside => edge = Edge::Begin,
-            "end" if edge == Edge::Inside => edge = Edge::End,
+            "strt" if edge == FlowEdge::Inside => edge = FlowEdge::Begin,
+            "end" if edge == FlowEdge::Inside => edge = FlowEdge::End,
             // Begun and ended at once: nothing ran.
-            "end" => edge = Edge::Inside,
+            "end" => edge = FlowEdge::Inside,
             "call" => kind = BranchKind::Call,
             "return" => kind = BranchKind::Return,
             "jmp" | "jcc" => kind = BranchKind::Jump,
@@ -112,8 +112,8 @@ fn kind(text: &str) -> Option<(Edge, BranchKind, bool, &str)> {
             "hw" => kind = BranchKind::Interrupt,
             "int" if kind != BranchKind::Interrupt => kind = BranchKind::Jump,
             "abrt" => kind = BranchKind::TransactionAbort,
-            "vmentry" => edge = Edge::End,
-            "vmexit" => edge = Edge::Begin,
+            "vmentry" => edge = FlowEdge::End,
+            "vmexit" => edge = FlowEdge::Begin,
             _ => {}
         }
         rest = after.trim_start();
@@ -121,7 +121,7 @@ fn kind(text: &str) -> Option<(Edge, BranchKind, bool, &str)> {
 }
 
 /// `IP SYMBOL+0xOFFSET (DSO)`, and whether there was a symbol.
-pub(crate) fn place(text: &str, names: &mut Names) -> Option<(Place, bool)> {
+pub(crate) fn place(text: &str, names: &mut NameInterner) -> Option<(CodeLocation, bool)> {
     let (first, rest) = word(text);
     let address = address(first)?;
     let rest = rest.trim();
@@ -138,7 +138,7 @@ pub(crate) fn place(text: &str, names: &mut Names) -> Option<(Place, bool)> {
         (false, Some(object)) if object != "[unknown]" => Some(names.get(&format!("[{object}]"))),
         (false, _) => None,
     };
-    Some((Place { address, function }, named))
+    Some((CodeLocation { address, function }, named))
 }
 
 /// `memcpy+0x1f` without its offset. The offset may be nonsense (perf tells
@@ -161,31 +161,41 @@ fn address(word: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, TraceError, branch};
-    use crate::branch::{BranchKind, Edge};
+    use super::{NameInterner, TraceError, branch};
+    use crate::branch::{BranchKind, FlowEdge};
 
     #[test]
     fn kinds_and_flags_of_branches() {
         let known = [
-            ("call", Edge::Inside, BranchKind::Call, false),
-            ("jcc (x)", Edge::Inside, BranchKind::Jump, true),
+            ("call", FlowEdge::Inside, BranchKind::Call, false),
+            ("jcc (x)", FlowEdge::Inside, BranchKind::Jump, true),
             (
                 "jcc/miss,not_taken/ ()",
-                Edge::Inside,
+                FlowEdge::Inside,
                 BranchKind::Jump,
                 false,
             ),
-            ("tr strt", Edge::Begin, BranchKind::Unknown, false),
-            ("tr strt jmp", Edge::Begin, BranchKind::Jump, false),
-            ("tr end  syscall", Edge::End, BranchKind::Syscall, false),
-            ("tr strt tr end", Edge::Inside, BranchKind::Unknown, false),
-            ("hw int", Edge::Inside, BranchKind::Interrupt, false),
-            ("int", Edge::Inside, BranchKind::Jump, false),
-            ("tx abrt", Edge::Inside, BranchKind::TransactionAbort, false),
+            ("tr strt", FlowEdge::Begin, BranchKind::Unknown, false),
+            ("tr strt jmp", FlowEdge::Begin, BranchKind::Jump, false),
+            ("tr end  syscall", FlowEdge::End, BranchKind::Syscall, false),
+            (
+                "tr strt tr end",
+                FlowEdge::Inside,
+                BranchKind::Unknown,
+                false,
+            ),
+            ("hw int", FlowEdge::Inside, BranchKind::Interrupt, false),
+            ("int", FlowEdge::Inside, BranchKind::Jump, false),
+            (
+                "tx abrt",
+                FlowEdge::Inside,
+                BranchKind::TransactionAbort,
+                false,
+            ),
         ];
         for (words, edge, kind, in_transaction) in known {
             let text = format!("  {words}   40 f+0x1 (a b.so) =>  41 operator ()+0x2 (c.so)");
-            let branch = branch(&text, &mut Names::default()).unwrap();
+            let branch = branch(&text, &mut NameInterner::default()).unwrap();
             assert_eq!((branch.edge, branch.kind), (edge, kind), "{words}");
             assert_eq!(branch.in_transaction, in_transaction, "{words}");
             assert_eq!(branch.to.function.as_deref(), Some("operator ()"));
@@ -194,8 +204,8 @@ mod tests {
 
     #[test]
     fn code_without_symbols_is_named_by_its_file() {
-        let mut names = Names::default();
-        let to = |text: &str, names: &mut Names| {
+        let mut names = NameInterner::default();
+        let to = |text: &str, names: &mut NameInterner| {
             let text = format!("tr strt  0 [unknown] ([unknown]) => {text}");
             branch(&text, names).unwrap().to.function
         };

@@ -16,9 +16,9 @@ use crate::stack::CallStack;
 use crate::tally::Tally;
 use table::spans::SpanOwner;
 
-pub(crate) use header::Header;
-use line::{Names, TraceError, branch, place};
-use samples::{SampledFrame, Samples};
+pub(crate) use header::EventHeader;
+use line::{NameInterner, TraceError, branch, place};
+use samples::{SampledFrame, SampledSpans};
 
 const BLANK: &str = "blank";
 const COMMENT: &str = "comments";
@@ -34,7 +34,7 @@ const NO_ACTIVITY: &str = "events that are no activity";
 
 /// Reads the text of `perf script`.
 pub(crate) fn read(text: &str) -> Imported {
-    let mut reader = Reader::default();
+    let mut reader = FtraceReader::default();
     for line in text.lines() {
         reader.line(line);
     }
@@ -49,16 +49,16 @@ struct OpenSample {
 }
 
 #[derive(Default)]
-struct Reader {
-    names: Names,
+struct FtraceReader {
+    names: NameInterner,
     traced: BTreeMap<SpanOwner, CallStack>,
-    sampled: BTreeMap<SpanOwner, Samples>,
+    sampled: BTreeMap<SpanOwner, SampledSpans>,
     tracepoints: Tracepoints,
     sample: Option<OpenSample>,
     tally: Tally,
 }
 
-impl Reader {
+impl FtraceReader {
     fn line(&mut self, line: &str) {
         if line.starts_with('\t') {
             return self.frame(line);
@@ -73,13 +73,13 @@ impl Reader {
         if TraceError::begins(line) {
             return self.error(line);
         }
-        match Header::parse(line) {
+        match EventHeader::parse(line) {
             Some(header) => self.event(&header),
             None => self.tally.ignore(NO_EVENT),
         }
     }
 
-    fn event(&mut self, header: &Header<'_>) {
+    fn event(&mut self, header: &EventHeader<'_>) {
         match header.event_name() {
             "branches" => self.branch(header),
             "psb" | "cbr" | "ptwrite" | "pwre" | "pwrx" | "mwait" | "exstop" | "evt" | "iflag" => {
@@ -95,7 +95,7 @@ impl Reader {
         }
     }
 
-    fn branch(&mut self, header: &Header<'_>) {
+    fn branch(&mut self, header: &EventHeader<'_>) {
         let Some(branch) = branch(header.rest, &mut self.names) else {
             return self.tally.ignore(BAD_BRANCH);
         };
@@ -127,7 +127,7 @@ impl Reader {
         stack.error(time_ns, self.names.get(error.message));
     }
 
-    fn begin_sample(&mut self, header: &Header<'_>) {
+    fn begin_sample(&mut self, header: &EventHeader<'_>) {
         self.sample = Some(OpenSample {
             thread: thread(header),
             time_ns: header.time_ns,
@@ -153,7 +153,7 @@ impl Reader {
         let Some(sample) = self.sample.take() else {
             return;
         };
-        let begin = || Samples::new(sample.thread);
+        let begin = || SampledSpans::new(sample.thread);
         let samples = self.sampled.entry(sample.thread).or_insert_with(begin);
         let frames = sample.frames.len() as u64;
         if frames == 0 {
@@ -183,13 +183,13 @@ impl Reader {
 }
 
 /// Returns the tracepoint of a line: its body is the same as in ftrace's text.
-fn tracepoint<'a>(header: &Header<'a>) -> ftrace::Event<'a> {
-    let thread = header.tid.map(|tid| ftrace::Thread {
+fn tracepoint<'a>(header: &EventHeader<'a>) -> ftrace::TraceEvent<'a> {
+    let thread = header.tid.map(|tid| ftrace::EventThread {
         comm: header.comm.unwrap_or_default(),
         tid,
         pid: header.pid,
     });
-    ftrace::Event {
+    ftrace::TraceEvent {
         cpu: header.cpu,
         thread,
         time_ns: header.time_ns,
@@ -199,7 +199,7 @@ fn tracepoint<'a>(header: &Header<'a>) -> ftrace::Event<'a> {
     }
 }
 
-fn thread(header: &Header<'_>) -> SpanOwner {
+fn thread(header: &EventHeader<'_>) -> SpanOwner {
     SpanOwner {
         pid: header.pid,
         tid: header.tid,

@@ -12,7 +12,7 @@ pub(crate) type SampledFrame = (Option<Rc<str>>, u64);
 
 /// The spans of one thread's samples.
 #[derive(Debug)]
-pub(crate) struct Samples {
+pub(crate) struct SampledSpans {
     owner: SpanOwner,
     lane: SpanTimeline,
     /// Outermost first.
@@ -20,7 +20,7 @@ pub(crate) struct Samples {
     last_ns: u64,
 }
 
-impl Samples {
+impl SampledSpans {
     pub(crate) fn new(owner: SpanOwner) -> Self {
         Self {
             owner,
@@ -62,7 +62,7 @@ impl Samples {
             kind: ActivityKind::Function,
             name: frame.0.clone(),
             owner: self.owner,
-            source: ActivitySource::Samples,
+            source: ActivitySource::SampledSpans,
         };
         let span = self.lane.open(what, time_ns, false);
         self.open.push((span, frame));
