@@ -3,12 +3,12 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use itt::{Ring, Shape};
+use itt::{Ring, RingShape};
 
 use super::files::scratch;
 
 /// The smallest ring that there can be.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: RingShape = RingShape {
     chunks: 2,
     definition_chunks: 2,
     chunk_bytes: 8192,

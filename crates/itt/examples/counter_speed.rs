@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ittapi_sys as itt;
-use whylat_itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, Shape, loadable};
+use whylat_itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape, loadable};
 
 /// Rounds of each condition.
 const ROUNDS: usize = 9;
@@ -109,7 +109,7 @@ fn round(
     reading: &mut Reading,
 ) -> Result<Vec<Figure>, Box<dyn Error>> {
     let dir = tempfile::Builder::new().tempdir_in("/dev/shm")?;
-    let mut ring = Ring::create(&dir.path().join("ring"), Shape::default())?;
+    let mut ring = Ring::create(&dir.path().join("ring"), RingShape::default())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("program").stdout(Stdio::piped());
     command

@@ -3,12 +3,12 @@
 
 use crate::record::{Body, Context, Identifier, Record, Scope, SyncAction};
 use crate::value::{Value, ValueType};
-use crate::wire::{Code, Head, Owner};
+use crate::wire::{ChunkOwner, RecordCode, RecordHead};
 
 /// The record at the start of some words, and how many of them it takes. None if there is none
 /// that makes sense.
-pub(crate) fn decode(owner: Owner, words: &[u64]) -> Option<(Record, usize)> {
-    let (head, length, has_ticks) = Head::unpack(*words.first()?)?;
+pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)> {
+    let (head, length, has_ticks) = RecordHead::unpack(*words.first()?)?;
     let mut fields = Fields(words.get(1..length)?);
     let time_ns = fields.word()?;
     let given_ticks = match has_ticks {
@@ -33,8 +33,8 @@ pub(crate) fn decode(owner: Owner, words: &[u64]) -> Option<(Record, usize)> {
     Some((record, length))
 }
 
-fn is_definition(code: Code) -> bool {
-    code as u8 <= Code::CounterContext as u8
+fn is_definition(code: RecordCode) -> bool {
+    code as u8 <= RecordCode::CounterContext as u8
 }
 
 /// What is left of a record.
@@ -78,52 +78,52 @@ impl Fields<'_> {
     }
 }
 
-fn definition(head: Head, fields: &mut Fields) -> Option<Body> {
+fn definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let id = head.id;
     Some(match head.code {
-        Code::Domain => Body::Domain {
+        RecordCode::Domain => Body::Domain {
             id,
             name: fields.text()?,
         },
-        Code::Text => Body::Text {
+        RecordCode::Text => Body::Text {
             id,
             text: fields.text()?,
         },
-        Code::Counter => Body::Counter {
+        RecordCode::Counter => Body::Counter {
             id,
             domain: Some(fields.text()?).filter(|domain| !domain.is_empty()),
             name: fields.text()?,
             value_type: ValueType::of(head.detail.into()),
         },
-        Code::Histogram => Body::Histogram {
+        RecordCode::Histogram => Body::Histogram {
             id,
             domain: fields.reference()?,
             x_type: ValueType::of(fields.word()?),
             name: fields.text()?,
             y_type: ValueType::of(head.detail.into()),
         },
-        Code::Event => Body::Event {
+        RecordCode::Event => Body::Event {
             id,
             name: fields.text()?,
         },
-        Code::CounterContext => counter_context(head, fields)?,
+        RecordCode::CounterContext => counter_context(head, fields)?,
         _ => unnumbered(head, fields)?,
     })
 }
 
 /// Definitions without an id.
-fn unnumbered(head: Head, fields: &mut Fields) -> Option<Body> {
+fn unnumbered(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
-        Code::ThreadName => Body::ThreadName {
+        RecordCode::ThreadName => Body::ThreadName {
             name: fields.text()?,
         },
-        Code::SyncObject => Body::SyncObject {
+        RecordCode::SyncObject => Body::SyncObject {
             address: fields.word()?,
             attribute: fields.word()? as u32,
             object_type: fields.text()?,
             name: fields.text()?,
         },
-        Code::SyncRenamed => Body::SyncRenamed {
+        RecordCode::SyncRenamed => Body::SyncRenamed {
             address: fields.word()?,
             name: fields.text()?,
         },
@@ -131,7 +131,7 @@ fn unnumbered(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn counter_context(head: Head, fields: &mut Fields) -> Option<Body> {
+fn counter_context(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let number = fields.word()?;
     let text = fields.text()?;
     Some(Body::CounterContext {
@@ -144,49 +144,55 @@ fn counter_context(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn value(head: Head, fields: &mut Fields) -> Option<Body> {
+fn value(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     match head.code {
-        Code::CounterValue
-        | Code::CounterDelta
-        | Code::NamedDelta
-        | Code::CounterDestroyed
-        | Code::HistogramBatch => counter(head, fields),
-        Code::TaskBegin
-        | Code::TaskEnd
-        | Code::TaskEndOverlapped
-        | Code::RegionBegin
-        | Code::RegionEnd => span(head, fields),
-        Code::FrameBegin | Code::FrameEnd | Code::FrameSubmitted => frame(head, fields),
-        Code::Marker | Code::EventStart | Code::EventEnd | Code::Sync => moment(head, fields),
-        Code::Metadata | Code::MetadataText | Code::Relation => attached(head, fields),
-        Code::Paused => Some(Body::Paused),
-        Code::Resumed => Some(Body::Resumed),
-        Code::Detached => Some(Body::Detached),
-        Code::ThreadIgnored => Some(Body::ThreadIgnored),
+        RecordCode::CounterValue
+        | RecordCode::CounterDelta
+        | RecordCode::NamedDelta
+        | RecordCode::CounterDestroyed
+        | RecordCode::HistogramBatch => counter(head, fields),
+        RecordCode::TaskBegin
+        | RecordCode::TaskEnd
+        | RecordCode::TaskEndOverlapped
+        | RecordCode::RegionBegin
+        | RecordCode::RegionEnd => span(head, fields),
+        RecordCode::FrameBegin | RecordCode::FrameEnd | RecordCode::FrameSubmitted => {
+            frame(head, fields)
+        }
+        RecordCode::Marker | RecordCode::EventStart | RecordCode::EventEnd | RecordCode::Sync => {
+            moment(head, fields)
+        }
+        RecordCode::Metadata | RecordCode::MetadataText | RecordCode::Relation => {
+            attached(head, fields)
+        }
+        RecordCode::Paused => Some(Body::Paused),
+        RecordCode::Resumed => Some(Body::Resumed),
+        RecordCode::Detached => Some(Body::Detached),
+        RecordCode::ThreadIgnored => Some(Body::ThreadIgnored),
         _ => None,
     }
 }
 
-fn counter(head: Head, fields: &mut Fields) -> Option<Body> {
+fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let is_decrement = head.detail != 0;
     Some(match head.code {
-        Code::CounterValue => Body::CounterValue {
+        RecordCode::CounterValue => Body::CounterValue {
             counter: head.id,
             value: ValueType::of(head.detail.into())?.value(fields.word()?),
         },
-        Code::CounterDelta => Body::CounterDelta {
+        RecordCode::CounterDelta => Body::CounterDelta {
             counter: head.id,
             delta: fields.word()?,
             is_decrement,
         },
-        Code::NamedDelta => Body::NamedDelta {
+        RecordCode::NamedDelta => Body::NamedDelta {
             domain: head.id,
             name: fields.reference()?,
             delta: fields.word()?,
             is_decrement,
         },
-        Code::CounterDestroyed => Body::CounterDestroyed { counter: head.id },
-        Code::HistogramBatch => {
+        RecordCode::CounterDestroyed => Body::CounterDestroyed { counter: head.id },
+        RecordCode::HistogramBatch => {
             let y_type = ValueType::of(fields.word()?)?;
             let first = fields.word()?;
             let count = usize::try_from(fields.word()?).ok()?;
@@ -204,28 +210,28 @@ fn counter(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn span(head: Head, fields: &mut Fields) -> Option<Body> {
+fn span(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     Some(match head.code {
-        Code::TaskBegin => Body::TaskBegin {
+        RecordCode::TaskBegin => Body::TaskBegin {
             domain,
             name: fields.optional()?,
             id: fields.identifier()?,
             parent: fields.identifier()?,
             is_overlapped: head.detail != 0,
         },
-        Code::TaskEnd => Body::TaskEnd { domain, id: None },
-        Code::TaskEndOverlapped => Body::TaskEnd {
+        RecordCode::TaskEnd => Body::TaskEnd { domain, id: None },
+        RecordCode::TaskEndOverlapped => Body::TaskEnd {
             domain,
             id: fields.identifier()?,
         },
-        Code::RegionBegin => Body::RegionBegin {
+        RecordCode::RegionBegin => Body::RegionBegin {
             domain,
             name: fields.optional()?,
             id: fields.identifier()?,
             parent: fields.identifier()?,
         },
-        Code::RegionEnd => Body::RegionEnd {
+        RecordCode::RegionEnd => Body::RegionEnd {
             domain,
             id: fields.identifier()?,
         },
@@ -233,13 +239,13 @@ fn span(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn frame(head: Head, fields: &mut Fields) -> Option<Body> {
+fn frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     let id = fields.identifier()?;
     Some(match head.code {
-        Code::FrameBegin => Body::FrameBegin { domain, id },
-        Code::FrameEnd => Body::FrameEnd { domain, id },
-        Code::FrameSubmitted => Body::FrameSubmitted {
+        RecordCode::FrameBegin => Body::FrameBegin { domain, id },
+        RecordCode::FrameEnd => Body::FrameEnd { domain, id },
+        RecordCode::FrameSubmitted => Body::FrameSubmitted {
             domain,
             id,
             begin_ns: fields.word()?,
@@ -249,17 +255,17 @@ fn frame(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn moment(head: Head, fields: &mut Fields) -> Option<Body> {
+fn moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
-        Code::Marker => Body::Marker {
+        RecordCode::Marker => Body::Marker {
             domain: head.id,
             name: fields.optional()?,
             id: fields.identifier()?,
             scope: scope(head.detail),
         },
-        Code::EventStart => Body::EventStart { event: head.id },
-        Code::EventEnd => Body::EventEnd { event: head.id },
-        Code::Sync => Body::Sync {
+        RecordCode::EventStart => Body::EventStart { event: head.id },
+        RecordCode::EventEnd => Body::EventEnd { event: head.id },
+        RecordCode::Sync => Body::Sync {
             action: sync_action(head.detail)?,
             address: fields.word()?,
         },
@@ -267,24 +273,24 @@ fn moment(head: Head, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn attached(head: Head, fields: &mut Fields) -> Option<Body> {
+fn attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     Some(match head.code {
-        Code::Metadata => Body::Metadata {
+        RecordCode::Metadata => Body::Metadata {
             domain,
             key: fields.optional()?,
             id: fields.identifier()?,
             count: fields.word()?,
             values: fields.values(ValueType::of(head.detail.into())?, fields.0.len())?,
         },
-        Code::MetadataText => Body::MetadataText {
+        RecordCode::MetadataText => Body::MetadataText {
             domain,
             key: fields.optional()?,
             id: fields.identifier()?,
             length_bytes: fields.word()?,
             text: fields.text()?,
         },
-        Code::Relation => Body::Relation {
+        RecordCode::Relation => Body::Relation {
             domain,
             head: fields.identifier()?,
             relation: head.detail,

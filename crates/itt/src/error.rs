@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::layout::Shape;
+use crate::layout::RingShape;
 
 /// Why there is no ring, or no collector.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub enum Error {
     /// There cannot be a ring of this shape.
     Shape {
         /// The shape asked for.
-        shape: Shape,
+        shape: RingShape,
         /// Why not.
         why: &'static str,
     },
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
         match self {
             Error::Shape { shape, why } => write!(
                 out,
-                "cannot make an ITT ring of {shape:?}: {why}\nhint: Shape::default() suits most programs"
+                "cannot make an ITT ring of {shape:?}: {why}\nhint: RingShape::default() suits most programs"
             ),
             Error::Ring { what, path, source } => write!(
                 out,

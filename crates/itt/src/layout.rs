@@ -17,7 +17,7 @@
 //! lost. Definitions (names) have a chunk a process, of a pool that values cannot fill.
 //!
 //! A record is a head word (code, detail, length in words, id), the time in ns, then what
-//! `wire::Code` says.
+//! `wire::RecordCode` says.
 
 use std::ops::Range;
 
@@ -67,8 +67,8 @@ const FILE_BYTES_MAX: u64 = 1 << 36;
 
 /// A word of a chunk's control.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Control {
-    /// Who writes ([`crate::wire::Owner`]); 0 if nobody does.
+pub(crate) enum ChunkControl {
+    /// Who writes ([`crate::wire::ChunkOwner`]); 0 if nobody does.
     Owner = 0,
     /// How many bytes are written.
     Committed = 1,
@@ -80,7 +80,7 @@ pub(crate) enum Control {
 
 /// Why a record is not in the ring.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Cause {
+pub(crate) enum LossCause {
     /// No chunk was free.
     Full = 0,
     /// The call came from a signal handler that had interrupted another one.
@@ -92,7 +92,7 @@ pub(crate) enum Cause {
 /// How large a ring is. The file is allocated at once, in full, so that the program can never
 /// meet a full disk; on tmpfs it is memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct RingShape {
     /// Chunks for values. Each thread that makes ITT calls holds one; a busy thread takes more.
     pub chunks: usize,
     /// Chunks for definitions. Each process that makes ITT calls holds one.
@@ -101,10 +101,10 @@ pub struct Shape {
     pub chunk_bytes: usize,
 }
 
-impl Default for Shape {
+impl Default for RingShape {
     /// 32 MiB for values: 1.3 million counter values between two readings, or 2,048 threads.
     fn default() -> Self {
-        Shape {
+        RingShape {
             chunks: 2048,
             definition_chunks: 128,
             chunk_bytes: 16 << 10,
@@ -112,10 +112,10 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
+impl RingShape {
     /// Returns the bytes of the file, or why there cannot be such a ring.
     pub(crate) fn file_bytes(&self) -> Result<u64, &'static str> {
-        let Shape {
+        let RingShape {
             chunks,
             definition_chunks,
             chunk_bytes,
@@ -153,7 +153,7 @@ impl Shape {
     }
 
     /// Index of a word of a chunk's control.
-    pub(crate) fn control_at(chunk: usize, field: Control) -> usize {
+    pub(crate) fn control_at(chunk: usize, field: ChunkControl) -> usize {
         CONTROLS_AT + chunk * LINE_WORDS + field as usize
     }
 
@@ -166,12 +166,12 @@ impl Shape {
     }
 
     /// Index of the word in which this thread counts such losses.
-    pub(crate) fn loss_at(tid: u32, cause: Cause) -> usize {
+    pub(crate) fn loss_at(tid: u32, cause: LossCause) -> usize {
         LOSSES_AT + (tid as usize % LOSS_CELLS) * LINE_WORDS + cause as usize
     }
 
     /// Indices of all words that count such losses.
-    pub(crate) fn losses_at(cause: Cause) -> impl Iterator<Item = usize> {
+    pub(crate) fn losses_at(cause: LossCause) -> impl Iterator<Item = usize> {
         (0..LOSS_CELLS).map(move |cell| LOSSES_AT + cell * LINE_WORDS + cause as usize)
     }
 }

@@ -21,7 +21,7 @@ mod value;
 mod wire;
 
 pub use error::Error;
-pub use layout::Shape;
+pub use layout::RingShape;
 pub use loadable::loadable;
 pub use losses::Losses;
 pub use record::{Body, Context, Identifier, Record, Scope, SyncAction};

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 use crate::layout::{
-    Cause, Control, MAGIC, Shape, VERSION, WORD_BYTES, WORD_CHUNK_BYTES, WORD_CHUNKS, WORD_CLOSED,
-    WORD_DEFINITION_CHUNKS, WORD_MAGIC, WORD_NEXT_ID, WORD_PID_NAMESPACE, WORD_VERSION,
+    ChunkControl, LossCause, MAGIC, RingShape, VERSION, WORD_BYTES, WORD_CHUNK_BYTES, WORD_CHUNKS,
+    WORD_CLOSED, WORD_DEFINITION_CHUNKS, WORD_MAGIC, WORD_NEXT_ID, WORD_PID_NAMESPACE,
+    WORD_VERSION,
 };
 
 /// A mapped ring file.
@@ -20,7 +21,7 @@ pub(crate) struct Region {
     base: NonNull<AtomicU64>,
     words: usize,
     /// How the file is divided. A copy: the one in the file may be scribbled over.
-    pub(crate) shape: Shape,
+    pub(crate) shape: RingShape,
 }
 
 // SAFETY: the region is made of atomics, and the mapping lives as long as the value.
@@ -30,7 +31,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Creates the file, allocates it and maps it.
-    pub(crate) fn create(path: &Path, shape: Shape) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path, shape: RingShape) -> Result<Self, Error> {
         let bytes = file_bytes(&shape)?;
         let failed = |what| {
             move |source| Error::Ring {
@@ -60,7 +61,7 @@ impl Region {
 
     /// Allocates a file without a name, in memory, and maps it. Nobody can change its length, so
     /// that no mapping of it can fail later.
-    pub(crate) fn create_nameless(shape: Shape) -> Result<(Self, OwnedFd), Error> {
+    pub(crate) fn create_nameless(shape: RingShape) -> Result<(Self, OwnedFd), Error> {
         let bytes = file_bytes(&shape)?;
         let failed = |what| {
             move |source| Error::Ring {
@@ -104,7 +105,7 @@ impl Region {
         Self::map(&file, metadata.len(), shape).map_err(failed("map"))
     }
 
-    fn map(file: &File, bytes: u64, shape: Shape) -> io::Result<Self> {
+    fn map(file: &File, bytes: u64, shape: RingShape) -> io::Result<Self> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping of a file, at an address that the kernel chooses.
@@ -131,7 +132,7 @@ impl Region {
 
     /// The magic comes last: a file without it is not taken for a ring.
     fn write_header(&self) {
-        let Shape {
+        let RingShape {
             chunks,
             definition_chunks,
             chunk_bytes,
@@ -162,8 +163,8 @@ impl Region {
     }
 
     /// A word of a chunk's control.
-    pub(crate) fn control(&self, chunk: usize, field: Control) -> &AtomicU64 {
-        self.word(Shape::control_at(chunk, field))
+    pub(crate) fn control(&self, chunk: usize, field: ChunkControl) -> &AtomicU64 {
+        self.word(RingShape::control_at(chunk, field))
     }
 
     /// The words of a chunk.
@@ -173,8 +174,8 @@ impl Region {
 
     /// Counts a record that could not be written.
     #[cold]
-    pub(crate) fn count_loss(&self, tid: u32, cause: Cause) {
-        let cell = self.word(Shape::loss_at(tid, cause));
+    pub(crate) fn count_loss(&self, tid: u32, cause: LossCause) {
+        let cell = self.word(RingShape::loss_at(tid, cause));
         cell.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -201,7 +202,7 @@ impl Drop for Region {
     }
 }
 
-fn file_bytes(shape: &Shape) -> Result<u64, Error> {
+fn file_bytes(shape: &RingShape) -> Result<u64, Error> {
     let refused = |why| Error::Shape { shape: *shape, why };
     shape.file_bytes().map_err(refused)
 }
@@ -247,7 +248,7 @@ fn seal(file: &File) -> io::Result<()> {
 }
 
 /// The shape that a file's header has; none if it is no ring of this version.
-fn read_shape(file: &File) -> io::Result<Option<Shape>> {
+fn read_shape(file: &File) -> io::Result<Option<RingShape>> {
     use std::os::unix::fs::FileExt;
 
     let mut header = [0; (WORD_PID_NAMESPACE + 1) * WORD_BYTES];
@@ -262,7 +263,7 @@ fn read_shape(file: &File) -> io::Result<Option<Shape>> {
         return Ok(None);
     }
     let size = |index| usize::try_from(word(index)).unwrap_or(usize::MAX);
-    Ok(Some(Shape {
+    Ok(Some(RingShape {
         chunks: size(WORD_CHUNKS),
         definition_chunks: size(WORD_DEFINITION_CHUNKS),
         chunk_bytes: size(WORD_CHUNK_BYTES),

@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 
 use crate::decode::decode;
 use crate::error::Error;
-use crate::layout::{Cause, Control, Shape, WORD_BYTES, WORD_CLOSED, WORD_FREED, WORD_MISSING};
+use crate::layout::{
+    ChunkControl, LossCause, RingShape, WORD_BYTES, WORD_CLOSED, WORD_FREED, WORD_MISSING,
+};
 use crate::losses::Losses;
 use crate::record::Record;
 use crate::region::Region;
-use crate::wire::Owner;
+use crate::wire::ChunkOwner;
 
 /// No count of losses is larger: programs may write anything into the ring, and sums of counts must not overflow.
 const MOST_LOST: u64 = 1 << 56;
@@ -29,10 +31,10 @@ pub struct Ring {
 
 /// A chunk that has an owner, as it was at one moment.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldChunk {
     chunk: usize,
     owner_word: u64,
-    owner: Owner,
+    owner: ChunkOwner,
     sequence: u64,
     words: usize,
     is_retired: bool,
@@ -41,7 +43,7 @@ struct Held {
 impl Ring {
     /// Creates the ring's file, which must not exist, readable by its owner only. The recorder
     /// removes it; a directory in memory (`/dev/shm`) spares the disk.
-    pub fn create(path: &Path, shape: Shape) -> Result<Self, Error> {
+    pub fn create(path: &Path, shape: RingShape) -> Result<Self, Error> {
         let region = Region::create(path, shape)?;
         Ok(Ring::over(region, path.to_owned()))
     }
@@ -50,7 +52,7 @@ impl Ring {
     /// process that has its descriptor or maps it. Programs find it as `/proc/PID/fd/N` of a
     /// process that has the descriptor and that they may look into; [`Ring::path`] is that of this
     /// process.
-    pub fn nameless(shape: Shape) -> Result<(Self, OwnedFd), Error> {
+    pub fn nameless(shape: RingShape) -> Result<(Self, OwnedFd), Error> {
         let (region, fd) = Region::create_nameless(shape)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
         Ok((Ring::over(region, path.into()), fd))
@@ -89,15 +91,15 @@ impl Ring {
     /// What is missing, so far.
     pub fn losses(&self) -> Losses {
         let sum = |cause| {
-            Shape::losses_at(cause)
+            RingShape::losses_at(cause)
                 .map(|word| self.load(word))
                 .fold(0, u64::wrapping_add)
                 .min(MOST_LOST)
         };
         Losses {
-            full: sum(Cause::Full),
-            interrupted: sum(Cause::Interrupted),
-            invalid: sum(Cause::Invalid),
+            full: sum(LossCause::Full),
+            interrupted: sum(LossCause::Interrupted),
+            invalid: sum(LossCause::Invalid),
             missing_definitions: self.load(WORD_MISSING).min(MOST_LOST),
             damaged_chunks: self.damaged_chunks,
         }
@@ -115,12 +117,12 @@ impl Ring {
 
     /// The chunks in use, in the order in which to read them. A thread's newest is looked at
     /// first: all that came before it is then in the older ones.
-    fn look(&self, pool: Range<usize>) -> Vec<Held> {
+    fn look(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut all = self.taken(pool);
         all.sort_unstable_by_key(|held| (held.owner_word, held.sequence, held.chunk));
         for held in all.iter_mut().rev() {
             let control = |field| self.region.control(held.chunk, field);
-            held.is_retired = control(Control::Retired).load(Ordering::Acquire) != 0;
+            held.is_retired = control(ChunkControl::Retired).load(Ordering::Acquire) != 0;
             // Without a sequence it is being taken; its records come next time.
             if held.sequence != 0 {
                 held.words = self.committed_words(held.chunk);
@@ -132,13 +134,13 @@ impl Ring {
     /// The chunks in use, without a gap: a thread may have taken one that was passed already, and
     /// then one that was not, whose records would come too early. So they are passed twice: what
     /// a thread took before its newest of the first time is there the second time.
-    fn taken(&self, pool: Range<usize>) -> Vec<Held> {
+    fn taken(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut newest = HashMap::<u64, u64>::new();
         for held in pool.clone().filter_map(|chunk| self.held(chunk)) {
             let sequence = newest.entry(held.owner_word).or_default();
             *sequence = held.sequence.max(*sequence);
         }
-        let is_no_newer = |held: &Held| {
+        let is_no_newer = |held: &HeldChunk| {
             let newest = newest.get(&held.owner_word);
             newest.is_some_and(|newest| held.sequence <= *newest)
         };
@@ -146,12 +148,12 @@ impl Ring {
         held.filter(is_no_newer).collect()
     }
 
-    fn held(&self, chunk: usize) -> Option<Held> {
+    fn held(&self, chunk: usize) -> Option<HeldChunk> {
         let control = |field| self.region.control(chunk, field);
-        let owner_word = control(Control::Owner).load(Ordering::Acquire);
-        let owner = Owner::unpack(owner_word)?;
-        let sequence = control(Control::Sequence).load(Ordering::Acquire);
-        Some(Held {
+        let owner_word = control(ChunkControl::Owner).load(Ordering::Acquire);
+        let owner = ChunkOwner::unpack(owner_word)?;
+        let sequence = control(ChunkControl::Sequence).load(Ordering::Acquire);
+        Some(HeldChunk {
             chunk,
             owner_word,
             owner,
@@ -162,14 +164,14 @@ impl Ring {
     }
 
     fn committed_words(&self, chunk: usize) -> usize {
-        let committed = self.region.control(chunk, Control::Committed);
+        let committed = self.region.control(chunk, ChunkControl::Committed);
         let words = committed.load(Ordering::Acquire) / WORD_BYTES as u64;
         let limit = self.region.shape.chunk_bytes / WORD_BYTES;
         usize::try_from(words).unwrap_or(limit).min(limit)
     }
 
     /// Reads the new records of a chunk.
-    fn read(&mut self, held: Held, take: &mut impl FnMut(Record)) -> usize {
+    fn read(&mut self, held: HeldChunk, take: &mut impl FnMut(Record)) -> usize {
         let first = self.read_words[held.chunk];
         let Some(fresh) = self.region.chunk(held.chunk).get(first..held.words) else {
             return 0;
@@ -195,7 +197,7 @@ impl Ring {
     }
 
     /// Gives a chunk back if all of it was read and its owner will write no more.
-    fn free_if_done(&mut self, held: Held) {
+    fn free_if_done(&mut self, held: HeldChunk) {
         let is_over = held.is_retired || is_dead(held.owner);
         // What the owner wrote before it died is there now.
         if !is_over || self.committed_words(held.chunk) != self.read_words[held.chunk] {
@@ -203,10 +205,14 @@ impl Ring {
         }
         self.read_words[held.chunk] = 0;
         let control = |field| self.region.control(held.chunk, field);
-        for field in [Control::Committed, Control::Sequence, Control::Retired] {
+        for field in [
+            ChunkControl::Committed,
+            ChunkControl::Sequence,
+            ChunkControl::Retired,
+        ] {
             control(field).store(0, Ordering::Relaxed);
         }
-        control(Control::Owner).store(0, Ordering::Release);
+        control(ChunkControl::Owner).store(0, Ordering::Release);
         let freed = self.region.word(WORD_FREED);
         freed.fetch_add(1, Ordering::Release);
     }
@@ -220,7 +226,7 @@ impl Drop for Ring {
 
 /// Whether an owner is certainly gone. One in another pid namespace cannot be asked for; its
 /// chunks come back only when its threads end.
-fn is_dead(owner: Owner) -> bool {
+fn is_dead(owner: ChunkOwner) -> bool {
     if !owner.is_same_namespace {
         return false;
     }

@@ -85,7 +85,7 @@ impl ValueType {
     /// A value of this type is there. It need not be aligned.
     #[inline(always)]
     pub(crate) unsafe fn read(self, address: *const u8) -> u64 {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises that many bytes at this address.
         unsafe {
             match self.bytes() {
                 8 => address.cast::<u64>().read_unaligned(),

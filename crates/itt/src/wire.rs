@@ -5,7 +5,7 @@
 /// bytes, then the bytes, padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Code {
+pub(crate) enum RecordCode {
     // Definitions. The first word is the tid of the caller: a process shares a chunk.
     /// id; tid, name.
     Domain = 1,
@@ -73,9 +73,9 @@ pub(crate) enum Code {
     ThreadIgnored,
 }
 
-impl Code {
+impl RecordCode {
     /// The last code; they are numbered from 1 without gaps.
-    const LAST: u8 = Code::ThreadIgnored as u8;
+    const LAST: u8 = RecordCode::ThreadIgnored as u8;
 
     /// The code of a head's number.
     pub(crate) fn of(number: u8) -> Option<Self> {
@@ -83,7 +83,7 @@ impl Code {
             return None;
         }
         // SAFETY: the enum is a `u8` with every number from 1 to `LAST`.
-        Some(unsafe { std::mem::transmute::<u8, Code>(number) })
+        Some(unsafe { std::mem::transmute::<u8, RecordCode>(number) })
     }
 }
 
@@ -93,20 +93,20 @@ pub(crate) const GIVEN_TICKS: u8 = 0x80;
 
 /// First word of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RecordHead {
     /// What the record says.
-    pub(crate) code: Code,
+    pub(crate) code: RecordCode,
     /// A small number whose meaning the code tells.
     pub(crate) detail: u8,
     /// A definition's id; 0 for none.
     pub(crate) id: u32,
 }
 
-impl Head {
+impl RecordHead {
     /// A head without detail.
     #[inline(always)]
-    pub(crate) fn new(code: Code, id: u32) -> Self {
-        Head {
+    pub(crate) fn new(code: RecordCode, id: u32) -> Self {
+        RecordHead {
             code,
             detail: 0,
             id,
@@ -115,8 +115,8 @@ impl Head {
 
     /// A head with detail.
     #[inline(always)]
-    pub(crate) fn with(code: Code, detail: u8, id: u32) -> Self {
-        Head { code, detail, id }
+    pub(crate) fn with(code: RecordCode, detail: u8, id: u32) -> Self {
+        RecordHead { code, detail, id }
     }
 
     /// The word, for a record of so many words.
@@ -132,8 +132,8 @@ impl Head {
     /// Head, length in words, and whether ticks were given.
     pub(crate) fn unpack(word: u64) -> Option<(Self, usize, bool)> {
         let number = word as u8;
-        let head = Head {
-            code: Code::of(number & !GIVEN_TICKS)?,
+        let head = RecordHead {
+            code: RecordCode::of(number & !GIVEN_TICKS)?,
             detail: (word >> 8) as u8,
             id: (word >> 32) as u32,
         };
@@ -150,7 +150,7 @@ pub(crate) fn text_words(bytes: usize) -> usize {
 
 /// Who writes into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct ChunkOwner {
     /// Process, as it knows itself.
     pub(crate) pid: u32,
     /// Thread, as it knows itself; of a definition chunk, the pid.
@@ -162,7 +162,7 @@ pub(crate) struct Owner {
 /// Pids are below 2^22 (`PID_MAX_LIMIT`), so that the top bit is free.
 const SAME_NAMESPACE: u64 = 1 << 63;
 
-impl Owner {
+impl ChunkOwner {
     /// The control word; never 0, as no pid is.
     pub(crate) fn pack(self) -> u64 {
         let mark = if self.is_same_namespace {
@@ -175,7 +175,7 @@ impl Owner {
 
     /// The owner in a control word; none if it is free.
     pub(crate) fn unpack(word: u64) -> Option<Self> {
-        (word != 0).then_some(Owner {
+        (word != 0).then_some(ChunkOwner {
             pid: ((word & !SAME_NAMESPACE) >> 32) as u32,
             tid: word as u32,
             is_same_namespace: word & SAME_NAMESPACE != 0,
@@ -189,22 +189,25 @@ mod tests {
 
     #[test]
     fn a_head_comes_back() {
-        for number in 1..=Code::LAST {
-            let code = Code::of(number).expect("a code");
-            let head = Head::with(code, 7, u32::MAX - 1);
-            assert_eq!(Head::unpack(head.pack(520, true)), Some((head, 520, true)));
+        for number in 1..=RecordCode::LAST {
+            let code = RecordCode::of(number).expect("a code");
+            let head = RecordHead::with(code, 7, u32::MAX - 1);
+            assert_eq!(
+                RecordHead::unpack(head.pack(520, true)),
+                Some((head, 520, true))
+            );
         }
-        assert_eq!(Code::of(Code::LAST + 1), None);
+        assert_eq!(RecordCode::of(RecordCode::LAST + 1), None);
     }
 
     #[test]
     fn an_owner_comes_back() {
-        let owner = Owner {
+        let owner = ChunkOwner {
             pid: 4_194_303,
             tid: 17,
             is_same_namespace: true,
         };
-        assert_eq!(Owner::unpack(owner.pack()), Some(owner));
-        assert_eq!(Owner::unpack(0), None);
+        assert_eq!(ChunkOwner::unpack(owner.pack()), Some(owner));
+        assert_eq!(ChunkOwner::unpack(0), None);
     }
 }

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::{SMALL, Session, collector, names, programs, said};
-use whylat_itt::{Body, Losses, RING_VARIABLE, Record, Shape, Value};
+use whylat_itt::{Body, Losses, RING_VARIABLE, Record, RingShape, Value};
 
 /// Values of 24 bytes in a chunk of 8 KiB.
 const VALUES_A_CHUNK: u64 = 8192 / 24;
-const TINY: Shape = Shape {
+const TINY: RingShape = RingShape {
     chunks: 3,
     definition_chunks: 2,
     chunk_bytes: 8192,
@@ -167,7 +167,7 @@ fn names_that_find_no_room_are_written_at_the_next_use() {
 
 #[test]
 fn many_threads_hammer_one_counter() {
-    let mut session = Session::new(Shape::default());
+    let mut session = Session::new(RingShape::default());
     let child = session
         .command("program")
         .args(["hammer", "8", "50021"])
@@ -216,7 +216,7 @@ fn calls_of_signal_handlers_are_kept_or_counted() {
 
 #[test]
 fn records_of_a_thread_come_in_its_order() {
-    let mut session = Session::new(Shape::default());
+    let mut session = Session::new(RingShape::default());
     let child = session
         .command("program")
         .args(["count", "300007"])
@@ -246,7 +246,7 @@ fn more_threads_than_chunks_come_and_go() {
 #[test]
 fn parent_and_child_write_for_themselves() {
     for mode in ["fork", "clone"] {
-        let mut session = Session::new(Shape::default());
+        let mut session = Session::new(RingShape::default());
         let records = session.record_all([mode, "20011"]);
         let totals = totals(&records);
         assert_eq!(totals.len(), 2, "{mode}: two processes");

@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 use support::{SMALL, Session};
 use tempfile::TempDir;
-use whylat_itt::{Ring, Shape};
+use whylat_itt::{Ring, RingShape};
 
-const TINY: Shape = Shape {
+const TINY: RingShape = RingShape {
     chunks: 2,
     definition_chunks: 2,
     chunk_bytes: 8192,
@@ -25,24 +25,24 @@ fn shapes_that_cannot_be_are_refused() {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("ring");
     let shapes = [
-        Shape { chunks: 0, ..TINY },
-        Shape {
+        RingShape { chunks: 0, ..TINY },
+        RingShape {
             definition_chunks: 0,
             ..TINY
         },
-        Shape {
+        RingShape {
             chunk_bytes: 4096,
             ..TINY
         },
-        Shape {
+        RingShape {
             chunk_bytes: 8200,
             ..TINY
         },
-        Shape {
+        RingShape {
             chunks: usize::MAX,
             ..TINY
         },
-        Shape {
+        RingShape {
             chunk_bytes: usize::MAX - 4095,
             ..TINY
         },

@@ -20,8 +20,8 @@ pub(crate) struct Global {
     pub(crate) api_list: *mut ApiInfo,
     next: *mut Global,
     thread_list: *mut c_void,
-    pub(crate) domains: *mut Domain,
-    pub(crate) texts: *mut Text,
+    pub(crate) domains: *mut DomainHandle,
+    pub(crate) texts: *mut TextHandle,
     state: c_int,
     pub(crate) counters: *mut CounterInfo,
     ipt_collect_events: c_uint,
@@ -52,23 +52,23 @@ pub(crate) type Counter = *mut CounterInfo;
 
 /// `__itt_domain`. Macros in the program read `flags`.
 #[repr(C)]
-pub(crate) struct Domain {
+pub(crate) struct DomainHandle {
     pub(crate) flags: c_int,
     pub(crate) name: *const c_char,
     pub(crate) name_wide: *const c_void,
     pub(crate) extra1: c_int,
     pub(crate) extra2: *mut c_void,
-    pub(crate) next: *mut Domain,
+    pub(crate) next: *mut DomainHandle,
 }
 
 /// `__itt_string_handle`.
 #[repr(C)]
-pub(crate) struct Text {
+pub(crate) struct TextHandle {
     pub(crate) text: *const c_char,
     pub(crate) text_wide: *const c_void,
     pub(crate) extra1: c_int,
     pub(crate) extra2: *mut c_void,
-    pub(crate) next: *mut Text,
+    pub(crate) next: *mut TextHandle,
 }
 
 /// `__itt_counter_info_t`.
@@ -88,7 +88,7 @@ pub(crate) struct CounterInfo {
 /// `__itt_histogram`.
 #[repr(C)]
 pub(crate) struct Histogram {
-    pub(crate) domain: *const Domain,
+    pub(crate) domain: *const DomainHandle,
     pub(crate) name: *const c_char,
     pub(crate) name_wide: *const c_void,
     pub(crate) x_type: c_int,
@@ -121,7 +121,7 @@ pub(crate) struct ContextMetadata {
 /// `__itt_id`, passed by value.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Id(pub(crate) u64, pub(crate) u64, pub(crate) u64);
+pub(crate) struct IttId(pub(crate) u64, pub(crate) u64, pub(crate) u64);
 
 /// What the end of a static part's struct has.
 #[derive(Debug, Clone, Copy)]

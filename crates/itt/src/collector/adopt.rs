@@ -3,11 +3,11 @@
 //! Create calls alone never load a collector, so programs often have all their counters by then.
 //! Their addresses stay valid as handles.
 
-use crate::collector::abi::{CounterInfo, CounterMetadata, Domain, Histogram, Text};
+use crate::collector::abi::{CounterInfo, CounterMetadata, DomainHandle, Histogram, TextHandle};
 use crate::collector::definition::Definition;
-use crate::collector::handles::{Entry, Kind};
+use crate::collector::handles::{HandleEntry, HandleKind};
 use crate::collector::memory::string_bytes;
-use crate::collector::names::{Name, Names};
+use crate::collector::names::{NameKey, NameTable};
 use crate::collector::slots::StaticPart;
 use crate::collector::state::Collector;
 use crate::value::ValueType;
@@ -16,7 +16,7 @@ use crate::value::ValueType;
 const OBJECTS_MAX: usize = 1 << 20;
 
 /// Enters all objects of a static part.
-pub(crate) fn adopt(collector: &'static Collector, names: &mut Names, part: &StaticPart) {
+pub(crate) fn adopt(collector: &'static Collector, names: &mut NameTable, part: &StaticPart) {
     let mut adoption = Adoption {
         collector,
         names,
@@ -38,7 +38,7 @@ pub(crate) fn adopt(collector: &'static Collector, names: &mut Names, part: &Sta
 
 struct Adoption<'a> {
     collector: &'static Collector,
-    names: &'a mut Names,
+    names: &'a mut NameTable,
     /// The objects are there as long as the process: a plug-in may be unloaded and free its own,
     /// so that its handles are given to nobody else.
     is_lasting: bool,
@@ -48,20 +48,20 @@ impl Adoption<'_> {
     /// # Safety
     ///
     /// The domain is of a static part.
-    unsafe fn domain(&mut self, domain: &Domain) {
+    unsafe fn domain(&mut self, domain: &DomainHandle) {
         // SAFETY: a static part's names are C strings.
         if let Some(name) = unsafe { string_bytes(domain.name) } {
-            self.enter(domain, Name::Domain(name), Kind::Domain, [0; 2]);
+            self.enter(domain, NameKey::Domain(name), HandleKind::Domain, [0; 2]);
         }
     }
 
     /// # Safety
     ///
     /// The text is of a static part.
-    unsafe fn text(&mut self, text: &Text) {
+    unsafe fn text(&mut self, text: &TextHandle) {
         // SAFETY: a static part's names are C strings.
         if let Some(name) = unsafe { string_bytes(text.text) } {
-            self.enter(text, Name::Text(name), Kind::Text, [0; 2]);
+            self.enter(text, NameKey::Text(name), HandleKind::Text, [0; 2]);
         }
     }
 
@@ -75,12 +75,12 @@ impl Adoption<'_> {
             return;
         };
         let value_type = ValueType::byte_of(counter.value_type);
-        let name = Name::Counter {
+        let name = NameKey::Counter {
             domain: domain.unwrap_or_default(),
             name,
             value_type,
         };
-        self.enter(counter, name, Kind::Counter, [value_type, 0]);
+        self.enter(counter, name, HandleKind::Counter, [value_type, 0]);
     }
 
     /// # Safety
@@ -88,7 +88,7 @@ impl Adoption<'_> {
     /// The histogram is of a static part.
     unsafe fn histogram(&mut self, histogram: &Histogram) {
         let domain = self.collector.handles.find(histogram.domain.addr());
-        let domain = domain.filter(|domain| domain.is(Kind::Domain));
+        let domain = domain.filter(|domain| domain.is(HandleKind::Domain));
         // SAFETY: a static part's names are C strings.
         let (Some(domain), Some(name)) = (domain, unsafe { string_bytes(histogram.name) }) else {
             return;
@@ -97,12 +97,12 @@ impl Adoption<'_> {
             ValueType::byte_of(histogram.y_type),
             ValueType::byte_of(histogram.x_type),
         ];
-        let name = Name::Histogram {
+        let name = NameKey::Histogram {
             domain: domain.id(),
             name,
             types,
         };
-        self.enter(histogram, name, Kind::Histogram, types);
+        self.enter(histogram, name, HandleKind::Histogram, types);
     }
 
     /// # Safety
@@ -110,7 +110,7 @@ impl Adoption<'_> {
     /// The metadata is of a static part.
     unsafe fn counter_metadata(&mut self, metadata: &CounterMetadata) {
         let counter = self.collector.handles.find(metadata.counter.addr());
-        let Some(counter) = counter.filter(|counter| counter.is(Kind::Counter)) else {
+        let Some(counter) = counter.filter(|counter| counter.is(HandleKind::Counter)) else {
             return;
         };
         // SAFETY: a static part's texts are C strings.
@@ -118,29 +118,29 @@ impl Adoption<'_> {
         let text = text.as_deref().unwrap_or_default();
         let definition =
             Definition::of_context(counter.id(), metadata.context_type, metadata.number, text);
-        self.names.tell(&self.collector.region, definition);
+        self.names.define(&self.collector.region, definition);
     }
 
-    fn enter<T>(&mut self, object: &T, name: Name, kind: Kind, types: [u8; 2]) {
+    fn enter<T>(&mut self, object: &T, name: NameKey, kind: HandleKind, types: [u8; 2]) {
         let address = std::ptr::from_ref(object).addr();
         let known = self.names.intern(&self.collector.region, name);
         if known.handle == 0 && self.is_lasting {
             known.handle = address;
         }
-        let entry = Entry::new(kind, known.id, types);
+        let entry = HandleEntry::new(kind, known.id, types);
         self.collector.handles.enter(address, entry);
     }
 }
 
 /// An object of a static part's list.
-trait Linked {
+trait ListObject {
     /// The one after it; null for the last.
     fn next(&self) -> *mut Self;
 }
 
-macro_rules! linked {
+macro_rules! list_objects {
     ($($object:ty),*) => {
-        $(impl Linked for $object {
+        $(impl ListObject for $object {
             fn next(&self) -> *mut Self {
                 self.next
             }
@@ -148,14 +148,20 @@ macro_rules! linked {
     };
 }
 
-linked!(Domain, Text, CounterInfo, Histogram, CounterMetadata);
+list_objects!(
+    DomainHandle,
+    TextHandle,
+    CounterInfo,
+    Histogram,
+    CounterMetadata
+);
 
 /// Does something with each object of a list.
 ///
 /// # Safety
 ///
 /// The list is of such objects, and nothing changes it.
-unsafe fn each<T: Linked>(mut object: *mut T, mut work: impl FnMut(&T)) {
+unsafe fn each<T: ListObject>(mut object: *mut T, mut work: impl FnMut(&T)) {
     for _ in 0..OBJECTS_MAX {
         // SAFETY: the caller says so.
         let Some(found) = (unsafe { object.as_ref() }) else {

@@ -4,24 +4,24 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use crate::collector::lane::Lane;
+use crate::collector::chunk_writer::ChunkWriter;
 use crate::collector::system::{now_ns, thread_id};
 use crate::layout::{TEXT_BYTES, WORD_MISSING};
 use crate::region::Region;
-use crate::wire::{Code, Head, Owner};
+use crate::wire::{ChunkOwner, RecordCode, RecordHead};
 
 /// Definitions that may wait; more are given up, and stay counted as missing.
 const WAITING_MAX: usize = 1 << 16;
 
 /// A definition in words; the head is packed last, when the length is known.
 pub(crate) struct Definition {
-    head: Head,
+    head: RecordHead,
     words: Vec<u64>,
 }
 
 impl Definition {
     /// A definition made now, by this thread.
-    pub(crate) fn new(head: Head) -> Self {
+    pub(crate) fn new(head: RecordHead) -> Self {
         Definition {
             head,
             words: vec![0, now_ns(), u64::from(thread_id())],
@@ -31,7 +31,7 @@ impl Definition {
     /// Makes the definition of a counter's context.
     pub(crate) fn of_context(counter: u32, context_type: c_int, number: u64, text: &[u8]) -> Self {
         let detail = u8::try_from(context_type).unwrap_or(0);
-        let head = Head::with(Code::CounterContext, detail, counter);
+        let head = RecordHead::with(RecordCode::CounterContext, detail, counter);
         Self::new(head).word(number).text(text)
     }
 
@@ -60,8 +60,8 @@ impl Definition {
 }
 
 /// The way of a process's definitions into the ring.
-pub(crate) struct Queue {
-    lane: Lane,
+pub(crate) struct DefinitionQueue {
+    chunk_writer: ChunkWriter,
     waiting: VecDeque<Vec<u64>>,
     /// How many of those waiting are counted as missing in the ring.
     counted: usize,
@@ -69,11 +69,11 @@ pub(crate) struct Queue {
     is_same_namespace: bool,
 }
 
-impl Queue {
+impl DefinitionQueue {
     /// Nothing waits.
     pub(crate) const fn new() -> Self {
-        Queue {
-            lane: Lane::new(),
+        DefinitionQueue {
+            chunk_writer: ChunkWriter::new(),
             waiting: VecDeque::new(),
             counted: 0,
             is_same_namespace: false,
@@ -92,7 +92,7 @@ impl Queue {
 
     /// Writes what waits, as far as there is room; true if that was all.
     pub(crate) fn flush(&mut self, region: &'static Region) -> bool {
-        let owner = Owner {
+        let owner = ChunkOwner {
             pid: std::process::id(),
             tid: std::process::id(),
             is_same_namespace: self.is_same_namespace,
@@ -100,7 +100,7 @@ impl Queue {
         let pool = region.shape.definition_pool();
         while let Some(words) = self.waiting.front() {
             let room = self
-                .lane
+                .chunk_writer
                 .reserve(region, pool.clone(), owner.pack(), words.len());
             let Some(room) = room else {
                 break;
@@ -108,7 +108,7 @@ impl Queue {
             for (place, word) in room.iter().zip(words) {
                 place.store(*word, Ordering::Relaxed);
             }
-            self.lane.commit(words.len());
+            self.chunk_writer.commit(words.len());
             self.waiting.pop_front();
         }
         self.count_missing(region);
@@ -129,7 +129,7 @@ impl Queue {
     /// Begins anew in this process: what is there belongs to the one that it was forked from.
     pub(crate) fn start(&mut self, region: &Region) {
         self.is_same_namespace = region.is_same_pid_namespace();
-        self.lane.forget();
+        self.chunk_writer.forget();
         self.waiting.clear();
         self.counted = 0;
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 /// What a handle stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum HandleKind {
     Domain = 1,
     Text,
     Counter,
@@ -19,21 +19,21 @@ pub(crate) enum Kind {
 
 /// What is known of a handle, in one word, so that it is read and written at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(NonZeroU64);
+pub(crate) struct HandleEntry(NonZeroU64);
 
-impl Entry {
+impl HandleEntry {
     /// A handle of this kind, whose definition has this id, with the ITT numbers of its value
     /// types: of a counter, or y and x of a histogram.
-    pub(crate) fn new(kind: Kind, id: u32, types: [u8; 2]) -> Self {
+    pub(crate) fn new(kind: HandleKind, id: u32, types: [u8; 2]) -> Self {
         let [first, second] = types.map(u64::from);
         let word = (kind as u64) << 32 | first << 40 | second << 48 | u64::from(id);
         // No kind is 0: the word is not either.
-        Entry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
+        HandleEntry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
     /// What it stands for.
     #[inline(always)]
-    pub(crate) fn is(self, kind: Kind) -> bool {
+    pub(crate) fn is(self, kind: HandleKind) -> bool {
         (self.0.get() >> 32) as u8 == kind as u8
     }
 
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 /// An open-addressed table; the number of slots is a power of two.
-struct Table {
+struct HandleTable {
     slots: Box<[(AtomicU64, AtomicU64)]>,
     taken: AtomicUsize,
 }
@@ -59,7 +59,7 @@ struct Table {
 /// All handles of the process.
 pub(crate) struct Handles {
     /// A table that grew is replaced and left as it is: somebody may be reading it.
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<HandleTable>,
 }
 
 const FIRST_SLOTS: usize = 1024;
@@ -68,18 +68,18 @@ impl Handles {
     /// No handles.
     pub(crate) fn new() -> Self {
         Handles {
-            table: AtomicPtr::new(Box::into_raw(Box::new(Table::new(FIRST_SLOTS)))),
+            table: AtomicPtr::new(Box::into_raw(Box::new(HandleTable::new(FIRST_SLOTS)))),
         }
     }
 
     /// What an address stands for.
     #[inline(always)]
-    pub(crate) fn find(&self, address: usize) -> Option<Entry> {
+    pub(crate) fn find(&self, address: usize) -> Option<HandleEntry> {
         self.table().find(address as u64)
     }
 
     /// Enters a handle, or replaces what its address stood for. Callers hold the names' lock.
-    pub(crate) fn enter(&self, address: usize, entry: Entry) {
+    pub(crate) fn enter(&self, address: usize, entry: HandleEntry) {
         if self.table().is_full() {
             let larger = self.table().grown();
             let larger = Box::into_raw(Box::new(larger));
@@ -89,15 +89,15 @@ impl Handles {
     }
 
     #[inline(always)]
-    fn table(&self) -> &Table {
+    fn table(&self) -> &HandleTable {
         // SAFETY: the pointer is of a table that is never freed.
         unsafe { &*self.table.load(Ordering::Acquire) }
     }
 }
 
-impl Table {
+impl HandleTable {
     fn new(slots: usize) -> Self {
-        Table {
+        HandleTable {
             slots: (0..slots).map(|_| Default::default()).collect(),
             taken: AtomicUsize::new(0),
         }
@@ -113,12 +113,12 @@ impl Table {
     }
 
     #[inline(always)]
-    fn find(&self, address: u64) -> Option<Entry> {
+    fn find(&self, address: u64) -> Option<HandleEntry> {
         for (key, value) in self.places(address) {
             match key.load(Ordering::Acquire) {
                 0 => return None,
                 found if found == address => {
-                    return NonZeroU64::new(value.load(Ordering::Relaxed)).map(Entry);
+                    return NonZeroU64::new(value.load(Ordering::Relaxed)).map(HandleEntry);
                 }
                 _ => {}
             }
@@ -146,7 +146,7 @@ impl Table {
     }
 
     fn grown(&self) -> Self {
-        let larger = Table::new(self.slots.len() * 2);
+        let larger = HandleTable::new(self.slots.len() * 2);
         for (key, value) in &self.slots {
             let address = key.load(Ordering::Relaxed);
             if address != 0 {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn handles_are_found_after_the_table_grew() {
         let handles = Handles::new();
-        let entry = |id| Entry::new(Kind::Counter, id, [4, 0]);
+        let entry = |id| HandleEntry::new(HandleKind::Counter, id, [4, 0]);
         for id in 1..5000u32 {
             handles.enter(id as usize * 48, entry(id));
         }
@@ -173,7 +173,7 @@ mod tests {
         }
         assert_eq!(entry(7).types(), [4, 0]);
         assert_eq!(entry(7).id(), 7);
-        assert!(entry(7).is(Kind::Counter) && !entry(7).is(Kind::Text));
+        assert!(entry(7).is(HandleKind::Counter) && !entry(7).is(HandleKind::Text));
         assert_eq!(handles.find(47), None);
         handles.enter(48, entry(9));
         assert_eq!(handles.find(48), Some(entry(9)));

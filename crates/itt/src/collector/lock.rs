@@ -4,18 +4,18 @@ use std::cell::UnsafeCell;
 
 /// A value behind a `pthread` mutex of the error-checking kind: a thread that holds it (its
 /// allocator may be instrumented, and call us from within) is refused instead of stopped forever.
-pub(crate) struct Locked<T> {
+pub(crate) struct ForkMutex<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is only reached with the mutex held.
-unsafe impl<T: Send> Sync for Locked<T> {}
+unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
-impl<T> Locked<T> {
+impl<T> ForkMutex<T> {
     /// An open lock.
     pub(crate) const fn new(value: T) -> Self {
-        Locked {
+        ForkMutex {
             mutex: UnsafeCell::new(libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP),
             value: UnsafeCell::new(value),
         }

@@ -2,18 +2,18 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::collector::abi::Id;
+use crate::collector::abi::IttId;
 
 /// An id behind a pointer; none for null.
 ///
 /// # Safety
 ///
 /// The pointer is null or of an `__itt_id`.
-pub(crate) unsafe fn read_id(id: *const Id) -> Id {
+pub(crate) unsafe fn read_id(id: *const IttId) -> IttId {
     if id.is_null() {
-        return Id(0, 0, 0);
+        return IttId(0, 0, 0);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises an `__itt_id`.
     unsafe { id.read_unaligned() }
 }
 
@@ -26,7 +26,7 @@ pub(crate) unsafe fn string_bytes(text: *const c_char) -> Option<Vec<u8>> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises a C string.
     Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
 }
 

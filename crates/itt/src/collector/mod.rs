@@ -2,7 +2,7 @@
 //!
 //! In: `__itt_api_init`, which each static ittnotify part of the process calls once, at its first
 //! ITT call, with its own list of function pointers (`slots`) and the objects that it had created
-//! before (`adopt`). Out: records in the ring (`pen`) and definitions of names (`names`).
+//! before (`adopt`). Out: records in the ring (`record_writer`) and definitions of names (`names`).
 //!
 //! Nothing here prints, panics or fails towards the program: without a usable ring, the pointers
 //! are set to what they are without a collector. Only the thread that calls is touched; there is
@@ -11,14 +11,14 @@
 mod abi;
 mod adopt;
 mod calls;
+mod chunk_writer;
 mod definition;
 mod handles;
 mod identity;
-mod lane;
 mod lock;
 mod memory;
 mod names;
-mod pen;
+mod record_writer;
 mod slots;
 mod state;
 mod system;
@@ -37,7 +37,7 @@ use crate::region::Region;
 /// `global` is null or the `__itt_global` of a static part, which holds its own lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __itt_api_init(global: *mut abi::Global, _init_groups: c_int) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises null or an `__itt_global`.
     let Some(part) = (unsafe { slots::StaticPart::of(global) }) else {
         return;
     };
@@ -67,7 +67,7 @@ fn start() -> Option<&'static Collector> {
 
 extern "C" fn thread_ends(_: *mut c_void) {
     if let Some(collector) = collector() {
-        pen::leave(collector);
+        record_writer::leave(collector);
     }
 }
 

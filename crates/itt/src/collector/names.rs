@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::collector::definition::{Definition, Queue};
+use crate::collector::definition::{Definition, DefinitionQueue};
 use crate::region::Region;
-use crate::wire::{Code, Head};
+use crate::wire::{RecordCode, RecordHead};
 
 /// What makes two definitions the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Name {
+pub(crate) enum NameKey {
     /// A domain's name.
     Domain(Vec<u8>),
     /// A string handle's text.
@@ -37,7 +37,7 @@ pub(crate) enum Name {
 
 /// What is known of a name.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Known {
+pub(crate) struct DefinedName {
     /// Id of its definition.
     pub(crate) id: u32,
     /// Address of the handle that is given out for it; 0 if none was.
@@ -45,38 +45,38 @@ pub(crate) struct Known {
 }
 
 /// All names of a process.
-pub(crate) struct Names {
-    known: BTreeMap<Name, Known>,
+pub(crate) struct NameTable {
+    known: BTreeMap<NameKey, DefinedName>,
     /// Their way into the ring.
-    pub(crate) queue: Queue,
+    pub(crate) queue: DefinitionQueue,
     /// The process that defined them.
     process: u32,
 }
 
-impl Names {
+impl NameTable {
     /// No names.
     pub(crate) const fn new() -> Self {
-        Names {
+        NameTable {
             known: BTreeMap::new(),
-            queue: Queue::new(),
+            queue: DefinitionQueue::new(),
             process: 0,
         }
     }
 
     /// What is known of a name; it is defined if nothing is.
-    pub(crate) fn intern(&mut self, region: &'static Region, name: Name) -> &mut Known {
+    pub(crate) fn intern(&mut self, region: &'static Region, name: NameKey) -> &mut DefinedName {
         self.check_process(region);
         let queue = &mut self.queue;
         self.known.entry(name).or_insert_with_key(|name| {
             let next_id = region.word(crate::layout::WORD_NEXT_ID);
             let id = next_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as u32;
             queue.push(region, definition(name, id));
-            Known { id, handle: 0 }
+            DefinedName { id, handle: 0 }
         })
     }
 
     /// Writes a definition that has no id of its own.
-    pub(crate) fn tell(&mut self, region: &'static Region, definition: Definition) {
+    pub(crate) fn define(&mut self, region: &'static Region, definition: Definition) {
         self.check_process(region);
         self.queue.push(region, definition);
     }
@@ -91,26 +91,28 @@ impl Names {
     }
 }
 
-fn definition(name: &Name, id: u32) -> Definition {
+fn definition(name: &NameKey, id: u32) -> Definition {
     match name {
-        Name::Domain(name) => Definition::new(Head::new(Code::Domain, id)).text(name),
-        Name::Text(text) => Definition::new(Head::new(Code::Text, id)).text(text),
-        Name::Event(name) => Definition::new(Head::new(Code::Event, id)).text(name),
-        Name::Counter {
+        NameKey::Domain(name) => {
+            Definition::new(RecordHead::new(RecordCode::Domain, id)).text(name)
+        }
+        NameKey::Text(text) => Definition::new(RecordHead::new(RecordCode::Text, id)).text(text),
+        NameKey::Event(name) => Definition::new(RecordHead::new(RecordCode::Event, id)).text(name),
+        NameKey::Counter {
             domain,
             name,
             value_type,
         } => {
-            let head = Head::with(Code::Counter, *value_type, id);
+            let head = RecordHead::with(RecordCode::Counter, *value_type, id);
             // Both fit into the longest record only if each is cut to half.
             Definition::new(head).text(half(domain)).text(half(name))
         }
-        Name::Histogram {
+        NameKey::Histogram {
             domain,
             name,
             types: [y_type, x_type],
         } => {
-            let head = Head::with(Code::Histogram, *y_type, id);
+            let head = RecordHead::with(RecordCode::Histogram, *y_type, id);
             let domain = u64::from(*domain);
             let definition = Definition::new(head).word(domain).word(u64::from(*x_type));
             definition.text(name)

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::collector::abi::{
-    ApiInfo, BUILD_COUNTERS, BUILD_MIN, CounterInfo, CounterMetadata, Domain, Features, Global,
-    Histogram, MAGIC, Text,
+    ApiInfo, BUILD_COUNTERS, BUILD_MIN, CounterInfo, CounterMetadata, DomainHandle, Features,
+    Global, Histogram, MAGIC, TextHandle,
 };
 use crate::collector::{calls, memory};
 
@@ -110,13 +110,13 @@ impl StaticPart {
     }
 
     /// First of its domains.
-    pub(crate) fn domains(&self) -> *mut Domain {
+    pub(crate) fn domains(&self) -> *mut DomainHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).domains }
     }
 
     /// First of its string handles.
-    pub(crate) fn texts(&self) -> *mut Text {
+    pub(crate) fn texts(&self) -> *mut TextHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).texts }
     }

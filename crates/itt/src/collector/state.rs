@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use crate::collector::handles::Handles;
 use crate::collector::identity::Identity;
-use crate::collector::lock::Locked;
-use crate::collector::names::Names;
+use crate::collector::lock::ForkMutex;
+use crate::collector::names::NameTable;
 use crate::collector::system::now_ns;
 use crate::region::Region;
 
@@ -30,7 +30,7 @@ pub(crate) const PAUSED: u8 = 1;
 pub(crate) const DETACHED: u8 = 2;
 
 static COLLECTOR: AtomicPtr<Collector> = AtomicPtr::new(std::ptr::null_mut());
-pub(crate) static NAMES: Locked<Names> = Locked::new(Names::new());
+pub(crate) static NAMES: ForkMutex<NameTable> = ForkMutex::new(NameTable::new());
 
 /// The collector, once a ring was found.
 #[inline]
@@ -81,7 +81,10 @@ impl Collector {
     }
 
     /// Does something with the names; none within another such call of this thread.
-    pub(crate) fn with_names<R>(&'static self, work: impl FnOnce(&mut Names) -> R) -> Option<R> {
+    pub(crate) fn with_names<R>(
+        &'static self,
+        work: impl FnOnce(&mut NameTable) -> R,
+    ) -> Option<R> {
         NAMES.with(|names| {
             let outcome = work(names);
             self.flush_names(names);
@@ -95,14 +98,14 @@ impl Collector {
         NAMES.try_with(|names| self.flush_names(names));
     }
 
-    pub(crate) fn flush_names(&'static self, names: &mut Names) {
+    pub(crate) fn flush_names(&'static self, names: &mut NameTable) {
         names.check_process(&self.region);
         let is_done = names.queue.flush(&self.region);
         self.has_waiting_names.store(!is_done, Ordering::Relaxed);
     }
 
     /// Has `thread_ends` called for this thread.
-    pub(crate) fn tell_when_thread_ends(&self) {
+    pub(crate) fn watch_thread_end(&self) {
         if let Some(key) = self.thread_key {
             // SAFETY: the key was created; the value only has to differ from null.
             unsafe { libc::pthread_setspecific(key, (&raw const COLLECTOR).cast()) };

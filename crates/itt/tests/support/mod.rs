@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 use testbed::sources::{c_library, compile};
-use whylat_itt::{Body, COLLECTOR_VARIABLE, Losses, RING_VARIABLE, Record, Ring, Shape};
+use whylat_itt::{Body, COLLECTOR_VARIABLE, Losses, RING_VARIABLE, Record, Ring, RingShape};
 
 /// The programs, built once a test binary.
 pub struct Programs {
@@ -90,7 +90,7 @@ pub struct Session {
 
 impl Session {
     /// With an empty ring.
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: RingShape) -> Self {
         let dir = TempDir::new().expect("a directory");
         let ring = Ring::create(&dir.path().join("ring"), shape).expect("a ring");
         Session {
@@ -154,7 +154,7 @@ impl Session {
 }
 
 /// A small ring, for programs that write little.
-pub const SMALL: Shape = Shape {
+pub const SMALL: RingShape = RingShape {
     chunks: 16,
     definition_chunks: 4,
     chunk_bytes: 16 << 10,

@@ -206,7 +206,7 @@ fn try_open(path: &CStr, access: c_int) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use ::itt::{Ring, Shape};
+    use ::itt::{Ring, RingShape};
 
     use super::*;
 
@@ -216,7 +216,7 @@ mod tests {
     };
 
     fn ring() -> OwnedFd {
-        let shape = Shape {
+        let shape = RingShape {
             chunks: 2,
             definition_chunks: 1,
             chunk_bytes: 8192,

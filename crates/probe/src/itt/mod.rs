@@ -16,7 +16,7 @@ pub(crate) mod words;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use ::itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, Shape};
+use ::itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape};
 use table::manifest::{Coverage, ProbeState};
 use table::tables::{Counters, Tasks};
 
@@ -111,7 +111,8 @@ impl Listener {
     /// When there is no collector, or such programs could not use it or the ring.
     pub fn open(user: Option<User>) -> Result<Self, Refusal> {
         let collector = find()?;
-        let (ring, fd) = Ring::nameless(Shape::default()).map_err(|error| Refusal::of(&error))?;
+        let (ring, fd) =
+            Ring::nameless(RingShape::default()).map_err(|error| Refusal::of(&error))?;
         Ok(Self {
             ring,
             holder: Holder::start(fd, &collector, user)?,

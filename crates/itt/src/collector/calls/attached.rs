@@ -3,36 +3,39 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::collector::abi::{Domain, Id, Text};
-use crate::collector::handles::Kind;
-use crate::collector::pen::{Stamp, recording};
-use crate::layout::{Cause, TEXT_BYTES};
+use crate::collector::abi::{DomainHandle, IttId, TextHandle};
+use crate::collector::handles::HandleKind;
+use crate::collector::record_writer::{RecordTime, with_writer};
+use crate::layout::{LossCause, TEXT_BYTES};
 use crate::value::ValueType;
-use crate::wire::{Code, Head, text_words};
+use crate::wire::{RecordCode, RecordHead, text_words};
 
 /// Numbers of one call that are kept; `Body::Metadata` tells it.
 const VALUES_MAX: usize = 256;
 
+/// # Safety
+///
+/// `data` is null or points to `count` values of that type.
 pub(super) unsafe extern "C" fn metadata_add(
-    domain: *const Domain,
-    id: Id,
-    key: *const Text,
+    domain: *const DomainHandle,
+    id: IttId,
+    key: *const TextHandle,
     value_type: c_int,
     count: usize,
     data: *const c_void,
 ) {
-    recording(|pen| {
-        let Some(known) = pen.known(domain, Kind::Domain) else {
+    with_writer(|writer| {
+        let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
         let value_type = ValueType::of(ValueType::byte_of(value_type).into());
         let (Some(value_type), false) = (value_type, data.is_null()) else {
-            return pen.lost(Cause::Invalid);
+            return writer.lost(LossCause::Invalid);
         };
-        let head = Head::with(Code::Metadata, value_type as u8, known.id());
+        let head = RecordHead::with(RecordCode::Metadata, value_type as u8, known.id());
         let kept = count.min(VALUES_MAX);
-        let start = [pen.text(key), id.0, id.1, id.2, count as u64];
-        pen.put(head, Stamp::Now, start.len() + kept, |room| {
+        let start = [writer.text(key), id.0, id.1, id.2, count as u64];
+        writer.put(head, RecordTime::Now, start.len() + kept, |room| {
             let values = (0..kept).map(|index| {
                 let offset = index * value_type.bytes();
                 // SAFETY: the API demands an array of `count` values of that type.
@@ -43,19 +46,22 @@ pub(super) unsafe extern "C" fn metadata_add(
     });
 }
 
+/// # Safety
+///
+/// `data` is null, points to `length` bytes, or is a C string where `length` is -1.
 pub(super) unsafe extern "C" fn metadata_str_add(
-    domain: *const Domain,
-    id: Id,
-    key: *const Text,
+    domain: *const DomainHandle,
+    id: IttId,
+    key: *const TextHandle,
     data: *const c_char,
     length: usize,
 ) {
-    recording(|pen| {
-        let Some(known) = pen.known(domain, Kind::Domain) else {
+    with_writer(|writer| {
+        let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
         if data.is_null() {
-            return pen.lost(Cause::Invalid);
+            return writer.lost(LossCause::Invalid);
         }
         let length = match length {
             // SAFETY: -1 says that the text ends with a zero.
@@ -65,10 +71,17 @@ pub(super) unsafe extern "C" fn metadata_str_add(
         let kept = length.min(TEXT_BYTES);
         // SAFETY: the API demands a text of that length.
         let text = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), kept) };
-        let head = Head::new(Code::MetadataText, known.id());
-        let start = [pen.text(key), id.0, id.1, id.2, length as u64, kept as u64];
+        let head = RecordHead::new(RecordCode::MetadataText, known.id());
+        let start = [
+            writer.text(key),
+            id.0,
+            id.1,
+            id.2,
+            length as u64,
+            kept as u64,
+        ];
         let words = start.len() - 1 + text_words(kept);
-        pen.put(head, Stamp::Now, words, |room| {
+        writer.put(head, RecordTime::Now, words, |room| {
             let (whole, rest) = text.as_chunks::<8>();
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
@@ -88,59 +101,65 @@ fn fill(room: &[AtomicU64], words: impl Iterator<Item = u64>) {
     }
 }
 
-pub(super) unsafe extern "C" fn relation_add(
-    domain: *const Domain,
-    head: Id,
+pub(super) extern "C" fn relation_add(
+    domain: *const DomainHandle,
+    head: IttId,
     relation: c_int,
-    tail: Id,
+    tail: IttId,
 ) {
     relate(domain, None, head, relation, tail);
 }
 
-pub(super) unsafe extern "C" fn relation_add_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn relation_add_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
-    head: Id,
+    head: IttId,
     relation: c_int,
-    tail: Id,
+    tail: IttId,
 ) {
     relate(domain, Some((clock, timestamp)), head, relation, tail);
 }
 
-pub(super) unsafe extern "C" fn relation_add_to_current(
-    domain: *const Domain,
+pub(super) extern "C" fn relation_add_to_current(
+    domain: *const DomainHandle,
     relation: c_int,
-    tail: Id,
+    tail: IttId,
 ) {
-    relate(domain, None, Id(0, 0, 0), relation, tail);
+    relate(domain, None, IttId(0, 0, 0), relation, tail);
 }
 
-pub(super) unsafe extern "C" fn relation_add_to_current_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn relation_add_to_current_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
     relation: c_int,
-    tail: Id,
+    tail: IttId,
 ) {
     let given = Some((clock, timestamp));
-    relate(domain, given, Id(0, 0, 0), relation, tail);
+    relate(domain, given, IttId(0, 0, 0), relation, tail);
 }
 
 fn relate(
-    domain: *const Domain,
+    domain: *const DomainHandle,
     given: Option<(*const c_void, u64)>,
-    head: Id,
+    head: IttId,
     relation: c_int,
-    tail: Id,
+    tail: IttId,
 ) {
-    recording(|pen| {
-        let Some(known) = pen.known(domain, Kind::Domain) else {
+    with_writer(|writer| {
+        let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
-        let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
+        let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
+            writer.stamp(clock, timestamp)
+        });
         let detail = u8::try_from(relation).unwrap_or(0);
         let words = [head.0, head.1, head.2, tail.0, tail.1, tail.2];
-        pen.write(Head::with(Code::Relation, detail, known.id()), stamp, words);
+        writer.write(
+            RecordHead::with(RecordCode::Relation, detail, known.id()),
+            stamp,
+            words,
+        );
     });
 }

@@ -1,40 +1,52 @@
 //! What a program says about being recorded.
 
-use crate::collector::pen::{Stamp, recording};
+use crate::collector::record_writer::{RecordTime, with_writer};
 use crate::collector::state::{DETACHED, PAUSED, RUNNING, collector};
 use crate::collector::system::now_ns;
-use crate::wire::{Code, Head};
+use crate::wire::{RecordCode, RecordHead};
 
-pub(super) unsafe extern "C" fn pause() {
-    recording(|pen| {
-        pen.write(Head::new(Code::Paused, 0), Stamp::Now, []);
-        pen.collector.set_state(PAUSED);
+pub(super) extern "C" fn pause() {
+    with_writer(|writer| {
+        writer.write(RecordHead::new(RecordCode::Paused, 0), RecordTime::Now, []);
+        writer.collector.set_state(PAUSED);
     });
 }
 
-pub(super) unsafe extern "C" fn resume() {
+pub(super) extern "C" fn resume() {
     let Some(collector) = collector().filter(|collector| collector.is_silent()) else {
         return;
     };
     collector.set_state(RUNNING);
-    recording(|pen| pen.write(Head::new(Code::Resumed, 0), Stamp::Now, []));
+    with_writer(|writer| {
+        writer.write(RecordHead::new(RecordCode::Resumed, 0), RecordTime::Now, [])
+    });
 }
 
-pub(super) unsafe extern "C" fn detach() {
-    recording(|pen| pen.write(Head::new(Code::Detached, 0), Stamp::Now, []));
+pub(super) extern "C" fn detach() {
+    with_writer(|writer| {
+        writer.write(
+            RecordHead::new(RecordCode::Detached, 0),
+            RecordTime::Now,
+            [],
+        )
+    });
     if let Some(collector) = collector() {
         collector.set_state(DETACHED);
     }
 }
 
-pub(super) unsafe extern "C" fn thread_ignore() {
-    recording(|pen| {
-        pen.write(Head::new(Code::ThreadIgnored, 0), Stamp::Now, []);
-        pen.ignore_thread();
+pub(super) extern "C" fn thread_ignore() {
+    with_writer(|writer| {
+        writer.write(
+            RecordHead::new(RecordCode::ThreadIgnored, 0),
+            RecordTime::Now,
+            [],
+        );
+        writer.ignore_thread();
     });
 }
 
 /// Nanoseconds of the clock of all records.
-pub(super) unsafe extern "C" fn get_timestamp() -> u64 {
+pub(super) extern "C" fn get_timestamp() -> u64 {
     now_ns()
 }

@@ -4,65 +4,83 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use crate::collector::abi::{ContextMetadata, Counter, CounterInfo, Domain, Histogram, Text};
+use crate::collector::abi::{
+    ContextMetadata, Counter, CounterInfo, DomainHandle, Histogram, TextHandle,
+};
 use crate::collector::definition::Definition;
-use crate::collector::handles::{Entry, Kind};
+use crate::collector::handles::{HandleEntry, HandleKind};
 use crate::collector::memory::string_bytes;
-use crate::collector::names::{Name, half};
+use crate::collector::names::{NameKey, half};
 use crate::collector::state::{Collector, collector};
 use crate::layout::TEXT_BYTES;
 use crate::value::ValueType;
-use crate::wire::{Code, Head};
+use crate::wire::{RecordCode, RecordHead};
 
 /// `const char*`
-type Chars = *const c_char;
+type CharPointer = *const c_char;
 
 /// `__itt_context_nameA`, `deviceA`, `unitsA` and `pci_addrA`: C strings.
 const CONTEXT_TEXTS: [c_int; 4] = [1, 3, 5, 7];
 /// `__itt_context_tid` to `__itt_context_cpu_cycles_flag`: 64-bit numbers.
 const CONTEXT_NUMBERS: std::ops::RangeInclusive<c_int> = 9..=17;
 
-pub(super) unsafe extern "C" fn domain_create(name: Chars) -> *mut Domain {
+/// # Safety
+///
+/// `name` is null or a C string.
+pub(super) unsafe extern "C" fn domain_create(name: CharPointer) -> *mut DomainHandle {
     // SAFETY: the API demands a C string or null.
     let Some(name) = (unsafe { string_bytes(name) }) else {
         return null_mut();
     };
     let text = name.clone();
-    let made = create(Name::Domain(name), Kind::Domain, [0; 2], || Domain {
-        flags: 1,
-        name: lasting(text),
-        name_wide: null_mut(),
-        extra1: 0,
-        extra2: null_mut(),
-        next: null_mut(),
+    let made = create(NameKey::Domain(name), HandleKind::Domain, [0; 2], || {
+        DomainHandle {
+            flags: 1,
+            name: lasting(text),
+            name_wide: null_mut(),
+            extra1: 0,
+            extra2: null_mut(),
+            next: null_mut(),
+        }
     });
     made.unwrap_or_else(disabled_domain)
 }
 
-pub(super) unsafe extern "C" fn string_handle_create(text: Chars) -> *mut Text {
+/// # Safety
+///
+/// `text` is null or a C string.
+pub(super) unsafe extern "C" fn string_handle_create(text: CharPointer) -> *mut TextHandle {
     // SAFETY: the API demands a C string or null.
     let Some(name) = (unsafe { string_bytes(text) }) else {
         return null_mut();
     };
     let text = name.clone();
-    let made = create(Name::Text(name), Kind::Text, [0; 2], || Text {
-        text: lasting(text),
-        text_wide: null_mut(),
-        extra1: 0,
-        extra2: null_mut(),
-        next: null_mut(),
+    let made = create(NameKey::Text(name), HandleKind::Text, [0; 2], || {
+        TextHandle {
+            text: lasting(text),
+            text_wide: null_mut(),
+            extra1: 0,
+            extra2: null_mut(),
+            next: null_mut(),
+        }
     });
     made.unwrap_or(null_mut())
 }
 
-pub(super) unsafe extern "C" fn counter_create(name: Chars, domain: Chars) -> Counter {
-    // SAFETY: as of this function. The header says that such a counter has the type u64, 1.
+/// # Safety
+///
+/// `name` and `domain` are null or C strings.
+pub(super) unsafe extern "C" fn counter_create(name: CharPointer, domain: CharPointer) -> Counter {
+    // SAFETY: the caller promises the same. The header says that such a counter has the type u64, 1.
     unsafe { counter_create_typed(name, domain, 1) }
 }
 
+/// # Safety
+///
+/// `name` and `domain` are null or C strings.
 pub(super) unsafe extern "C" fn counter_create_typed(
-    name: Chars,
-    domain: Chars,
+    name: CharPointer,
+    domain: CharPointer,
     value_type: c_int,
 ) -> Counter {
     // SAFETY: the API demands C strings or null.
@@ -72,9 +90,12 @@ pub(super) unsafe extern "C" fn counter_create_typed(
     }
 }
 
+/// # Safety
+///
+/// `domain` is null or points to a domain; `name` is null or a C string.
 pub(super) unsafe extern "C" fn counter_create_v3(
-    domain: *const Domain,
-    name: Chars,
+    domain: *const DomainHandle,
+    name: CharPointer,
     value_type: c_int,
 ) -> Counter {
     if domain.is_null() {
@@ -90,12 +111,12 @@ pub(super) unsafe extern "C" fn counter_create_v3(
 fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
     let number = ValueType::byte_of(value_type);
     let texts = (name.clone(), domain.clone());
-    let name = Name::Counter {
+    let name = NameKey::Counter {
         domain,
         name,
         value_type: number,
     };
-    let made = create(name, Kind::Counter, [number, 0], || CounterInfo {
+    let made = create(name, HandleKind::Counter, [number, 0], || CounterInfo {
         name: lasting(texts.0),
         name_wide: null_mut(),
         domain: lasting(texts.1),
@@ -109,25 +130,28 @@ fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
     made.unwrap_or(null_mut())
 }
 
+/// # Safety
+///
+/// `name` is null or a C string.
 pub(super) unsafe extern "C" fn histogram_create(
-    domain: *const Domain,
-    name: Chars,
+    domain: *const DomainHandle,
+    name: CharPointer,
     x_type: c_int,
     y_type: c_int,
 ) -> *mut Histogram {
     let known = collector().and_then(|collector| collector.handles.find(domain.addr()));
-    let known = known.filter(|entry| entry.is(Kind::Domain));
+    let known = known.filter(|entry| entry.is(HandleKind::Domain));
     // SAFETY: the API demands a C string or null.
     let (Some(known), Some(text)) = (known, unsafe { string_bytes(name) }) else {
         return null_mut();
     };
     let types = [ValueType::byte_of(y_type), ValueType::byte_of(x_type)];
-    let name = Name::Histogram {
+    let name = NameKey::Histogram {
         domain: known.id(),
         name: text.clone(),
         types,
     };
-    let made = create(name, Kind::Histogram, types, || Histogram {
+    let made = create(name, HandleKind::Histogram, types, || Histogram {
         domain,
         name: lasting(text),
         name_wide: null_mut(),
@@ -140,7 +164,10 @@ pub(super) unsafe extern "C" fn histogram_create(
     made.unwrap_or(null_mut())
 }
 
-pub(super) unsafe extern "C" fn event_create(name: Chars, length: c_int) -> c_int {
+/// # Safety
+///
+/// `name` is null or points to `length` bytes, or to fewer and a zero.
+pub(super) unsafe extern "C" fn event_create(name: CharPointer, length: c_int) -> c_int {
     let Some(collector) = collector() else {
         return 0;
     };
@@ -152,10 +179,14 @@ pub(super) unsafe extern "C" fn event_create(name: Chars, length: c_int) -> c_in
     let text = unsafe {
         std::slice::from_raw_parts(name.cast::<u8>(), libc::strnlen(name, limit)).to_vec()
     };
-    let known = collector.with_names(|names| names.intern(&collector.region, Name::Event(text)).id);
+    let known =
+        collector.with_names(|names| names.intern(&collector.region, NameKey::Event(text)).id);
     known.map_or(0, |id| id as c_int)
 }
 
+/// # Safety
+///
+/// `metadata` is null or points to `length` entries; the value of each is null or of its type.
 pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
     counter: *const CounterInfo,
     length: usize,
@@ -165,7 +196,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         return;
     };
     let known = collector.handles.find(counter.addr());
-    let Some(known) = known.filter(|entry| entry.is(Kind::Counter)) else {
+    let Some(known) = known.filter(|entry| entry.is(HandleKind::Counter)) else {
         return;
     };
     if metadata.is_null() {
@@ -180,7 +211,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
         // SAFETY: the API demands a value of that type.
         if let Some((number, text)) = unsafe { context_value(context_type, value) } {
             let definition = Definition::of_context(known.id(), context_type, number, &text);
-            collector.with_names(|names| names.tell(&collector.region, definition));
+            collector.with_names(|names| names.define(&collector.region, definition));
         }
     }
 }
@@ -206,16 +237,19 @@ unsafe fn context_value(context_type: c_int, value: *const c_void) -> Option<(u6
     None
 }
 
+/// # Safety
+///
+/// `object_type` and `name` are null or C strings.
 pub(super) unsafe extern "C" fn sync_create(
     address: *mut c_void,
-    object_type: Chars,
-    name: Chars,
+    object_type: CharPointer,
+    name: CharPointer,
     attribute: c_int,
 ) {
     // SAFETY: the API demands C strings or null.
     let (object_type, name) = unsafe { (string_bytes(object_type), string_bytes(name)) };
-    let head = Head::new(Code::SyncObject, 0);
-    tell(|| {
+    let head = RecordHead::new(RecordCode::SyncObject, 0);
+    define(|| {
         Definition::new(head)
             .word(address.addr() as u64)
             .word(attribute as u32 as u64)
@@ -224,40 +258,51 @@ pub(super) unsafe extern "C" fn sync_create(
     });
 }
 
-pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: Chars) {
+/// # Safety
+///
+/// `name` is null or a C string.
+pub(super) unsafe extern "C" fn sync_rename(address: *mut c_void, name: CharPointer) {
     // SAFETY: the API demands a C string or null.
     let name = unsafe { string_bytes(name) }.unwrap_or_default();
-    let head = Head::new(Code::SyncRenamed, 0);
-    tell(|| {
+    let head = RecordHead::new(RecordCode::SyncRenamed, 0);
+    define(|| {
         Definition::new(head)
             .word(address.addr() as u64)
             .text(&name)
     });
 }
 
-pub(super) unsafe extern "C" fn thread_set_name(name: Chars) {
+/// # Safety
+///
+/// `name` is null or a C string.
+pub(super) unsafe extern "C" fn thread_set_name(name: CharPointer) {
     // SAFETY: the API demands a C string or null.
     if let Some(name) = unsafe { string_bytes(name) } {
-        tell(|| Definition::new(Head::new(Code::ThreadName, 0)).text(&name));
+        define(|| Definition::new(RecordHead::new(RecordCode::ThreadName, 0)).text(&name));
     }
 }
 
 /// Writes a definition without an id, if somebody records.
-fn tell(make: impl FnOnce() -> Definition) {
+fn define(make: impl FnOnce() -> Definition) {
     if let Some(collector) = collector().filter(|collector| !collector.region.is_closed()) {
         let definition = make();
-        collector.with_names(|names| names.tell(&collector.region, definition));
+        collector.with_names(|names| names.define(&collector.region, definition));
     }
 }
 
 /// The handle of a name; made if there is none. None within another such call of this thread.
-fn create<T>(name: Name, kind: Kind, types: [u8; 2], make: impl FnOnce() -> T) -> Option<*mut T> {
+fn create<T>(
+    name: NameKey,
+    kind: HandleKind,
+    types: [u8; 2],
+    make: impl FnOnce() -> T,
+) -> Option<*mut T> {
     let collector: &'static Collector = collector()?;
     collector.with_names(|names| {
         let known = names.intern(&collector.region, name);
         if known.handle == 0 {
             known.handle = Box::into_raw(Box::new(make())).expose_provenance();
-            let entry = Entry::new(kind, known.id, types);
+            let entry = HandleEntry::new(kind, known.id, types);
             collector.handles.enter(known.handle, entry);
         }
         std::ptr::with_exposed_provenance_mut(known.handle)
@@ -271,8 +316,8 @@ fn lasting(text: Vec<u8>) -> *const c_char {
 }
 
 /// A domain whose tasks the program skips.
-fn disabled_domain() -> *mut Domain {
-    Box::into_raw(Box::new(Domain {
+fn disabled_domain() -> *mut DomainHandle {
+    Box::into_raw(Box::new(DomainHandle {
         flags: 0,
         name: c"".as_ptr(),
         name_wide: null_mut(),

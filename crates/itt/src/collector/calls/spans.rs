@@ -2,82 +2,84 @@
 
 use std::ffi::c_void;
 
-use crate::collector::abi::{Domain, Id, Text};
-use crate::collector::handles::Kind;
+use crate::collector::abi::{DomainHandle, IttId, TextHandle};
+use crate::collector::handles::HandleKind;
 use crate::collector::memory::read_id;
-use crate::collector::pen::{Stamp, recording};
+use crate::collector::record_writer::{RecordTime, with_writer};
 use crate::collector::system::now_ns;
-use crate::wire::{Code, Head};
+use crate::wire::{RecordCode, RecordHead};
 
 /// `__itt_timestamp_none`: the end of a frame is now.
 const TIMESTAMP_NONE: u64 = u64::MAX;
 
-pub(super) unsafe extern "C" fn task_begin(
-    domain: *const Domain,
-    id: Id,
-    parent: Id,
-    name: *const Text,
+pub(super) extern "C" fn task_begin(
+    domain: *const DomainHandle,
+    id: IttId,
+    parent: IttId,
+    name: *const TextHandle,
 ) {
-    begin(Code::TaskBegin, 0, domain, None, (id, parent), name);
+    begin(RecordCode::TaskBegin, 0, domain, None, (id, parent), name);
 }
 
-pub(super) unsafe extern "C" fn task_begin_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn task_begin_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
-    id: Id,
-    parent: Id,
-    name: *const Text,
+    id: IttId,
+    parent: IttId,
+    name: *const TextHandle,
 ) {
     let given = Some((clock, timestamp));
-    begin(Code::TaskBegin, 0, domain, given, (id, parent), name);
+    begin(RecordCode::TaskBegin, 0, domain, given, (id, parent), name);
 }
 
-pub(super) unsafe extern "C" fn task_begin_overlapped(
-    domain: *const Domain,
-    id: Id,
-    parent: Id,
-    name: *const Text,
+pub(super) extern "C" fn task_begin_overlapped(
+    domain: *const DomainHandle,
+    id: IttId,
+    parent: IttId,
+    name: *const TextHandle,
 ) {
-    begin(Code::TaskBegin, 1, domain, None, (id, parent), name);
+    begin(RecordCode::TaskBegin, 1, domain, None, (id, parent), name);
 }
 
-pub(super) unsafe extern "C" fn task_begin_overlapped_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn task_begin_overlapped_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
-    id: Id,
-    parent: Id,
-    name: *const Text,
+    id: IttId,
+    parent: IttId,
+    name: *const TextHandle,
 ) {
     let given = Some((clock, timestamp));
-    begin(Code::TaskBegin, 1, domain, given, (id, parent), name);
+    begin(RecordCode::TaskBegin, 1, domain, given, (id, parent), name);
 }
 
-pub(super) unsafe extern "C" fn region_begin(
-    domain: *const Domain,
-    id: Id,
-    parent: Id,
-    name: *const Text,
+pub(super) extern "C" fn region_begin(
+    domain: *const DomainHandle,
+    id: IttId,
+    parent: IttId,
+    name: *const TextHandle,
 ) {
-    begin(Code::RegionBegin, 0, domain, None, (id, parent), name);
+    begin(RecordCode::RegionBegin, 0, domain, None, (id, parent), name);
 }
 
 fn begin(
-    code: Code,
+    code: RecordCode,
     detail: u8,
-    domain: *const Domain,
+    domain: *const DomainHandle,
     given: Option<(*const c_void, u64)>,
-    (id, parent): (Id, Id),
-    name: *const Text,
+    (id, parent): (IttId, IttId),
+    name: *const TextHandle,
 ) {
-    recording(|pen| {
-        let Some(known) = pen.known(domain, Kind::Domain) else {
+    with_writer(|writer| {
+        let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
-        let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
+        let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
+            writer.stamp(clock, timestamp)
+        });
         let words = [
-            pen.text(name),
+            writer.text(name),
             id.0,
             id.1,
             id.2,
@@ -85,70 +87,91 @@ fn begin(
             parent.1,
             parent.2,
         ];
-        pen.write(Head::with(code, detail, known.id()), stamp, words);
+        writer.write(RecordHead::with(code, detail, known.id()), stamp, words);
     });
 }
 
-pub(super) unsafe extern "C" fn task_end(domain: *const Domain) {
-    end(Code::TaskEnd, domain, None, []);
+pub(super) extern "C" fn task_end(domain: *const DomainHandle) {
+    end(RecordCode::TaskEnd, domain, None, []);
 }
 
-pub(super) unsafe extern "C" fn task_end_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn task_end_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
 ) {
-    end(Code::TaskEnd, domain, Some((clock, timestamp)), []);
+    end(RecordCode::TaskEnd, domain, Some((clock, timestamp)), []);
 }
 
-pub(super) unsafe extern "C" fn task_end_overlapped(domain: *const Domain, id: Id) {
-    end(Code::TaskEndOverlapped, domain, None, [id.0, id.1, id.2]);
+pub(super) extern "C" fn task_end_overlapped(domain: *const DomainHandle, id: IttId) {
+    end(
+        RecordCode::TaskEndOverlapped,
+        domain,
+        None,
+        [id.0, id.1, id.2],
+    );
 }
 
-pub(super) unsafe extern "C" fn task_end_overlapped_ex(
-    domain: *const Domain,
+pub(super) extern "C" fn task_end_overlapped_ex(
+    domain: *const DomainHandle,
     clock: *const c_void,
     timestamp: u64,
-    id: Id,
+    id: IttId,
 ) {
     let given = Some((clock, timestamp));
-    end(Code::TaskEndOverlapped, domain, given, [id.0, id.1, id.2]);
+    end(
+        RecordCode::TaskEndOverlapped,
+        domain,
+        given,
+        [id.0, id.1, id.2],
+    );
 }
 
-pub(super) unsafe extern "C" fn region_end(domain: *const Domain, id: Id) {
-    end(Code::RegionEnd, domain, None, [id.0, id.1, id.2]);
+pub(super) extern "C" fn region_end(domain: *const DomainHandle, id: IttId) {
+    end(RecordCode::RegionEnd, domain, None, [id.0, id.1, id.2]);
 }
 
 fn end<const N: usize>(
-    code: Code,
-    domain: *const Domain,
+    code: RecordCode,
+    domain: *const DomainHandle,
     given: Option<(*const c_void, u64)>,
     words: [u64; N],
 ) {
-    recording(|pen| {
-        let Some(known) = pen.known(domain, Kind::Domain) else {
+    with_writer(|writer| {
+        let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
-        let stamp = given.map_or(Stamp::Now, |(clock, timestamp)| pen.stamp(clock, timestamp));
-        pen.write(Head::new(code, known.id()), stamp, words);
+        let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
+            writer.stamp(clock, timestamp)
+        });
+        writer.write(RecordHead::new(code, known.id()), stamp, words);
     });
 }
 
-pub(super) unsafe extern "C" fn frame_begin_v3(domain: *const Domain, id: *const Id) {
+/// # Safety
+///
+/// `id` is null or points to an `__itt_id`.
+pub(super) unsafe extern "C" fn frame_begin_v3(domain: *const DomainHandle, id: *const IttId) {
     // SAFETY: the API demands an id or null.
     let id = unsafe { read_id(id) };
-    end(Code::FrameBegin, domain, None, [id.0, id.1, id.2]);
+    end(RecordCode::FrameBegin, domain, None, [id.0, id.1, id.2]);
 }
 
-pub(super) unsafe extern "C" fn frame_end_v3(domain: *const Domain, id: *const Id) {
+/// # Safety
+///
+/// `id` is null or points to an `__itt_id`.
+pub(super) unsafe extern "C" fn frame_end_v3(domain: *const DomainHandle, id: *const IttId) {
     // SAFETY: the API demands an id or null.
     let id = unsafe { read_id(id) };
-    end(Code::FrameEnd, domain, None, [id.0, id.1, id.2]);
+    end(RecordCode::FrameEnd, domain, None, [id.0, id.1, id.2]);
 }
 
+/// # Safety
+///
+/// `id` is null or points to an `__itt_id`.
 pub(super) unsafe extern "C" fn frame_submit_v3(
-    domain: *const Domain,
-    id: *const Id,
+    domain: *const DomainHandle,
+    id: *const IttId,
     begin: u64,
     end_ns: u64,
 ) {
@@ -159,5 +182,5 @@ pub(super) unsafe extern "C" fn frame_submit_v3(
         given => given,
     };
     let words = [id.0, id.1, id.2, begin, end_ns];
-    end(Code::FrameSubmitted, domain, None, words);
+    end(RecordCode::FrameSubmitted, domain, None, words);
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::layout::{Control, WORD_BYTES, WORD_FREED};
+use crate::layout::{ChunkControl, WORD_BYTES, WORD_FREED};
 use crate::region::Region;
 
 /// A chunk that belongs to the thread.
@@ -16,7 +16,7 @@ struct Chunk {
 }
 
 /// Where one writer writes.
-pub(crate) struct Lane {
+pub(crate) struct ChunkWriter {
     chunk: Cell<Option<Chunk>>,
     used_words: Cell<usize>,
     /// How many chunks this writer has had.
@@ -25,10 +25,10 @@ pub(crate) struct Lane {
     full_at: Cell<Option<u64>>,
 }
 
-impl Lane {
+impl ChunkWriter {
     /// A lane without a chunk.
     pub(crate) const fn new() -> Self {
-        Lane {
+        ChunkWriter {
             chunk: Cell::new(None),
             used_words: Cell::new(0),
             sequence: Cell::new(0),
@@ -80,7 +80,7 @@ impl Lane {
             return None;
         }
         let found = pool.into_iter().find(|chunk| {
-            let owner = region.control(*chunk, Control::Owner);
+            let owner = region.control(*chunk, ChunkControl::Owner);
             owner.load(Ordering::Relaxed) == 0
                 && owner
                     .compare_exchange(0, owner_word, Ordering::Acquire, Ordering::Relaxed)
@@ -91,12 +91,12 @@ impl Lane {
             return None;
         };
         self.sequence.set(self.sequence.get() + 1);
-        let sequence = region.control(index, Control::Sequence);
+        let sequence = region.control(index, ChunkControl::Sequence);
         sequence.store(self.sequence.get(), Ordering::Release);
         let chunk = Chunk {
             index,
             words: region.chunk(index),
-            committed: region.control(index, Control::Committed),
+            committed: region.control(index, ChunkControl::Committed),
         };
         self.chunk.set(Some(chunk));
         self.used_words.set(0);
@@ -106,7 +106,7 @@ impl Lane {
     /// Lets the reader free the chunk: nothing more is written into it.
     pub(crate) fn retire(&self, region: &Region) {
         if let Some(chunk) = self.chunk.take() {
-            let retired = region.control(chunk.index, Control::Retired);
+            let retired = region.control(chunk.index, ChunkControl::Retired);
             retired.store(1, Ordering::Release);
         }
     }

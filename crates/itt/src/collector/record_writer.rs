@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use crate::collector::handles::{Entry, Kind};
-use crate::collector::lane::Lane;
+use crate::collector::chunk_writer::ChunkWriter;
+use crate::collector::handles::{HandleEntry, HandleKind};
 use crate::collector::state::{Collector, collector};
 use crate::collector::system::{now_ns, thread_id};
-use crate::layout::Cause;
-use crate::wire::{Head, Owner};
+use crate::layout::LossCause;
+use crate::wire::{ChunkOwner, RecordHead};
 
 /// What is kept of each thread.
-struct Thread {
+struct ThreadState {
     /// The process for which the rest was set up; no pid is this large.
     process: Cell<u64>,
     owner_word: Cell<u64>,
@@ -19,31 +19,31 @@ struct Thread {
     /// The thread is in the middle of a record.
     is_writing: Cell<bool>,
     is_ignored: Cell<bool>,
-    lane: Lane,
+    chunk_writer: ChunkWriter,
 }
 
 thread_local! {
-    static THREAD: Thread = const {
-        Thread {
+    static THREAD: ThreadState = const {
+        ThreadState {
             process: Cell::new(u64::MAX),
             owner_word: Cell::new(0),
             tid: Cell::new(0),
             is_writing: Cell::new(false),
             is_ignored: Cell::new(false),
-            lane: Lane::new(),
+            chunk_writer: ChunkWriter::new(),
         }
     };
 }
 
 /// What a call writes with. It is there only while somebody records, and stays on its thread.
-pub(crate) struct Pen {
+pub(crate) struct RecordWriter {
     pub(crate) collector: &'static Collector,
-    thread: &'static Thread,
+    thread: &'static ThreadState,
 }
 
 /// When a record is of.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Stamp {
+pub(crate) enum RecordTime {
     /// Of this moment.
     Now,
     /// Of this time, ns.
@@ -54,7 +54,7 @@ pub(crate) enum Stamp {
 
 /// The pen, if somebody records this thread.
 #[inline(always)]
-pub(crate) fn pen() -> Option<Pen> {
+pub(crate) fn record_writer() -> Option<RecordWriter> {
     let collector = collector()?;
     if collector.region.is_closed() {
         return None;
@@ -64,26 +64,26 @@ pub(crate) fn pen() -> Option<Pen> {
     // not leave: `Cell`s are not shared.
     let thread = unsafe { &*thread };
     let is_known = thread.process.get() == collector.identity.word();
-    (is_known || enter(collector, thread)).then_some(Pen { collector, thread })
+    (is_known || enter(collector, thread)).then_some(RecordWriter { collector, thread })
 }
 
 /// Does something if somebody records this thread.
 #[inline]
-pub(crate) fn recording(call: impl FnOnce(&Pen)) {
-    if let Some(pen) = pen() {
-        call(&pen);
+pub(crate) fn with_writer(call: impl FnOnce(&RecordWriter)) {
+    if let Some(writer) = record_writer() {
+        call(&writer);
     }
 }
 
 /// The first call of a thread, the first one after a fork, or one that is not to be recorded.
 #[cold]
-fn enter(collector: &'static Collector, thread: &Thread) -> bool {
+fn enter(collector: &'static Collector, thread: &ThreadState) -> bool {
     if collector.is_silent() || thread.is_ignored.get() {
         return false;
     }
     let pid = collector.identity.remember();
     if thread.process.get() != pid {
-        let owner = Owner {
+        let owner = ChunkOwner {
             pid: pid as u32,
             tid: thread_id(),
             is_same_namespace: collector.region.is_same_pid_namespace(),
@@ -91,9 +91,9 @@ fn enter(collector: &'static Collector, thread: &Thread) -> bool {
         thread.tid.set(owner.tid);
         thread.owner_word.set(owner.pack());
         thread.is_writing.set(false);
-        thread.lane.forget();
+        thread.chunk_writer.forget();
         thread.process.set(pid);
-        collector.tell_when_thread_ends();
+        collector.watch_thread_end();
     }
     true
 }
@@ -102,17 +102,22 @@ fn enter(collector: &'static Collector, thread: &Thread) -> bool {
 pub(crate) fn leave(collector: &'static Collector) {
     THREAD.with(|thread| {
         if thread.process.get() == u64::from(std::process::id()) {
-            thread.lane.retire(&collector.region);
+            thread.chunk_writer.retire(&collector.region);
         }
         // A call of another destructor sets the thread up again.
         thread.process.set(u64::MAX);
     });
 }
 
-impl Pen {
+impl RecordWriter {
     /// Writes a record with these words.
     #[inline(always)]
-    pub(crate) fn write<const N: usize>(&self, head: Head, stamp: Stamp, words: [u64; N]) {
+    pub(crate) fn write<const N: usize>(
+        &self,
+        head: RecordHead,
+        stamp: RecordTime,
+        words: [u64; N],
+    ) {
         self.put(head, stamp, N, |room| {
             for (place, word) in room.iter().zip(words) {
                 place.store(word, Ordering::Relaxed);
@@ -124,8 +129,8 @@ impl Pen {
     #[inline(always)]
     pub(crate) fn put(
         &self,
-        head: Head,
-        stamp: Stamp,
+        head: RecordHead,
+        stamp: RecordTime,
         words: usize,
         fill: impl FnOnce(&[AtomicU64]),
     ) {
@@ -133,7 +138,7 @@ impl Pen {
             self.collector.retry_names();
         }
         if self.thread.is_writing.replace(true) {
-            return self.lost(Cause::Interrupted);
+            return self.lost(LossCause::Interrupted);
         }
         // A signal handler of this thread must not see half a record without the mark.
         compiler_fence(Ordering::SeqCst);
@@ -143,40 +148,46 @@ impl Pen {
     }
 
     #[inline(always)]
-    fn put_marked(&self, head: Head, stamp: Stamp, words: usize, fill: impl FnOnce(&[AtomicU64])) {
-        let has_ticks = matches!(stamp, Stamp::Given(_));
+    fn put_marked(
+        &self,
+        head: RecordHead,
+        stamp: RecordTime,
+        words: usize,
+        fill: impl FnOnce(&[AtomicU64]),
+    ) {
+        let has_ticks = matches!(stamp, RecordTime::Given(_));
         let before = 2 + usize::from(has_ticks);
         let region = &self.collector.region;
-        let room = self.thread.lane.reserve(
+        let room = self.thread.chunk_writer.reserve(
             region,
             region.shape.value_pool(),
             self.thread.owner_word.get(),
             before + words,
         );
         let Some(room) = room else {
-            return self.lost(Cause::Full);
+            return self.lost(LossCause::Full);
         };
         let (start, rest) = room.split_at(before);
         start[0].store(head.pack(room.len(), has_ticks), Ordering::Relaxed);
         let time_ns = match stamp {
-            Stamp::At(time_ns) => time_ns,
-            Stamp::Now | Stamp::Given(_) => now_ns(),
+            RecordTime::At(time_ns) => time_ns,
+            RecordTime::Now | RecordTime::Given(_) => now_ns(),
         };
         start[1].store(time_ns, Ordering::Relaxed);
-        if let Stamp::Given(ticks) = stamp {
+        if let RecordTime::Given(ticks) = stamp {
             start[2].store(ticks, Ordering::Relaxed);
         }
         fill(rest);
-        self.thread.lane.commit(room.len());
+        self.thread.chunk_writer.commit(room.len());
     }
 
     /// What a handle stands for. One that stands for nothing is counted.
     #[inline(always)]
-    pub(crate) fn known<T>(&self, handle: *const T, kind: Kind) -> Option<Entry> {
+    pub(crate) fn known<T>(&self, handle: *const T, kind: HandleKind) -> Option<HandleEntry> {
         let entry = self.collector.handles.find(handle.addr());
         let entry = entry.filter(|entry| entry.is(kind));
         if entry.is_none() {
-            self.lost(Cause::Invalid);
+            self.lost(LossCause::Invalid);
         }
         entry
     }
@@ -188,13 +199,13 @@ impl Pen {
             return 0;
         }
         let entry = self.collector.handles.find(handle.addr());
-        let entry = entry.filter(|entry| entry.is(Kind::Text));
+        let entry = entry.filter(|entry| entry.is(HandleKind::Text));
         entry.map_or(0, |entry| entry.id().into())
     }
 
     /// Counts a record that is not written.
     #[cold]
-    pub(crate) fn lost(&self, cause: Cause) {
+    pub(crate) fn lost(&self, cause: LossCause) {
         self.collector
             .region
             .count_loss(self.thread.tid.get(), cause);
@@ -203,18 +214,18 @@ impl Pen {
     /// Records nothing more of this thread.
     pub(crate) fn ignore_thread(&self) {
         self.thread.is_ignored.set(true);
-        self.thread.lane.retire(&self.collector.region);
+        self.thread.chunk_writer.retire(&self.collector.region);
         self.thread.process.set(u64::MAX);
     }
 
     /// The stamp of an `_ex` call. Without a clock domain the timestamp should have come from
     /// `__itt_get_timestamp`, which is our clock; some programs give CPU ticks instead, which
     /// are kept as they are.
-    pub(crate) fn stamp<T>(&self, clock: *const T, timestamp: u64) -> Stamp {
+    pub(crate) fn stamp<T>(&self, clock: *const T, timestamp: u64) -> RecordTime {
         if clock.is_null() && (self.collector.started_ns..=now_ns()).contains(&timestamp) {
-            Stamp::At(timestamp)
+            RecordTime::At(timestamp)
         } else {
-            Stamp::Given(timestamp)
+            RecordTime::Given(timestamp)
         }
     }
 }
