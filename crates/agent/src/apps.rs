@@ -68,17 +68,17 @@ pub struct RuleError {
 
 /// Rules that are ready to be asked.
 #[derive(Debug, Clone, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct ApplicationRules(Vec<ApplicationRule>);
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct ApplicationRule {
     application: Application,
     command: Option<Regex>,
     cgroup: Option<GlobMatcher>,
     unit: Option<GlobMatcher>,
 }
 
-impl Rules {
+impl ApplicationRules {
     /// Makes rules ready.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Rules {
         let rules = applications
             .iter()
             .enumerate()
-            .map(|(index, application)| Rule::new(index, application));
+            .map(|(index, application)| ApplicationRule::new(index, application));
         rules.collect::<Result<_, _>>().map(Self)
     }
 
@@ -98,7 +98,7 @@ impl Rules {
     }
 }
 
-impl Rule {
+impl ApplicationRule {
     fn new(index: usize, application: &Application) -> Result<Self, RuleError> {
         let fault = |key, problem: String, hint| RuleError {
             index,
@@ -211,8 +211,8 @@ mod tests {
 
     const ID: &str = "4f1c0a8a7f6d5e4c3b2a19081726354433221100ffeeddccbbaa998877665544";
 
-    fn rules(applications: &[Application]) -> Rules {
-        Rules::new(applications).expect("rules")
+    fn rules(applications: &[Application]) -> ApplicationRules {
+        ApplicationRules::new(applications).expect("rules")
     }
 
     fn named(name: &str) -> Application {
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    fn name_of<'a>(rules: &'a Rules, facts: &ConnectionFacts<'_>) -> Option<&'a str> {
+    fn name_of<'a>(rules: &'a ApplicationRules, facts: &ConnectionFacts<'_>) -> Option<&'a str> {
         rules.application(facts).map(|app| app.name.as_str())
     }
 
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn a_rule_for_everything_or_nobody_is_refused() {
-        let everything = Rules::new(&[named("all")]).expect_err("refused");
+        let everything = ApplicationRules::new(&[named("all")]).expect_err("refused");
         assert!(everything.problem.contains("matches every connection"));
-        let nobody = Rules::new(&[Application {
+        let nobody = ApplicationRules::new(&[Application {
             comm: Some("x".to_owned()),
             ..Application::default()
         }]);

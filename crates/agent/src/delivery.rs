@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::config::ShipConfig;
-use crate::notify::Priority;
+use crate::notify::LogPriority;
 use crate::ship::ShipState;
 
 /// What was last said.
@@ -25,38 +25,41 @@ impl Delivery {
     }
 
     /// What is to be said now.
-    pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(Priority, String)> {
+    pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(LogPriority, String)> {
         let news = [self.of_target(state), self.of_spool(state)];
         news.into_iter().flatten().collect()
     }
 
     /// A disk that fails in the same way again is no news.
-    fn of_spool(&mut self, state: &ShipState) -> Option<(Priority, String)> {
+    fn of_spool(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         if state.spool_failure == self.spool_failure {
             return None;
         }
         self.spool_failure.clone_from(&state.spool_failure);
         let why = state.spool_failure.as_ref()?;
         let hint = "give its disk room, or see why it fails; fleet_coverage counts what was lost";
-        Some((Priority::Warning, format!("{why}\nhint: {hint}")))
+        Some((LogPriority::Warning, format!("{why}\nhint: {hint}")))
     }
 
     /// A failure is said once, until the target takes a file.
-    fn of_target(&mut self, state: &ShipState) -> Option<(Priority, String)> {
+    fn of_target(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         let fails = state.error.is_some();
         if fails == self.fails {
             return None;
         }
         self.fails = fails;
         let Some(why) = &state.error else {
-            return Some((Priority::Info, format!("{} takes files again", self.target)));
+            return Some((
+                LogPriority::Info,
+                format!("{} takes files again", self.target),
+            ));
         };
         let text = format!(
             "cannot deliver to {}: {why}; what is seen waits in the spool\nhint: {}",
             self.target,
             self.remedy()
         );
-        Some((Priority::Warning, text))
+        Some((LogPriority::Warning, text))
     }
 
     fn remedy(&self) -> &'static str {
@@ -107,7 +110,7 @@ mod tests {
         let (priority, said) = delivery
             .of_target(&state(Some("x.parquet: Permission denied")))
             .unwrap();
-        assert_eq!(priority, Priority::Warning);
+        assert_eq!(priority, LogPriority::Warning);
         assert!(
             said.starts_with("cannot deliver to /srv/whylat: x.parquet: Permission denied; "),
             "{said}"
@@ -117,7 +120,10 @@ mod tests {
             delivery.of_target(&state(Some("y.parquet: Permission denied"))),
             None
         );
-        let again = (Priority::Info, "/srv/whylat takes files again".to_owned());
+        let again = (
+            LogPriority::Info,
+            "/srv/whylat takes files again".to_owned(),
+        );
         assert_eq!(delivery.of_target(&state(None)), Some(again));
         assert_eq!(delivery.of_target(&state(None)), None);
     }

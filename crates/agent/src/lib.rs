@@ -15,4 +15,4 @@ pub mod ship;
 
 pub use delivery::reservation;
 pub use interval::Interval;
-pub use run::{AgentError, Start, run};
+pub use run::{AgentError, StartOptions, run};

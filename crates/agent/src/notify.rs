@@ -8,7 +8,7 @@ use sd_notify::NotifyState;
 
 /// How serious a line is, as syslog and the journal number it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
+pub enum LogPriority {
     /// Something is lost or does not work.
     Error,
     /// Something will be lost if it stays so.
@@ -19,13 +19,13 @@ pub enum Priority {
 
 /// Says one line on stderr, with its priority in front where stderr is the journal (`SD_WARNING` and others of
 /// sd-daemon.h).
-pub fn say(priority: Priority, text: &str) {
+pub fn say(priority: LogPriority, text: &str) {
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let prefix = match (journal, priority) {
         (false, _) => "whylat agent: ",
-        (true, Priority::Error) => "<3>",
-        (true, Priority::Warning) => "<4>",
-        (true, Priority::Info) => "<6>",
+        (true, LogPriority::Error) => "<3>",
+        (true, LogPriority::Warning) => "<4>",
+        (true, LogPriority::Info) => "<6>",
     };
     let mut stderr = std::io::stderr().lock();
     for line in text.lines() {
@@ -36,13 +36,13 @@ pub fn say(priority: Priority, text: &str) {
 
 /// The service manager.
 #[derive(Debug)]
-pub struct Notify {
+pub struct ServiceNotifier {
     watchdog: Option<Duration>,
     petted: Option<Instant>,
     status: String,
 }
 
-impl Notify {
+impl ServiceNotifier {
     /// As the environment says that the manager wants to be told.
     pub fn from_environment() -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Notify {
         tell(&[NotifyState::Ready]);
     }
 
-    /// A configuration is being read again; [`Notify::ready`] ends it.
+    /// A configuration is being read again; [`ServiceNotifier::ready`] ends it.
     pub fn reloading(&self) {
         // Type=notify-reload demands the time with it
         match NotifyState::monotonic_usec_now() {
@@ -79,7 +79,7 @@ impl Notify {
         }
     }
 
-    /// How often [`Notify::alive`] is to be called at least; `None` when nobody waits for it.
+    /// How often [`ServiceNotifier::alive`] is to be called at least; `None` when nobody waits for it.
     pub fn watchdog(&self) -> Option<Duration> {
         // half of the limit, as sd_watchdog_enabled(3) recommends
         self.watchdog.map(|limit| limit / 2)

@@ -18,11 +18,11 @@ use record::privileges::{PrivilegeError, Privileges as Kept};
 
 use crate::Interval;
 use crate::collect::{Collector, Pace, Watch};
-use crate::config::{Config, ConfigError, Detail, Netns, WatchConfig};
+use crate::config::{Config, ConfigError, Detail, WatchConfig, WatchedNetns};
 use crate::delivery::Delivery;
 use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
-use crate::notify::{Notify, Priority, say};
-use crate::ship::{ShipError, ShipWatch, Shipper, Writer};
+use crate::notify::{LogPriority, ServiceNotifier, say};
+use crate::ship::{ShipError, ShipWatch, Shipper, WriterIdentity};
 
 /// How long an agent that is to end goes on trying to deliver; systemd kills it after 90 s.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ pub enum AgentError {
 
 /// What an agent is started with.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct StartOptions {
     /// Its configuration, which it reads again on SIGHUP.
     pub config: PathBuf,
     /// Written once everything is watched.
@@ -84,15 +84,15 @@ pub struct Start {
 /// # Errors
 /// When the agent cannot begin, or its programs cannot be used any more. What goes wrong with the target is none: it is
 /// tried again.
-pub fn run(start: &Start) -> Result<(), AgentError> {
+pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     let signals = Signals::block().map_err(AgentError::Signals)?;
     withhold_from_others();
     let config = Config::read(&start.config)?;
     let rules = config.rules()?;
     let facts = Host::read()?;
     let netns = match config.watch.netns {
-        Netns::Host => None,
-        Netns::Own => Some(Namespace::current()?.inode()),
+        WatchedNetns::Host => None,
+        WatchedNetns::Own => Some(Namespace::current()?.inode()),
     };
     // a process of its own: before there are threads
     let statistics = Privileges::read().holds(Capability::SysAdmin);
@@ -100,7 +100,7 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
     let mut storage = Storage::uninit();
     let hooks = Hooks::load_to_watch(&mut storage, netns, detail(config.watch.detail))?;
     hooks.attach()?;
-    let writer = Writer {
+    let writer = WriterIdentity {
         host: config.host.name.clone(),
         boot_id: facts.boot_id.clone(),
     };
@@ -118,7 +118,7 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
         Arc::clone(&metrics),
         Some(shipping.clone()),
     )?;
-    let mut agent = Agent {
+    let mut agent = RunningAgent {
         start,
         signals,
         delivery: Delivery::new(&config.ship),
@@ -126,7 +126,7 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
         shipping,
         shipper,
         metrics,
-        notify: Notify::from_environment(),
+        notify: ServiceNotifier::from_environment(),
         lacking: Vec::new(),
     };
     agent.lacks(collector.lacks());
@@ -140,20 +140,20 @@ pub fn run(start: &Start) -> Result<(), AgentError> {
     Ok(())
 }
 
-struct Agent<'a> {
-    start: &'a Start,
+struct RunningAgent<'a> {
+    start: &'a StartOptions,
     signals: Signals,
     config: Config,
     shipping: ShipWatch,
     delivery: Delivery,
     shipper: Shipper,
     metrics: Arc<Metrics>,
-    notify: Notify,
+    notify: ServiceNotifier,
     /// What was said to be lacking.
     lacking: Vec<String>,
 }
 
-impl Agent<'_> {
+impl RunningAgent<'_> {
     fn watch(&mut self, mut collector: Collector<'_>) -> Result<(), AgentError> {
         loop {
             let wait_ms = self.wait_ms(collector.next_ns());
@@ -200,7 +200,7 @@ impl Agent<'_> {
     /// Says what cannot be seen, when that is something new.
     fn lacks(&mut self, lacking: &[String]) {
         let new = lacking.iter().filter(|lack| !self.lacking.contains(lack));
-        new.for_each(|lack| say(Priority::Warning, &format!("cannot see {lack}")));
+        new.for_each(|lack| say(LogPriority::Warning, &format!("cannot see {lack}")));
         self.metrics.lacks(lacking.len());
         self.lacking = lacking.to_vec();
     }
@@ -211,9 +211,9 @@ impl Agent<'_> {
         let taken = self.take_up(collector);
         self.metrics.reloaded(taken.is_ok());
         match taken {
-            Ok(()) => say(Priority::Info, "the configuration was taken up"),
+            Ok(()) => say(LogPriority::Info, "the configuration was taken up"),
             Err(why) => say(
-                Priority::Error,
+                LogPriority::Error,
                 &format!("the configuration stays as it was: {why}"),
             ),
         }

@@ -13,7 +13,7 @@ use table::Columns;
 use table::fleet::{FleetConnection, FleetCoverage, FleetInterval};
 use whylat_agent::Interval;
 use whylat_agent::config::{Config, HostConfig, MetricsConfig};
-use whylat_agent::metrics::{Endpoint, EndpointError, Format, Metrics, Token};
+use whylat_agent::metrics::{Endpoint, EndpointError, Metrics, TextFormat, Token};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/whylat.json");
 
@@ -94,7 +94,7 @@ fn times_are_told_by_application() {
     metrics.interval(&of_application(Some("shop"), 1, Some(500_000)));
     metrics.interval(&of_application(Some("shop"), 1, Some(500_000)));
     metrics.interval(&of_application(None, 2, None));
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     let samples = samples(&page);
     let limited = |problem: &str, application: &str| {
         let name = "whylat_tcp_limited_seconds_total";
@@ -136,13 +136,13 @@ fn times_are_told_by_application() {
     let mut measured = of_application(None, 3, None);
     measured.coverage.bpf_us = Some(2_000);
     metrics.interval(&measured);
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     assert!(
         page.contains("whylat_agent_bpf_seconds_total 0.002\n"),
         "{page}"
     );
     metrics.reloaded(false);
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     assert!(
         page.contains("whylat_config_last_reload_successful 0\n"),
         "{page}"
@@ -156,7 +156,7 @@ fn the_number_of_series_has_a_bound() {
         let name = format!("app-{number}");
         metrics.interval(&of_application(Some(&name), number, Some(1)));
     }
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     let samples = samples(&page);
     let applications: BTreeSet<&str> = samples
         .keys()
@@ -187,7 +187,7 @@ fn both_formats_describe_each_metric_once() {
     let metrics = Metrics::new();
     metrics.interval(&of_application(Some("a \"b\"\n\\"), 1, Some(1)));
     metrics.shipping(&stop(shipper));
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     let kinds = described(&page);
     for series in samples(&page).keys() {
         let name: String = series.chars().take_while(|&c| c != '{').collect();
@@ -209,7 +209,7 @@ fn both_formats_describe_each_metric_once() {
         "{page}"
     );
     assert!(page.contains("whylat_ship_delay_seconds 0"), "{page}");
-    let open = metrics.page(Format::OpenMetrics).expect("a page");
+    let open = metrics.page(TextFormat::OpenMetrics).expect("a page");
     assert!(open.ends_with("# EOF\n"));
     assert_eq!(described(&open).len(), kinds.len());
 }
@@ -436,7 +436,7 @@ fn the_dashboard_names_metrics_that_exist() {
     let mut measured = of_application(Some("shop"), 1, Some(1));
     measured.coverage.bpf_us = Some(1);
     metrics.interval(&measured);
-    let page = metrics.page(Format::Prometheus).expect("a page");
+    let page = metrics.page(TextFormat::Prometheus).expect("a page");
     let known: BTreeSet<String> = described(&page).into_keys().collect();
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");

@@ -6,12 +6,12 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
-use whylat_agent::notify::Notify;
+use whylat_agent::notify::ServiceNotifier;
 
 const CHILD: &str = "WHYLAT_AGENT_TEST_NOTIFY";
 
 fn child() {
-    let mut notify = Notify::from_environment();
+    let mut notify = ServiceNotifier::from_environment();
     assert_eq!(notify.watchdog(), Some(Duration::from_secs(10)));
     notify.ready();
     notify.alive();
@@ -75,7 +75,7 @@ fn without_a_manager_nothing_is_told() {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
         return;
     }
-    let mut notify = Notify::from_environment();
+    let mut notify = ServiceNotifier::from_environment();
     assert_eq!(notify.watchdog(), None);
     notify.ready();
     notify.alive();

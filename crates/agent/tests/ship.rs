@@ -9,7 +9,7 @@ use common::*;
 use table::Columns;
 use table::fleet::{FleetDetail, FleetProblem};
 use whylat_agent::Interval;
-use whylat_agent::ship::{ShipError, Shipper, Writer};
+use whylat_agent::ship::{ShipError, Shipper, WriterIdentity};
 
 fn minutes(from: i64, to: i64) -> Vec<Interval> {
     (from..to)
@@ -180,7 +180,7 @@ fn another_boot_is_another_file_and_ends_the_hour_of_the_one_before() {
         .iter()
         .for_each(|one| put(&shipper, one.clone()));
     stop(shipper);
-    let reboot = Writer {
+    let reboot = WriterIdentity {
         boot_id: "ffffffff-0000".to_owned(),
         ..writer()
     };
@@ -212,7 +212,7 @@ fn a_second_agent_is_refused() {
         second.to_string().contains("as host web-1\nhint: "),
         "{second}"
     );
-    let other = Writer {
+    let other = WriterIdentity {
         host: "web-2".to_owned(),
         ..writer()
     };

@@ -35,7 +35,7 @@ impl Agent {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let start = agent::Start {
+        let start = agent::StartOptions {
             config: self.config,
             ready_file: self.ready_file,
         };

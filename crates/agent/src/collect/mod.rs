@@ -32,7 +32,7 @@ use probe::tcp_stats::Random;
 use table::fleet::FleetCoverage;
 
 use crate::Interval;
-use crate::apps::Rules;
+use crate::apps::ApplicationRules;
 use lacks::Lacks;
 use meter::{IntervalCost, Meter};
 use owners::Owners;
@@ -140,7 +140,7 @@ impl<'a> Collector<'a> {
         hooks: &'a Hooks<'a>,
         watch: Watch,
         facts: Host,
-        rules: Rules,
+        rules: ApplicationRules,
         statistics: Option<Statistics>,
     ) -> Result<Self, HooksError> {
         let now = now();
@@ -177,7 +177,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Takes up other rules and another pace.
-    pub fn reconfigure(&mut self, rules: Rules, pace: Pace) {
+    pub fn reconfigure(&mut self, rules: ApplicationRules, pace: Pace) {
         self.watched.owners.set_rules(rules);
         self.rates.set_budget(pace.into());
         self.watch.pace = pace;

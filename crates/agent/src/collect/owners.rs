@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use probe::processes::{ProcessReader, Seen};
 
-use crate::apps::{Application, ConnectionFacts, Rules};
+use crate::apps::{Application, ApplicationRules, ConnectionFacts};
 
 /// A process that owns connections.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ struct Owner {
 /// Owners seen lately.
 #[derive(Debug)]
 pub(super) struct Owners {
-    rules: Rules,
+    rules: ApplicationRules,
     /// `None` where `/proc` tells of other processes than the kernel side does.
     reader: Option<ProcessReader>,
     known: HashMap<u32, Owner>,
@@ -29,7 +29,7 @@ pub(super) struct Owners {
 
 impl Owners {
     /// `sees_all`: whether a process id means the same in `/proc` and to the kernel side.
-    pub(super) fn new(rules: Rules, sees_all: bool) -> Self {
+    pub(super) fn new(rules: ApplicationRules, sees_all: bool) -> Self {
         Self {
             rules,
             reader: sees_all.then(ProcessReader::new),
@@ -37,7 +37,7 @@ impl Owners {
         }
     }
 
-    pub(super) fn set_rules(&mut self, rules: Rules) {
+    pub(super) fn set_rules(&mut self, rules: ApplicationRules) {
         self.rules = rules;
     }
 
@@ -124,8 +124,8 @@ mod tests {
         }
     }
 
-    fn rules(application: Application) -> Rules {
-        Rules::new(&[application]).expect("rules")
+    fn rules(application: Application) -> ApplicationRules {
+        ApplicationRules::new(&[application]).expect("rules")
     }
 
     #[test]
@@ -152,21 +152,21 @@ mod tests {
     #[test]
     fn a_process_of_another_namespace_is_not_asked_for() {
         let own = std::process::id();
-        let mut owners = Owners::new(Rules::default(), false);
+        let mut owners = Owners::new(ApplicationRules::default(), false);
         owners.met(&seen(own, "other"));
         assert_eq!(owners.comm(own), Some("other"));
     }
 
     #[test]
     fn of_a_process_that_is_gone_the_name_remains() {
-        let mut owners = Owners::new(Rules::default(), true);
+        let mut owners = Owners::new(ApplicationRules::default(), true);
         owners.met(&seen(u32::MAX, "curl"));
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
     }
 
     #[test]
     fn who_uses_an_id_again_is_not_who_used_it_before() {
-        let mut owners = Owners::new(Rules::default(), true);
+        let mut owners = Owners::new(ApplicationRules::default(), true);
         let own = std::process::id();
         let before = Seen {
             started_ns: 1,

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use table::fleet::BIN_NS;
 
-use super::error::Fault;
+use super::error::InvalidValue;
 use super::target::Target;
 use super::{Config, MetricsConfig, ShipConfig, WatchConfig};
-use crate::apps::Rules;
+use crate::apps::ApplicationRules;
 
 /// Bounds of the mean time between readings, ms: what SNAP measured ends at 10 s (figure 8); ten milliseconds are the
 /// kernel's own timer tick on common configurations, below which a reading tells nothing new.
@@ -17,19 +17,23 @@ const POLL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
 const SPOOL_BYTES: u64 = 4 << 20;
 
 /// The first value that cannot be meant.
-pub(super) fn first_fault(config: &Config) -> Option<Fault> {
+pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
     host(config)
         .or_else(|| watch(&config.watch))
         .or_else(|| ship(&config.ship))
         .or_else(|| metrics(&config.metrics))
-        .or_else(|| Rules::new(&config.applications).err().map(Fault::from))
+        .or_else(|| {
+            ApplicationRules::new(&config.applications)
+                .err()
+                .map(InvalidValue::from)
+        })
 }
 
-fn host(config: &Config) -> Option<Fault> {
+fn host(config: &Config) -> Option<InvalidValue> {
     let name = &config.host.name;
     let fault = |what: &str| {
         let hint = "give the name under which others know this host, as in topology.json";
-        Some(Fault::of("host", "name", what.to_owned(), hint))
+        Some(InvalidValue::of("host", "name", what.to_owned(), hint))
     };
     if name.is_empty() {
         return fault(" is empty, and the kernel has no name for this host");
@@ -44,21 +48,26 @@ fn host(config: &Config) -> Option<Fault> {
     None
 }
 
-fn watch(watch: &WatchConfig) -> Option<Fault> {
+fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
     if !POLL_MS.contains(&watch.poll_ms) {
         let what = format!(" = {}: not between 10 and 10000", watch.poll_ms);
-        return Some(Fault::of("watch", "poll_ms", what, "500 is the default"));
+        return Some(InvalidValue::of(
+            "watch",
+            "poll_ms",
+            what,
+            "500 is the default",
+        ));
     }
     let (low, high) = (watch.cpu_low, watch.cpu_high);
     if !(high > 0.0 && high <= 1.0) {
         let what = format!(" = {high}: not a share of one CPU");
         let hint = "0.015 is the default: 1.5 % of one CPU";
-        return Some(Fault::of("watch", "cpu_high", what, hint));
+        return Some(InvalidValue::of("watch", "cpu_high", what, hint));
     }
     if !(low >= 0.0 && low < high) {
         let what = format!(" = {low}: not between 0 and cpu_high = {high}");
         let hint = "0.005 is the default: 0.5 % of one CPU";
-        return Some(Fault::of("watch", "cpu_low", what, hint));
+        return Some(InvalidValue::of("watch", "cpu_low", what, hint));
     }
     let bin_s = (BIN_NS / 1_000_000_000) as u32;
     let whole = watch.interval_s > 0
@@ -70,42 +79,47 @@ fn watch(watch: &WatchConfig) -> Option<Fault> {
             watch.interval_s
         );
         let hint = "60, or for a demonstration 2, 4, 6, 10, 12, 20 or 30";
-        return Some(Fault::of("watch", "interval_s", what, hint));
+        return Some(InvalidValue::of("watch", "interval_s", what, hint));
     }
     None
 }
 
-fn ship(ship: &ShipConfig) -> Option<Fault> {
+fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
     if ship.target.is_empty() {
         let hint = "target = \"/srv/whylat\" or \"s3://BUCKET/whylat\"";
-        return Some(Fault::of("ship", "target", " is missing".to_owned(), hint));
+        return Some(InvalidValue::of(
+            "ship",
+            "target",
+            " is missing".to_owned(),
+            hint,
+        ));
     }
     if let Err(why) = Target::parse(&ship.target) {
         let hint = "a directory with its whole path, or s3://, gs://, az:// or https:// with bucket and folder; \
                     credentials come from the environment";
-        return Some(Fault::of("ship", "target", format!(": {why}"), hint));
+        return Some(InvalidValue::of("ship", "target", format!(": {why}"), hint));
     }
     if !ship.spool.is_absolute() {
         let what = format!(" = {:?}: not a whole path", ship.spool);
         let hint = "/var/lib/whylat-agent/spool is the default";
-        return Some(Fault::of("ship", "spool", what, hint));
+        return Some(InvalidValue::of("ship", "spool", what, hint));
     }
     if ship.spool_max_bytes < SPOOL_BYTES {
         let what = format!(" = {}: less than {SPOOL_BYTES}", ship.spool_max_bytes);
         let hint = "1073741824 is the default: some twenty days of a host with 150 connections";
-        return Some(Fault::of("ship", "spool_max_bytes", what, hint));
+        return Some(InvalidValue::of("ship", "spool_max_bytes", what, hint));
     }
     None
 }
 
-fn metrics(metrics: &MetricsConfig) -> Option<Fault> {
+fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
     if metrics.listen.is_empty() {
         return None;
     }
     if metrics.listen.parse::<SocketAddr>().is_err() {
         let what = format!(" = {:?}: not an address with a port", metrics.listen);
         let hint = "\"127.0.0.1:9464\" for this host, \"0.0.0.0:9464\" for others too, or \"\" for no endpoint";
-        return Some(Fault::of("metrics", "listen", what, hint));
+        return Some(InvalidValue::of("metrics", "listen", what, hint));
     }
     None
 }

@@ -64,9 +64,9 @@ fn hint_of(message: &str) -> String {
 
 /// A value that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct InvalidValue {
     /// Where: names of tables and keys, and the place within a list.
-    place: Vec<Step>,
+    place: Vec<PathStep>,
     /// What is wrong with it.
     what: String,
     /// What to write instead.
@@ -75,18 +75,18 @@ pub(super) struct Fault {
 
 /// One step down in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     /// Into the value of a key.
     Key(&'static str),
     /// Into an element of a list.
     Element(usize),
 }
 
-impl Fault {
+impl InvalidValue {
     /// A fault of a key of a table.
     pub(super) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
         Self {
-            place: vec![Step::Key(table), Step::Key(key)],
+            place: vec![PathStep::Key(table), PathStep::Key(key)],
             what: format!("[{table}] {key}{what}"),
             hint: hint.to_owned(),
         }
@@ -103,7 +103,7 @@ impl Fault {
     }
 }
 
-impl From<RuleError> for Fault {
+impl From<RuleError> for InvalidValue {
     fn from(error: RuleError) -> Self {
         let RuleError {
             index,
@@ -114,9 +114,9 @@ impl From<RuleError> for Fault {
         } = error;
         Self {
             place: vec![
-                Step::Key("application"),
-                Step::Element(index),
-                Step::Key(key),
+                PathStep::Key("application"),
+                PathStep::Element(index),
+                PathStep::Key(key),
             ],
             what: format!("[[application]] {application} {problem}"),
             hint: hint.to_owned(),
@@ -125,7 +125,7 @@ impl From<RuleError> for Fault {
 }
 
 /// Line of a place, or of the part of the way to it that is written.
-fn line_of(text: &str, place: &[Step]) -> usize {
+fn line_of(text: &str, place: &[PathStep]) -> usize {
     let Ok(document) = DeTable::parse(text) else {
         return 1;
     };
@@ -133,11 +133,11 @@ fn line_of(text: &str, place: &[Step]) -> usize {
     let mut value = DeValue::Table(document.into_inner());
     for step in place {
         let next = match (step, value) {
-            (Step::Key(name), DeValue::Table(table)) => table
+            (PathStep::Key(name), DeValue::Table(table)) => table
                 .into_iter()
                 .find(|(key, _)| key.get_ref() == name)
                 .map(|(key, value)| (key.span().start, value)),
-            (Step::Element(index), DeValue::Array(list)) => list
+            (PathStep::Element(index), DeValue::Array(list)) => list
                 .into_iter()
                 .nth(*index)
                 .map(|element| (element.span().start, element)),

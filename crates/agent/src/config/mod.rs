@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
-use error::Fault;
+use error::InvalidValue;
 pub(crate) use target::Target;
 
-use crate::apps::{Application, Rules};
+use crate::apps::{Application, ApplicationRules};
 
 /// What an agent is to do. [`Config::read`] is the way to one that is checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -76,7 +76,7 @@ impl Detail {
 /// Whose connections are watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Netns {
+pub enum WatchedNetns {
     /// Those of every network namespace of the host.
     #[default]
     Host,
@@ -91,7 +91,7 @@ pub struct WatchConfig {
     /// How much is recorded of every connection.
     pub detail: Detail,
     /// Whose connections are watched.
-    pub netns: Netns,
+    pub netns: WatchedNetns,
     /// Mean time between two readings of one connection, ms.
     pub poll_ms: u32,
     /// Below this share of one CPU, connections with problems are read more often.
@@ -106,7 +106,7 @@ impl Default for WatchConfig {
     fn default() -> Self {
         Self {
             detail: Detail::default(),
-            netns: Netns::default(),
+            netns: WatchedNetns::default(),
             poll_ms: 500,
             cpu_low: 0.005,
             cpu_high: 0.015,
@@ -178,9 +178,9 @@ impl Config {
     ///
     /// # Errors
     /// When a pattern is none; [`Config::read`] has seen to that.
-    pub fn rules(&self) -> Result<Rules, ConfigError> {
-        Rules::new(&self.applications)
-            .map_err(|error| Fault::from(error).at(Path::new("agent.toml"), ""))
+    pub fn rules(&self) -> Result<ApplicationRules, ConfigError> {
+        ApplicationRules::new(&self.applications)
+            .map_err(|error| InvalidValue::from(error).at(Path::new("agent.toml"), ""))
     }
 
     /// What cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else

@@ -9,30 +9,30 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use table::fleet::FleetCoverage;
 
-use super::units::{Now, Seconds, SecondsNow, count_of, seconds_of, unix_s};
+use super::units::{CountGauge, SecondsCounter, SecondsGauge, count_of, seconds_of, unix_s};
 
 /// Of a metric that is one series, or none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NoLabels {}
 
 /// Numbers of the agent itself.
-pub(super) struct Agent {
+pub(super) struct AgentMetrics {
     intervals: Counter,
-    last_interval: SecondsNow,
-    cpu: Seconds,
+    last_interval: SecondsGauge,
+    cpu: SecondsCounter,
     /// No series where the kernel does not measure it.
-    bpf: Family<NoLabels, Seconds>,
-    resident: Now,
+    bpf: Family<NoLabels, SecondsCounter>,
+    resident: CountGauge,
     polls: Counter,
-    poll_gap: SecondsNow,
+    poll_gap: SecondsGauge,
     lost: Counter,
-    lacks: Now,
-    connections: Now,
-    reload_ok: Now,
-    reloaded: SecondsNow,
+    lacks: CountGauge,
+    connections: CountGauge,
+    reload_ok: CountGauge,
+    reloaded: SecondsGauge,
 }
 
-impl Agent {
+impl AgentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let agent = Self {
             intervals: Counter::default(),

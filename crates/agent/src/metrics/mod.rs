@@ -10,5 +10,5 @@ mod shipping;
 mod tcp;
 mod units;
 
-pub use page::{Format, Metrics};
+pub use page::{Metrics, TextFormat};
 pub use serve::{Endpoint, EndpointError, TOKEN_VARIABLE, Token};

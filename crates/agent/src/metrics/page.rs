@@ -7,22 +7,22 @@ use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use super::agent::Agent;
-use super::shipping::Shipping;
-use super::tcp::Tcp;
+use super::agent::AgentMetrics;
+use super::shipping::ShippingMetrics;
+use super::tcp::TcpMetrics;
 use crate::Interval;
 use crate::ship::ShipState;
 
 /// Text formats that Prometheus reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum TextFormat {
     /// Its own, 0.0.4.
     Prometheus,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
-impl Format {
+impl TextFormat {
     /// As in the header `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -35,9 +35,9 @@ impl Format {
 /// All numbers. Shared between the agent, which changes them, and the endpoint, which shows them.
 pub struct Metrics {
     registry: Registry,
-    tcp: Mutex<Tcp>,
-    agent: Agent,
-    shipping: Arc<Shipping>,
+    tcp: Mutex<TcpMetrics>,
+    agent: AgentMetrics,
+    shipping: Arc<ShippingMetrics>,
 }
 
 impl Metrics {
@@ -46,9 +46,9 @@ impl Metrics {
         let mut registry = Registry::with_prefix("whylat");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of the agent", version);
-        let tcp = Mutex::new(Tcp::register(&mut registry));
-        let agent = Agent::register(&mut registry);
-        let shipping = Arc::<Shipping>::default();
+        let tcp = Mutex::new(TcpMetrics::register(&mut registry));
+        let agent = AgentMetrics::register(&mut registry);
+        let shipping = Arc::<ShippingMetrics>::default();
         registry.register_collector(Box::new(Arc::clone(&shipping)));
         let metrics = Self {
             registry,
@@ -86,11 +86,11 @@ impl Metrics {
     ///
     /// # Errors
     /// When a metric cannot be written as text, which none of these does.
-    pub fn page(&self, format: Format) -> Result<String, fmt::Error> {
+    pub fn page(&self, format: TextFormat) -> Result<String, fmt::Error> {
         let mut page = String::new();
         match format {
-            Format::Prometheus => prometheus_text::encode(&mut page, &self.registry)?,
-            Format::OpenMetrics => text::encode(&mut page, &self.registry)?,
+            TextFormat::Prometheus => prometheus_text::encode(&mut page, &self.registry)?,
+            TextFormat::OpenMetrics => text::encode(&mut page, &self.registry)?,
         }
         Ok(page)
     }

@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::page::{Format, Metrics};
+use super::page::{Metrics, TextFormat};
 use crate::config::{HostConfig, MetricsConfig};
 use crate::ship::ShipWatch;
 
@@ -91,7 +91,7 @@ pub struct Endpoint {
 }
 
 /// What answers.
-struct Page {
+struct MetricsPage {
     metrics: Arc<Metrics>,
     shipping: Option<ShipWatch>,
     names: Vec<String>,
@@ -124,7 +124,7 @@ impl Endpoint {
         let address = listener.local_addr().map_err(failed)?;
         let mut names = config.names.clone();
         names.extend([host.name.clone(), "localhost".to_owned()]);
-        let page = Arc::new(Page {
+        let page = Arc::new(MetricsPage {
             metrics,
             shipping,
             names,
@@ -176,7 +176,7 @@ async fn accept(
     }
 }
 
-async fn serve(listener: TcpListener, page: Arc<Page>, mut ended: oneshot::Receiver<()>) {
+async fn serve(listener: TcpListener, page: Arc<MetricsPage>, mut ended: oneshot::Receiver<()>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
@@ -207,7 +207,7 @@ async fn serve(listener: TcpListener, page: Arc<Page>, mut ended: oneshot::Recei
     }
 }
 
-impl Page {
+impl MetricsPage {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if let Some(refusal) = self.refusal(request) {
             return refusal;
@@ -272,8 +272,8 @@ impl Page {
             accept.contains("application/openmetrics-text")
         };
         let format = match request.headers().get(ACCEPT).is_some_and(accepts) {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
+            true => TextFormat::OpenMetrics,
+            false => TextFormat::Prometheus,
         };
         match self.metrics.page(format) {
             Ok(page) => respond(StatusCode::OK, format.content_type(), page),

@@ -15,15 +15,15 @@ use crate::ship::ShipState;
 
 /// The state that was told last; none before the first.
 #[derive(Debug, Default)]
-pub(super) struct Shipping(Mutex<Option<ShipState>>);
+pub(super) struct ShippingMetrics(Mutex<Option<ShipState>>);
 
-impl Shipping {
+impl ShippingMetrics {
     pub(super) fn set(&self, state: &ShipState) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
     }
 }
 
-impl Collector for Shipping {
+impl Collector for ShippingMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match state.as_ref() {

@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use table::Columns;
 use table::fleet::FleetInterval;
 
-use super::units::{Seconds, count_of, seconds_of};
+use super::units::{SecondsCounter, count_of, seconds_of};
 use crate::Interval;
 
 /// Most applications with numbers of their own: above a hundred values of a label Prometheus' guide asks for another way
@@ -24,41 +24,41 @@ const NONE: &str = "none";
 const FORGOTTEN_AFTER_NS: i64 = 2 * 3_600_000_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Limit {
+struct ProblemLabels {
     problem: &'static str,
     application: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Held {
+struct StageLabels {
     stage: String,
     application: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
+struct ApplicationLabels {
     application: String,
 }
 
 /// Numbers by application, and which connection is of which.
-pub(super) struct Tcp {
-    limited: Family<Limit, Seconds>,
-    watched: Family<Of, Seconds>,
-    held: Family<Held, Counter>,
-    acked: Family<Of, Counter>,
-    received: Family<Of, Counter>,
-    segments: Family<Of, Counter>,
-    retransmitted: Family<Of, Counter>,
+pub(super) struct TcpMetrics {
+    limited: Family<ProblemLabels, SecondsCounter>,
+    watched: Family<ApplicationLabels, SecondsCounter>,
+    held: Family<StageLabels, Counter>,
+    acked: Family<ApplicationLabels, Counter>,
+    received: Family<ApplicationLabels, Counter>,
+    segments: Family<ApplicationLabels, Counter>,
+    retransmitted: Family<ApplicationLabels, Counter>,
     names: BTreeSet<String>,
-    owners: HashMap<i64, Owner>,
+    owners: HashMap<i64, ConnectionOwner>,
 }
 
-struct Owner {
+struct ConnectionOwner {
     application: Option<String>,
     heard_ns: i64,
 }
 
-impl Tcp {
+impl TcpMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let tcp = Self {
             limited: Family::default(),
@@ -118,7 +118,7 @@ impl Tcp {
     pub(super) fn interval(&mut self, interval: &Interval) {
         for index in 0..interval.connections.len() {
             let row = interval.connections.row(index);
-            let owner = Owner {
+            let owner = ConnectionOwner {
                 application: row.app.map(|name| self.bounded(name)),
                 heard_ns: row.closed_ns.map_or(row.time_ns, |_| i64::MIN),
             };
@@ -157,7 +157,7 @@ impl Tcp {
         for (problem, time_us) in limits {
             // what is not measured has no series, rather than one that stays zero
             let Some(time_us) = time_us else { continue };
-            let limit = Limit {
+            let limit = ProblemLabels {
                 problem,
                 application: application.clone(),
             };
@@ -166,9 +166,11 @@ impl Tcp {
         }
         if let Some(stage) = row.verdict.clone() {
             let application = application.clone();
-            self.held.get_or_create(&Held { stage, application }).inc();
+            self.held
+                .get_or_create(&StageLabels { stage, application })
+                .inc();
         }
-        let of = Of { application };
+        let of = ApplicationLabels { application };
         let watched = self.watched.get_or_create(&of);
         watched.inc_by(seconds_of(row.length_us));
         for (counts, count) in [

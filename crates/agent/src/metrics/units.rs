@@ -7,11 +7,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// A counter of seconds.
-pub(super) type Seconds = Counter<f64, AtomicU64>;
+pub(super) type SecondsCounter = Counter<f64, AtomicU64>;
 /// A gauge of seconds.
-pub(super) type SecondsNow = Gauge<f64, AtomicU64>;
+pub(super) type SecondsGauge = Gauge<f64, AtomicU64>;
 /// A gauge of whole numbers.
-pub(super) type Now = Gauge<i64, AtomicI64>;
+pub(super) type CountGauge = Gauge<i64, AtomicI64>;
 
 /// Seconds of a time in microseconds.
 pub(super) fn seconds_of(us: i64) -> f64 {

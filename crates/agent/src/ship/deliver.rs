@@ -8,29 +8,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::backoff::Backoff;
-use super::name::Key;
-use super::spool::{Given, Spool, Work};
-use super::target::Sink;
+use super::name::FileKey;
+use super::spool::{Abandoned, DeliveryTask, Spool};
+use super::target::OpenTarget;
 
 /// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
 const REMOVALS: u32 = 3;
 
 /// What the spooling and the delivering thread share.
-pub(super) struct Shared {
-    inner: Mutex<Inner>,
+pub(super) struct SharedSpool {
+    inner: Mutex<DeliveryState>,
     changed: Condvar,
     /// What others are told: they must not wait for a disk that hangs.
-    published: Mutex<Published>,
+    published: Mutex<PublishedState>,
     /// Intervals that were not even spooled, as the spool's disk hung.
     pub refused_intervals: AtomicU64,
 }
 
-struct Published {
+struct PublishedState {
     state: ShipState,
     oldest: Option<SystemTime>,
 }
 
-pub(super) struct Inner {
+pub(super) struct DeliveryState {
     pub spool: Spool,
     /// Files that the target has taken since the agent began.
     pub delivered_files: u64,
@@ -74,16 +74,16 @@ pub struct ShipState {
     /// Why the spool's disk last failed, if it ever did.
     pub spool_failure: Option<String>,
     /// What was given up since the agent began.
-    pub given: Given,
+    pub given: Abandoned,
     /// Intervals that the spool has taken since the agent began, as far as there was room.
     pub stored_intervals: u64,
     /// Intervals that were not even spooled, as the spool's disk hung.
     pub refused_intervals: u64,
 }
 
-impl Shared {
+impl SharedSpool {
     pub(super) fn new(spool: Spool) -> Arc<Self> {
-        let inner = Inner {
+        let inner = DeliveryState {
             spool,
             delivered_files: 0,
             delivered_bytes: 0,
@@ -103,13 +103,13 @@ impl Shared {
     }
 
     /// What is shared. Held while the spool's disk works: not for who must not wait.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         // a thread that panicked has changed nothing half: files are moved one by one
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is shared, tells those who look from outside, and wakes who waits for something to deliver, or the end.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut DeliveryState) -> T) -> T {
         let mut inner = self.lock();
         let result = change(&mut inner);
         *self.look() = inner.published();
@@ -117,14 +117,14 @@ impl Shared {
         result
     }
 
-    fn look(&self) -> MutexGuard<'_, Published> {
+    fn look(&self) -> MutexGuard<'_, PublishedState> {
         self.published
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
-    fn next_work(&self) -> Option<Work> {
+    fn next_work(&self) -> Option<DeliveryTask> {
         let mut inner = self.lock();
         loop {
             let is_late = inner.ends.is_some_and(|ends| Instant::now() >= ends);
@@ -170,10 +170,10 @@ impl Shared {
     }
 }
 
-impl Inner {
-    fn published(&self) -> Published {
+impl DeliveryState {
+    fn published(&self) -> PublishedState {
         let oldest = self.spool.pending.values().map(|waiting| waiting.since);
-        Published {
+        PublishedState {
             oldest: oldest.min(),
             state: ShipState {
                 spooled_files: self.spool.pending.len() as u64,
@@ -195,7 +195,7 @@ impl Inner {
 }
 
 /// Delivers until the agent ends.
-pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
+pub(super) fn run(shared: &SharedSpool, target: &mut OpenTarget, backoff: Backoff) {
     let mut failed = 0;
     while let Some(work) = shared.next_work() {
         match perform(shared, target, &work, failed) {
@@ -212,9 +212,14 @@ pub(super) fn run(shared: &Shared, target: &mut Sink, backoff: Backoff) {
 }
 
 /// Does one thing at the target, after so many failures in a row, and tells the spool.
-fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::Result<()> {
+fn perform(
+    shared: &SharedSpool,
+    target: &mut OpenTarget,
+    work: &DeliveryTask,
+    failed: u32,
+) -> io::Result<()> {
     match work {
-        Work::Send {
+        DeliveryTask::Send {
             key,
             path,
             generation,
@@ -229,7 +234,7 @@ fn perform(shared: &Shared, target: &mut Sink, work: &Work, failed: u32) -> io::
                 Ok(()) => shared.change(|inner| inner.taken(key, *generation, bytes)),
             }
         }
-        Work::Remove(key) => match target.remove(key) {
+        DeliveryTask::Remove(key) => match target.remove(key) {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
             Err(error) if failed < REMOVALS => return Err(error),
             result => shared.change(|inner| {
@@ -246,8 +251,8 @@ fn is_gone(path: &Path) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-impl Inner {
-    fn taken(&mut self, key: &Key, generation: u64, bytes: u64) {
+impl DeliveryState {
+    fn taken(&mut self, key: &FileKey, generation: u64, bytes: u64) {
         self.spool.delivered(key, generation);
         self.delivered_files += 1;
         self.delivered_bytes += bytes;
@@ -255,8 +260,8 @@ impl Inner {
         self.error = None;
     }
 
-    fn failed(&mut self, work: &Work, error: &io::Error) {
-        let (Work::Send { key, .. } | Work::Remove(key)) = work;
+    fn failed(&mut self, work: &DeliveryTask, error: &io::Error) {
+        let (DeliveryTask::Send { key, .. } | DeliveryTask::Remove(key)) = work;
         self.failures += 1;
         self.error = Some(format!("{}: {error}", key.path()));
     }
@@ -264,10 +269,10 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Writer;
+    use super::super::WriterIdentity;
     use super::super::interleavings::{interval, interval_of_detail};
     use super::super::name::HOUR_NS;
-    use super::super::stage::Stage;
+    use super::super::stage::StagedInterval;
     use super::*;
     use crate::Interval;
     use crate::config::ShipConfig;
@@ -275,20 +280,20 @@ mod tests {
     const BEGIN_NS: i64 = 490_000 * HOUR_NS;
 
     /// A spool in which an interval waits for a directory.
-    struct World {
+    struct DeliveryWorld {
         dir: tempfile::TempDir,
-        shared: Arc<Shared>,
-        target: Sink,
+        shared: Arc<SharedSpool>,
+        target: OpenTarget,
     }
 
-    impl World {
+    impl DeliveryWorld {
         fn new(first: Interval) -> Self {
             let dir = tempfile::tempdir().expect("directory");
             let spool = Spool::open(&dir.path().join("spool"), "h", "b", 1 << 30).expect("spool");
-            let shared = Shared::new(spool);
+            let shared = SharedSpool::new(spool);
             let target = dir.path().join("target");
             std::fs::create_dir(&target).expect("target");
-            let writer = Writer {
+            let writer = WriterIdentity {
                 host: "h".to_owned(),
                 boot_id: "b".to_owned(),
             };
@@ -297,7 +302,7 @@ mod tests {
                 spool: dir.path().join("spool"),
                 ..ShipConfig::default()
             };
-            let target = Sink::open(&writer, &config).expect("target");
+            let target = OpenTarget::open(&writer, &config).expect("target");
             shared.change(|inner| inner.spool.store(first));
             Self {
                 dir,
@@ -307,36 +312,40 @@ mod tests {
         }
 
         /// The next file is chosen, something happens, and then it is sent.
-        fn send_after(&mut self, between: impl FnOnce(&mut Inner, &Path)) {
+        fn send_after(&mut self, between: impl FnOnce(&mut DeliveryState, &Path)) {
             let work = self.shared.next_work().expect("a file");
-            let Work::Send { path, .. } = &work else {
+            let DeliveryTask::Send { path, .. } = &work else {
                 panic!("{work:?}");
             };
             self.shared.change(|inner| between(inner, path));
             perform(&self.shared, &mut self.target, &work, 0).expect("nothing to try again");
         }
 
-        fn given(&self) -> Given {
+        fn given(&self) -> Abandoned {
             self.shared.lock().spool.given
         }
     }
 
     #[test]
     fn a_file_whose_hour_was_merged_before_it_was_sent_is_not_lost() {
-        let mut world = World::new(interval(BEGIN_NS));
+        let mut world = DeliveryWorld::new(interval(BEGIN_NS));
         let late = interval(BEGIN_NS + 2 * HOUR_NS);
         world.send_after(|inner, path| {
             inner.spool.store(late);
             assert!(!path.exists());
         });
-        assert_eq!(world.given(), Given::default());
+        assert_eq!(world.given(), Abandoned::default());
     }
 
     #[test]
     fn details_dropped_before_they_were_sent_are_counted_once() {
-        let mut world = World::new(interval_of_detail(BEGIN_NS));
+        let mut world = DeliveryWorld::new(interval_of_detail(BEGIN_NS));
         world.send_after(|inner, path| {
-            assert!(inner.spool.relieve(&mut Stage::default(), BEGIN_NS));
+            assert!(
+                inner
+                    .spool
+                    .relieve(&mut StagedInterval::default(), BEGIN_NS)
+            );
             assert!(!path.exists());
         });
         let given = world.given();
@@ -345,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_file_that_somebody_removes_is_counted() {
-        let mut world = World::new(interval(BEGIN_NS));
+        let mut world = DeliveryWorld::new(interval(BEGIN_NS));
         world.send_after(|_, path| std::fs::remove_file(path).expect("a file"));
         assert_eq!(world.given().failed_files, 1);
         let pending = world.dir.path().join("spool/pending");
@@ -357,8 +366,8 @@ mod tests {
 
     #[test]
     fn a_file_that_has_changed_is_still_to_be_sent() {
-        let world = World::new(interval(BEGIN_NS));
-        let Some(Work::Send {
+        let world = DeliveryWorld::new(interval(BEGIN_NS));
+        let Some(DeliveryTask::Send {
             key, generation, ..
         }) = world.shared.next_work()
         else {
@@ -369,6 +378,6 @@ mod tests {
             inner.spool.vanished(&key, generation);
             assert!(inner.spool.pending.contains_key(&key));
         });
-        assert_eq!(world.given(), Given::default());
+        assert_eq!(world.given(), Abandoned::default());
     }
 }

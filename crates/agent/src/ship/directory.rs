@@ -18,28 +18,28 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::disk;
 use super::error::ShipError;
-use super::name::{Key, Stem};
+use super::name::{FileKey, FileStem};
 
 /// Folder of locks and of files that are being written, within the dataset.
 const AGENTS: &str = ".agents";
 
 /// A dataset's directory.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct DirectoryTarget {
     root: PathBuf,
     host: String,
-    stem: Stem,
+    stem: FileStem,
     lock: Option<Flock<File>>,
     is_clear: bool,
 }
 
-impl Directory {
+impl DirectoryTarget {
     /// Nothing is looked at yet: the directory may come later.
     pub(super) fn new(root: PathBuf, host: &str, boot_id: &str) -> Self {
         Self {
             root,
             host: host.to_owned(),
-            stem: Stem::new(host, boot_id),
+            stem: FileStem::new(host, boot_id),
             lock: None,
             is_clear: false,
         }
@@ -100,7 +100,7 @@ impl Directory {
     }
 
     /// Puts a file in its place, whole and lasting.
-    pub(super) fn put(&mut self, key: &Key, from: &Path) -> io::Result<()> {
+    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         let mut source = File::open(from)?;
         self.prepare()?;
         let path = self.root.join(key.path());
@@ -125,7 +125,7 @@ impl Directory {
     }
 
     /// Removes a file; that there is none is as well.
-    pub(super) fn remove(&self, key: &Key) -> io::Result<()> {
+    pub(super) fn remove(&self, key: &FileKey) -> io::Result<()> {
         disk::remove(&self.root.join(key.path()))
     }
 }

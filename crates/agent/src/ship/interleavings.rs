@@ -11,15 +11,15 @@ use table::fleet::{
 };
 use table::{Columns, dataset, row_of};
 
-use super::name::{HOUR_NS, Key};
-use super::spool::{Spool, Work};
-use super::stage::Stage;
+use super::name::{FileKey, HOUR_NS};
+use super::spool::{DeliveryTask, Spool};
+use super::stage::StagedInterval;
 use crate::Interval;
 
 const BEGIN_NS: i64 = 490_000 * HOUR_NS;
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum InterleavingStep {
     /// An interval is stored, so many seconds after the one before.
     Store(i64),
     /// The next thing is done at the target, and the spool learns of it.
@@ -43,35 +43,35 @@ enum Step {
 /// Within the minute, and to the next hour.
 const SOON_OR_LATE_S: [i64; 2] = [10, 3600];
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = InterleavingStep> {
     let soon_or_late = || proptest::sample::select(SOON_OR_LATE_S.as_slice());
     prop_oneof![
-        6 => (1_i64..5).prop_map(|length| Step::Store(length * 10)),
+        6 => (1_i64..5).prop_map(|length| InterleavingStep::Store(length * 10)),
         // to the next hour
-        1 => Just(Step::Store(3600)),
-        8 => Just(Step::Deliver),
-        2 => Just(Step::DieAfter),
-        2 => Just(Step::Fail),
-        1 => Just(Step::Unsure),
-        2 => soon_or_late().prop_map(Step::StoreBeforeSending),
-        2 => soon_or_late().prop_map(Step::StoreWhileSending),
-        1 => Just(Step::Die),
-        1 => Just(Step::Boot),
+        1 => Just(InterleavingStep::Store(3600)),
+        8 => Just(InterleavingStep::Deliver),
+        2 => Just(InterleavingStep::DieAfter),
+        2 => Just(InterleavingStep::Fail),
+        1 => Just(InterleavingStep::Unsure),
+        2 => soon_or_late().prop_map(InterleavingStep::StoreBeforeSending),
+        2 => soon_or_late().prop_map(InterleavingStep::StoreWhileSending),
+        1 => Just(InterleavingStep::Die),
+        1 => Just(InterleavingStep::Boot),
     ]
 }
 
-struct World {
+struct InterleavingWorld {
     dir: tempfile::TempDir,
     spool: Option<Spool>,
     boot: u32,
     now_ns: i64,
-    target: BTreeMap<Key, Vec<u8>>,
+    target: BTreeMap<FileKey, Vec<u8>>,
     /// What the target was asked to take, as far as the agent can know.
-    asked: BTreeSet<Key>,
+    asked: BTreeSet<FileKey>,
     stored: Vec<i64>,
 }
 
-impl World {
+impl InterleavingWorld {
     fn new() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let mut world = Self {
@@ -110,16 +110,16 @@ impl World {
     }
 
     /// Does the next thing at the target.
-    fn perform(&mut self) -> Option<Work> {
+    fn perform(&mut self) -> Option<DeliveryTask> {
         let work = self.spool().next()?;
         self.perform_chosen(&work);
         Some(work)
     }
 
     /// Whether what was chosen could be done.
-    fn perform_chosen(&mut self, work: &Work) -> bool {
+    fn perform_chosen(&mut self, work: &DeliveryTask) -> bool {
         match work {
-            Work::Send { key, path, .. } => {
+            DeliveryTask::Send { key, path, .. } => {
                 self.spool().trying(key);
                 let Ok(bytes) = std::fs::read(path) else {
                     return false;
@@ -127,7 +127,7 @@ impl World {
                 self.asked.insert(key.clone());
                 self.target.insert(key.clone(), bytes);
             }
-            Work::Remove(key) => drop(self.target.remove(key)),
+            DeliveryTask::Remove(key) => drop(self.target.remove(key)),
         }
         true
     }
@@ -138,51 +138,51 @@ impl World {
         let Some(work) = work else { return };
         let is_done = self.perform_chosen(&work);
         match &work {
-            Work::Send {
+            DeliveryTask::Send {
                 key, generation, ..
             } if !is_done => self.spool().vanished(key, *generation),
             _ => self.report(&work),
         }
     }
 
-    fn report(&mut self, work: &Work) {
+    fn report(&mut self, work: &DeliveryTask) {
         match work {
-            Work::Send {
+            DeliveryTask::Send {
                 key, generation, ..
             } => self.spool().delivered(key, *generation),
-            Work::Remove(key) => self.spool().removed(key),
+            DeliveryTask::Remove(key) => self.spool().removed(key),
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: InterleavingStep) {
         match step {
-            Step::Store(length_s) => self.store(length_s),
-            Step::Deliver => {
+            InterleavingStep::Store(length_s) => self.store(length_s),
+            InterleavingStep::Deliver => {
                 if let Some(work) = self.perform() {
                     self.report(&work);
                 }
             }
-            Step::DieAfter => {
+            InterleavingStep::DieAfter => {
                 self.perform();
                 self.open();
             }
-            Step::Fail => {
-                if let Some(Work::Send { key, .. }) = self.spool().next() {
+            InterleavingStep::Fail => {
+                if let Some(DeliveryTask::Send { key, .. }) = self.spool().next() {
                     self.spool().trying(&key);
                     self.asked.insert(key);
                 }
             }
-            Step::Unsure => drop(self.perform()),
-            Step::StoreBeforeSending(length_s) => self.store_before_sending(length_s),
-            Step::StoreWhileSending(length_s) => {
+            InterleavingStep::Unsure => drop(self.perform()),
+            InterleavingStep::StoreBeforeSending(length_s) => self.store_before_sending(length_s),
+            InterleavingStep::StoreWhileSending(length_s) => {
                 let work = self.perform();
                 self.store(length_s);
                 if let Some(work) = work {
                     self.report(&work);
                 }
             }
-            Step::Die => self.open(),
-            Step::Boot => {
+            InterleavingStep::Die => self.open(),
+            InterleavingStep::Boot => {
                 self.boot += 1;
                 self.open();
             }
@@ -275,11 +275,11 @@ pub(super) fn interval_of_detail(begin_ns: i64) -> Interval {
 
 #[test]
 fn an_hour_in_which_the_target_is_away_is_held_once() {
-    let mut world = World::new();
+    let mut world = InterleavingWorld::new();
     // to the begin of an hour, through it, and past its end
     for length_s in [3600].into_iter().chain([60; 57]).chain([300]) {
         world.store(length_s);
-        world.step(Step::Fail);
+        world.step(InterleavingStep::Fail);
     }
     let spool = world.spool();
     assert_eq!(spool.sent.len(), 1, "the one that was tried all the time");
@@ -290,11 +290,15 @@ fn an_hour_in_which_the_target_is_away_is_held_once() {
 
 #[test]
 fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
-    let mut world = World::new();
+    let mut world = InterleavingWorld::new();
     let begin_ns = BEGIN_NS;
     world.spool().store(interval_of_detail(begin_ns));
     let sent = world.perform();
-    assert!(world.spool().relieve(&mut Stage::default(), begin_ns));
+    assert!(
+        world
+            .spool()
+            .relieve(&mut StagedInterval::default(), begin_ns)
+    );
     assert_eq!(world.spool().given.full_files, 1);
     // its minute goes on, and is not sent again until its hour is merged
     let (soon_ns, late_ns) = (begin_ns + HOUR_NS / 120, begin_ns + 2 * HOUR_NS);
@@ -303,13 +307,13 @@ fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
     world.report(&sent.expect("a file of details"));
     world.drain();
     let minutes = world.target.keys().filter(|key| !key.is_hour());
-    let minutes: Vec<i64> = minutes.map(Key::begin_ns).collect();
+    let minutes: Vec<i64> = minutes.map(FileKey::begin_ns).collect();
     assert_eq!(minutes, [late_ns, late_ns], "those of the hour that runs");
 }
 
 #[test]
 fn a_merge_that_fails_leaves_nothing() {
-    let mut world = World::new();
+    let mut world = InterleavingWorld::new();
     world.store(3600);
     let files = std::fs::read_dir(world.dir.path().join("pending")).expect("files");
     for file in files {
@@ -322,7 +326,7 @@ fn a_merge_that_fails_leaves_nothing() {
 
 #[test]
 fn what_a_kill_left_of_a_merge_is_removed() {
-    let mut world = World::new();
+    let mut world = InterleavingWorld::new();
     let begun = world.dir.path().join("merging.tmp");
     std::fs::write(&begun, "half an hour").expect("write");
     world.open();
@@ -334,7 +338,7 @@ proptest! {
 
     #[test]
     fn each_row_is_there_once(steps in proptest::collection::vec(step(), 1..80)) {
-        let mut world = World::new();
+        let mut world = InterleavingWorld::new();
         for step in steps {
             world.step(step);
             world.check();

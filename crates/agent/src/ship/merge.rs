@@ -9,7 +9,7 @@ use table::dataset::{self, MergeError};
 use table::{Table, for_each_fleet_table};
 
 use super::disk;
-use super::name::{HOUR_NS, Key, MINUTE_NS};
+use super::name::{FileKey, HOUR_NS, MINUTE_NS};
 use super::spool::Spool;
 
 /// An hour is taken to have ended when an interval begins so long after it: rows of its last interval may be written by
@@ -30,15 +30,15 @@ impl Spool {
     pub(super) fn close_interrupted(&mut self) -> io::Result<()> {
         let stem = self.stem.clone();
         let memory = self.memory.clone();
-        let is_closed = |hour: &Key| memory.as_ref().is_some_and(|m| m.is_closed(hour));
+        let is_closed = |hour: &FileKey| memory.as_ref().is_some_and(|m| m.is_closed(hour));
         let hours = self.hours(|hour| *hour.stem() != stem || is_closed(hour));
         hours.iter().try_for_each(|hour| self.close_hour(hour))
     }
 
     /// Closes the hours that are chosen and not closed yet.
-    fn close_hours(&mut self, is_chosen: impl Fn(&Key) -> bool) -> io::Result<()> {
+    fn close_hours(&mut self, is_chosen: impl Fn(&FileKey) -> bool) -> io::Result<()> {
         let memory = self.memory.clone();
-        let is_closed = |hour: &Key| memory.as_ref().is_some_and(|m| m.is_closed(hour));
+        let is_closed = |hour: &FileKey| memory.as_ref().is_some_and(|m| m.is_closed(hour));
         let hours = self.hours(|hour| is_chosen(hour) && !is_closed(hour));
         if hours.is_empty() {
             return Ok(());
@@ -51,15 +51,15 @@ impl Spool {
     }
 
     /// Hours that have files of minutes, and none of the whole hour.
-    fn hours(&self, is_chosen: impl Fn(&Key) -> bool) -> Vec<Key> {
+    fn hours(&self, is_chosen: impl Fn(&FileKey) -> bool) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
         let minutes = files.filter(|key| !key.is_hour());
-        let hours: BTreeSet<Key> = minutes.map(Key::of_hour).collect();
-        let unmerged = |hour: &Key| !self.pending.contains_key(hour) && is_chosen(hour);
+        let hours: BTreeSet<FileKey> = minutes.map(FileKey::of_hour).collect();
+        let unmerged = |hour: &FileKey| !self.pending.contains_key(hour) && is_chosen(hour);
         hours.into_iter().filter(unmerged).collect()
     }
 
-    fn close_hour(&mut self, hour: &Key) -> io::Result<()> {
+    fn close_hour(&mut self, hour: &FileKey) -> io::Result<()> {
         let is_whole = self.memory.as_ref().is_some_and(|m| m.is_whole(hour));
         let minutes = self.minutes_of(hour);
         if is_whole {
@@ -81,15 +81,15 @@ impl Spool {
     }
 
     /// The files of minutes of an hour, in order.
-    fn minutes_of(&self, hour: &Key) -> Vec<Key> {
+    fn minutes_of(&self, hour: &FileKey) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
         let minutes = files.filter(|key| !key.is_hour() && key.of_hour() == *hour);
-        let minutes: BTreeSet<&Key> = minutes.collect();
+        let minutes: BTreeSet<&FileKey> = minutes.collect();
         minutes.into_iter().cloned().collect()
     }
 
     /// Writes the file of an hour; returns its length.
-    fn merge(&self, hour: &Key, minutes: &[Key]) -> Result<u64, MergeError> {
+    fn merge(&self, hour: &FileKey, minutes: &[FileKey]) -> Result<u64, MergeError> {
         let paths: Vec<PathBuf> = minutes
             .iter()
             .map(|key| match self.pending.contains_key(key) {
@@ -105,7 +105,7 @@ impl Spool {
         merged
     }
 
-    fn place_merged(&self, hour: &Key, minutes: &[PathBuf]) -> Result<u64, MergeError> {
+    fn place_merged(&self, hour: &FileKey, minutes: &[PathBuf]) -> Result<u64, MergeError> {
         let temporary = self.merging_path();
         let bytes = write_merged(hour.table(), minutes, &temporary)?;
         fs::rename(&temporary, self.pending_path(hour))?;

@@ -30,12 +30,12 @@ use std::time::{Duration, Instant};
 pub use backoff::Backoff;
 pub use deliver::ShipState;
 pub use error::ShipError;
-pub use name::{Key, Stem, Writer};
-pub use spool::Given;
+pub use name::{FileKey, FileStem, WriterIdentity};
+pub use spool::Abandoned;
 
-use self::deliver::Shared;
+use self::deliver::SharedSpool;
 use self::spool::Spool;
-use self::target::Sink;
+use self::target::OpenTarget;
 use crate::Interval;
 use crate::config::ShipConfig;
 
@@ -45,7 +45,7 @@ const WAITING_INTERVALS: usize = 4;
 /// Ships intervals until it is stopped.
 pub struct Shipper {
     intervals: Option<SyncSender<Box<Interval>>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -54,7 +54,7 @@ impl Shipper {
     ///
     /// # Errors
     /// When the spool cannot be used, or another agent uses it or writes under the name of this host.
-    pub fn start(writer: &Writer, config: &ShipConfig) -> Result<Self, ShipError> {
+    pub fn start(writer: &WriterIdentity, config: &ShipConfig) -> Result<Self, ShipError> {
         Self::start_with(writer, config, Backoff::default())
     }
 
@@ -63,7 +63,7 @@ impl Shipper {
     /// # Errors
     /// As [`Shipper::start`].
     pub fn start_with(
-        writer: &Writer,
+        writer: &WriterIdentity,
         config: &ShipConfig,
         backoff: Backoff,
     ) -> Result<Self, ShipError> {
@@ -73,8 +73,8 @@ impl Shipper {
             &writer.boot_id,
             config.spool_max_bytes,
         )?;
-        let mut target = Sink::open(writer, config)?;
-        let shared = Shared::new(spool);
+        let mut target = OpenTarget::open(writer, config)?;
+        let shared = SharedSpool::new(spool);
         let (intervals, incoming) = sync_channel::<Box<Interval>>(WAITING_INTERVALS);
         let spooling = Arc::clone(&shared);
         let delivering = Arc::clone(&shared);
@@ -148,7 +148,7 @@ impl Shipper {
 
 /// Who asks how shipping is getting on.
 #[derive(Clone)]
-pub struct ShipWatch(Arc<Shared>);
+pub struct ShipWatch(Arc<SharedSpool>);
 
 impl ShipWatch {
     /// How shipping is getting on.

@@ -25,7 +25,7 @@ pub(crate) const TABLES: [&str; 5] = [
 
 /// Who writes: what distinguishes its rows and files from those of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Writer {
+pub struct WriterIdentity {
     /// Name of the host.
     pub host: String,
     /// The kernel's identity of this boot.
@@ -34,9 +34,9 @@ pub struct Writer {
 
 /// The first part of all names that one agent gives: host and boot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stem(String);
+pub struct FileStem(String);
 
-impl Stem {
+impl FileStem {
     /// Of this host name and boot id.
     pub fn new(host: &str, boot_id: &str) -> Self {
         let plain = |c: char| if is_plain(c) { c } else { '-' };
@@ -58,7 +58,7 @@ impl Stem {
     }
 }
 
-impl fmt::Display for Stem {
+impl fmt::Display for FileStem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -70,19 +70,19 @@ fn is_plain(c: char) -> bool {
 
 /// One file of a dataset. Ordered as files are delivered: oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct FileKey {
     /// Hours since 1970-01-01 UTC.
     hour: i64,
     /// Minute of the hour; `None`: the whole hour.
     minute: Option<u8>,
     /// Place in [`TABLES`].
     table: u8,
-    stem: Stem,
+    stem: FileStem,
 }
 
-impl Key {
+impl FileKey {
     /// The file of the minute that holds this time; `None` when there is no such table.
-    pub(crate) fn of_minute(table: &str, stem: &Stem, time_ns: i64) -> Option<Self> {
+    pub(crate) fn of_minute(table: &str, stem: &FileStem, time_ns: i64) -> Option<Self> {
         Some(Self {
             hour: time_ns.div_euclid(HOUR_NS),
             minute: Some((time_ns.rem_euclid(HOUR_NS) / MINUTE_NS) as u8),
@@ -110,7 +110,7 @@ impl Key {
     }
 
     /// Host and boot.
-    pub(crate) fn stem(&self) -> &Stem {
+    pub(crate) fn stem(&self) -> &FileStem {
         &self.stem
     }
 
@@ -148,7 +148,7 @@ impl Key {
         let begin = DateTime::parse_from_rfc3339(&format!("{date}T{clock}:00Z")).ok()?;
         let key = Self::of_minute(
             table,
-            &Stem::parse(host, boot)?,
+            &FileStem::parse(host, boot)?,
             begin.timestamp_nanos_opt()?,
         )?;
         let key = if minute.is_none() { key.of_hour() } else { key };
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_documentation() {
-        let stem = Stem::new("web 1.example", "0A1B2C3D-0000-4000-8000-000000000000");
-        let key = Key::of_minute("fleet_problems", &stem, TIME_NS + 59_999_999_999);
+        let stem = FileStem::new("web 1.example", "0A1B2C3D-0000-4000-8000-000000000000");
+        let key = FileKey::of_minute("fleet_problems", &stem, TIME_NS + 59_999_999_999);
         let key = key.expect("a table");
         let folder = "fleet_problems/date=2026-11-24/hour=05";
         assert_eq!(
@@ -193,13 +193,13 @@ mod tests {
             key.of_hour().path(),
             format!("{folder}/web-1-example.0a1b2c3d.05.parquet")
         );
-        assert_eq!(Key::of_minute("calls", &stem, TIME_NS), None);
+        assert_eq!(FileKey::of_minute("calls", &stem, TIME_NS), None);
     }
 
     #[test]
     fn what_is_watched_is_told_last() {
-        let stem = Stem::new("h", "00000000");
-        let key = |table, time_ns| Key::of_minute(table, &stem, time_ns).expect("a table");
+        let stem = FileStem::new("h", "00000000");
+        let key = |table, time_ns| FileKey::of_minute(table, &stem, time_ns).expect("a table");
         let mut keys = [
             key("fleet_problems", TIME_NS + MINUTE_NS),
             key("fleet_coverage", TIME_NS),
@@ -231,14 +231,14 @@ mod tests {
             time_ns in 0..i64::MAX,
             hour in any::<bool>(),
         ) {
-            let key = Key::of_minute(TABLES[table], &Stem::new(&host, &boot), time_ns).expect("a table");
+            let key = FileKey::of_minute(TABLES[table], &FileStem::new(&host, &boot), time_ns).expect("a table");
             let key = if hour { key.of_hour() } else { key };
-            prop_assert_eq!(Key::parse(&key.spool_name()), Some(key));
+            prop_assert_eq!(FileKey::parse(&key.spool_name()), Some(key));
         }
 
         #[test]
         fn other_names_are_none(name in "\\PC{0,60}") {
-            prop_assert_eq!(Key::parse(&name), None);
+            prop_assert_eq!(FileKey::parse(&name), None);
         }
     }
 }

@@ -5,25 +5,25 @@
 use table::Table;
 use table::fleet::FleetDetail;
 
-use super::name::{Key, MINUTE_NS};
+use super::name::{FileKey, MINUTE_NS};
 use super::spool::Spool;
-use super::stage::Stage;
+use super::stage::StagedInterval;
 
 impl Spool {
     /// Whether these files fit beside what is there.
-    pub(super) fn fits(&self, stage: &Stage) -> bool {
+    pub(super) fn fits(&self, stage: &StagedInterval) -> bool {
         let new: u64 = stage.files.iter().map(|file| file.bytes.len() as u64).sum();
         let replaced = stage.files.iter().map(|file| self.bytes_of(&file.key));
         (self.bytes() + new).saturating_sub(replaced.sum()) <= self.most_bytes()
     }
 
-    fn bytes_of(&self, key: &Key) -> u64 {
+    fn bytes_of(&self, key: &FileKey) -> u64 {
         let waiting = self.pending.get(key).map(|waiting| waiting.bytes);
         waiting.or_else(|| self.sent.get(key).copied()).unwrap_or(0)
     }
 
     /// Gives up the next thing; `false` when there is nothing left but the files to be stored.
-    pub(super) fn relieve(&mut self, stage: &mut Stage, begin_ns: i64) -> bool {
+    pub(super) fn relieve(&mut self, stage: &mut StagedInterval, begin_ns: i64) -> bool {
         if self.forget_sent(begin_ns) {
             return true;
         }
@@ -38,8 +38,8 @@ impl Spool {
     /// Copies of what the target has, but for those of the newest minutes, which may still grow.
     fn forget_sent(&mut self, begin_ns: i64) -> bool {
         let since_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS) - MINUTE_NS;
-        let is_old = |key: &&Key| key.begin_ns() < since_ns && !self.is_covered(key);
-        let old: Vec<Key> = self.sent.keys().filter(is_old).cloned().collect();
+        let is_old = |key: &&FileKey| key.begin_ns() < since_ns && !self.is_covered(key);
+        let old: Vec<FileKey> = self.sent.keys().filter(is_old).cloned().collect();
         if old.is_empty() {
             return false;
         }
@@ -56,13 +56,13 @@ impl Spool {
     }
 
     /// Whether a minute's file only waits to be removed at the target.
-    fn is_covered(&self, key: &Key) -> bool {
+    fn is_covered(&self, key: &FileKey) -> bool {
         self.pending.contains_key(&key.of_hour())
     }
 
     /// The newest file of details that waits.
     fn drop_details(&mut self) -> bool {
-        let is_detail = |key: &&Key| key.table() == FleetDetail::NAME;
+        let is_detail = |key: &&FileKey| key.table() == FleetDetail::NAME;
         let Some(key) = self.pending.keys().rev().find(is_detail).cloned() else {
             return false;
         };

@@ -4,7 +4,7 @@
 //! ```text
 //! SPOOL/lock         held by the one agent that uses it
 //! SPOOL/*.tmp        what is being written: removed at the next start
-//! SPOOL/state.json   `Memory`
+//! SPOOL/state.json   `SpoolMemory`
 //! SPOOL/uploads.json what a store holds parts of, and no file yet: `Uploads`
 //! SPOOL/staging/     the files of an interval that is not whole: removed at the next start
 //! SPOOL/staged/      those of one that is: moved to `pending` at the next start
@@ -26,14 +26,14 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::disk;
 use super::error::ShipError;
-use super::name::{Key, MINUTE_NS, Stem};
-use super::stage::{Place, Stage};
-use super::state::Memory;
+use super::name::{FileKey, FileStem, MINUTE_NS};
+use super::stage::{FilePlace, StagedInterval};
+use super::state::SpoolMemory;
 use crate::Interval;
 
 /// What waits for the target.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingFile {
     /// Length of the file.
     pub bytes: u64,
     /// Counts how often the file has changed: what was sent may not be what is there by now.
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 
 /// What has gone wrong in a spool since the agent began, or was given up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct Abandoned {
     /// Files dropped because the spool, or its disk, was full.
     pub full_files: u64,
     /// Files dropped because the spool's disk failed, or a file in it was damaged.
@@ -62,15 +62,15 @@ pub struct Given {
 /// Files that wait.
 pub(super) struct Spool {
     pub(super) root: PathBuf,
-    pub(super) pending: BTreeMap<Key, Waiting>,
-    pub(super) sent: BTreeMap<Key, u64>,
+    pub(super) pending: BTreeMap<FileKey, WaitingFile>,
+    pub(super) sent: BTreeMap<FileKey, u64>,
     /// Files that are no longer here and that the target may have.
-    maybe_there: BTreeSet<Key>,
-    pub(super) memory: Option<Memory>,
-    pub(super) given: Given,
+    maybe_there: BTreeSet<FileKey>,
+    pub(super) memory: Option<SpoolMemory>,
+    pub(super) given: Abandoned,
     /// The newest failure of the spool's disk.
     pub(super) failure: Option<String>,
-    pub(super) stem: Stem,
+    pub(super) stem: FileStem,
     host: String,
     most_bytes: u64,
     generation: u64,
@@ -79,18 +79,18 @@ pub(super) struct Spool {
 
 /// What to do at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum DeliveryTask {
     /// Send a file.
     Send {
         /// Which.
-        key: Key,
+        key: FileKey,
         /// Where it is.
         path: PathBuf,
         /// Which of its states.
         generation: u64,
     },
     /// Remove a file whose hour is merged.
-    Remove(Key),
+    Remove(FileKey),
 }
 
 impl Spool {
@@ -117,10 +117,10 @@ impl Spool {
             pending: BTreeMap::new(),
             sent: BTreeMap::new(),
             maybe_there: BTreeSet::new(),
-            memory: Memory::read(root),
-            given: Given::default(),
+            memory: SpoolMemory::read(root),
+            given: Abandoned::default(),
             failure: None,
-            stem: Stem::new(host, boot_id),
+            stem: FileStem::new(host, boot_id),
             host: host.to_owned(),
             most_bytes,
             generation: 0,
@@ -153,7 +153,7 @@ impl Spool {
         self.close_interrupted()?;
         if self.memory.as_ref().is_some_and(|m| !m.is_of(&self.stem)) {
             // this boot, or name, is new to a spool that was there before it
-            self.memory = Some(Memory::new(&self.stem, i64::MIN));
+            self.memory = Some(SpoolMemory::new(&self.stem, i64::MIN));
             self.save()?;
         }
         Ok(())
@@ -161,8 +161,8 @@ impl Spool {
 
     /// Minutes' files whose hour is merged by now wait for their removal only.
     fn retire_covered(&mut self) -> io::Result<()> {
-        let covered = |key: &&Key| !key.is_hour() && self.pending.contains_key(&key.of_hour());
-        let covered: Vec<Key> = self.pending.keys().filter(covered).cloned().collect();
+        let covered = |key: &&FileKey| !key.is_hour() && self.pending.contains_key(&key.of_hour());
+        let covered: Vec<FileKey> = self.pending.keys().filter(covered).cloned().collect();
         for key in covered {
             self.retire(&key)?;
         }
@@ -172,7 +172,7 @@ impl Spool {
     /// Takes an interval over. Nothing is returned: what cannot be kept is counted.
     pub(super) fn store(&mut self, mut interval: Interval) {
         self.remember(interval.begin_ns);
-        let mut stage = Stage::default();
+        let mut stage = StagedInterval::default();
         self.with_place(|place| stage.interval(place, &interval));
         let coverage = &mut interval.coverage;
         coverage.rows = i64::try_from(stage.rows).unwrap_or(i64::MAX);
@@ -196,7 +196,7 @@ impl Spool {
         let changed = match &mut self.memory {
             Some(memory) => memory.set_back(minute_ns),
             memory => {
-                *memory = Some(Memory::new(&self.stem, minute_ns));
+                *memory = Some(SpoolMemory::new(&self.stem, minute_ns));
                 true
             }
         };
@@ -205,8 +205,8 @@ impl Spool {
         }
     }
 
-    fn with_place(&self, work: impl FnOnce(&Place<'_>)) {
-        work(&Place {
+    fn with_place(&self, work: impl FnOnce(&FilePlace<'_>)) {
+        work(&FilePlace {
             stem: &self.stem,
             host: &self.host,
             is_open: &|key| self.memory.as_ref().is_some_and(|m| m.is_open(key)),
@@ -223,7 +223,7 @@ impl Spool {
     }
 
     /// Commits what fits, and makes room for the rest in the order of what is missed least.
-    fn keep(&mut self, mut stage: Stage, begin_ns: i64) {
+    fn keep(&mut self, mut stage: StagedInterval, begin_ns: i64) {
         loop {
             if self.fits(&stage) {
                 match self.commit(&stage) {
@@ -243,7 +243,7 @@ impl Spool {
     }
 
     /// Makes the files of a stage part of the spool: all of them or none.
-    fn commit(&mut self, stage: &Stage) -> io::Result<()> {
+    fn commit(&mut self, stage: &StagedInterval) -> io::Result<()> {
         let staging = self.root.join("staging");
         // an earlier one may have failed on a full disk
         self.move_staged()?;
@@ -292,15 +292,15 @@ impl Spool {
     }
 
     /// Whether the target may have a file in one of its states.
-    fn may_have(&self, key: &Key) -> bool {
+    fn may_have(&self, key: &FileKey) -> bool {
         let is_tried = self.pending.get(key).is_some_and(|waiting| waiting.tried);
         is_tried || self.sent.contains_key(key) || self.maybe_there.contains(key)
     }
 
-    fn wait(&mut self, key: Key, bytes: u64, since: SystemTime, tried: bool) {
+    fn wait(&mut self, key: FileKey, bytes: u64, since: SystemTime, tried: bool) {
         self.generation += 1;
         let before = self.pending.get(&key);
-        let waiting = Waiting {
+        let waiting = WaitingFile {
             bytes,
             generation: self.generation,
             tried,
@@ -311,10 +311,10 @@ impl Spool {
     }
 
     /// The next thing to do at the target, oldest first.
-    pub(super) fn next(&mut self) -> Option<Work> {
+    pub(super) fn next(&mut self) -> Option<DeliveryTask> {
         while let Some((key, waiting)) = self.pending.iter().next() {
             if !waiting.delivered {
-                return Some(Work::Send {
+                return Some(DeliveryTask::Send {
                     key: key.clone(),
                     path: self.pending_path(key),
                     generation: waiting.generation,
@@ -323,7 +323,7 @@ impl Spool {
             let key = key.clone();
             let minute = self.sent.keys().find(|minute| minute.of_hour() == key);
             if let Some(minute) = minute {
-                return Some(Work::Remove(minute.clone()));
+                return Some(DeliveryTask::Remove(minute.clone()));
             }
             self.pending.remove(&key);
             self.forget_file(&self.pending_path(&key));
@@ -332,14 +332,14 @@ impl Spool {
     }
 
     /// The target is asked to take a file: from now on it may have it.
-    pub(super) fn trying(&mut self, key: &Key) {
+    pub(super) fn trying(&mut self, key: &FileKey) {
         if let Some(waiting) = self.pending.get_mut(key) {
             waiting.tried = true;
         }
     }
 
     /// The target has a file in one of its states.
-    pub(super) fn delivered(&mut self, key: &Key, generation: u64) {
+    pub(super) fn delivered(&mut self, key: &FileKey, generation: u64) {
         let Some(waiting) = self.pending.get_mut(key) else {
             return;
         };
@@ -364,14 +364,14 @@ impl Spool {
     }
 
     /// A file of a minute is no longer at the target, or is left there.
-    pub(super) fn removed(&mut self, key: &Key) {
+    pub(super) fn removed(&mut self, key: &FileKey) {
         self.sent.remove(key);
         self.forget_file(&self.sent_path(key));
     }
 
     /// A file that was to be sent in one of its states is not there: somebody has removed it, unless it no longer waits.
     /// Then its hour was merged, or it was dropped and counted, since it was chosen.
-    pub(super) fn vanished(&mut self, key: &Key, generation: u64) {
+    pub(super) fn vanished(&mut self, key: &FileKey, generation: u64) {
         let waiting = self.pending.get(key);
         if waiting.is_some_and(|waiting| waiting.generation == generation) {
             self.let_go(key);
@@ -380,7 +380,7 @@ impl Spool {
     }
 
     /// A file no longer waits, and is lost unless the target has it.
-    pub(super) fn let_go(&mut self, key: &Key) {
+    pub(super) fn let_go(&mut self, key: &FileKey) {
         if self
             .pending
             .remove(key)
@@ -397,7 +397,7 @@ impl Spool {
     }
 
     /// A merged hour has a minute's file: it is removed, here or, if the target may have it, there first.
-    pub(super) fn retire(&mut self, key: &Key) -> io::Result<()> {
+    pub(super) fn retire(&mut self, key: &FileKey) -> io::Result<()> {
         let Some(waiting) = self.pending.remove(key) else {
             return Ok(());
         };
@@ -420,11 +420,11 @@ impl Spool {
         self.most_bytes
     }
 
-    pub(super) fn pending_path(&self, key: &Key) -> PathBuf {
+    pub(super) fn pending_path(&self, key: &FileKey) -> PathBuf {
         self.root.join("pending").join(key.spool_name())
     }
 
-    pub(super) fn sent_path(&self, key: &Key) -> PathBuf {
+    pub(super) fn sent_path(&self, key: &FileKey) -> PathBuf {
         self.root.join("sent").join(key.spool_name())
     }
 
@@ -438,7 +438,7 @@ impl Spool {
     }
 
     /// Adds a file that was written beside the others, and is new.
-    pub(super) fn adopt(&mut self, key: Key, bytes: u64) {
+    pub(super) fn adopt(&mut self, key: FileKey, bytes: u64) {
         self.wait(key, bytes, SystemTime::now(), false);
     }
 
@@ -473,11 +473,11 @@ fn lock(root: &Path) -> Result<Flock<File>, ShipError> {
 }
 
 /// Files of a directory of the spool: which, how long, since when.
-fn list(dir: &Path) -> io::Result<Vec<(Key, u64, SystemTime)>> {
+fn list(dir: &Path) -> io::Result<Vec<(FileKey, u64, SystemTime)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let Some(key) = entry.file_name().to_str().and_then(Key::parse) else {
+        let Some(key) = entry.file_name().to_str().and_then(FileKey::parse) else {
             continue;
         };
         let metadata = entry.metadata()?;

@@ -9,23 +9,23 @@ use table::dataset::{self, FleetRow};
 use table::fleet::FleetCoverages;
 use table::{Columns, Problem, Table};
 
-use super::name::{HOUR_NS, Key, Stem};
+use super::name::{FileKey, FileStem, HOUR_NS};
 use crate::Interval;
 
 /// A file that is to be in the spool.
 #[derive(Debug)]
-pub(super) struct Staged {
+pub(super) struct StagedFile {
     /// Which.
-    pub key: Key,
+    pub key: FileKey,
     /// All that it is to hold.
     pub bytes: Vec<u8>,
 }
 
 /// What of an interval can be stored.
 #[derive(Debug, Default)]
-pub(super) struct Stage {
+pub(super) struct StagedInterval {
     /// Files, those of `fleet_coverage` excepted.
-    pub files: Vec<Staged>,
+    pub files: Vec<StagedFile>,
     /// Rows in them that are new.
     pub rows: u64,
     /// Rows that are too late: the hour of their time is closed.
@@ -35,20 +35,20 @@ pub(super) struct Stage {
 }
 
 /// Where rows go.
-pub(super) struct Place<'a> {
+pub(super) struct FilePlace<'a> {
     /// Host and boot of the files.
-    pub stem: &'a Stem,
+    pub stem: &'a FileStem,
     /// The host's whole name.
     pub host: &'a str,
     /// Whether a file may get more rows.
-    pub is_open: &'a dyn Fn(&Key) -> bool,
+    pub is_open: &'a dyn Fn(&FileKey) -> bool,
     /// Where the spool has a file, if it has it.
-    pub existing: &'a dyn Fn(&Key) -> Option<PathBuf>,
+    pub existing: &'a dyn Fn(&FileKey) -> Option<PathBuf>,
 }
 
-impl Stage {
+impl StagedInterval {
     /// Adds all rows of an interval but its coverage.
-    pub(super) fn interval(&mut self, place: &Place<'_>, interval: &Interval) {
+    pub(super) fn interval(&mut self, place: &FilePlace<'_>, interval: &Interval) {
         let begin_ns = interval.begin_ns;
         self.add(place, begin_ns, &interval.problems);
         self.add(place, begin_ns, &interval.intervals);
@@ -57,7 +57,7 @@ impl Stage {
     }
 
     /// Adds the coverage, when all that it tells of is known.
-    pub(super) fn coverage(&mut self, place: &Place<'_>, interval: &Interval) {
+    pub(super) fn coverage(&mut self, place: &FilePlace<'_>, interval: &Interval) {
         let mut coverage = FleetCoverages::default();
         coverage.push(interval.coverage.clone());
         self.add(place, interval.begin_ns, &coverage);
@@ -70,12 +70,12 @@ impl Stage {
         before - self.files.len()
     }
 
-    fn add<C: Columns>(&mut self, place: &Place<'_>, begin_ns: i64, rows: &C)
+    fn add<C: Columns>(&mut self, place: &FilePlace<'_>, begin_ns: i64, rows: &C)
     where
         C::Row: FleetRow,
     {
         for (time_ns, rows) in by_file(begin_ns, rows) {
-            let Some(key) = Key::of_minute(C::Row::NAME, place.stem, time_ns) else {
+            let Some(key) = FileKey::of_minute(C::Row::NAME, place.stem, time_ns) else {
                 continue;
             };
             if !(place.is_open)(&key) {
@@ -86,7 +86,7 @@ impl Stage {
         }
     }
 
-    fn add_to<C: Columns>(&mut self, place: &Place<'_>, key: Key, rows: C)
+    fn add_to<C: Columns>(&mut self, place: &FilePlace<'_>, key: FileKey, rows: C)
     where
         C::Row: FleetRow,
     {
@@ -102,7 +102,7 @@ impl Stage {
         match dataset::encode(&all, place.host) {
             Ok(bytes) => {
                 self.rows += new;
-                self.files.push(Staged { key, bytes });
+                self.files.push(StagedFile { key, bytes });
             }
             // the writer fails on its sink alone, which is memory here
             Err(error) => self.damaged.push(Problem {

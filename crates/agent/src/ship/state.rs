@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::disk;
-use super::name::{HOUR_NS, Key, Stem};
+use super::name::{FileKey, FileStem, HOUR_NS};
 
 /// Name of the file within the spool.
 const NAME: &str = "state.json";
@@ -17,7 +17,7 @@ const CLOSED_HOURS: usize = 1000;
 
 /// What was true of all files of one host and boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct SpoolMemory {
     /// Host and boot.
     stem: String,
     /// Since when the spool has had every file, ns since 1970-01-01 UTC. For an earlier minute the target may have a file
@@ -27,9 +27,9 @@ pub(super) struct Memory {
     closed_ns: BTreeSet<i64>,
 }
 
-impl Memory {
+impl SpoolMemory {
     /// Of a spool that has had every file from a time on.
-    pub(super) fn new(stem: &Stem, whole_since_ns: i64) -> Self {
+    pub(super) fn new(stem: &FileStem, whole_since_ns: i64) -> Self {
         Self {
             stem: stem.to_string(),
             whole_since_ns,
@@ -49,27 +49,27 @@ impl Memory {
     }
 
     /// Whether it is of this host and boot.
-    pub(super) fn is_of(&self, stem: &Stem) -> bool {
+    pub(super) fn is_of(&self, stem: &FileStem) -> bool {
         self.stem == stem.to_string()
     }
 
     /// Whether rows may come for a file.
-    pub(super) fn is_open(&self, key: &Key) -> bool {
+    pub(super) fn is_open(&self, key: &FileKey) -> bool {
         self.is_of(key.stem()) && key.begin_ns() >= self.whole_since_ns && !self.is_closed(key)
     }
 
     /// Whether no more rows are taken for the hour of a file.
-    pub(super) fn is_closed(&self, key: &Key) -> bool {
+    pub(super) fn is_closed(&self, key: &FileKey) -> bool {
         self.closed_ns.contains(&key.hour_ns())
     }
 
     /// Whether all files of a file's hour are in the spool.
-    pub(super) fn is_whole(&self, key: &Key) -> bool {
+    pub(super) fn is_whole(&self, key: &FileKey) -> bool {
         self.is_of(key.stem()) && key.hour_ns() >= self.whole_since_ns
     }
 
     /// No more rows are taken for the hour of a file.
-    pub(super) fn close(&mut self, key: &Key) {
+    pub(super) fn close(&mut self, key: &FileKey) {
         self.closed_ns.insert(key.hour_ns());
         while self.closed_ns.len() > CLOSED_HOURS {
             self.closed_ns.pop_first();

@@ -20,7 +20,7 @@ use object_store::{
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::name::Key;
+use super::name::FileKey;
 use super::uploads::{Upload, Uploads};
 
 /// Longer files are sent in parts of this length, so that memory does not grow with them. S3 takes no shorter parts than
@@ -34,7 +34,7 @@ const ABORTS: u32 = 3;
 const VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
 /// An object store, and where in it the dataset is.
-pub(super) struct Store {
+pub(super) struct ObjectStoreTarget {
     runtime: Runtime,
     client: Client,
     url: String,
@@ -79,7 +79,7 @@ macro_rules! build {
     }};
 }
 
-impl Store {
+impl ObjectStoreTarget {
     /// Sets a store up; nothing is sent yet. The spool remembers uploads that an earlier agent did not finish.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Puts a file in its place: it is there as a whole or not at all.
-    pub(super) fn put(&mut self, key: &Key, from: &Path) -> io::Result<()> {
+    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         self.end_left_over()?;
         let mut file = File::open(from)?;
         let path = self.path(key);
@@ -167,7 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// `PermissionDenied` when the file is there and the store will not remove it; any other when the store is away.
-    pub(super) fn remove(&self, key: &Key) -> io::Result<()> {
+    pub(super) fn remove(&self, key: &FileKey) -> io::Result<()> {
         let path = self.path(key);
         self.runtime.block_on(async {
             let Err(error) = self.client.store.delete(&path).await else {
@@ -184,7 +184,7 @@ impl Store {
         })
     }
 
-    fn path(&self, key: &Key) -> ObjectPath {
+    fn path(&self, key: &FileKey) -> ObjectPath {
         let parts = self.root.parts();
         parts
             .chain(ObjectPath::from(key.path()).parts())
@@ -302,21 +302,22 @@ mod tests {
     #[test]
     fn paths_are_below_the_folder_of_the_url() {
         let spool = tempfile::tempdir().expect("a directory");
-        let store = Store::new("http://127.0.0.1:1/a/b", spool.path()).expect("a store");
+        let store =
+            ObjectStoreTarget::new("http://127.0.0.1:1/a/b", spool.path()).expect("a store");
         let path = store.path(&a_key());
         assert_eq!(path.as_ref(), format!("a/b/{}", a_key().path()));
     }
 
-    fn a_key() -> Key {
-        let stem = super::super::name::Stem::new("h", "0");
-        Key::of_minute("fleet_problems", &stem, 0).expect("a key")
+    fn a_key() -> FileKey {
+        let stem = super::super::name::FileStem::new("h", "0");
+        FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")
     }
 
     /// A store in memory, whose agent keeps its spool here.
-    fn in_memory(spool: &Path, memory: &InMemory) -> Store {
-        let store = Store::new("s3://bucket", spool).expect("a store");
+    fn in_memory(spool: &Path, memory: &InMemory) -> ObjectStoreTarget {
+        let store = ObjectStoreTarget::new("s3://bucket", spool).expect("a store");
         let shared = memory.clone();
-        Store {
+        ObjectStoreTarget {
             client: Client::of(shared),
             ..store
         }

@@ -3,27 +3,27 @@
 use std::io;
 use std::path::Path;
 
-use super::directory::Directory;
+use super::directory::DirectoryTarget;
 use super::error::ShipError;
-use super::name::{Key, Writer};
-use super::store::Store;
+use super::name::{FileKey, WriterIdentity};
+use super::store::ObjectStoreTarget;
 use crate::config::{ShipConfig, Target};
 
 /// A target that is ready to be written to.
-pub(super) enum Sink {
+pub(super) enum OpenTarget {
     /// A directory.
-    Directory(Directory),
+    Directory(DirectoryTarget),
     /// An object store.
-    Store(Store),
+    Store(ObjectStoreTarget),
 }
 
-impl Sink {
+impl OpenTarget {
     /// Opens a target, which need not be there yet, for this host. The spool must be open: it says what an earlier agent left
     /// unfinished.
     ///
     /// # Errors
     /// When it cannot be one, or another agent writes there as this host.
-    pub(super) fn open(writer: &Writer, config: &ShipConfig) -> Result<Self, ShipError> {
+    pub(super) fn open(writer: &WriterIdentity, config: &ShipConfig) -> Result<Self, ShipError> {
         let text = config.target.as_str();
         let refused = |why: String| ShipError::Target {
             target: text.to_owned(),
@@ -31,18 +31,18 @@ impl Sink {
         };
         match Target::parse(text).map_err(refused)? {
             Target::Directory(root) => {
-                let mut directory = Directory::new(root, &writer.host, &writer.boot_id);
+                let mut directory = DirectoryTarget::new(root, &writer.host, &writer.boot_id);
                 directory.claim()?;
                 Ok(Self::Directory(directory))
             }
-            Target::Url(url) => Store::new(&url, &config.spool)
+            Target::Url(url) => ObjectStoreTarget::new(&url, &config.spool)
                 .map(Self::Store)
                 .map_err(refused),
         }
     }
 
     /// Puts a file in its place.
-    pub(super) fn put(&mut self, key: &Key, from: &Path) -> io::Result<()> {
+    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.put(key, from),
             Self::Store(store) => store.put(key, from),
@@ -50,7 +50,7 @@ impl Sink {
     }
 
     /// Removes a file.
-    pub(super) fn remove(&self, key: &Key) -> io::Result<()> {
+    pub(super) fn remove(&self, key: &FileKey) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.remove(key),
             Self::Store(store) => store.remove(key),

@@ -14,7 +14,7 @@ use table::fleet::{
 use table::{Columns, Table, row_of};
 use whylat_agent::Interval;
 use whylat_agent::config::ShipConfig;
-use whylat_agent::ship::{Backoff, ShipState, Shipper, Writer};
+use whylat_agent::ship::{Backoff, ShipState, Shipper, WriterIdentity};
 
 /// 2026-11-24 05:00 UTC.
 pub const HOUR_NS: i64 = 1_795_496_400_000_000_000;
@@ -30,8 +30,8 @@ pub fn memory_dir() -> tempfile::TempDir {
         .expect("temporary directory")
 }
 
-pub fn writer() -> Writer {
-    Writer {
+pub fn writer() -> WriterIdentity {
+    WriterIdentity {
         host: HOST.to_owned(),
         boot_id: BOOT.to_owned(),
     }
