@@ -38,7 +38,7 @@ pub struct Application {
     pub ports: Vec<u16>,
 }
 
-/// What is known of a connection and of the process that owns it; `None` is not known.
+/// Holds what is known of a connection and of the process that owns it; `None` is not known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionFacts<'a> {
     /// Command line, arguments with a blank between them.
@@ -91,7 +91,7 @@ impl ApplicationRules {
         rules.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The application of the first rule that matches.
+    /// Returns the application of the first rule that matches.
     pub fn application(&self, facts: &ConnectionFacts<'_>) -> Option<&Application> {
         let rule = self.0.iter().find(|rule| rule.matches(facts))?;
         Some(&rule.application)

@@ -7,7 +7,7 @@ use crate::config::ShipConfig;
 use crate::notify::LogPriority;
 use crate::ship::ShipState;
 
-/// What was last said.
+/// Holds what was last said.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     target: String,
@@ -24,7 +24,7 @@ impl Delivery {
         }
     }
 
-    /// What is to be said now.
+    /// Returns what is to be said now.
     pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(LogPriority, String)> {
         let news = [self.of_target(state), self.of_spool(state)];
         news.into_iter().flatten().collect()
@@ -73,7 +73,7 @@ impl Delivery {
     }
 }
 
-/// What of the configuration holds only if the host is made ready for it: said by a check, which may run elsewhere.
+/// Returns what of the configuration holds only if the host is made ready for it: said by a check, which may run elsewhere.
 pub fn reservation(ship: &ShipConfig) -> Option<String> {
     let target = Path::new(&ship.target);
     let is_missing = target.is_absolute() && !target.is_dir();

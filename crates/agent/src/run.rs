@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Why an agent could not run, or go on.
+/// The reason why an agent could not run, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The configuration cannot be used.
@@ -70,7 +70,7 @@ pub enum AgentError {
     },
 }
 
-/// What an agent is started with.
+/// Holds what an agent is started with.
 #[derive(Debug, Clone)]
 pub struct StartOptions {
     /// Its configuration, which it reads again on SIGHUP.
@@ -176,7 +176,7 @@ impl RunningAgent<'_> {
         Ok(())
     }
 
-    /// How long nothing is due.
+    /// Returns how long nothing is due.
     fn wait_ms(&self, next_ns: u64) -> u16 {
         let wait_ns = next_ns.saturating_sub(monotonic_ns());
         let wait_ms = u16::try_from(wait_ns.div_ceil(NS_PER_MS)).unwrap_or(u16::MAX);

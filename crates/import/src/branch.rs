@@ -5,7 +5,7 @@ use std::rc::Rc;
 /// Addresses from here on are the kernel's (the upper half of x86-64's address space).
 pub(crate) const KERNEL_BEGIN: u64 = 1 << 63;
 
-/// What made the processor branch.
+/// Says what made the processor branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BranchKind {
     Call,
@@ -23,7 +23,7 @@ pub(crate) enum BranchKind {
     Unknown,
 }
 
-/// Whether the trace itself begins or ends with the branch.
+/// Says whether the trace itself begins or ends with the branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlowEdge {
     Begin,

@@ -25,7 +25,7 @@ pub use tally::Tally;
 
 use table::tables::Activities;
 
-/// What was read from a trace.
+/// Holds what was read from a trace.
 #[derive(Debug, Default)]
 pub struct Imported {
     /// The spans.

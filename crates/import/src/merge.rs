@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::tables::{Activities, Activity};
 use table::{ActivityKind, Columns};
 
-/// What became of the rows.
+/// Holds what became of the rows.
 #[derive(Debug, Default)]
 pub struct Merged {
     /// The recording's rows and the trace's functions.
@@ -41,7 +41,7 @@ struct MergedSpan {
     has_end: bool,
 }
 
-/// Whose span it is: the row's place there.
+/// Says whose span it is: the row's place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SpanSource {
     Recording(usize),
@@ -117,19 +117,19 @@ pub fn merge(
     merged
 }
 
-/// How much of each time a trace leaves out, ns: text often tells microseconds only.
+/// Returns how much of each time a trace leaves out, ns: text often tells microseconds only.
 fn left_out_ns(trace: &Activities) -> u64 {
     let mut times = trace.begin_ns.iter().chain(&trace.end_ns);
     let is_whole = times.all(|ns| ns.is_multiple_of(1_000));
     if is_whole { 999 } else { 0 }
 }
 
-/// A row that lies in no CPU's nest of spans: of no known CPU, or a moment at which a thread was moved.
+/// Returns a row that lies in no CPU's nest of spans: of no known CPU, or a moment at which a thread was moved.
 fn is_apart(rows: &Activities, row: usize) -> bool {
     rows.cpu[row].is_none() || rows.kind[row] == ActivityKind::Migration
 }
 
-/// The recording's spans by CPU, in the order of their begins, outer ones first.
+/// Returns the recording's spans by CPU, in the order of their begins, outer ones first.
 fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<MergedSpan>> {
     let mut cpus: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
     for row in (0..recorded.len()).filter(|row| !is_apart(recorded, *row)) {
@@ -154,7 +154,7 @@ fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<MergedSpan>> {
     cpus
 }
 
-/// When which thread had which CPU, as far as the recording kept it.
+/// Says when which thread had which CPU, as far as the recording kept it.
 struct TraceWindows {
     by_cpu: BTreeMap<u16, Vec<TraceWindow>>,
     by_thread: BTreeMap<u32, Vec<TraceWindow>>,
@@ -193,7 +193,7 @@ impl TraceWindows {
         windows
     }
 
-    /// What of a span of the trace lies within them, and on which CPU.
+    /// Returns what of a span of the trace lies within them, and on which CPU.
     fn pieces(
         &self,
         span: &MergedSpan,
@@ -255,7 +255,7 @@ fn cut_all(mut functions: Vec<MergedSpan>, recorded: &[MergedSpan]) -> Vec<Merge
         .collect()
 }
 
-/// A function in pieces.
+/// Returns a function in pieces.
 fn pieces(function: MergedSpan, cuts: &BTreeSet<u64>) -> impl Iterator<Item = MergedSpan> {
     let begins: Vec<u64> = [function.begin_ns]
         .into_iter()
@@ -289,7 +289,7 @@ impl<'a> OpenSpan<'a> {
         }
     }
 
-    /// Those that began before this time and end after it. To be asked in the order of time.
+    /// Returns those that began before this time and end after it. To be asked in the order of time.
     fn at(&mut self, time_ns: u64) -> &[MergedSpan] {
         while let Some(span) = self.next.as_slice().first() {
             if span.begin_ns >= time_ns {

@@ -104,7 +104,7 @@ impl CallStack {
         }
     }
 
-    /// Time of the last event.
+    /// Returns the time of the last event.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -156,7 +156,7 @@ impl CallStack {
         self.lane
     }
 
-    /// The time of an event. One at the very time of the error before it is put 1 ns later: what
+    /// Returns the time of an event. One at the very time of the error before it is put 1 ns later: what
     /// follows an error never has its time, or stacks before and after could not be told apart.
     fn at(&mut self, time_ns: u64) -> u64 {
         self.last_ns = time_ns;
@@ -232,7 +232,7 @@ impl CallStack {
         }
     }
 
-    /// When a stack that is found running `place` began: in the kernel now, or nobody knows when.
+    /// Returns when a stack that is found running `place` began: in the kernel now, or nobody knows when.
     fn beginning(&mut self, time_ns: u64, place: &CodeLocation) -> TimelinePoint {
         if !place.in_kernel() {
             return self.whole_since;
@@ -306,7 +306,7 @@ impl CallStack {
         }
     }
 
-    /// A function that was called before the trace shows it, around all that this stack has held.
+    /// Returns a function that was called before the trace shows it, around all that this stack has held.
     fn infer(&mut self, function: Option<Rc<str>>) -> usize {
         let what = self.what(ActivityKind::Function, function);
         let span = self.lane.open_around(self.stack.began, what);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many lines (of a binary file: records) were read, and what became of them.
+/// Says how many lines (of a binary file: records) were read, and what became of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All.
@@ -35,7 +35,7 @@ impl Tally {
         }
     }
 
-    /// What the account leaves unexplained: zero, always.
+    /// Returns what the account leaves unexplained: zero, always.
     pub fn residual(&self) -> i128 {
         let ignored: u64 = self.ignored.values().sum();
         i128::from(self.read) - i128::from(self.used) - i128::from(ignored)

@@ -14,7 +14,7 @@ pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
     seconds_ns.checked_add(fraction_ns)
 }
 
-/// The first word of a text, and what follows it.
+/// Returns the first word of a text, and what follows it.
 pub(crate) fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     match text.find(char::is_whitespace) {

@@ -5,7 +5,7 @@ use crate::record::{Body, Context, Identifier, Record, Scope, SyncAction};
 use crate::value::{Value, ValueType};
 use crate::wire::{ChunkOwner, RecordCode, RecordHead};
 
-/// The record at the start of some words, and how many of them it takes. None if there is none
+/// Returns the record at the start of some words, and how many of them it takes. None if there is none
 /// that makes sense.
 pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)> {
     let (head, length, has_ticks) = RecordHead::unpack(*words.first()?)?;
@@ -37,7 +37,7 @@ fn is_definition(code: RecordCode) -> bool {
     code as u8 <= RecordCode::CounterContext as u8
 }
 
-/// What is left of a record.
+/// Holds the rest of a record.
 struct Fields<'a>(&'a [u64]);
 
 impl Fields<'_> {
@@ -47,7 +47,7 @@ impl Fields<'_> {
         Some(*first)
     }
 
-    /// Id of a definition.
+    /// Returns the id of a definition.
     fn reference(&mut self) -> Option<u32> {
         u32::try_from(self.word()?).ok()
     }

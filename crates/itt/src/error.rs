@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::layout::RingShape;
 
-/// Why there is no ring, or no collector.
+/// The reason why there is no ring, or no collector.
 #[derive(Debug)]
 pub enum Error {
     /// There cannot be a ring of this shape.

@@ -78,7 +78,7 @@ pub(crate) enum ChunkControl {
     Retired = 3,
 }
 
-/// Why a record is not in the ring.
+/// The reason why a record is not in the ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LossCause {
     /// No chunk was free.
@@ -89,7 +89,7 @@ pub(crate) enum LossCause {
     Invalid = 2,
 }
 
-/// How large a ring is. The file is allocated at once, in full, so that the program can never
+/// Says how large a ring is. The file is allocated at once, in full, so that the program can never
 /// meet a full disk; on tmpfs it is memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingShape {
@@ -137,27 +137,27 @@ impl RingShape {
         }
     }
 
-    /// All chunks; those for definitions come first.
+    /// Returns all chunks; those for definitions come first.
     pub(crate) fn all_chunks(&self) -> Range<usize> {
         0..self.definition_chunks + self.chunks
     }
 
-    /// The chunks for definitions.
+    /// Returns the chunks for definitions.
     pub(crate) fn definition_pool(&self) -> Range<usize> {
         0..self.definition_chunks
     }
 
-    /// The chunks for values.
+    /// Returns the chunks for values.
     pub(crate) fn value_pool(&self) -> Range<usize> {
         self.definition_chunks..self.definition_chunks + self.chunks
     }
 
-    /// Index of a word of a chunk's control.
+    /// Returns the index of a word of a chunk's control.
     pub(crate) fn control_at(chunk: usize, field: ChunkControl) -> usize {
         CONTROLS_AT + chunk * LINE_WORDS + field as usize
     }
 
-    /// Indices of a chunk's words.
+    /// Returns the indices of a chunk's words.
     pub(crate) fn chunk_at(&self, chunk: usize) -> Range<usize> {
         let controls = self.all_chunks().len() * LINE_WORDS;
         let first = CONTROLS_AT + controls.next_multiple_of(PAGE_BYTES / WORD_BYTES);
@@ -165,12 +165,12 @@ impl RingShape {
         first + chunk * words..first + (chunk + 1) * words
     }
 
-    /// Index of the word in which this thread counts such losses.
+    /// Returns the index of the word in which this thread counts such losses.
     pub(crate) fn loss_at(tid: u32, cause: LossCause) -> usize {
         LOSSES_AT + (tid as usize % LOSS_CELLS) * LINE_WORDS + cause as usize
     }
 
-    /// Indices of all words that count such losses.
+    /// Returns the indices of all words that count such losses.
     pub(crate) fn losses_at(cause: LossCause) -> impl Iterator<Item = usize> {
         (0..LOSS_CELLS).map(move |cell| LOSSES_AT + cell * LINE_WORDS + cause as usize)
     }

@@ -19,7 +19,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether anything is missing.
+    /// Returns whether anything is missing.
     pub fn any(&self) -> bool {
         *self != Losses::default()
     }

@@ -23,7 +23,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identifier(pub [u64; 3]);
 
-/// What a call said. Numbers named `domain`, `counter`, … are ids of definitions; they are unique
+/// Holds what a call said. Numbers named `domain`, `counter`, … are ids of definitions; they are unique
 /// in a ring, and a definition is read before what uses it, unless it is missing
 /// ([`crate::Losses::missing_definitions`]). Two ids may have the same name: of two processes.
 #[derive(Debug, Clone, PartialEq)]
@@ -289,7 +289,7 @@ pub enum Body {
     ThreadIgnored,
 }
 
-/// What [`Body::CounterContext`] was given.
+/// Says what [`Body::CounterContext`] was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Context {
     /// A name, a device, units, an address.
@@ -315,7 +315,7 @@ pub enum Scope {
     Marker,
 }
 
-/// What happened to a synchronisation object.
+/// Says what happened to a synchronisation object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SyncAction {

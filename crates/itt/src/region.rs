@@ -157,17 +157,17 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
-    /// A word of the file.
+    /// Returns a word of the file.
     pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         &self.words()[index]
     }
 
-    /// A word of a chunk's control.
+    /// Returns a word of a chunk's control.
     pub(crate) fn control(&self, chunk: usize, field: ChunkControl) -> &AtomicU64 {
         self.word(RingShape::control_at(chunk, field))
     }
 
-    /// The words of a chunk.
+    /// Returns the words of a chunk.
     pub(crate) fn chunk(&self, chunk: usize) -> &[AtomicU64] {
         &self.words()[self.shape.chunk_at(chunk)]
     }
@@ -179,14 +179,14 @@ impl Region {
         cell.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether this process's pids mean the same to the recorder. Asked anew after each fork: the
+    /// Returns whether this process's pids mean the same to the recorder. Asked anew after each fork: the
     /// parent may have called `unshare`.
     pub(crate) fn is_same_pid_namespace(&self) -> bool {
         let recorders = self.word(WORD_PID_NAMESPACE).load(Ordering::Relaxed);
         recorders != 0 && recorders == pid_namespace()
     }
 
-    /// Whether the recorder has gone.
+    /// Returns whether the recorder has gone.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
         // SAFETY: every region has a header. Each call asks this, so that it is not checked.
@@ -207,7 +207,7 @@ fn file_bytes(shape: &RingShape) -> Result<u64, Error> {
     shape.file_bytes().map_err(refused)
 }
 
-/// Inode of this process's pid namespace; 0 if it cannot be read.
+/// Returns the inode of this process's pid namespace; 0 if it cannot be read.
 fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
@@ -221,7 +221,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// A file in memory, `memfd_create(2)`.
+/// Returns a file in memory, `memfd_create(2)`.
 fn nameless() -> io::Result<File> {
     let create = |flags| {
         // SAFETY: the name is a C string, and a descriptor that is returned is ours alone.
@@ -247,7 +247,7 @@ fn seal(file: &File) -> io::Result<()> {
     }
 }
 
-/// The shape that a file's header has; none if it is no ring of this version.
+/// Returns the shape that a file's header has; none if it is no ring of this version.
 fn read_shape(file: &File) -> io::Result<Option<RingShape>> {
     use std::os::unix::fs::FileExt;
 

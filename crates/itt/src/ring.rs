@@ -67,7 +67,7 @@ impl Ring {
         }
     }
 
-    /// The file, for [`crate::RING_VARIABLE`].
+    /// Returns the file, for [`crate::RING_VARIABLE`].
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -88,7 +88,7 @@ impl Ring {
         records
     }
 
-    /// What is missing, so far.
+    /// Returns what is missing, so far.
     pub fn losses(&self) -> Losses {
         let sum = |cause| {
             RingShape::losses_at(cause)
@@ -115,7 +115,7 @@ impl Ring {
         self.region.word(word).load(Ordering::Relaxed)
     }
 
-    /// The chunks in use, in the order in which to read them. A thread's newest is looked at
+    /// Returns the chunks in use, in the order in which to read them. A thread's newest is looked at
     /// first: all that came before it is then in the older ones.
     fn look(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut all = self.taken(pool);
@@ -131,7 +131,7 @@ impl Ring {
         all
     }
 
-    /// The chunks in use, without a gap: a thread may have taken one that was passed already, and
+    /// Returns the chunks in use, without a gap: a thread may have taken one that was passed already, and
     /// then one that was not, whose records would come too early. So they are passed twice: what
     /// a thread took before its newest of the first time is there the second time.
     fn taken(&self, pool: Range<usize>) -> Vec<HeldChunk> {
@@ -224,7 +224,7 @@ impl Drop for Ring {
     }
 }
 
-/// Whether an owner is certainly gone. One in another pid namespace cannot be asked for; its
+/// Returns whether an owner is certainly gone. One in another pid namespace cannot be asked for; its
 /// chunks come back only when its threads end.
 fn is_dead(owner: ChunkOwner) -> bool {
     if !owner.is_same_namespace {

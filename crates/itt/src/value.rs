@@ -57,7 +57,7 @@ impl ValueType {
         ValueType::F64,
     ];
 
-    /// The type of an ITT number; none for `__itt_metadata_unknown` and what is not known here.
+    /// Makes the type of an ITT number; none for `__itt_metadata_unknown` and what is not known here.
     pub(crate) fn of(number: u64) -> Option<Self> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         Self::ALL.get(index).copied()
@@ -69,7 +69,7 @@ impl ValueType {
         known.map_or(0, |known| known as u8)
     }
 
-    /// Bytes of such a value in the program's memory.
+    /// Returns the bytes of such a value in the program's memory.
     pub(crate) fn bytes(self) -> usize {
         match self {
             ValueType::U64 | ValueType::S64 | ValueType::F64 => 8,
@@ -78,7 +78,7 @@ impl ValueType {
         }
     }
 
-    /// The bits of the value at an address, as a word of a record.
+    /// Returns the bits of the value at an address, as a word of a record.
     ///
     /// # Safety
     ///
@@ -95,7 +95,7 @@ impl ValueType {
         }
     }
 
-    /// The value that a word of a record has. Bits above the type's own are ignored.
+    /// Returns the value that a word of a record has. Bits above the type's own are ignored.
     pub(crate) fn value(self, bits: u64) -> Value {
         match self {
             ValueType::U64 => Value::U64(bits),
@@ -111,7 +111,7 @@ impl ValueType {
 }
 
 impl Value {
-    /// The value as a number for a plot. Integers above 2^53 are rounded.
+    /// Returns the value as a number for a plot. Integers above 2^53 are rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Value::U64(value) => value as f64,

@@ -1,6 +1,6 @@
 //! The words of a record: what the collector packs and the reader unpacks.
 
-/// What a record says. In comments: the use of the head's detail and id, then the words after
+/// Holds what a record says. In comments: the use of the head's detail and id, then the words after
 /// the time. `[ticks]` words precede them if the head has [`GIVEN_TICKS`]. A text is its length in
 /// bytes, then the bytes, padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl RecordCode {
     /// The last code; they are numbered from 1 without gaps.
     const LAST: u8 = RecordCode::ThreadIgnored as u8;
 
-    /// The code of a head's number.
+    /// Makes the code of a head's number.
     pub(crate) fn of(number: u8) -> Option<Self> {
         if number == 0 || number > Self::LAST {
             return None;
@@ -103,7 +103,7 @@ pub(crate) struct RecordHead {
 }
 
 impl RecordHead {
-    /// A head without detail.
+    /// Makes a head without detail.
     #[inline(always)]
     pub(crate) fn new(code: RecordCode, id: u32) -> Self {
         RecordHead {
@@ -113,13 +113,13 @@ impl RecordHead {
         }
     }
 
-    /// A head with detail.
+    /// Returns a head with detail.
     #[inline(always)]
     pub(crate) fn with(code: RecordCode, detail: u8, id: u32) -> Self {
         RecordHead { code, detail, id }
     }
 
-    /// The word, for a record of so many words.
+    /// Returns the word, for a record of so many words.
     #[inline(always)]
     pub(crate) fn pack(self, words: usize, given_ticks: bool) -> u64 {
         let mark = if given_ticks { GIVEN_TICKS } else { 0 };
@@ -142,13 +142,13 @@ impl RecordHead {
     }
 }
 
-/// Words that a text takes.
+/// Returns the words that a text takes.
 #[inline(always)]
 pub(crate) fn text_words(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
-/// Who writes into a chunk.
+/// Names who writes into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkOwner {
     /// Process, as it knows itself.
@@ -163,7 +163,7 @@ pub(crate) struct ChunkOwner {
 const SAME_NAMESPACE: u64 = 1 << 63;
 
 impl ChunkOwner {
-    /// The control word; never 0, as no pid is.
+    /// Returns the control word; never 0, as no pid is.
     pub(crate) fn pack(self) -> u64 {
         let mark = if self.is_same_namespace {
             SAME_NAMESPACE
@@ -173,7 +173,7 @@ impl ChunkOwner {
         mark | u64::from(self.pid) << 32 | u64::from(self.tid)
     }
 
-    /// The owner in a control word; none if it is free.
+    /// Returns the owner in a control word; none if it is free.
     pub(crate) fn unpack(word: u64) -> Option<Self> {
         (word != 0).then_some(ChunkOwner {
             pid: ((word & !SAME_NAMESPACE) >> 32) as u32,

@@ -28,7 +28,7 @@ const PACKET_BYTES: usize = 65_535;
 /// The kernel begins to stamp within milliseconds.
 const STAMPS_WITHIN_NS: u64 = 5_000_000_000;
 
-/// Which way a segment went.
+/// Says which way a segment went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureDirection {
     /// TCP gave it to a device.
@@ -153,7 +153,7 @@ impl Capture {
         }
     }
 
-    /// Packets that the kernel could not keep.
+    /// Returns packets that the kernel could not keep.
     fn missed(&self) -> nix::Result<u32> {
         let mut stats = libc::tpacket_stats {
             tp_packets: 0,
@@ -175,7 +175,7 @@ impl Capture {
     }
 }
 
-/// A packet socket on all devices of the calling thread's namespace, with kernel stamps.
+/// Returns a packet socket on all devices of the calling thread's namespace, with kernel stamps.
 fn open() -> nix::Result<OwnedFd> {
     let fd = socket(
         AddressFamily::Packet,

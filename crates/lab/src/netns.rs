@@ -66,12 +66,12 @@ impl Netns {
         Ok(netns)
     }
 
-    /// The inode number that `/proc/PID/ns/net` shows for processes in this namespace.
+    /// Returns the inode number that `/proc/PID/ns/net` shows for processes in this namespace.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Path by which other programs can enter while this process lives:
+    /// Returns the path by which other programs can enter while this process lives:
     /// `nsenter --net=PATH`.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!(
@@ -81,7 +81,7 @@ impl Netns {
         ))
     }
 
-    /// A command that will run in this namespace. Everything else is inherited.
+    /// Returns a command that will run in this namespace. Everything else is inherited.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let fd = Arc::clone(&self.fd);
         let mut command = Command::new(program);
@@ -192,7 +192,7 @@ impl Netns {
             .collect())
     }
 
-    /// Packets that the kernel dropped before `device` could send them.
+    /// Returns packets that the kernel dropped before `device` could send them.
     pub(crate) fn transmit_drops(&self, device: &str) -> Option<u64> {
         // /proc/net/dev: eight receive columns, then bytes, packets, errs, drop of transmit.
         const TRANSMIT_DROP: usize = 11;
@@ -239,7 +239,7 @@ pub fn tie_to_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)) }
 }
 
-/// A route as `ip route replace` takes it back, or nothing for routes that carry no TCP
+/// Returns a route as `ip route replace` takes it back, or nothing for routes that carry no TCP
 /// connections (multicast, broadcast) and for flags that `ip` prints but does not read.
 fn replaceable_route(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();

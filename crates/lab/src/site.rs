@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{LabError, LabProcess, Netns, Wire};
 
-/// Where roles are started: the two namespaces, and the program that has the roles.
+/// Says where roles are started: the two namespaces, and the program that has the roles.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// Where clients run.

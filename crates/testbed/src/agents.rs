@@ -52,7 +52,7 @@ impl Agent {
         Self::start_again(netns, tempfile::tempdir().expect("a directory"), "calls")
     }
 
-    /// The same over the spool and dataset of one that was there before.
+    /// Starts one over the spool and dataset of one that was there before.
     pub fn start_again(netns: &Netns, scratch: TempDir, detail: &str) -> Self {
         configure(scratch.path(), detail, TESTS);
         Self::start_by(&mut netns.command(program()), scratch)
@@ -80,12 +80,12 @@ impl Agent {
         agent
     }
 
-    /// Where its configuration, dataset and spool are.
+    /// Returns where its configuration, dataset and spool are.
     pub fn path(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// What it said on stderr.
+    /// Returns what it said on stderr.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
@@ -157,14 +157,14 @@ impl Dataset {
         self.rows::<FleetDetails>()
     }
 
-    /// The latest row of each connection.
+    /// Returns the latest row of each connection.
     pub fn connections(&self) -> BTreeMap<i64, FleetConnection> {
         let mut rows = self.rows::<FleetConnections>();
         rows.sort_by_key(|row| row.time_ns);
         rows.into_iter().map(|row| (row.conn_id, row)).collect()
     }
 
-    /// The one connection that this port of the peer and this local one name.
+    /// Returns the one connection that this port of the peer and this local one name.
     pub fn of_ports(&self, local: u16, peer: u16) -> FleetConnection {
         let is_it = |row: &FleetConnection| {
             row.local_port == i32::from(local) && row.peer_port == i32::from(peer)

@@ -157,7 +157,7 @@ impl RunOutcome {
         Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
     }
 
-    /// What the programs said on stdout.
+    /// Returns what the programs said on stdout.
     pub fn truths(&self) -> Vec<Value> {
         let lines = self.said.out.lines();
         lines
@@ -187,7 +187,7 @@ impl RunOutcome {
             .clone()
     }
 
-    /// The account of what the program said by ITT alone.
+    /// Returns the account of what the program said by ITT alone.
     #[track_caller]
     pub fn account(&self) -> Loss {
         account(&self.recording(), "itt")
@@ -210,7 +210,7 @@ impl RunOutcome {
     }
 }
 
-/// The account of the one way in which programs told values, which adds up; all others do, too.
+/// Returns the account of the one way in which programs told values, which adds up; all others do, too.
 #[track_caller]
 pub fn account(recording: &Recording, probe: &str) -> Loss {
     for loss in recording.loss() {

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 /// Nothing that a test waits for takes longer, however busy the machine is: what does hangs.
 pub const LONGEST: Duration = Duration::from_secs(240);
 
-/// Whether the test may run; says why not.
+/// Returns whether the test may run; says why not.
 pub fn root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -83,7 +83,7 @@ impl ChildGuard {
         ChildGuard(child.unwrap_or_else(|why| panic!("{command:?}: {why}")))
     }
 
-    /// The same, with its stdin and stdout in our hands.
+    /// Starts it with its stdin and stdout in our hands.
     pub fn start_talking(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = tie_to_parent(command).spawn();
@@ -130,7 +130,7 @@ pub fn finish(command: &mut Command) -> CommandOutput {
     CommandOutput::of(output)
 }
 
-/// What a command said and how it ended.
+/// Holds what a command said and how it ended.
 #[derive(Debug, Default)]
 pub struct CommandOutput {
     /// Its exit code, unless a signal ended it.
@@ -153,7 +153,7 @@ impl CommandOutput {
         }
     }
 
-    /// The exit code, and a message without a panic.
+    /// Asserts the exit code, and a message without a panic.
     #[track_caller]
     pub fn ended(&self, code: i32) -> &Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -161,7 +161,7 @@ impl CommandOutput {
         self
     }
 
-    /// An error that names `what` and gives a hint.
+    /// Asserts an error that names `what` and gives a hint.
     #[track_caller]
     pub fn explains(&self, what: &str) -> &Self {
         assert!(

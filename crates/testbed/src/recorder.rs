@@ -22,7 +22,7 @@ impl Recorder {
         Self::start_as(Command::new(program()), arguments)
     }
 
-    /// The same, as the last words of another command (`setpriv …`, `unshare …`).
+    /// Starts it as the last words of another command (`setpriv …`, `unshare …`).
     pub fn start_as(mut command: Command, arguments: &str) -> Self {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let ready = scratch.path().join("ready");
@@ -48,7 +48,7 @@ impl Recorder {
         self.process.0.id()
     }
 
-    /// The directory that it records to.
+    /// Returns the directory that it records to.
     pub fn recording(&self) -> PathBuf {
         self.scratch.path().join("r.whylat")
     }

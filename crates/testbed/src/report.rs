@@ -36,22 +36,22 @@ impl Report {
         }
     }
 
-    /// A file that the recorded program wrote beside the recording.
+    /// Returns a file that the recorded program wrote beside the recording.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.path.with_file_name(name)
     }
 
-    /// The recording's directory.
+    /// Returns the recording's directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The recording's tables.
+    /// Returns the recording's tables.
     pub fn recording(&self) -> table::Recording {
         table::Recording::open(&self.path).expect("the recording opens")
     }
 
-    /// All rows of a table that is known to be small.
+    /// Returns all rows of a table that is known to be small.
     pub fn rows<T: Table>(&self) -> Vec<T> {
         let recording = self.recording();
         let mut rows = Vec::new();
@@ -64,19 +64,19 @@ impl Report {
         rows
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub fn connections(&self) -> &Vec<Value> {
         self.json["connections"].as_array().expect("connections")
     }
 
-    /// The connection with this socket cookie.
+    /// Returns the connection with this socket cookie.
     #[track_caller]
     pub fn by_cookie(&self, cookie: u64) -> &Value {
         let found = self.connections().iter().find(|c| c["id"] == cookie);
         found.unwrap_or_else(|| panic!("socket {cookie} is not in the report: {}", self.brief()))
     }
 
-    /// The socket with this local and remote port.
+    /// Returns the socket with this local and remote port.
     pub fn by_ports(&self, local: Option<u16>, remote: Option<u16>) -> Vec<&Value> {
         let has = |c: &Value, end: &str, port: Option<u16>| {
             let address = c[end].as_str().unwrap_or_default();
@@ -103,13 +103,13 @@ impl Report {
         .collect()
     }
 
-    /// Finding of a rule about this socket.
+    /// Returns finding of a rule about this socket.
     pub fn finding(&self, cookie: u64, rule: &str) -> Option<&Value> {
         let findings = self.findings(cookie);
         findings.into_iter().find(|finding| finding["rule"] == rule)
     }
 
-    /// Rules above info about this socket, as `rule direction severity`.
+    /// Returns rules above info about this socket, as `rule direction severity`.
     pub fn claims(&self, cookie: u64) -> Vec<String> {
         let above = |finding: &&Value| finding["severity"] != "info";
         let findings = self.findings(cookie).into_iter().filter(above);
@@ -136,7 +136,7 @@ impl Report {
         );
     }
 
-    /// What was said, short enough for a failure's message.
+    /// Returns what was said, short enough for a failure's message.
     pub fn brief(&self) -> String {
         let mut lines = Vec::new();
         for c in self.connections() {
@@ -214,7 +214,7 @@ pub fn json_report(path: &Path) -> Value {
     ask(path, "")
 }
 
-/// What `whylat report` answers to other questions, given as options.
+/// Returns what `whylat report` answers to other questions, given as options.
 pub fn ask(path: &Path, question: &str) -> Value {
     let mut report = whylat("report --format json");
     let said = finish(report.args(question.split_whitespace()).arg(path));
@@ -222,29 +222,29 @@ pub fn ask(path: &Path, question: &str) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
 }
 
-/// The groups of an answer.
+/// Returns the groups of an answer.
 pub fn groups(answer: &Value) -> &Vec<Value> {
     answer["groups"].as_array().expect("groups")
 }
 
-/// A number in a JSON value, by JSON pointer.
+/// Returns a number in a JSON value, by JSON pointer.
 #[track_caller]
 pub fn number(value: &Value, pointer: &str) -> u64 {
     let found = value.pointer(pointer).and_then(Value::as_u64);
     found.unwrap_or_else(|| panic!("no number at {pointer} in {value:.2000}"))
 }
 
-/// A text field of a JSON value.
+/// Returns a text field of a JSON value.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Share of a stage; `None` when it was not measured.
+/// Returns share of a stage; `None` when it was not measured.
 pub fn share(connection: &Value, stage: &str) -> Option<f64> {
     connection["stages"][stage]["share"].as_f64()
 }
 
-/// Time in a stage, ns.
+/// Returns the time in a stage, ns.
 #[track_caller]
 pub fn stage_ns(connection: &Value, stage: &str) -> u64 {
     number(connection, &format!("/stages/{stage}/ns"))

@@ -17,7 +17,7 @@ pub fn role(netns: &Netns, arguments: &str) -> LabProcess {
     role_as(netns, program(), arguments)
 }
 
-/// The same, by another name of the program.
+/// Starts it by another name of the program.
 pub fn role_as(netns: &Netns, name: &str, arguments: &str) -> LabProcess {
     let mut command = netns.command(name);
     command.args(["lab", "workload", "--limit-s", &LIMIT_S.to_string()]);
@@ -38,7 +38,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// The client at `a`, the server at `b`.
+    /// Makes the client at `a`, the server at `b`.
     pub fn over(wire: &Wire) -> Self {
         Site(lab::Site::over(wire, program().as_ref()).limited(LIMIT_S))
     }

@@ -16,7 +16,7 @@ const POLL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
 /// Least that a spool must be able to hold: an hour of a host with 150 connections at 50 MB a day.
 const SPOOL_BYTES: u64 = 4 << 20;
 
-/// The first value that cannot be meant.
+/// Returns the first value that cannot be meant.
 pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
     host(config)
         .or_else(|| watch(&config.watch))

@@ -33,7 +33,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// An error of the TOML reader: no TOML, a key that is not known, a value of another type.
+    /// Makes an error of the TOML reader: no TOML, a key that is not known, a value of another type.
     pub(super) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let line = line_of_byte(text, error.span().map_or(0, |span| span.start));
         Self::Invalid {
@@ -48,7 +48,7 @@ impl ConfigError {
 /// Names that are further apart are not taken for each other, as Cargo does with its commands (`closest`).
 const MOST_EDITS: usize = 3;
 
-/// What to write instead: the nearest of the names that were expected.
+/// Returns what to write instead: the nearest of the names that were expected.
 fn hint_of(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown");
@@ -83,7 +83,7 @@ enum PathStep {
 }
 
 impl InvalidValue {
-    /// A fault of a key of a table.
+    /// Makes a fault of a key of a table.
     pub(super) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
         Self {
             place: vec![PathStep::Key(table), PathStep::Key(key)],
@@ -92,7 +92,7 @@ impl InvalidValue {
         }
     }
 
-    /// The error, with the line that the place has in this text.
+    /// Returns the error, with the line that the place has in this text.
     pub(super) fn at(self, path: &Path, text: &str) -> ConfigError {
         ConfigError::Invalid {
             path: path.to_owned(),
@@ -124,7 +124,7 @@ impl From<RuleError> for InvalidValue {
     }
 }
 
-/// Line of a place, or of the part of the way to it that is written.
+/// Returns the line of a place, or of the part of the way to it that is written.
 fn line_of(text: &str, place: &[PathStep]) -> usize {
     let Ok(document) = DeTable::parse(text) else {
         return 1;

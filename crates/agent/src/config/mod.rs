@@ -17,7 +17,7 @@ pub(crate) use target::Target;
 
 use crate::apps::{Application, ApplicationRules};
 
-/// What an agent is to do. [`Config::read`] is the way to one that is checked.
+/// Holds what an agent is to do. [`Config::read`] is the way to one that is checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -34,7 +34,7 @@ pub struct Config {
     pub applications: Vec<Application>,
 }
 
-/// Who this host is.
+/// Names who this host is.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
@@ -43,7 +43,7 @@ pub struct HostConfig {
 }
 
 impl Default for HostConfig {
-    /// The name that the kernel has for this host.
+    /// Takes the name that the kernel has for this host.
     fn default() -> Self {
         let name = nix::unistd::gethostname().unwrap_or_default();
         Self {
@@ -52,7 +52,7 @@ impl Default for HostConfig {
     }
 }
 
-/// How much is recorded of every connection.
+/// Says how much is recorded of every connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
@@ -73,7 +73,7 @@ impl Detail {
     }
 }
 
-/// Whose connections are watched.
+/// Says whose connections are watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchedNetns {
@@ -84,7 +84,7 @@ pub enum WatchedNetns {
     Own,
 }
 
-/// What is watched, how often, at what cost.
+/// Holds what is watched, how often, at what cost.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchConfig {
@@ -115,7 +115,7 @@ impl Default for WatchConfig {
     }
 }
 
-/// Where files go.
+/// Says where files go.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShipConfig {
@@ -174,7 +174,7 @@ impl Config {
         }
     }
 
-    /// The rules that name applications.
+    /// Returns the rules that name applications.
     ///
     /// # Errors
     /// When a pattern is none; [`Config::read`] has seen to that.
@@ -183,7 +183,7 @@ impl Config {
             .map_err(|error| InvalidValue::from(error).at(Path::new("agent.toml"), ""))
     }
 
-    /// What cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
+    /// Returns what cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
     /// what differs.
     pub fn needs_restart(&self, other: &Self) -> Option<&'static str> {
         if self.host != other.host {

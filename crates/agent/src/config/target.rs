@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where the dataset is.
+/// Says where the dataset is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A directory, which must exist.

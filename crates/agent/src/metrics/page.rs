@@ -82,7 +82,7 @@ impl Metrics {
         self.agent.reloaded(is_taken);
     }
 
-    /// The page.
+    /// Returns the page.
     ///
     /// # Errors
     /// When a metric cannot be written as text, which none of these does.

@@ -58,23 +58,23 @@ pub enum EndpointError {
     },
 }
 
-/// What Prometheus must show, as a digest: comparing digests takes as long whatever they are.
+/// Holds what Prometheus must show, as a digest: comparing digests takes as long whatever they are.
 #[derive(Debug, Clone, Copy)]
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// A token; `None` when it is empty.
+    /// Makes a token; `None` when it is empty.
     pub fn new(secret: &str) -> Option<Self> {
         let secret = secret.trim();
         (!secret.is_empty()).then(|| Self(blake3::hash(secret.as_bytes())))
     }
 
-    /// The one that the environment holds.
+    /// Takes the token of the environment.
     pub fn from_environment() -> Option<Self> {
         Self::new(&std::env::var(TOKEN_VARIABLE).ok()?)
     }
 
-    /// Whether an `Authorization` header shows it (RFC 6750, 2.1).
+    /// Returns whether an `Authorization` header shows it (RFC 6750, 2.1).
     fn is_shown(self, authorization: &str) -> bool {
         let Some((scheme, shown)) = authorization.split_once(' ') else {
             return false;
@@ -90,7 +90,7 @@ pub struct Endpoint {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What answers.
+/// Holds what answers.
 struct MetricsPage {
     metrics: Arc<Metrics>,
     shipping: Option<ShipWatch>,
@@ -146,7 +146,7 @@ impl Endpoint {
         }))
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -225,7 +225,7 @@ impl MetricsPage {
         }
     }
 
-    /// What is said to who may not ask.
+    /// Returns what is said to who may not ask.
     fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         let told = |name: HeaderName| request.headers().get(name)?.to_str().ok();
         let Some(host) = told(HOST).filter(|host| self.is_ours(host)) else {
@@ -251,7 +251,7 @@ impl MetricsPage {
         Some(response)
     }
 
-    /// Whether a `Host` header names this host: by an address, which no page can make mean another, or a name that is known.
+    /// Returns whether a `Host` header names this host: by an address, which no page can make mean another, or a name that is known.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.parse::<SocketAddr>() {
             Ok(_) => return true,

@@ -131,7 +131,7 @@ impl TcpMetrics {
         self.owners.retain(|_, owner| owner.heard_ns >= since_ns);
     }
 
-    /// The name, as long as there are not too many.
+    /// Returns the name, as long as there are not too many.
     fn bounded(&mut self, name: String) -> String {
         if self.names.contains(&name) {
             return name;

@@ -15,7 +15,7 @@ use super::target::OpenTarget;
 /// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
 const REMOVALS: u32 = 3;
 
-/// What the spooling and the delivering thread share.
+/// Holds what the spooling and the delivering thread share.
 pub(super) struct SharedSpool {
     inner: Mutex<DeliveryState>,
     changed: Condvar,
@@ -50,7 +50,7 @@ pub(super) struct DeliveryState {
     pub ends: Option<Instant>,
 }
 
-/// How shipping is getting on.
+/// Says how shipping is getting on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShipState {
     /// Files that wait for the target.
@@ -102,7 +102,7 @@ impl SharedSpool {
         })
     }
 
-    /// What is shared. Held while the spool's disk works: not for who must not wait.
+    /// Returns what is shared. Held while the spool's disk works: not for who must not wait.
     pub(super) fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         // a thread that panicked has changed nothing half: files are moved one by one
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -123,7 +123,7 @@ impl SharedSpool {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
+    /// Returns the next thing to do; waits for one, and is `None` when the agent ends: with nothing left, or its patience.
     fn next_work(&self) -> Option<DeliveryTask> {
         let mut inner = self.lock();
         loop {
@@ -158,7 +158,7 @@ impl SharedSpool {
         ControlFlow::Continue(())
     }
 
-    /// How shipping is getting on, as of the last change.
+    /// Returns how shipping is getting on, as of the last change.
     pub(super) fn state(&self) -> ShipState {
         let published = self.look();
         let delay = published.oldest.and_then(|since| since.elapsed().ok());

@@ -116,7 +116,7 @@ impl InterleavingWorld {
         Some(work)
     }
 
-    /// Whether what was chosen could be done.
+    /// Returns whether what was chosen could be done.
     fn perform_chosen(&mut self, work: &DeliveryTask) -> bool {
         match work {
             DeliveryTask::Send { key, path, .. } => {
@@ -189,7 +189,7 @@ impl InterleavingWorld {
         }
     }
 
-    /// What there is of an hour that is not merged as a whole.
+    /// Returns what there is of an hour that is not merged as a whole.
     fn merging(&self) -> Option<PathBuf> {
         let path = self.dir.path().join("merging.tmp");
         path.exists().then_some(path)
@@ -211,7 +211,7 @@ impl InterleavingWorld {
         }
     }
 
-    /// Rows of a table as readers take them.
+    /// Returns the rows of a table as readers take them.
     fn times<C: Columns>(&self) -> Vec<u64>
     where
         C::Row: dataset::FleetRow,
@@ -236,7 +236,7 @@ fn times_of<C: Columns>(path: &Path, bytes: &[u8]) -> Vec<u64> {
     (0..rows.len()).map(time).collect()
 }
 
-/// An interval with a problem, and nothing else.
+/// Returns an interval with a problem, and nothing else.
 pub(super) fn interval(begin_ns: i64) -> Interval {
     let coverage = serde_json::json!({
         "host": "h", "begin_ns": begin_ns, "length_us": 1, "boot_id": "b", "agent": "a", "kernel": "k", "detail": "d",
@@ -259,7 +259,7 @@ pub(super) fn interval(begin_ns: i64) -> Interval {
     }
 }
 
-/// An interval with a detail, and nothing else.
+/// Returns an interval with a detail, and nothing else.
 pub(super) fn interval_of_detail(begin_ns: i64) -> Interval {
     let detail = serde_json::json!({
         "host": "h", "conn_id": 1, "time_ns": begin_ns, "length_us": 1, "acked_bytes": 0, "received_bytes": 0,

@@ -50,7 +50,7 @@ impl Spool {
         hours.iter().try_for_each(|hour| self.close_hour(hour))
     }
 
-    /// Hours that have files of minutes, and none of the whole hour.
+    /// Returns the hours that have files of minutes, and none of the whole hour.
     fn hours(&self, is_chosen: impl Fn(&FileKey) -> bool) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
         let minutes = files.filter(|key| !key.is_hour());
@@ -80,7 +80,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The files of minutes of an hour, in order.
+    /// Returns the files of minutes of an hour, in order.
     fn minutes_of(&self, hour: &FileKey) -> Vec<FileKey> {
         let files = self.pending.keys().chain(self.sent.keys());
         let minutes = files.filter(|key| !key.is_hour() && key.of_hour() == *hour);

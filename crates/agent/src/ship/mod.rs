@@ -114,12 +114,12 @@ impl Shipper {
         }
     }
 
-    /// How shipping is getting on. Waits for no disk.
+    /// Returns how shipping is getting on. Waits for no disk.
     pub fn state(&self) -> ShipState {
         self.shared.state()
     }
 
-    /// Tells others how shipping is getting on, as long as they like.
+    /// Returns a handle by which others see how shipping is getting on.
     pub fn watch(&self) -> ShipWatch {
         ShipWatch(Arc::clone(&self.shared))
     }
@@ -146,12 +146,12 @@ impl Shipper {
     }
 }
 
-/// Who asks how shipping is getting on.
+/// Names who asks how shipping is getting on.
 #[derive(Clone)]
 pub struct ShipWatch(Arc<SharedSpool>);
 
 impl ShipWatch {
-    /// How shipping is getting on.
+    /// Returns how shipping is getting on.
     pub fn state(&self) -> ShipState {
         self.0.state()
     }

@@ -23,7 +23,7 @@ pub(crate) const TABLES: [&str; 5] = [
     FleetCoverage::NAME,
 ];
 
-/// Who writes: what distinguishes its rows and files from those of others.
+/// Names who writes: what distinguishes its rows and files from those of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterIdentity {
     /// Name of the host.
@@ -46,7 +46,7 @@ impl FileStem {
         Self(format!("{host}.{boot:0>8}"))
     }
 
-    /// The host's part.
+    /// Returns the host's part.
     pub(crate) fn host(&self) -> &str {
         self.0.split('.').next().unwrap_or_default()
     }
@@ -81,7 +81,7 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// The file of the minute that holds this time; `None` when there is no such table.
+    /// Makes the file of the minute that holds this time; `None` when there is no such table.
     pub(crate) fn of_minute(table: &str, stem: &FileStem, time_ns: i64) -> Option<Self> {
         Some(Self {
             hour: time_ns.div_euclid(HOUR_NS),
@@ -91,7 +91,7 @@ impl FileKey {
         })
     }
 
-    /// The file of this file's hour.
+    /// Makes the file of this file's hour.
     pub(crate) fn of_hour(&self) -> Self {
         Self {
             minute: None,
@@ -99,17 +99,17 @@ impl FileKey {
         }
     }
 
-    /// Whether it holds a whole hour.
+    /// Returns whether it holds a whole hour.
     pub(crate) fn is_hour(&self) -> bool {
         self.minute.is_none()
     }
 
-    /// Its table.
+    /// Returns its table.
     pub(crate) fn table(&self) -> &'static str {
         TABLES[usize::from(self.table)]
     }
 
-    /// Host and boot.
+    /// Returns host and boot.
     pub(crate) fn stem(&self) -> &FileStem {
         &self.stem
     }
@@ -124,20 +124,20 @@ impl FileKey {
         self.hour_ns() + i64::from(self.minute.unwrap_or(0)) * MINUTE_NS
     }
 
-    /// Where it lies below the dataset: folders and name.
+    /// Returns where it lies below the dataset: folders and name.
     pub fn path(&self) -> String {
         let (date, hour) = self.date_hour();
         let name = self.name();
         format!("{}/date={date}/hour={hour}/{name}", self.table())
     }
 
-    /// Its name in the spool, where all lie in one directory.
+    /// Returns its name in the spool, where all lie in one directory.
     pub(crate) fn spool_name(&self) -> String {
         let (date, _) = self.date_hour();
         format!("{date}.{}.{}", self.table(), self.name())
     }
 
-    /// The file of a name in the spool; `None` for any other name.
+    /// Returns the file of a name in the spool; `None` for any other name.
     pub(crate) fn parse(spool_name: &str) -> Option<Self> {
         let parts: Vec<&str> = spool_name.split('.').collect();
         let &[date, table, host, boot, time, ENDING] = parts.as_slice() else {

@@ -10,7 +10,7 @@ use super::spool::Spool;
 use super::stage::StagedInterval;
 
 impl Spool {
-    /// Whether these files fit beside what is there.
+    /// Returns whether these files fit beside what is there.
     pub(super) fn fits(&self, stage: &StagedInterval) -> bool {
         let new: u64 = stage.files.iter().map(|file| file.bytes.len() as u64).sum();
         let replaced = stage.files.iter().map(|file| self.bytes_of(&file.key));
@@ -55,12 +55,12 @@ impl Spool {
         true
     }
 
-    /// Whether a minute's file only waits to be removed at the target.
+    /// Returns whether a minute's file only waits to be removed at the target.
     fn is_covered(&self, key: &FileKey) -> bool {
         self.pending.contains_key(&key.of_hour())
     }
 
-    /// The newest file of details that waits.
+    /// Returns the newest file of details that waits.
     fn drop_details(&mut self) -> bool {
         let is_detail = |key: &&FileKey| key.table() == FleetDetail::NAME;
         let Some(key) = self.pending.keys().rev().find(is_detail).cloned() else {

@@ -31,7 +31,7 @@ use super::stage::{FilePlace, StagedInterval};
 use super::state::SpoolMemory;
 use crate::Interval;
 
-/// What waits for the target.
+/// Holds what waits for the target.
 #[derive(Debug)]
 pub(super) struct WaitingFile {
     /// Length of the file.
@@ -46,7 +46,7 @@ pub(super) struct WaitingFile {
     pub since: SystemTime,
 }
 
-/// What has gone wrong in a spool since the agent began, or was given up.
+/// Holds what has gone wrong in a spool since the agent began, or was given up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Abandoned {
     /// Files dropped because the spool, or its disk, was full.
@@ -77,7 +77,7 @@ pub(super) struct Spool {
     _lock: Flock<File>,
 }
 
-/// What to do at the target.
+/// Says what to do at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeliveryTask {
     /// Send a file.
@@ -291,7 +291,7 @@ impl Spool {
         fs::remove_dir(&staged)
     }
 
-    /// Whether the target may have a file in one of its states.
+    /// Returns whether the target may have a file in one of its states.
     fn may_have(&self, key: &FileKey) -> bool {
         let is_tried = self.pending.get(key).is_some_and(|waiting| waiting.tried);
         is_tried || self.sent.contains_key(key) || self.maybe_there.contains(key)
@@ -310,7 +310,7 @@ impl Spool {
         self.pending.insert(key, waiting);
     }
 
-    /// The next thing to do at the target, oldest first.
+    /// Returns the next thing to do at the target, oldest first.
     pub(super) fn next(&mut self) -> Option<DeliveryTask> {
         while let Some((key, waiting)) = self.pending.iter().next() {
             if !waiting.delivered {
@@ -410,7 +410,7 @@ impl Spool {
         }
     }
 
-    /// All bytes in the spool.
+    /// Returns all bytes in the spool.
     pub(super) fn bytes(&self) -> u64 {
         let waiting = self.pending.values().map(|waiting| waiting.bytes);
         waiting.chain(self.sent.values().copied()).sum()
@@ -428,7 +428,7 @@ impl Spool {
         self.root.join("sent").join(key.spool_name())
     }
 
-    /// Where an hour's file is written.
+    /// Returns where an hour's file is written.
     pub(super) fn merging_path(&self) -> PathBuf {
         self.root.join("merging.tmp")
     }
@@ -447,7 +447,7 @@ impl Spool {
     }
 }
 
-/// Whether the disk, or the user's share of it, is full.
+/// Returns whether the disk, or the user's share of it, is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -472,7 +472,7 @@ fn lock(root: &Path) -> Result<Flock<File>, ShipError> {
     })
 }
 
-/// Files of a directory of the spool: which, how long, since when.
+/// Returns files of a directory of the spool: which, how long, since when.
 fn list(dir: &Path) -> io::Result<Vec<(FileKey, u64, SystemTime)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {

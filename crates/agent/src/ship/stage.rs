@@ -21,7 +21,7 @@ pub(super) struct StagedFile {
     pub bytes: Vec<u8>,
 }
 
-/// What of an interval can be stored.
+/// Holds what of an interval can be stored.
 #[derive(Debug, Default)]
 pub(super) struct StagedInterval {
     /// Files, those of `fleet_coverage` excepted.
@@ -34,7 +34,7 @@ pub(super) struct StagedInterval {
     pub damaged: Vec<Problem>,
 }
 
-/// Where rows go.
+/// Says where rows go.
 pub(super) struct FilePlace<'a> {
     /// Host and boot of the files.
     pub stem: &'a FileStem,
@@ -115,7 +115,7 @@ impl StagedInterval {
     }
 }
 
-/// Rows by a time of the file that they belong to.
+/// Returns the rows by a time of the file that they belong to.
 fn by_file<C: Columns>(begin_ns: i64, rows: &C) -> BTreeMap<i64, C> {
     let mut files: BTreeMap<i64, C> = BTreeMap::new();
     for index in 0..rows.len() {

@@ -15,7 +15,7 @@ const NAME: &str = "state.json";
 /// Most closed hours that are remembered: six weeks of them, as no clock that is set back by more is waited for.
 const CLOSED_HOURS: usize = 1000;
 
-/// What was true of all files of one host and boot.
+/// Holds what was true of all files of one host and boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SpoolMemory {
     /// Host and boot.
@@ -48,22 +48,22 @@ impl SpoolMemory {
         disk::replace(&spool.join(NAME), &serde_json::to_vec(self)?)
     }
 
-    /// Whether it is of this host and boot.
+    /// Returns whether it is of this host and boot.
     pub(super) fn is_of(&self, stem: &FileStem) -> bool {
         self.stem == stem.to_string()
     }
 
-    /// Whether rows may come for a file.
+    /// Returns whether rows may come for a file.
     pub(super) fn is_open(&self, key: &FileKey) -> bool {
         self.is_of(key.stem()) && key.begin_ns() >= self.whole_since_ns && !self.is_closed(key)
     }
 
-    /// Whether no more rows are taken for the hour of a file.
+    /// Returns whether no more rows are taken for the hour of a file.
     pub(super) fn is_closed(&self, key: &FileKey) -> bool {
         self.closed_ns.contains(&key.hour_ns())
     }
 
-    /// Whether all files of a file's hour are in the spool.
+    /// Returns whether all files of a file's hour are in the spool.
     pub(super) fn is_whole(&self, key: &FileKey) -> bool {
         self.is_of(key.stem()) && key.hour_ns() >= self.whole_since_ns
     }

@@ -237,7 +237,7 @@ fn open(scheme: &ObjectStoreScheme, url: &Url) -> Result<Client, Error> {
     })
 }
 
-/// Settings of stores from the environment, with names as `object_store` has them.
+/// Returns the settings of stores from the environment, with names as `object_store` has them.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let all = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -258,7 +258,7 @@ fn as_io(error: Error) -> io::Error {
     io::Error::new(kind, plain(&error))
 }
 
-/// What an error says, on one line, and without what follows a question mark in a URL: there may be a signature.
+/// Returns what an error says, on one line, and without what follows a question mark in a URL: there may be a signature.
 fn plain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -313,7 +313,7 @@ mod tests {
         FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")
     }
 
-    /// A store in memory, whose agent keeps its spool here.
+    /// Returns a store in memory, whose agent keeps its spool here.
     fn in_memory(spool: &Path, memory: &InMemory) -> ObjectStoreTarget {
         let store = ObjectStoreTarget::new("s3://bucket", spool).expect("a store");
         let shared = memory.clone();

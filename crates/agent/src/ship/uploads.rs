@@ -30,7 +30,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Those that an earlier agent left.
+    /// Returns those that an earlier agent left.
     pub(super) fn read(spool: &Path) -> Self {
         let file = spool.join(NAME);
         let text = std::fs::read(&file).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Uploads {
         }
     }
 
-    /// The oldest.
+    /// Returns the oldest.
     pub(super) fn first(&self) -> Option<Upload> {
         self.open.first().cloned()
     }

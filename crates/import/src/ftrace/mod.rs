@@ -113,7 +113,7 @@ fn next_thread(text: &str) -> Option<EventThread<'_>> {
     thread(next)
 }
 
-/// The column that the option `funcgraph-proc` adds: `bash-12 | …`.
+/// Returns the column that the option `funcgraph-proc` adds: `bash-12 | …`.
 fn thread_column(text: &str) -> (Option<EventThread<'_>>, &str) {
     match text.split_once('|') {
         Some((first, rest)) => match thread(first) {

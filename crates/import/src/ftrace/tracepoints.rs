@@ -30,7 +30,7 @@ const VECTORS: [&str; 11] = [
     "thermal_apic",
 ];
 
-/// What an event says of its CPU.
+/// Says what an event says of its CPU.
 enum EventAction<'a> {
     Begin(OpenActivity),
     End(OpenActivity),
@@ -46,7 +46,7 @@ pub(crate) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Whether an event of `perf script` is one of these: it has the name of its system.
+    /// Returns whether an event of `perf script` is one of these: it has the name of its system.
     pub(crate) fn knows(event: &str) -> bool {
         let systems = [
             "sched",
@@ -140,7 +140,7 @@ fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static s
     known.ok_or(MALFORMED)
 }
 
-/// Events whose name holds the name of the system call or vector.
+/// Returns events whose name holds the name of the system call or vector.
 fn named<'a>(name: &str) -> Option<EventAction<'a>> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
         return Some(EventAction::Begin(activity(
@@ -201,7 +201,7 @@ fn next(body: &str) -> Option<EventThread<'_>> {
     })
 }
 
-/// The word after `field`, which may hold spaces if it is the last.
+/// Returns the word after `field`, which may hold spaces if it is the last.
 fn value<'a>(body: &'a str, field: &str) -> Option<&'a str> {
     let (_, value) = body.split_once(field)?;
     Some(value.trim_end()).filter(|value| !value.is_empty())

@@ -6,7 +6,7 @@ const SLIP: u64 = 0x10000;
 /// What a TSC packet counts up to.
 const TSC_END: u64 = 1 << 56;
 
-/// How the time stamp counter becomes perf's nanoseconds, as the kernel tells it in
+/// Says how the time stamp counter becomes perf's nanoseconds, as the kernel tells it in
 /// `struct perf_event_mmap_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TimeConversion {
@@ -16,7 +16,7 @@ pub(crate) struct TimeConversion {
 }
 
 impl TimeConversion {
-    /// Nanoseconds of perf's clock, exactly as perf computes them: modulo 2^64.
+    /// Returns nanoseconds of perf's clock, exactly as perf computes them: modulo 2^64.
     pub(crate) fn ns(self, tsc: u64) -> u64 {
         let whole = tsc.checked_shr(self.shift).unwrap_or(0);
         let rest = tsc ^ whole.checked_shl(self.shift).unwrap_or(0);
@@ -27,7 +27,7 @@ impl TimeConversion {
     }
 }
 
-/// What the processor's clocks are to each other.
+/// Holds what the processor's clocks are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClockRatios {
     /// Bits of the crystal clock's counter that MTC packets leave out at the low end.
@@ -72,7 +72,7 @@ impl PtClock {
         }
     }
 
-    /// Time stamp counter now; zero before the first TSC packet.
+    /// Returns the time stamp counter now; zero before the first TSC packet.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
@@ -187,7 +187,7 @@ fn nearest(payload: u64, reference: u64) -> u64 {
     tsc
 }
 
-/// The last MTC value of a TMA packet, whose 16 bits lack the uppermost of it.
+/// Returns the last MTC value of a TMA packet, whose 16 bits lack the uppermost of it.
 fn completed(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
     let Some(missing) = 1_u32.checked_shl(16_u32.saturating_sub(shift)) else {
         return last_mtc;

@@ -11,7 +11,7 @@ use super::clock::{ClockRatios, PtClock};
 use super::packet::{ItemBlock, PSB, PtAddress, PtPacket, parse};
 use crate::branch::{BranchKind, FlowEdge};
 
-/// Why decoding stopped. The words are perf's.
+/// The reason why decoding stopped. The words are perf's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     NoCode,
@@ -31,7 +31,7 @@ impl StopReason {
     }
 }
 
-/// What the packets tell.
+/// Says what the packets tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlowEvent {
     Branch {
@@ -53,7 +53,7 @@ pub(crate) struct PtEvent {
     pub(crate) flow: FlowEvent,
 }
 
-/// Where the decoder stands.
+/// Says where the decoder stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecoderState {
     /// It looks for a PSB.
@@ -65,7 +65,7 @@ enum DecoderState {
     InSync,
 }
 
-/// What became of a group of packets after a PSB.
+/// Says what became of a group of packets after a PSB.
 enum PsbGroup {
     Done,
     /// A packet that does not belong there, which is still to be read.
@@ -93,7 +93,7 @@ pub(crate) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder of a buffer; `reference` is a time stamp near its own.
+    /// Makes a decoder of a buffer; `reference` is a time stamp near its own.
     pub(crate) fn new(bytes: &'a [u8], ratios: ClockRatios, reference: u64) -> Self {
         Self {
             bytes,
@@ -124,7 +124,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The next packet but padding. Bytes that are none are passed over one by one.
+    /// Returns the next packet but padding. Bytes that are none are passed over one by one.
     fn next_packet(&mut self) -> Option<Result<PtPacket, FlowEvent>> {
         loop {
             self.at += std::mem::take(&mut self.step);
@@ -406,7 +406,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A FUP: the address at which something happened. `Some(None)`: it happened here, and no branch.
+    /// Reads a FUP: the address at which something happened. `Some(None)`: it happened here, and no branch.
     fn flow_update(&mut self, address: PtAddress, alone: bool) -> Option<Option<FlowEvent>> {
         if !self.set_last(address) {
             return Some(None);
@@ -473,7 +473,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The group of packets after a PSB. `Some(None)`: it tells nothing new.
+    /// Reads the group of packets after a PSB. `Some(None)`: it tells nothing new.
     fn group_in_sync(&mut self) -> Option<Option<FlowEvent>> {
         if let Some(address) = self.address_in_group() {
             self.set_last(address);
@@ -527,7 +527,7 @@ impl<'a> Decoder<'a> {
         matches!(self.ahead().next(), Some(PtPacket::Fup(_)))
     }
 
-    /// The packets from here on, without padding.
+    /// Reads the packets from here on, without padding.
     fn ahead(&self) -> impl Iterator<Item = PtPacket> {
         let mut rest = self.bytes.get(self.at + self.step..).unwrap_or_default();
         let block = self.block;

@@ -12,7 +12,7 @@ pub(crate) enum PtAddress {
 }
 
 impl PtAddress {
-    /// The address, after the one before.
+    /// Returns the address, after the one before.
     pub(crate) fn after(self, last: u64) -> Option<u64> {
         match self {
             Self::None => None,
@@ -83,7 +83,7 @@ pub(crate) enum ItemBlock {
 pub(crate) const PSB: [u8; 16] =
     *b"\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82";
 
-/// The packet at the beginning of some bytes, and its length; `None`: there is none, or not all.
+/// Returns the packet at the beginning of some bytes, and its length; `None`: there is none, or not all.
 pub(crate) fn parse(bytes: &[u8], block: ItemBlock) -> Option<(PtPacket, usize)> {
     let first = *bytes.first()?;
     let whole = |(packet, len): (PtPacket, usize)| (len <= bytes.len()).then_some((packet, len));
@@ -214,7 +214,7 @@ fn target(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     Some((packet, len))
 }
 
-/// A little-endian number of some bytes.
+/// Returns a little-endian number of some bytes.
 fn number(bytes: &[u8], begin: usize, len: usize) -> Option<u64> {
     let bytes = bytes.get(begin..begin + len)?;
     let add = |number, byte: &u8| number << 8 | u64::from(*byte);

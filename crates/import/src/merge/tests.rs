@@ -154,7 +154,7 @@ fn a_time_that_cannot_be_converted_is_counted() {
     assert_eq!(merged.activities, recorded());
 }
 
-/// Spans as one thread makes them: each within the one around it.
+/// Returns spans as one thread makes them: each within the one around it.
 fn nested(depth_most: u16, from_ns: u64) -> impl Strategy<Value = Vec<(u64, u64, u16)>> {
     prop::collection::vec((0_u64..12, 1_u64..30, 0..=depth_most), 1..40).prop_map(move |parts| {
         let mut rows: Vec<(u64, u64, u16)> = Vec::new();

@@ -23,7 +23,7 @@ impl<'a> FieldReader<'a> {
         Some(())
     }
 
-    /// A text that ends with a zero, or with the record.
+    /// Returns a text that ends with a zero, or with the record.
     pub(crate) fn text(self) -> String {
         let bytes = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(bytes).into_owned()

@@ -58,7 +58,7 @@ pub(crate) struct PerfRecord<'a> {
     pub(crate) trace: &'a [u8],
 }
 
-/// Who and when, from the end of a kernel's record.
+/// Holds thread and time, from the end of a kernel's record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RecordStamp {
     pub(crate) pid: Option<u32>,
@@ -76,7 +76,7 @@ pub(crate) struct PerfData<'a> {
     pub(crate) damage: Option<String>,
 }
 
-/// Whether a file begins as perf.data does, in either byte order.
+/// Returns whether a file begins as perf.data does, in either byte order.
 pub(crate) fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC) || bytes.starts_with(b"2ELIFREP")
 }
@@ -139,7 +139,7 @@ impl<'a> PerfData<'a> {
         }
     }
 
-    /// What stands at the end of a kernel's record. All events agree on it, or perf would not have
+    /// Returns what stands at the end of a kernel's record. All events agree on it, or perf would not have
     /// set it for all.
     pub(crate) fn stamp(&self, record: &PerfRecord<'_>) -> RecordStamp {
         let all = |attr: &&EventAttr| attr.flags & SAMPLE_ID_ALL != 0;
@@ -228,7 +228,7 @@ fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
     Some(stamp)
 }
 
-/// A process or thread id; -1 stands for none.
+/// Returns a process or thread id; -1 stands for none.
 pub(crate) fn known(id: u32) -> Option<u32> {
     Some(id).filter(|id| *id != u32::MAX)
 }

@@ -20,7 +20,7 @@ fn named(edge: FlowEdge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
 }
 
-/// What perf printed: branches, and errors.
+/// Returns what perf printed: branches, and errors.
 fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
     let (mut branches, mut errors) = (Vec::new(), Vec::new());
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
@@ -57,7 +57,7 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
     (branches, errors)
 }
 
-/// What we make of it: branches, and errors.
+/// Returns what this crate makes of it: branches, and errors.
 fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
     let file = PerfData::parse(bytes).expect("perf.data");
     let sideband = Sideband::read(&file, &mut Tally::default());

@@ -18,7 +18,7 @@ const INTEL_PT: u32 = 1;
 /// Widest shift of MTC packets that hardware has.
 const MAX_MTC_SHIFT: u64 = 15;
 
-/// What AUXTRACE_INFO tells of an Intel PT trace.
+/// Holds what AUXTRACE_INFO tells of an Intel PT trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TraceInfo {
     conv: TimeConversion,
@@ -125,7 +125,7 @@ fn apply_event(
     }
 }
 
-/// Code of a file without its symbols, as from the text of `perf script`.
+/// Returns the code of a file without its symbols, as from the text of `perf script`.
 fn bracketed(file: &str) -> Rc<str> {
     format!("[{file}]").into()
 }
@@ -168,7 +168,7 @@ pub(super) fn decode(
     Ok(())
 }
 
-/// Fields of an AUXTRACE_INFO record of Intel PT (`INTEL_PT_PMU_TYPE` and following).
+/// Returns the fields of an AUXTRACE_INFO record of Intel PT (`INTEL_PT_PMU_TYPE` and following).
 fn info(file: &PerfData<'_>, record: &PerfRecord<'_>) -> Option<TraceInfo> {
     if record.kind != record_type::AUXTRACE_INFO {
         return None;

@@ -3,7 +3,7 @@
 
 use crate::text::{seconds_ns, word};
 
-/// What a line begins with.
+/// Holds what a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventHeader<'a> {
     pub(crate) comm: Option<&'a str>,
@@ -34,7 +34,7 @@ impl<'a> EventHeader<'a> {
         })
     }
 
-    /// Name of the event without PMU, terms and modifiers.
+    /// Returns the name of the event without PMU, terms and modifiers.
     pub(crate) fn event_name(&self) -> &'a str {
         let name = self.event.split(['/', ':']).next().unwrap_or_default();
         match name {
@@ -44,7 +44,7 @@ impl<'a> EventHeader<'a> {
         }
     }
 
-    /// Whether the event's modifiers leave user code out (`branches:k`).
+    /// Returns whether the event's modifiers leave user code out (`branches:k`).
     pub(crate) fn kernel_only(&self) -> bool {
         let modifiers = self.event.rsplit([':', '/']).next().unwrap_or_default();
         self.event.len() > modifiers.len() && modifiers.contains('k') && !modifiers.contains('u')
@@ -85,7 +85,7 @@ fn who(text: &str) -> Option<ThreadFields<'_>> {
     Some((comm, pid, tid, cpu))
 }
 
-/// A process or thread id. perf writes -1 for one that it does not know.
+/// Returns a process or thread id. perf writes -1 for one that it does not know.
 fn number(text: &str) -> Option<Option<u32>> {
     match text {
         "-1" | "?" => Some(None),
@@ -103,7 +103,7 @@ fn event(text: &str) -> Option<(&str, &str)> {
     Some((name, rest))
 }
 
-/// Where the last word of a text begins.
+/// Returns where the last word of a text begins.
 fn last_word(text: &str) -> usize {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     text.len() - last.len()

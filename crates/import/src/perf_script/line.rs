@@ -36,7 +36,7 @@ pub(crate) struct TraceError<'a> {
 }
 
 impl<'a> TraceError<'a> {
-    /// Whether a line is an error's, well formed or not.
+    /// Returns whether a line is an error's, well formed or not.
     pub(crate) fn begins(line: &str) -> bool {
         line.trim_start().starts_with(ERROR)
     }
@@ -69,7 +69,7 @@ impl<'a> TraceError<'a> {
     }
 }
 
-/// The part of a branch's line after its head: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
+/// Returns the part of a branch's line after its head: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
 pub(crate) fn branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
     let (from, to) = text.split_at(text.rfind(" => ")?);
     let (to, _) = place(&to[4..], names)?;
@@ -83,7 +83,7 @@ pub(crate) fn branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
     })
 }
 
-/// The words before the first address.
+/// Returns the words before the first address.
 fn kind(text: &str) -> Option<(FlowEdge, BranchKind, bool, &str)> {
     let mut rest = text.trim_start();
     let (mut edge, mut kind, mut in_transaction) = (FlowEdge::Inside, BranchKind::Unknown, false);
@@ -150,7 +150,7 @@ fn without_offset(symbol: &str) -> &str {
     }
 }
 
-/// A number of hexadecimal digits alone.
+/// Returns a number of hexadecimal digits alone.
 fn address(word: &str) -> Option<u64> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if !word.bytes().all(is_hex) {

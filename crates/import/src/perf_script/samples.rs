@@ -30,7 +30,7 @@ impl SampledSpans {
         }
     }
 
-    /// Time of the last sample.
+    /// Returns the time of the last sample.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -75,7 +75,7 @@ impl SampledSpans {
     }
 }
 
-/// The same function; of unknown ones, the same place.
+/// Returns the same function; of unknown ones, the same place.
 fn alike(one: &SampledFrame, other: &SampledFrame) -> bool {
     match (&one.0, &other.0) {
         (Some(one), Some(other)) => one == other,

@@ -134,7 +134,7 @@ impl Adoption<'_> {
 
 /// An object of a static part's list.
 trait ListObject {
-    /// The one after it; null for the last.
+    /// Returns the one after it; null for the last.
     fn next(&self) -> *mut Self;
 }
 

@@ -15,7 +15,7 @@ struct Chunk {
     committed: &'static AtomicU64,
 }
 
-/// Where one writer writes.
+/// Says where one writer writes.
 pub(crate) struct ChunkWriter {
     chunk: Cell<Option<Chunk>>,
     used_words: Cell<usize>,
@@ -26,7 +26,7 @@ pub(crate) struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    /// A lane without a chunk.
+    /// Makes a lane without a chunk.
     pub(crate) const fn new() -> Self {
         ChunkWriter {
             chunk: Cell::new(None),
@@ -36,7 +36,7 @@ impl ChunkWriter {
         }
     }
 
-    /// Room for a record of so many words; none if no chunk is free.
+    /// Returns room for a record of so many words; none if no chunk is free.
     #[inline(always)]
     pub(crate) fn reserve(
         &self,

@@ -20,7 +20,7 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    /// A definition made now, by this thread.
+    /// Makes a definition now, by this thread.
     pub(crate) fn new(head: RecordHead) -> Self {
         Definition {
             head,

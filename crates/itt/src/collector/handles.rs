@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// What a handle stands for.
+/// Says what a handle stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum HandleKind {
@@ -17,12 +17,12 @@ pub(crate) enum HandleKind {
     Histogram,
 }
 
-/// What is known of a handle, in one word, so that it is read and written at once.
+/// Holds what is known of a handle, in one word, so that it is read and written at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleEntry(NonZeroU64);
 
 impl HandleEntry {
-    /// A handle of this kind, whose definition has this id, with the ITT numbers of its value
+    /// Makes a handle of this kind, whose definition has this id, with the ITT numbers of its value
     /// types: of a counter, or y and x of a histogram.
     pub(crate) fn new(kind: HandleKind, id: u32, types: [u8; 2]) -> Self {
         let [first, second] = types.map(u64::from);
@@ -31,13 +31,13 @@ impl HandleEntry {
         HandleEntry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// What it stands for.
+    /// Returns what it stands for.
     #[inline(always)]
     pub(crate) fn is(self, kind: HandleKind) -> bool {
         (self.0.get() >> 32) as u8 == kind as u8
     }
 
-    /// Id of its definition.
+    /// Returns the id of its definition.
     #[inline(always)]
     pub(crate) fn id(self) -> u32 {
         self.0.get() as u32
@@ -65,14 +65,14 @@ pub(crate) struct Handles {
 const FIRST_SLOTS: usize = 1024;
 
 impl Handles {
-    /// No handles.
+    /// Makes a table without handles.
     pub(crate) fn new() -> Self {
         Handles {
             table: AtomicPtr::new(Box::into_raw(Box::new(HandleTable::new(FIRST_SLOTS)))),
         }
     }
 
-    /// What an address stands for.
+    /// Returns what an address stands for.
     #[inline(always)]
     pub(crate) fn find(&self, address: usize) -> Option<HandleEntry> {
         self.table().find(address as u64)

@@ -16,14 +16,14 @@ pub(crate) struct Identity {
 const SILENT: u64 = 1 << 32;
 
 impl Identity {
-    /// The identity of this process.
+    /// Makes the identity of this process.
     pub(crate) fn new() -> Self {
         let identity = Identity { word: place() };
         identity.remember();
         identity
     }
 
-    /// The word, to compare with a thread's.
+    /// Returns the word, to compare with a thread's.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         self.word.load(Ordering::Relaxed)
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// A page that is cleared in a child; plain memory if there is none.
+/// Returns a page that is cleared in a child; plain memory if there is none.
 fn place() -> &'static AtomicU64 {
     let length = 4096;
     let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -13,7 +13,7 @@ pub(crate) struct ForkMutex<T> {
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
 impl<T> ForkMutex<T> {
-    /// An open lock.
+    /// Makes an open lock.
     pub(crate) const fn new(value: T) -> Self {
         ForkMutex {
             mutex: UnsafeCell::new(libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP),
@@ -26,7 +26,7 @@ impl<T> ForkMutex<T> {
         self.lock().then(|| self.unlocking(work))
     }
 
-    /// The same, but none as well if another thread has the lock.
+    /// Returns the same, but none as well if another thread has the lock.
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the mutex is initialised and never moves, as the lock is a static.
         let taken = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } == 0;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use crate::collector::abi::IttId;
 
-/// An id behind a pointer; none for null.
+/// Returns an id behind a pointer; none for null.
 ///
 /// # Safety
 ///
@@ -17,7 +17,7 @@ pub(crate) unsafe fn read_id(id: *const IttId) -> IttId {
     unsafe { id.read_unaligned() }
 }
 
-/// A C string's bytes; none for null.
+/// Returns a C string's bytes; none for null.
 ///
 /// # Safety
 ///
@@ -30,7 +30,7 @@ pub(crate) unsafe fn string_bytes(text: *const c_char) -> Option<Vec<u8>> {
     Some(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
 }
 
-/// Whether an address lies in the program itself, not in a library.
+/// Returns whether an address lies in the program itself, not in a library.
 pub(crate) fn is_in_main_program<T>(address: *const T) -> bool {
     let mut asked = (address.addr() as u64, false);
     // SAFETY: the callback gets what we pass, and is done when the call returns.

@@ -6,7 +6,7 @@ use crate::collector::definition::{Definition, DefinitionQueue};
 use crate::region::Region;
 use crate::wire::{RecordCode, RecordHead};
 
-/// What makes two definitions the same.
+/// Says what makes two definitions the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameKey {
     /// A domain's name.
@@ -35,7 +35,7 @@ pub(crate) enum NameKey {
     Event(Vec<u8>),
 }
 
-/// What is known of a name.
+/// Holds what is known of a name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DefinedName {
     /// Id of its definition.
@@ -54,7 +54,7 @@ pub(crate) struct NameTable {
 }
 
 impl NameTable {
-    /// No names.
+    /// Makes a table without names.
     pub(crate) const fn new() -> Self {
         NameTable {
             known: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl NameTable {
         }
     }
 
-    /// What is known of a name; it is defined if nothing is.
+    /// Returns what is known of a name; it is defined if nothing is.
     pub(crate) fn intern(&mut self, region: &'static Region, name: NameKey) -> &mut DefinedName {
         self.check_process(region);
         let queue = &mut self.queue;
@@ -120,7 +120,7 @@ fn definition(name: &NameKey, id: u32) -> Definition {
     }
 }
 
-/// A text that shares a record with another one.
+/// Returns a text that shares a record with another one.
 pub(crate) fn half(text: &[u8]) -> &[u8] {
     &text[..text.len().min(crate::layout::TEXT_BYTES / 2)]
 }

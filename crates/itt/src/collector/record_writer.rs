@@ -10,7 +10,7 @@ use crate::collector::system::{now_ns, thread_id};
 use crate::layout::LossCause;
 use crate::wire::{ChunkOwner, RecordHead};
 
-/// What is kept of each thread.
+/// Holds what is kept of each thread.
 struct ThreadState {
     /// The process for which the rest was set up; no pid is this large.
     process: Cell<u64>,
@@ -35,13 +35,13 @@ thread_local! {
     };
 }
 
-/// What a call writes with. It is there only while somebody records, and stays on its thread.
+/// Holds what a call writes with. It is there only while somebody records, and stays on its thread.
 pub(crate) struct RecordWriter {
     pub(crate) collector: &'static Collector,
     thread: &'static ThreadState,
 }
 
-/// When a record is of.
+/// Says when a record is of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RecordTime {
     /// Of this moment.
@@ -52,7 +52,7 @@ pub(crate) enum RecordTime {
     Given(u64),
 }
 
-/// The pen, if somebody records this thread.
+/// Returns the writer, if somebody records this thread.
 #[inline(always)]
 pub(crate) fn record_writer() -> Option<RecordWriter> {
     let collector = collector()?;
@@ -75,7 +75,7 @@ pub(crate) fn with_writer(call: impl FnOnce(&RecordWriter)) {
     }
 }
 
-/// The first call of a thread, the first one after a fork, or one that is not to be recorded.
+/// Handles the first call of a thread, the first one after a fork, or one that is not to be recorded.
 #[cold]
 fn enter(collector: &'static Collector, thread: &ThreadState) -> bool {
     if collector.is_silent() || thread.is_ignored.get() {
@@ -181,7 +181,7 @@ impl RecordWriter {
         self.thread.chunk_writer.commit(room.len());
     }
 
-    /// What a handle stands for. One that stands for nothing is counted.
+    /// Returns what a handle stands for. One that stands for nothing is counted.
     #[inline(always)]
     pub(crate) fn known<T>(&self, handle: *const T, kind: HandleKind) -> Option<HandleEntry> {
         let entry = self.collector.handles.find(handle.addr());
@@ -192,7 +192,7 @@ impl RecordWriter {
         entry
     }
 
-    /// Id of a text, as a word; 0 if there is none.
+    /// Returns the id of a text, as a word; 0 if there is none.
     #[inline(always)]
     pub(crate) fn text<T>(&self, handle: *const T) -> u64 {
         if handle.is_null() {
@@ -218,7 +218,7 @@ impl RecordWriter {
         self.thread.process.set(u64::MAX);
     }
 
-    /// The stamp of an `_ex` call. Without a clock domain the timestamp should have come from
+    /// Returns the stamp of an `_ex` call. Without a clock domain the timestamp should have come from
     /// `__itt_get_timestamp`, which is our clock; some programs give CPU ticks instead, which
     /// are kept as they are.
     pub(crate) fn stamp<T>(&self, clock: *const T, timestamp: u64) -> RecordTime {

@@ -42,7 +42,7 @@ pub(crate) struct StaticPart {
 }
 
 impl StaticPart {
-    /// The static part behind a pointer; none if it is not understood.
+    /// Makes the static part behind a pointer; none if it is not understood.
     ///
     /// # Safety
     ///
@@ -104,24 +104,24 @@ impl StaticPart {
         }
     }
 
-    /// Whether it is linked into the program, not into a library that may be unloaded.
+    /// Returns whether it is linked into the program, not into a library that may be unloaded.
     pub(crate) fn is_in_main_program(&self) -> bool {
         memory::is_in_main_program(self.global)
     }
 
-    /// First of its domains.
+    /// Returns the first of its domains.
     pub(crate) fn domains(&self) -> *mut DomainHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).domains }
     }
 
-    /// First of its string handles.
+    /// Returns the first of its string handles.
     pub(crate) fn texts(&self) -> *mut TextHandle {
         // SAFETY: every version has the field.
         unsafe { (*self.global).texts }
     }
 
-    /// First of its counters; null if it keeps none.
+    /// Returns the first of its counters; null if it keeps none.
     pub(crate) fn counters(&self) -> *mut CounterInfo {
         match self.features.counters {
             // SAFETY: this version has the field.
@@ -130,7 +130,7 @@ impl StaticPart {
         }
     }
 
-    /// First of its histograms; null if it keeps none.
+    /// Returns the first of its histograms; null if it keeps none.
     pub(crate) fn histograms(&self) -> *mut Histogram {
         match self.features.histograms {
             // SAFETY: this version has the field.
@@ -139,7 +139,7 @@ impl StaticPart {
         }
     }
 
-    /// First of its counters' context; null if it keeps none.
+    /// Returns the first of its counters' context; null if it keeps none.
     pub(crate) fn counter_metadata(&self) -> *mut CounterMetadata {
         match self.features.counter_metadata {
             // SAFETY: this version has the field.
@@ -158,7 +158,7 @@ fn put(slot: &ApiInfo, function: *mut c_void) {
     }
 }
 
-/// The bits of the groups that a user has named; all if none were.
+/// Returns the bits of the groups that a user has named; all if none were.
 fn chosen_groups(named: Option<&str>) -> c_int {
     let Some(named) = named else {
         return -1;

@@ -10,7 +10,7 @@ use crate::collector::names::NameTable;
 use crate::collector::system::now_ns;
 use crate::region::Region;
 
-/// What the collector has in a process that is recorded. It is never freed.
+/// Holds what the collector has in a process that is recorded. It is never freed.
 pub(crate) struct Collector {
     pub(crate) region: Region,
     pub(crate) identity: Identity,
@@ -61,7 +61,7 @@ impl Collector {
         made
     }
 
-    /// Whether the program has asked not to be recorded.
+    /// Returns whether the program has asked not to be recorded.
     pub(crate) fn is_silent(&self) -> bool {
         self.state.load(Ordering::Relaxed) != RUNNING
     }

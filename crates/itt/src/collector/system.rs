@@ -12,7 +12,7 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Id of this thread, from the kernel.
+/// Returns the id of this thread, from the kernel.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::gettid() as u32 }

@@ -48,7 +48,7 @@ struct Options {
     to: OutputArgs,
 }
 
-/// What an answer is written to.
+/// Holds what an answer is written to.
 #[derive(Debug, Args)]
 struct OutputArgs {
     /// Creates this file for the answer; `-` is stdout, as is no file.
@@ -111,7 +111,7 @@ struct ScoreOptions {
     to: OutputArgs,
 }
 
-/// The options of `whylat lab fault`.
+/// Returns the options of `whylat lab fault`.
 pub fn declaration() -> clap::Command {
     Options::command()
 }
@@ -158,7 +158,7 @@ fn play(options: &Options) -> Result<(), LabError> {
     write(&play.run(&program)?, file)
 }
 
-/// The options of `whylat lab list`.
+/// Returns the options of `whylat lab list`.
 pub fn list_declaration() -> clap::Command {
     ListOptions::command()
 }
@@ -206,7 +206,7 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The options of `whylat lab score`.
+/// Returns the options of `whylat lab score`.
 pub fn score_declaration() -> clap::Command {
     ScoreOptions::command()
 }

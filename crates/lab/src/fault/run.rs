@@ -11,7 +11,7 @@ use super::scene::{
 use crate::site::Site;
 use crate::{LabError, LabProcess, Wire, WireConfig};
 
-/// What is played.
+/// Holds what is played.
 pub struct FaultRun<'a> {
     /// The fault.
     pub fault: &'a Fault,
@@ -97,7 +97,7 @@ impl FaultRun<'_> {
         }))
     }
 
-    /// The scene, with the cure that it is mended by if it has several.
+    /// Returns the scene, with the cure that it is mended by if it has several.
     fn scene(&self) -> Result<(Scene, Option<&'static Cure>), LabError> {
         let refused = |option, value: &str, why, hint| LabError::Option {
             option,
@@ -136,7 +136,7 @@ struct StartedPair {
     claims: Vec<Claim>,
 }
 
-/// What each of a pair knew at its end.
+/// Holds what each of a pair knew at its end.
 struct PairOutcome {
     server: Value,
     proxy: Option<Value>,
@@ -178,7 +178,7 @@ impl PairOutcome {
         json!({ "clients": self.clients, "proxy": self.proxy, "server": self.server })
     }
 
-    /// Which rules, of which connections, and when; none where nothing is to be said.
+    /// Returns which rules, of which connections, and when; none where nothing is to be said.
     fn expected(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
         self.claims.iter().map(move |claim| {
             let connections = self.sockets(*claim);
@@ -200,7 +200,7 @@ impl PairOutcome {
         })
     }
 
-    /// The sockets that a claim speaks of.
+    /// Returns the sockets that a claim speaks of.
     fn sockets(&self, claim: Claim) -> Vec<Value> {
         let ends = match claim.end {
             ConnectionEnd::Client => self.clients.as_slice(),
@@ -229,7 +229,7 @@ impl PairOutcome {
     }
 }
 
-/// Whether a receive call took TCP_RTO_MIN or more.
+/// Returns whether a receive call took TCP_RTO_MIN or more.
 fn has_stalled(connection: &Value) -> bool {
     const TCP_RTO_MIN_NS: u64 = 200_000_000;
     let slow = connection["recv"]["slow"].as_array();
@@ -237,7 +237,7 @@ fn has_stalled(connection: &Value) -> bool {
     slow.is_some_and(|calls| calls.iter().any(took))
 }
 
-/// Whether connect() took a SYN's first timeout or more.
+/// Returns whether connect() took a SYN's first timeout or more.
 fn connected_late(connection: &Value) -> bool {
     const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
     let at = |name: &str| connection[name].as_u64();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::random::Random;
 use crate::{DirectionConfig, LabError};
 
-/// Which of a fault's forms is played. They differ in nothing but the fault and its cure, and have
+/// Says which of a fault's forms is played. They differ in nothing but the fault and its cure, and have
 /// the same sizes and delays for the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -33,7 +33,7 @@ pub enum ConnectionEnd {
     Proxy,
 }
 
-/// Which connections of an end a claim speaks of.
+/// Says which connections of an end a claim speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimSubject {
@@ -51,7 +51,7 @@ pub enum ClaimSubject {
     WithClient(usize),
 }
 
-/// What a diagnosis of the fault has to say.
+/// Holds what a diagnosis of the fault has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Claim {
     /// Name of the rule.
@@ -87,7 +87,7 @@ impl ProgramPair {
     }
 }
 
-/// What is played: a path, and who talks over it.
+/// Holds what is played: a path, and who talks over it.
 #[derive(Debug, Clone)]
 pub struct Scene {
     /// MTU of the path.
@@ -149,7 +149,7 @@ impl Scene {
         }
     }
 
-    /// The cure of this name, or without a name the first.
+    /// Returns the cure of this name, or without a name the first.
     ///
     /// # Errors
     /// When there is none of this name.
@@ -198,28 +198,28 @@ pub struct Fault {
 pub struct SeededDice(Random);
 
 impl SeededDice {
-    /// The numbers of this seed.
+    /// Makes the numbers of this seed.
     pub fn new(seed: u64) -> Self {
         SeededDice(Random::new(seed))
     }
 
-    /// A number from `least` to `most`.
+    /// Returns a number from `least` to `most`.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.0.below(most - least + 1)
     }
 }
 
-/// A word that only this variant has.
+/// Returns a word that only this variant has.
 pub(super) fn word(there: bool, word: &str) -> &str {
     if there { word } else { "" }
 }
 
-/// A path of this many milliseconds there and back.
+/// Returns a path of this many milliseconds there and back.
 pub(super) fn path(rtt_ms: u64) -> DirectionConfig {
     DirectionConfig::delay(rtt_ms * 500)
 }
 
-/// The same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
+/// Returns the same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
 pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     let rate_bps = rate_mbps * 1_000_000;
     DirectionConfig {

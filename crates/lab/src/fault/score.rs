@@ -18,7 +18,7 @@ const WARNING_SHARE: f64 = 0.05;
 /// A rule, and the cookie of the socket that it speaks of.
 pub type NamedFinding = (String, u64);
 
-/// What was planted and what was said.
+/// Holds what was planted and what was said.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// What is to be said.
@@ -53,7 +53,7 @@ impl Score {
         }
     }
 
-    /// Whether all that was planted was found, and nothing else was said.
+    /// Returns whether all that was planted was found, and nothing else was said.
     pub fn is_right(&self) -> bool {
         self.planted == self.found && self.beside.is_empty()
     }
@@ -71,7 +71,7 @@ fn rule(value: &Value) -> String {
     value["rule"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What is to be said, with the claim that wants it.
+/// Returns what is to be said, with the claim that wants it.
 fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
     let claims = list(truth, "expected");
     claims
@@ -82,7 +82,7 @@ fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
         .collect()
 }
 
-/// Every finding that is above info, and every answer.
+/// Returns every finding that is above info, and every answer.
 fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
     let is_claim = |finding: &&Value| {
         let is_answer = finding["rule"]
@@ -99,7 +99,7 @@ fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a V
         .collect()
 }
 
-/// The sockets of a finding: of many, not all are listed with it.
+/// Returns the sockets of a finding: of many, not all are listed with it.
 fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
     let subject = &finding["subject"];
     let listed: Vec<u64> = list(subject, "ids").filter_map(Value::as_u64).collect();
@@ -111,7 +111,7 @@ fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
     connections.map(|it| number(it, "id")).collect()
 }
 
-/// Part of the planted interval that the finding names, 0 to 1.
+/// Returns the part of the planted interval that the finding names, 0 to 1.
 fn overlap(finding: &Value, claim: &Value) -> f64 {
     let start = number(finding, "from_ns").max(number(claim, "from_ns"));
     let end = number(finding, "until_ns").min(number(claim, "until_ns"));
@@ -119,7 +119,7 @@ fn overlap(finding: &Value, claim: &Value) -> f64 {
     end.saturating_sub(start) as f64 / planted_ns.max(1) as f64
 }
 
-/// Claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
+/// Returns claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
 /// CPU, as the scheduler told it (schedstat). A reader that waits is slow.
 fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut suffered = BTreeSet::new();
@@ -151,7 +151,7 @@ fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     suffered
 }
 
-/// What a planted flood's ksoftirqd took of the server's CPU in the connection's life.
+/// Returns what a planted flood's ksoftirqd took of the server's CPU in the connection's life.
 fn by_softirq_ns(truth: &Value, connection: &Value) -> u64 {
     let life = number(connection, "opened_ns")..=number(connection, "closed_ns");
     let readings = list(truth, "beside").flat_map(|role| list(role, "ksoftirqd_ns"));

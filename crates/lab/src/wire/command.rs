@@ -110,7 +110,7 @@ impl Options {
     }
 }
 
-/// The options of `whylat lab wire`.
+/// Returns the options of `whylat lab wire`.
 pub fn declaration() -> clap::Command {
     Options::command()
 }

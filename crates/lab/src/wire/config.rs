@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-/// Which way a packet goes over a wire.
+/// Says which way a packet goes over a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -55,7 +55,7 @@ pub struct HoldWindow {
 }
 
 impl HoldWindow {
-    /// How much longer it lasts at this age of the wire; 0 outside.
+    /// Returns how much longer it lasts at this age of the wire; 0 outside.
     pub(crate) fn rest_us(&self, since_first_us: u64) -> u64 {
         let Some(age_us) = since_first_us.checked_sub(self.after_us) else {
             return 0;
@@ -74,7 +74,7 @@ pub struct BurstLoss {
     pub packets: u32,
 }
 
-/// What a middlebox makes of the window scale option of a SYN segment.
+/// Says what a middlebox makes of the window scale option of a SYN segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowScale {
     /// Overwrites the option, so that the receiver believes that the sender has none.
@@ -96,7 +96,7 @@ impl FromStr for WindowScale {
     }
 }
 
-/// What happens to the packets of one direction. The default changes nothing.
+/// Says what happens to the packets of one direction. The default changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionConfig {
     /// Propagation delay in microseconds.
@@ -148,7 +148,7 @@ impl Default for DirectionConfig {
 }
 
 impl DirectionConfig {
-    /// A direction that only delays.
+    /// Returns a direction that only delays.
     pub fn delay(delay_us: u64) -> Self {
         DirectionConfig {
             delay_us,
@@ -228,7 +228,7 @@ impl Default for WireConfig {
 }
 
 impl WireConfig {
-    /// The same impairment both ways.
+    /// Returns the same impairment both ways.
     pub fn both(direction: DirectionConfig) -> Self {
         WireConfig {
             a_to_b: direction.clone(),
@@ -237,7 +237,7 @@ impl WireConfig {
         }
     }
 
-    /// Address of `b`.
+    /// Returns the address of `b`.
     pub fn address_b(&self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.address_a).wrapping_add(1))
     }

@@ -104,12 +104,12 @@ impl Wire {
         })
     }
 
-    /// Address of end `a`.
+    /// Returns the address of end `a`.
     pub fn address_a(&self) -> Ipv4Addr {
         self.config.address_a
     }
 
-    /// Address of end `b`.
+    /// Returns the address of end `b`.
     pub fn address_b(&self) -> Ipv4Addr {
         self.config.address_b()
     }
@@ -119,7 +119,7 @@ impl Wire {
         self.config.address6_a.zip(self.config.address6_b())
     }
 
-    /// The counters now.
+    /// Returns the counters now.
     pub fn stats(&self) -> WireStats {
         let state = lock(&self.state);
         let mut stats = WireStats {

@@ -15,7 +15,7 @@ const PPM: u64 = 1_000_000;
 /// it keeps the process from growing without bound.
 const TRAVELLING_BYTES: u64 = 256 << 20;
 
-/// What becomes of a packet.
+/// Says what becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketFate {
     /// It arrives at this time.
@@ -120,7 +120,7 @@ impl PathModel {
         };
     }
 
-    /// When the last bit of the packet leaves the link, or nothing if it does not fit.
+    /// Returns when the last bit of the packet leaves the link, or nothing if it does not fit.
     fn enqueue(
         &mut self,
         config: &DirectionConfig,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::config::Direction;
 use super::packet::Segment;
 
-/// Why a packet did not arrive.
+/// The reason why a packet did not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -96,7 +96,7 @@ impl Dropped {
         }
     }
 
-    /// All drops together.
+    /// Returns all drops together.
     pub fn total(&self) -> Count {
         let Dropped {
             random,
@@ -137,7 +137,7 @@ pub struct DirectionStats {
 }
 
 impl DirectionStats {
-    /// Whether every packet that entered is accounted for.
+    /// Returns whether every packet that entered is accounted for.
     pub fn balances(&self) -> bool {
         [self.delivered, self.travelling, self.dropped.total()]
             .into_iter()
@@ -162,7 +162,7 @@ pub struct WireStats {
 }
 
 impl WireStats {
-    /// The counters of one direction.
+    /// Returns the counters of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionStats {
         match direction {
             Direction::AToB => &self.a_to_b,
@@ -171,7 +171,7 @@ impl WireStats {
     }
 }
 
-/// What became of a logged packet.
+/// Says what became of a logged packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

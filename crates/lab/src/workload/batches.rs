@@ -39,7 +39,7 @@ pub(crate) struct Batches {
     pause_ms: u64,
 }
 
-/// What is asked at once.
+/// Says what is asked at once.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BatchKind {
     /// memcached: many requests for many values.
@@ -50,7 +50,7 @@ enum BatchKind {
     Scan,
 }
 
-/// What `batches` did.
+/// Holds what `batches` did.
 #[derive(Debug, Serialize)]
 pub(crate) struct BatchesTruth {
     batches: u64,

@@ -16,7 +16,7 @@ use super::threads::{gather, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
-/// What and how fast to send.
+/// Holds what and how fast to send.
 #[derive(Debug, Clone, Args)]
 struct SendOptions {
     /// Bytes to send on each connection.
@@ -33,7 +33,7 @@ struct SendOptions {
     pause_us: u64,
 }
 
-/// How to read.
+/// Says how to read.
 #[derive(Debug, Clone, Args)]
 struct ReadOptions {
     /// Bytes asked for by each receive call.
@@ -104,7 +104,7 @@ pub(crate) struct ReceiveOnly {
     socket: SocketOptions,
 }
 
-/// What a sender did.
+/// Holds what a sender did.
 #[derive(Debug, Serialize)]
 pub(crate) struct SendTruth {
     transfers: Vec<TransferTruth>,
@@ -121,7 +121,7 @@ struct TransferTruth {
     drained_ns: u64,
 }
 
-/// What a receiver did.
+/// Holds what a receiver did.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReceiveTruth {
     connections: Vec<ConnectionTruth>,

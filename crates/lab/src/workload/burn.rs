@@ -19,7 +19,7 @@ pub(crate) struct Burn {
     threads: usize,
 }
 
-/// What `burn` used.
+/// Holds what `burn` used.
 #[derive(Debug, Serialize)]
 pub(crate) struct BurnTruth {
     threads: Vec<Option<ThreadCpu>>,

@@ -100,7 +100,7 @@ impl CountCalls {
     }
 }
 
-/// One send call, counted but not timed: two clock readings would cost more than some of
+/// Makes one send call, counted but not timed: two clock readings would cost more than some of
 /// the calls.
 fn send_once(peer: &mut Peer, bytes: &[u8]) -> Result<usize, LabError> {
     let fd = peer.stream.as_raw_fd();
@@ -109,7 +109,7 @@ fn send_once(peer: &mut Peer, bytes: &[u8]) -> Result<usize, LabError> {
     outcome.map_err(|why| problem("send on", &peer.stream, why))
 }
 
-/// One receive call. EAGAIN is counted and gives 0 bytes.
+/// Makes one receive call. EAGAIN is counted and gives 0 bytes.
 fn recv_once(peer: &mut Peer, bytes: &mut [u8], flags: MsgFlags) -> Result<usize, LabError> {
     let outcome = recv(peer.stream.as_raw_fd(), bytes, flags).map_err(io::Error::from);
     peer.truth.recv.count(&outcome);

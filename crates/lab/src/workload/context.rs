@@ -31,7 +31,7 @@ pub(super) struct CommonOptions {
     ready_file: Option<PathBuf>,
 }
 
-/// What a role is given besides its own options.
+/// Holds what a role is given besides its own options.
 pub(crate) struct Context {
     start_on_stdin: bool,
     ready_file: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Number of the CPU at this place; beyond the last, the last.
+    /// Returns the number of the CPU at this place; beyond the last, the last.
     pub(crate) fn cpu_at(&self, place: usize) -> usize {
         let last = self.cpus.last().copied().unwrap_or(0);
         self.cpus.get(place).copied().unwrap_or(last)

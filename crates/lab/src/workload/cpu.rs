@@ -13,7 +13,7 @@ use crate::error::LabError;
 
 const HINT_AFFINITY: &str = "report this";
 
-/// What a thread got of the CPUs since it began, as the scheduler tells it.
+/// Holds what a thread got of the CPUs since it began, as the scheduler tells it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadCpu {
     /// Time on a CPU.

@@ -56,7 +56,7 @@ pub(crate) struct DelayAcks {
     socket: SocketOptions,
 }
 
-/// What the server did.
+/// Holds what the server did.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayAcksTruth {
     requests: u64,
@@ -68,7 +68,7 @@ pub(crate) struct DelayAcksTruth {
     delayed_times_ns: Vec<[u64; 2]>,
 }
 
-/// What it did on one connection.
+/// Holds what it did on one connection.
 struct DelayedConnection {
     connection: ConnectionTruth,
     requests: u64,

@@ -43,7 +43,7 @@ pub(crate) struct Flood {
     bursts: usize,
 }
 
-/// What `flood` sent, and what the CPU had to do meanwhile.
+/// Holds what `flood` sent, and what the CPU had to do meanwhile.
 #[derive(Debug, Serialize)]
 pub(crate) struct FloodTruth {
     cpu: usize,
@@ -122,12 +122,12 @@ fn steer_to(cpu: usize) -> Result<(), LabError> {
         .map_err(|why| LabError::os("write", path, why, "use a kernel with CONFIG_RPS"))
 }
 
-/// A set of one CPU as sysfs takes it: words of 32 bits, the highest first.
+/// Returns a set of one CPU as sysfs takes it: words of 32 bits, the highest first.
 fn mask(cpu: usize) -> String {
     format!("{:x}{}", 1_u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
-/// Softirqs `NET_RX` of a CPU since boot.
+/// Returns the softirqs `NET_RX` of a CPU since boot.
 fn net_rx(cpu: usize) -> Option<u64> {
     let softirqs = std::fs::read_to_string("/proc/softirqs").ok()?;
     let line = softirqs
@@ -136,7 +136,7 @@ fn net_rx(cpu: usize) -> Option<u64> {
     line.split_ascii_whitespace().nth(cpu)?.parse().ok()
 }
 
-/// Directory in `/proc` of a CPU's ksoftirqd.
+/// Returns the directory in `/proc` of a CPU's ksoftirqd.
 fn ksoftirqd(cpu: usize) -> Option<String> {
     let name = format!("ksoftirqd/{cpu}\n");
     let entries = std::fs::read_dir("/proc").ok()?.flatten();

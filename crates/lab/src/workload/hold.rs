@@ -31,7 +31,7 @@ pub(crate) struct HoldOpen {
     connections: u64,
 }
 
-/// What was held.
+/// Holds what was held.
 #[derive(Debug, Serialize)]
 pub(crate) struct HoldTruth {
     connections_held: u64,

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 
 use ittapi_sys as c;
 
-/// What the names of a program's tasks and counters belong to.
+/// Holds what the names of a program's tasks and counters belong to.
 #[derive(Debug)]
 pub(crate) struct Domain {
     name: &'static CStr,
@@ -76,7 +76,7 @@ impl Domain {
         }
     }
 
-    /// A counter of this domain.
+    /// Returns a counter of this domain.
     pub(crate) fn byte_counter(&self, name: &CStr) -> ByteCounter {
         let unsigned = c::__itt_metadata_type___itt_metadata_u64;
         // SAFETY: the pointers do not change any more; names and unit are C strings and `unit` is
@@ -120,7 +120,7 @@ impl Domain {
         }
     }
 
-    /// The handle, unless the collector disabled the domain.
+    /// Returns the handle, unless the collector disabled the domain.
     fn enabled(&self) -> Option<NonNull<c::__itt_domain>> {
         // SAFETY: the structure is never freed once a load has succeeded, see the module; the
         // collector may write the flags at any time.

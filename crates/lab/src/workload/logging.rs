@@ -60,7 +60,7 @@ pub(crate) struct LogServer {
     socket: SocketOptions,
 }
 
-/// What the client did.
+/// Holds what the client did.
 #[derive(Debug, Serialize)]
 pub(crate) struct LogClientTruth {
     records: u64,
@@ -69,7 +69,7 @@ pub(crate) struct LogClientTruth {
     written_ns: Vec<u64>,
 }
 
-/// What the server did.
+/// Holds what the server did.
 #[derive(Debug, Serialize)]
 pub(crate) struct LogServerTruth {
     answers: u64,

@@ -108,7 +108,7 @@ enum Role {
 }
 
 /// Returns the options of `whylat lab workload`.
-pub fn declaration() -> clap::Command {
+pub fn declaration() -> clap::WorkloadCommand {
     WorkloadCommand::command()
 }
 

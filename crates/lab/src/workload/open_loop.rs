@@ -66,14 +66,14 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "it is not between 1/3600 and 1,000,000,000".to_owned())
 }
 
-/// What is talked to.
+/// Says what is talked to.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ServerKind {
     Redis,
     Memcached,
 }
 
-/// What is said to a server. Key and value are those of redis-benchmark's size.
+/// Holds what is said to a server. Key and value are those of redis-benchmark's size.
 struct ServerProtocol {
     store: &'static [u8],
     stored: &'static [u8],
@@ -117,7 +117,7 @@ struct LatencyQuantiles {
     curve_ns: Vec<u64>,
 }
 
-/// What `open-loop` saw.
+/// Holds what `open-loop` saw.
 #[derive(Debug, Serialize)]
 pub(crate) struct OpenLoopTruth {
     requests: usize,

@@ -26,7 +26,7 @@ const LATE_NS: u64 = 4_000_000;
 #[derive(Debug, Args)]
 pub(crate) struct Pauses {}
 
-/// How long a CPU stood still.
+/// Says how long a CPU stood still.
 #[derive(Debug, Serialize)]
 pub(crate) struct CpuPauses {
     cpu: usize,
@@ -35,7 +35,7 @@ pub(crate) struct CpuPauses {
     longest_ns: u64,
 }
 
-/// What `pauses` saw.
+/// Holds what `pauses` saw.
 #[derive(Debug, Serialize)]
 pub(crate) struct PausesTruth {
     cpus: Vec<CpuPauses>,

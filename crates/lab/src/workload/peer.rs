@@ -113,7 +113,7 @@ pub(crate) struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// A socket with the options set, before connect or listen, as buffer sizes need.
+    /// Returns a socket with the options set, before connect or listen, as buffer sizes need.
     fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::for_address(address),
@@ -172,7 +172,7 @@ impl Peer {
         Ok(Peer { stream, truth })
     }
 
-    /// One send call.
+    /// Makes one send call.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
         let outcome = self.truth.send.timed(|| stream.write(bytes));
@@ -207,7 +207,7 @@ impl Peer {
         outcome.map_err(|why| self.problem("send on", why))
     }
 
-    /// One receive call; 0 is the end of the stream.
+    /// Makes one receive call; 0 is the end of the stream.
     pub(crate) fn recv(&mut self, bytes: &mut [u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
         let outcome = self.truth.recv.timed(|| stream.read(bytes));
@@ -258,7 +258,7 @@ impl Peer {
         self.truth.local.port()
     }
 
-    /// The peer ended after so many of the bytes that were expected.
+    /// Makes the error of a peer that ended after so many of the bytes that were expected.
     pub(crate) fn gone(&self, done: usize, expected: usize) -> LabError {
         LabError::PeerGone {
             connection: self.name(),
@@ -281,7 +281,7 @@ impl Peer {
     }
 }
 
-/// A listening socket with the options set; accepted connections inherit them.
+/// Returns a listening socket with the options set; accepted connections inherit them.
 pub(crate) fn listen(
     address: SocketAddr,
     options: &SocketOptions,
@@ -352,7 +352,7 @@ impl ListenerTruth {
     }
 }
 
-/// Port that the listener got.
+/// Returns the port that the listener got.
 pub(crate) fn port_of(listener: &TcpListener) -> Result<u16, LabError> {
     let address = listener.local_addr();
     let port = address.map(|address| address.port());

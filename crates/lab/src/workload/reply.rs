@@ -49,7 +49,7 @@ pub(crate) struct ReplyServer {
     socket: SocketOptions,
 }
 
-/// What the server did.
+/// Holds what the server did.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplyTruth {
     requests: u64,
@@ -60,7 +60,7 @@ pub(crate) struct ReplyTruth {
     read_times_ns: Vec<[u64; 2]>,
 }
 
-/// What it did on one connection.
+/// Holds what it did on one connection.
 #[derive(Debug)]
 struct ServedConnection {
     connection: ConnectionTruth,

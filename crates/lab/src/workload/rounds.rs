@@ -69,7 +69,7 @@ pub(crate) struct RequestReply {
     socket: SocketOptions,
 }
 
-/// How answers are waited for.
+/// Says how answers are waited for.
 #[derive(Debug, Clone, Args)]
 struct WaitOptions {
     /// Bytes of an answer.
@@ -108,7 +108,7 @@ pub(crate) struct ShortLived {
     socket: SocketOptions,
 }
 
-/// What a client with rounds did and how long it waited.
+/// Holds what a client with rounds did and how long it waited.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct RoundsTruth {
     rounds: u64,
@@ -126,7 +126,7 @@ pub(crate) struct RoundsTruth {
     min_rtts_us: Vec<u32>,
 }
 
-/// What `short-lived` did.
+/// Holds what `short-lived` did.
 #[derive(Debug, Serialize)]
 pub(crate) struct ShortLivedTruth {
     connections: Vec<ConnectionTruth>,
@@ -214,7 +214,7 @@ fn run_all(plan: &RoundPlan<'_>, peers: Vec<Peer>) -> Result<Vec<ConnectionRun>,
     })
 }
 
-/// What one connection did.
+/// Holds what one connection did.
 struct ConnectionRun {
     connection: ConnectionTruth,
     round_times_ns: Vec<[u64; 3]>,

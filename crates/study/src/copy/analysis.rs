@@ -13,7 +13,7 @@ use super::csv::ResultRow;
 use super::doc::{TextBlock, table};
 use super::journal::{CopyCost, JournalEntry, StudyJournal, StudyPlan};
 
-/// What is known besides the results themselves; all of it is lacking where only a file of results is read.
+/// Holds what is known besides the results themselves; all of it is lacking where only a file of results is read.
 #[derive(Debug, Default)]
 pub(super) struct AnalysisExtras {
     pub(super) study: Option<StudyPlan>,
@@ -76,7 +76,7 @@ impl AnalysisExtras {
     }
 }
 
-/// All answers.
+/// Returns all answers.
 pub(super) fn answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut all = matrix::setting(rows, extras);
     all.extend(matrix::results(rows));
@@ -94,7 +94,7 @@ pub(super) fn answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBl
     all
 }
 
-/// The row of a configuration.
+/// Returns the row of a configuration.
 fn row<'a>(
     rows: &'a [ResultRow],
     variant: &str,
@@ -105,7 +105,7 @@ fn row<'a>(
     all.find(|row| row.variant == variant && row.size == size && row.threads == threads)
 }
 
-/// Values that occur, in order.
+/// Returns the values that occur, in order.
 fn distinct(values: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut values: Vec<usize> = values.collect();
     values.sort_unstable();
@@ -121,7 +121,7 @@ fn thread_counts(rows: &[ResultRow]) -> Vec<usize> {
     distinct(rows.iter().map(|row| row.threads))
 }
 
-/// Variants in the order of the results.
+/// Returns the variants in the order of the results.
 fn variants(rows: &[ResultRow]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {

@@ -34,7 +34,7 @@ enum EndLocation {
     Remote,
 }
 
-/// What came of a run.
+/// Says what came of a run.
 pub(super) enum RunOutcome {
     Measured(RunFigures),
     Skipped(String),
@@ -66,7 +66,7 @@ impl TestBed {
         })
     }
 
-    /// A server that runs already, on another machine.
+    /// Returns a server that runs already, on another machine.
     pub(super) fn remote(server: SocketAddr) -> Result<Self, LabError> {
         Ok(Self {
             program: program()?,
@@ -75,12 +75,12 @@ impl TestBed {
         })
     }
 
-    /// Whether both ends are on this machine.
+    /// Returns whether both ends are on this machine.
     pub(super) fn is_local(&self) -> bool {
         matches!(self.ends, EndLocation::Local { .. })
     }
 
-    /// One run.
+    /// Makes one run.
     ///
     /// # Errors
     /// When an end fails, or the two do not agree on what they did.
@@ -129,7 +129,7 @@ impl TestBed {
         &self.program
     }
 
-    /// A command at the server's end; `None`: that is another machine.
+    /// Returns a command at the server's end; `None`: that is another machine.
     pub(super) fn command_at_server(&self, program: &str) -> Option<Command> {
         match &self.ends {
             EndLocation::Local { server, .. } => Some(server.command(program)),
@@ -137,7 +137,7 @@ impl TestBed {
         }
     }
 
-    /// The same at the client's end.
+    /// Returns the same at the client's end.
     pub(super) fn command_at_client(&self, program: &str) -> Option<Command> {
         match &self.ends {
             EndLocation::Local { client, .. } => Some(client.command(program)),
@@ -145,7 +145,7 @@ impl TestBed {
         }
     }
 
-    /// Where the server is.
+    /// Returns where the server is.
     pub(super) fn server_address(&self) -> String {
         self.server.ip().to_string()
     }

@@ -48,7 +48,7 @@ fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     Ok(costs)
 }
 
-/// Times of batches, ns a call, after one that warms up and tells how many calls a batch has.
+/// Measures batches, ns a call, after one that warms up and tells how many calls a batch has.
 fn batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     let mut timed = |calls: u64| -> io::Result<f64> {
         let before_ns = now_ns();
@@ -98,7 +98,7 @@ fn kernel_copy(size: usize) -> io::Result<CopyCost> {
     Ok(cost("kernel_copy", size, &ns))
 }
 
-/// A page's get_user_pages() and its release: vmsplice() into a pipe and splice() out of it, which copy nothing; of 15
+/// Measures a page's get_user_pages() and its release: vmsplice() into a pipe and splice() out of it, which copy nothing; of 15
 /// pages more.
 fn pinning() -> io::Result<CopyCost> {
     const MANY: usize = 16;
@@ -158,7 +158,7 @@ fn completion() -> io::Result<CopyCost> {
     Ok(cost("completion", PAGE, &ns?))
 }
 
-/// What the study does with a message of 64 bytes besides sending and receiving it: stamps, checks, clock, histogram.
+/// Measures what the study does with a message of 64 bytes besides sending and receiving it: stamps, checks, clock, histogram.
 fn harness() -> io::Result<CopyCost> {
     const SIZE: usize = 64;
     let (mut pool, expected) = (MessagePool::heap(SLOTS, SIZE), ExpectedMessage::new(SIZE));

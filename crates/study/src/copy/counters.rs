@@ -55,7 +55,7 @@ pub(super) struct ThreadCounters {
     events: Vec<(&'static str, io::Result<Vec<File>>)>,
 }
 
-/// What they showed at a moment.
+/// Holds what they showed at a moment.
 pub(super) struct CounterReading {
     /// Count, time enabled and time running of each PMU.
     events: Vec<Option<Vec<[u64; 3]>>>,
@@ -83,7 +83,7 @@ impl ThreadCounters {
         }
     }
 
-    /// Why counters are missing, by name.
+    /// Returns why counters are missing, by name.
     pub(super) fn missing(&self) -> BTreeMap<String, String> {
         let missing = self.events.iter().filter_map(|(name, opened)| {
             let why = match opened.as_ref().err()?.raw_os_error() {
@@ -198,7 +198,7 @@ fn read_one(file: &mut File) -> Option<[u64; 3]> {
     Some([words.next()?, words.next()?, words.next()?])
 }
 
-/// Types of the PMUs of a machine with CPUs of several kinds (`cpu_core`, `cpu_atom`); none: one kind.
+/// Returns the types of the PMUs of a machine with CPUs of several kinds (`cpu_core`, `cpu_atom`); none: one kind.
 fn hybrid_pmus() -> Vec<u64> {
     let devices = std::fs::read_dir("/sys/bus/event_source/devices");
     let devices = devices.into_iter().flatten().flatten();

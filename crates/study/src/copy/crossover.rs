@@ -10,7 +10,7 @@ const DRAWS: usize = 2_000;
 /// A 95 % interval of a normal distribution is so many deviations wide.
 const WIDTH_95: f64 = 2.0 * 1.959_964;
 
-/// Where one begins to win for good.
+/// Says where one begins to win for good.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CrossoverPoint {
     /// It wins at every measured size.
@@ -33,7 +33,7 @@ pub(super) struct Crossover {
     range: (f64, f64),
 }
 
-/// Where `variant` crosses `base`, by throughput, at a number of threads; `None`: fewer than two sizes have both.
+/// Returns where `variant` crosses `base`, by throughput, at a number of threads; `None`: fewer than two sizes have both.
 ///
 /// Medians are taken to vary as their intervals say, log-normally.
 pub(super) fn find(

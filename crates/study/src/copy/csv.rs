@@ -18,7 +18,7 @@ const PUBLISHED_FIGURES: usize = 6;
 /// Columns of ours that hold words.
 const WORDS: [&str; 4] = ["stage", "wait", "finding", "skipped"];
 
-/// One row a configuration: medians of its repetitions. An empty cell was not measured.
+/// Returns one row a configuration: medians of its repetitions. An empty cell was not measured.
 ///
 /// # Errors
 /// When the journal is none.
@@ -116,18 +116,18 @@ pub(super) struct ResultRow {
 }
 
 impl ResultRow {
-    /// A figure; `None`: not measured.
+    /// Returns a figure; `None`: not measured.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         self.cells.get(name).copied()
     }
 
-    /// The bounds of its 95 % interval.
+    /// Returns the bounds of its 95 % interval.
     pub(super) fn bounds(&self, name: &str) -> Option<(f64, f64)> {
         let bound = |end| self.get(&format!("{name}_{end}"));
         bound("lo").zip(bound("hi"))
     }
 
-    /// All of it; what was not measured is absent.
+    /// Returns all of it; what was not measured is absent.
     pub(super) fn json(&self) -> Value {
         json!({
             "impl": self.variant, "size": self.size, "thread": self.threads,

@@ -101,7 +101,7 @@ fn ask(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabErro
         .map_err(|why| LabError::os("read the answer of", name, io::Error::from(why), HINT))
 }
 
-/// The stage, the kind of wait, and the finding that weigh most. The server's first thread, whose number is the
+/// Returns the stage, the kind of wait, and the finding that weigh most. The server's first thread, whose number is the
 /// process's, only waits for the others, and does not count.
 fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
     let connections = report["connections"].as_array().into_iter().flatten();

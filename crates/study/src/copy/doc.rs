@@ -16,7 +16,7 @@ pub(super) enum TextBlock {
     Verbatim(String),
 }
 
-/// A table of these.
+/// Returns a table of these.
 pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> TextBlock {
     TextBlock::Table {
         head: head.map(str::to_owned).into(),
@@ -40,7 +40,7 @@ pub(super) fn markdown(title: &str, blocks: &[TextBlock]) -> String {
     text
 }
 
-/// Lines of at most 110 letters; those after the first are indented as far as `mark` is long.
+/// Returns the lines of at most 110 letters; those after the first are indented as far as `mark` is long.
 fn wrapped(words: &str, mark: &str) -> String {
     const WIDTH: usize = 110;
     let (mut text, mut line) = (String::new(), mark.to_owned());
@@ -124,7 +124,7 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// Three digits that count.
+/// Returns three digits that count.
 pub(super) fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -134,7 +134,7 @@ pub(super) fn digits(value: f64) -> String {
     format!("{value:.after$}")
 }
 
-/// Bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study writes them).
+/// Writes bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study writes them).
 pub(super) fn bytes(count: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("MB", 1_048_576.0), ("KB", 1024.0), ("B", 1.0)];
     let (unit, factor) = UNITS
@@ -149,7 +149,7 @@ pub(super) fn bytes(count: f64) -> String {
     }
 }
 
-/// A factor as +12.3 % or −4.0 %.
+/// Returns a factor as +12.3 % or −4.0 %.
 pub(super) fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     let sign = if percent < 0.0 { '−' } else { '+' };

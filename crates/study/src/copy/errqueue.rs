@@ -44,7 +44,7 @@ pub(super) fn enable(stream: &TcpStream) -> io::Result<()> {
     Errno::result(result).map(drop).map_err(io::Error::from)
 }
 
-/// The next notification; `None`: there is none now.
+/// Returns the next notification; `None`: there is none now.
 pub(super) fn next(stream: &TcpStream) -> io::Result<Option<Notification>> {
     // sock_extended_err, and the address of who caused it
     let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);

@@ -62,7 +62,7 @@ pub(super) enum JournalEntry {
     },
 }
 
-/// What is studied, and on what.
+/// Holds what is studied, and on what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StudyPlan {
     /// Of the journal.
@@ -170,7 +170,7 @@ impl StudyJournal {
         Ok(())
     }
 
-    /// What is studied.
+    /// Returns what is studied.
     ///
     /// # Errors
     /// When the journal does not begin with it.
@@ -186,7 +186,7 @@ impl StudyJournal {
         }
     }
 
-    /// Repetitions of a configuration.
+    /// Returns repetitions of a configuration.
     pub(super) fn runs(&self, of: RunConfig) -> impl Iterator<Item = &RunFigures> {
         self.entries.iter().filter_map(move |entry| match entry {
             JournalEntry::Run {
@@ -196,7 +196,7 @@ impl StudyJournal {
         })
     }
 
-    /// Why a configuration is not measured.
+    /// Returns why a configuration is not measured.
     pub(super) fn skipped(&self, of: RunConfig) -> Option<&str> {
         self.entries.iter().find_map(|entry| match entry {
             JournalEntry::Skipped { config, why } if *config == of => Some(why.as_str()),
@@ -204,7 +204,7 @@ impl StudyJournal {
         })
     }
 
-    /// What whylat says of one.
+    /// Returns what whylat says of one.
     pub(super) fn diagnosis(&self, of: RunConfig) -> Option<&RunDiagnosis> {
         self.entries.iter().find_map(|entry| match entry {
             JournalEntry::Diagnosis { config, diagnosis } if *config == of => Some(diagnosis),
@@ -213,7 +213,7 @@ impl StudyJournal {
     }
 }
 
-/// Entries of a journal, and the bytes of its whole lines.
+/// Returns entries of a journal, and the bytes of its whole lines.
 fn read(path: &Path) -> io::Result<(Vec<JournalEntry>, u64)> {
     let mut reader = BufReader::new(File::open(path)?);
     let (mut entries, mut whole) = (Vec::new(), 0);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use lab::Random;
 
-/// How a message is sent, or received.
+/// Says how a message is sent, or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub(super) enum SendVariant {
     /// The eight fields are copied into one buffer, which is sent by send()
@@ -97,7 +97,7 @@ impl SendVariant {
         }
     }
 
-    /// Whether messages come from a file, in which their stamps stand already.
+    /// Returns whether messages come from a file, in which their stamps stand already.
     pub(super) fn is_file(self) -> bool {
         matches!(self, Self::Sendfile | Self::Splice)
     }
@@ -106,7 +106,7 @@ impl SendVariant {
         self == Self::SendNodelay
     }
 
-    /// Whether the receiver scatters.
+    /// Returns whether the receiver scatters.
     pub(super) fn scatters(self) -> bool {
         self == Self::SendmsgScatter
     }
@@ -123,7 +123,7 @@ pub(super) struct RunConfig {
     pub(super) threads: usize,
 }
 
-/// Every configuration, in the order of the results.
+/// Returns every configuration, in the order of the results.
 pub(super) fn configs(
     variants: &[SendVariant],
     sizes: &[usize],

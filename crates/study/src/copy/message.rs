@@ -40,7 +40,7 @@ impl MessagePool {
         Self::filled(PoolMemory::Heap(blocks.collect()), slots, field_bytes)
     }
 
-    /// The same in huge pages; the reason where the kernel gives none.
+    /// Returns the same in huge pages; the reason where the kernel gives none.
     ///
     /// # Errors
     /// When the kernel refuses the advice, or gave ordinary pages.
@@ -104,7 +104,7 @@ impl MessagePool {
         self.slots
     }
 
-    /// Bytes of a message.
+    /// Returns the bytes of a message.
     pub(super) fn size(&self) -> usize {
         self.field_bytes * FIELDS
     }
@@ -140,7 +140,7 @@ impl MessagePool {
         }
     }
 
-    /// The fields of a message from a byte of it on, as a gathering call takes them.
+    /// Returns the fields of a message from a byte of it on, as a gathering call takes them.
     pub(super) fn gather(&self, slot: usize, from: usize) -> impl Iterator<Item = IoSlice<'_>> {
         let (first, within) = (from / self.field_bytes, from % self.field_bytes);
         (first..FIELDS).map(move |field| {
@@ -179,17 +179,17 @@ fn huge_kib(address: usize) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Whether messages can have so many bytes: eight fields of whole words.
+/// Returns whether messages can have so many bytes: eight fields of whole words.
 pub(super) fn is_size(size: usize) -> bool {
     size > 0 && size.is_multiple_of(FIELDS * STAMP_BYTES)
 }
 
-/// What a word of a message holds that is no stamp.
+/// Returns what a word of a message holds that is no stamp.
 fn body(word: usize) -> u64 {
     (word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Sum of all words, each weighed by an odd number of its own, so that their order counts.
+/// Returns sum of all words, each weighed by an odd number of its own, so that their order counts.
 fn checksum<'a>(fields: impl Iterator<Item = &'a [u8]>) -> u64 {
     let words = fields.flat_map(|bytes| bytes.as_chunks::<8>().0);
     let weighed = words
@@ -198,7 +198,7 @@ fn checksum<'a>(fields: impl Iterator<Item = &'a [u8]>) -> u64 {
     weighed.fold(0, u64::wrapping_add)
 }
 
-/// What a receiver expects.
+/// Holds what a receiver expects.
 pub(super) struct ExpectedMessage {
     field_bytes: usize,
     /// Of the words that never change.
@@ -231,7 +231,7 @@ impl ExpectedMessage {
         Ok(())
     }
 
-    /// Whether all of its bytes are right.
+    /// Returns whether all of its bytes are right.
     pub(super) fn is_whole<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, number: u64) -> bool {
         let words = self.field_bytes as u64 / 8;
         let stamps = (0..FIELDS as u64).map(|field| number.wrapping_mul(2 * field * words + 1));

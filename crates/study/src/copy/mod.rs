@@ -152,7 +152,7 @@ enum EndCommand {
     Ask(options::ClientOptions),
 }
 
-/// The options of `whylat lab copy`.
+/// Returns the options of `whylat lab copy`.
 pub fn declaration() -> clap::Command {
     CopyOptions::command()
 }

@@ -25,7 +25,7 @@ pub(super) struct ClientOptions {
     pub(super) how: RunOptions,
 }
 
-/// What is the same for all configurations.
+/// Holds what is the same for all configurations.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunOptions {
     /// Seconds that are measured.
@@ -46,13 +46,13 @@ pub(super) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
+    /// Returns the number of messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
     /// the same for all variants, so that all work on as much memory.
     pub(super) fn slots(&self) -> usize {
         2 * self.window.max(2)
     }
 
-    /// The same as arguments.
+    /// Returns the same as arguments.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         for (name, value) in [

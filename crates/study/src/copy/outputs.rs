@@ -21,7 +21,7 @@ const TITLE: &str = "What a copy costs";
 const STYLE: &str = concat!(include_str!("page.css"), include_str!("chart.css"));
 const STYLE_DIGEST: &str = "dOW2+Y3L5PnydjJBRIGzyoI0pVshXSJf/WDagN7PAuM=";
 
-/// What the machine is, as far as a reader wants to know.
+/// Holds what the machine is, as far as a reader wants to know.
 pub(super) struct MachineFacts {
     pub(super) kernel: String,
     pub(super) cpu: String,
@@ -116,7 +116,7 @@ fn as_json(rows: &[csv::ResultRow], figures: &[PlotFigure], text: &str) -> serde
 }
 
 /// Returns one file that needs no other.
-fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
+fn page(figures: &[Figure], blocks: &[TextBlock]) -> String {
     let mut charts = String::new();
     let mut lacking = Vec::new();
     for figure in figures {
@@ -144,7 +144,7 @@ fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     )
 }
 
-/// What the columns of results.csv are.
+/// Returns what the columns of results.csv are.
 fn columns() -> Vec<TextBlock> {
     let lines = FIGURES.iter();
     let lines = lines.map(|figure| [figure.name.to_owned(), figure.what.to_owned()]);

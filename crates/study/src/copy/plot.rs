@@ -35,7 +35,7 @@ macro_rules! column {
     };
 }
 
-/// All figures, in the published study's order.
+/// Returns all figures, in the published study's order.
 pub(super) fn figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
     let results = PlotResults::new(rows);
     let by_size = |id, name: &str, y_name, y_log, value| PlotFigure {
@@ -105,7 +105,7 @@ pub(super) fn figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
     ]
 }
 
-/// Its own column, or else from the published study's columns: cycles of 5 seconds at this throughput.
+/// Returns its own column, or else from the published study's columns: cycles of 5 seconds at this throughput.
 fn cycles_per_byte(row: &ResultRow) -> Option<(f64, Option<(f64, f64)>)> {
     const PUBLISHED_SECONDS: f64 = 5.0;
     if let Some(value) = row.get("cycles_per_byte") {
@@ -158,7 +158,7 @@ impl<'a> PlotResults<'a> {
         }
     }
 
-    /// One series a variant, of the rows that are wanted.
+    /// Returns one series a variant, of the rows that are wanted.
     fn series(
         &self,
         wanted: impl Fn(&ResultRow) -> bool,
@@ -229,7 +229,7 @@ impl<'a> PlotResults<'a> {
         })
     }
 
-    /// Throughput against that of one client, divided by something.
+    /// Returns the throughput against that of one client, divided by something.
     fn against_one(
         &self,
         name: &str,
@@ -252,7 +252,7 @@ impl<'a> PlotResults<'a> {
         Ok(chart)
     }
 
-    /// Throughput of all against A1's.
+    /// Returns the throughput of all against A1's.
     fn crossover(&self) -> Result<LineChart, String> {
         let mut chart = self.by_size(
             "Throughput against A1's",
@@ -290,7 +290,7 @@ impl<'a> PlotResults<'a> {
     }
 }
 
-/// A quotient. Its bounds are those of independent errors that multiply.
+/// Returns a quotient. Its bounds are those of independent errors that multiply.
 fn ratio(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
     let y = point.y / one.y / by;
     let bounds = point.bounds.zip(one.bounds).map(|(own, other)| {
@@ -324,7 +324,7 @@ fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The same look for a variant in all figures.
+/// Returns the same look for a variant in all figures.
 fn style(variant: &str) -> usize {
     let known = ALL.iter().position(|known| known.name() == variant);
     known.unwrap_or(super::svg::STYLES)

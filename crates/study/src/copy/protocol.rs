@@ -19,7 +19,7 @@ pub(super) const REQUEST_BYTES: usize = 8;
 /// No frame is longer.
 const LONGEST_FRAME: u32 = 1 << 20;
 
-/// What a client wants of its connection.
+/// Holds what a client wants of its connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct StreamRequest {
     pub(super) magic: String,
@@ -32,14 +32,14 @@ pub(super) struct StreamRequest {
     pub(super) pin: Option<usize>,
 }
 
-/// Whether the server can.
+/// Says whether the server can.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StreamReply {
     /// Why not.
     pub(super) skipped: Option<String>,
 }
 
-/// What the server did on a connection.
+/// Holds what the server did on a connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ServerAccount {
     /// Connections that the server had when it began to count.
@@ -80,7 +80,7 @@ impl SendTally {
     }
 }
 
-/// What a request belongs to.
+/// Says what a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestPhase {
     WarmUp,
@@ -91,12 +91,12 @@ pub(super) enum RequestPhase {
 
 const NUMBER_BITS: u32 = 56;
 
-/// A request as it is sent.
+/// Returns a request as it is sent.
 pub(super) fn request(number: u64, phase: RequestPhase) -> [u8; REQUEST_BYTES] {
     (number | (phase as u64) << NUMBER_BITS).to_le_bytes()
 }
 
-/// Number and phase of a request.
+/// Returns the number and phase of a request.
 ///
 /// # Errors
 /// When it is none.

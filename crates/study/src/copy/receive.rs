@@ -34,7 +34,7 @@ pub(super) struct ReceivingClient {
     pub(super) served: Option<ServerAccount>,
 }
 
-/// Where a message is received.
+/// Says where a message is received.
 enum ReceiveBuffer {
     Whole(Vec<u8>),
     Fields(Vec<Box<[u8]>>),

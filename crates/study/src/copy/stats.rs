@@ -35,7 +35,7 @@ fn bucket(value: u64) -> usize {
     ((u64::from(shift) << SUB_BITS) + (value >> shift)) as usize
 }
 
-/// The largest value in a bucket.
+/// Returns the largest value in a bucket.
 fn highest(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * SUB {
@@ -63,7 +63,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// The value that a share of all do not exceed; `None` of none, and where too few lie beyond to tell.
+    /// Returns the value that a share of all do not exceed; `None` of none, and where too few lie beyond to tell.
     pub(super) fn quantile(&self, share: f64) -> Option<u64> {
         if (self.total as f64) * (1.0 - share) < 1.0 {
             return None;
@@ -82,7 +82,7 @@ impl Histogram {
     }
 }
 
-/// The middle; `None` of none.
+/// Returns the middle; `None` of none.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -114,21 +114,21 @@ pub(super) fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     interval(medians?)
 }
 
-/// The middle 95 % of many draws.
+/// Returns the middle 95 % of many draws.
 pub(super) fn interval(mut draws: Vec<f64>) -> Option<(f64, f64)> {
     draws.sort_by(f64::total_cmp);
     let tail = draws.len() / 40;
     Some((*draws.get(tail)?, *draws.get(draws.len() - 1 - tail)?))
 }
 
-/// A draw from the normal distribution of mean 0 and deviation 1 (Box and Muller).
+/// Returns a draw from the normal distribution of mean 0 and deviation 1 (Box and Muller).
 pub(super) fn normal(random: &mut Random) -> f64 {
     let radius = (2.0 * random.exponential()).sqrt();
     let angle = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * std::f64::consts::TAU;
     radius * angle.cos()
 }
 
-/// Least squares: the weights of columns that come nearest to `values`; `None` where rows do not tell them apart.
+/// Returns least squares: the weights of columns that come nearest to `values`; `None` where rows do not tell them apart.
 pub(super) fn least_squares(rows: &[Vec<f64>], values: &[f64]) -> Option<Vec<f64>> {
     let columns = rows.first()?.len();
     let mut normal = vec![vec![0.0; columns + 1]; columns];

@@ -16,7 +16,7 @@ const NOISE_PAIRS: usize = 3;
 /// A recording that is diagnosed is of so many seconds at most.
 const RECORDED_S: f64 = 1.0;
 
-/// What else is wanted besides the runs.
+/// Holds what else is wanted besides the runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExtraRuns {
     pub(super) diagnosis: bool,

@@ -22,7 +22,7 @@ pub(super) struct ChartSeries {
     pub(super) points: Vec<ChartPoint>,
 }
 
-/// What is drawn; x is always logarithmic, to base 2.
+/// Holds what is drawn; x is always logarithmic, to base 2.
 #[derive(Debug, Clone)]
 pub(super) struct LineChart {
     pub(super) title: String,
@@ -54,12 +54,12 @@ const RIGHT: f64 = 132.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 
-/// The drawing as an element of a page that has the styles.
+/// Returns the drawing as an element of a page that has the styles.
 pub(super) fn draw(chart: &LineChart) -> String {
     element(chart, "")
 }
 
-/// The drawing as a file.
+/// Returns the drawing as a file.
 pub(super) fn file(chart: &LineChart) -> String {
     element(chart, &format!("<style>{STYLE}{PARTS}</style>"))
 }
@@ -120,7 +120,7 @@ fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
     put!(svg, "\"/>");
 }
 
-/// Where values are on the drawing.
+/// Says where values are on the drawing.
 struct ChartAxes {
     x: (f64, f64),
     y: (f64, f64),
@@ -281,7 +281,7 @@ impl ChartAxes {
     }
 }
 
-/// A value beside the axis: 2.5 G, 30 k, 0.05.
+/// Returns a value beside the axis: 2.5 G, 30 k, 0.05.
 fn tick(value: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, " G"), (1e6, " M"), (1e3, " k")];
     let (factor, unit) = UNITS

@@ -13,7 +13,7 @@ pub(super) struct TrendDeparture<'a> {
     pub(super) usual: f64,
 }
 
-/// The largest departure of mean latency from its trend: for each variant, the logarithm of latency as a quadratic of
+/// Returns the largest departure of mean latency from its trend: for each variant, the logarithm of latency as a quadratic of
 /// the logarithms of size and threads. `None`: no variant has more rows than the trend has weights.
 pub(super) fn largest(rows: &[ResultRow]) -> Option<TrendDeparture<'_>> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.variant.as_str()).collect();

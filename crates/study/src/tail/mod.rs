@@ -76,7 +76,7 @@ enum OutputFormat {
     Json,
 }
 
-/// The options of `whylat lab tail`.
+/// Returns the options of `whylat lab tail`.
 pub fn declaration() -> clap::Command {
     TailOptions::command()
 }
@@ -100,7 +100,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How long the rest of the steps takes at the rate of those that are done, to be said behind something.
+/// Returns how long the rest of the steps takes at the rate of those that are done, to be said behind something.
 fn left(took: Duration, done: usize, all: usize) -> String {
     let each = u32::try_from(done)
         .ok()
@@ -163,7 +163,7 @@ fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
     })
 }
 
-/// One round of a step; again where a CPU stood still.
+/// Returns one round of a step; again where a CPU stood still.
 fn measure(
     stage: &StudyStage,
     app: &StudiedServer,
@@ -185,7 +185,7 @@ fn measure(
     }
 }
 
-/// Why the slowest messages of a recording are slow, or its ordinary ones slower than those of another.
+/// Returns why the slowest messages of a recording are slow, or its ordinary ones slower than those of another.
 fn asked(stage: &StudyStage, before: Option<&Path>, recording: &Path) -> Result<Value, LabError> {
     let recording = recording.as_os_str();
     let json = ["--format", "json"].map(OsStr::new);

@@ -74,7 +74,7 @@ pub(super) struct StudyResult {
 }
 
 impl RoundLatencies {
-    /// No round yet.
+    /// Makes no round yet.
     pub(super) fn of(requests: usize) -> Self {
         let rounds = Vec::new();
         Self { requests, rounds }
@@ -84,7 +84,7 @@ impl RoundLatencies {
         self.rounds.push(round);
     }
 
-    /// Rounds that were done again, and those that were disturbed nevertheless.
+    /// Returns rounds that were done again, and those that were disturbed nevertheless.
     pub(super) fn disturbed(&self) -> (u64, usize) {
         let repeated = self.rounds.iter().map(|round| round.repeated).sum();
         (
@@ -93,7 +93,7 @@ impl RoundLatencies {
         )
     }
 
-    /// The quantiles that rounds of so many requests tell.
+    /// Returns the quantiles that rounds of so many requests tell.
     pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, QuantileSpread)> {
         let told = QUANTILES
             .iter()
@@ -101,7 +101,7 @@ impl RoundLatencies {
         told.filter_map(|(name, key, _)| Some((*name, self.spread(key)?)))
     }
 
-    /// A quantile by its key; `None` of no round.
+    /// Returns a quantile by its key; `None` of no round.
     pub(super) fn spread(&self, key: &str) -> Option<QuantileSpread> {
         let ns = self
             .rounds
@@ -157,7 +157,7 @@ impl NamedCause {
 }
 
 impl StepResult {
-    /// Whether what was planted was named; `None` where nothing was.
+    /// Returns whether what was planted was named; `None` where nothing was.
     pub(super) fn is_named(&self) -> Option<bool> {
         let said = self.said.as_ref();
         let mut planted = self.planted.iter();

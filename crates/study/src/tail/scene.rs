@@ -36,7 +36,7 @@ const RECORDING: &str = "recording to ";
 /// No program of the study runs longer, s.
 const LIMIT_S: usize = 3_600;
 
-/// What a scene needs that stays the same.
+/// Holds what a scene needs that stays the same.
 pub(super) struct StudyStage {
     /// This program: its workloads are the clients, its recordings the evidence.
     program: PathBuf,
@@ -157,7 +157,7 @@ impl StudyStage {
         })
     }
 
-    /// A command in the scene's network, on some CPUs.
+    /// Returns a command in the scene's network, on some CPUs.
     fn on(&self, program: &OsStr, netns: &Netns, cpus: CpuChoice) -> Command {
         let mut set = CpuSet::new();
         let cpus = match cpus {
@@ -184,7 +184,7 @@ impl StudyStage {
         command
     }
 
-    /// CPUs that may be used.
+    /// Returns CPUs that may be used.
     pub(super) fn cpus(&self) -> usize {
         self.cpus.len()
     }
@@ -209,7 +209,7 @@ impl StudyStage {
 }
 
 impl ServerScene<'_> {
-    /// Latencies of so many requests, sent at random times, and how often a CPU stood still meanwhile, whoever wanted
+    /// Returns latencies of so many requests, sent at random times, and how often a CPU stood still meanwhile, whoever wanted
     /// it: a virtual machine's may, and then nothing here is to blame.
     pub(super) fn measure(&self, requests: usize) -> Result<(Value, u64), LabError> {
         let mut watch = Command::new(&self.stage.program);

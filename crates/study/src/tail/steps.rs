@@ -14,7 +14,7 @@ pub(super) struct StudiedServer {
     pub(super) mistake: Option<StudyStep>,
 }
 
-/// How everything is set up.
+/// Says how everything is set up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StudyStep {
     /// What was changed.

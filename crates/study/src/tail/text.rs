@@ -100,7 +100,7 @@ fn write_change(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     writeln!(out, "\np99.9: {before} → {after}, {ratio:.1} times {word}")
 }
 
-/// Three digits.
+/// Returns three digits.
 fn time(ns: u64) -> String {
     let us = ns as f64 / 1e3;
     match us {

@@ -14,7 +14,7 @@ use super::timeline::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 /// System calls and functions that threads have open while they have no CPU, outermost first.
 pub type SuspendedActivities = BTreeMap<u32, Vec<OpenActivity>>;
 
-/// What may be open.
+/// Holds what may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenActivity {
     /// What.
@@ -25,7 +25,7 @@ pub struct OpenActivity {
     pub source: ActivitySource,
 }
 
-/// Who has a CPU.
+/// Names who has a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningThread {
     /// Zero for the idle task.
@@ -74,7 +74,7 @@ impl CpuTimeline {
         }
     }
 
-    /// Time of the last event.
+    /// Returns the time of the last event.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -153,7 +153,7 @@ impl CpuTimeline {
         self.lane.close(span, time_ns, true);
     }
 
-    /// Whether something is open.
+    /// Returns whether something is open.
     pub fn is_open(&self, activity: &OpenActivity) -> bool {
         self.open.iter().any(|(_, open)| open == activity)
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::tables::{Activities, Activity};
 use crate::{ActivityKind, ActivitySource, Columns};
 
-/// Where on one lane a span began or ended, in the order of the source. A begin that was inferred
+/// Says where on one lane a span began or ended, in the order of the source. A begin that was inferred
 /// later lies `outward` of everything of its step: before what was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct SpanOrder {
@@ -15,7 +15,7 @@ struct SpanOrder {
     outward: i64,
 }
 
-/// Whom a lane's spans belong to: a thread, or a CPU.
+/// Says whom a lane's spans belong to: a thread, or a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SpanOwner {
     /// Process.
@@ -26,7 +26,7 @@ pub struct SpanOwner {
     pub cpu: Option<u16>,
 }
 
-/// What a span is of.
+/// Holds what a span is of.
 #[derive(Debug, Clone)]
 pub struct SpanSubject {
     /// What was done.

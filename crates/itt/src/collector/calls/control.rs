@@ -46,7 +46,7 @@ pub(super) extern "C" fn thread_ignore() {
     });
 }
 
-/// Nanoseconds of the clock of all records.
+/// Returns nanoseconds of the clock of all records.
 pub(super) extern "C" fn get_timestamp() -> u64 {
     now_ns()
 }

@@ -290,7 +290,7 @@ fn define(make: impl FnOnce() -> Definition) {
     }
 }
 
-/// The handle of a name; made if there is none. None within another such call of this thread.
+/// Returns the handle of a name; made if there is none. None within another such call of this thread.
 fn create<T>(
     name: NameKey,
     kind: HandleKind,
@@ -315,7 +315,7 @@ fn lasting(text: Vec<u8>) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// A domain whose tasks the program skips.
+/// Returns a domain whose tasks the program skips.
 fn disabled_domain() -> *mut DomainHandle {
     Box::into_raw(Box::new(DomainHandle {
         flags: 0,

@@ -49,7 +49,7 @@ pub(crate) struct CommandClient {
     socket: SocketOptions,
 }
 
-/// How a command is handed to the kernel.
+/// Says how a command is handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WriteMethod {
     /// Header and body by a call each.
@@ -73,7 +73,7 @@ struct CommandTruth {
     answered_ns: u64,
 }
 
-/// What the client did.
+/// Holds what the client did.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommandClientTruth {
     /// From the first command to the answer of the last.

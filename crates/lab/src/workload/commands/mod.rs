@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 8;
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 24;
 
-/// How a command begins.
+/// Says how a command begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CommandHeader {
     number: u32,
@@ -48,7 +48,7 @@ impl CommandHeader {
     }
 }
 
-/// What the program says of itself.
+/// Holds what the program says of itself.
 struct IttReporter {
     domain: Domain,
     start_up: TaskName,

@@ -38,7 +38,7 @@ struct ReceiveTruth {
     end_ns: u64,
 }
 
-/// What the server did.
+/// Holds what the server did.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommandServerTruth {
     commands: u64,
@@ -49,7 +49,7 @@ pub(crate) struct CommandServerTruth {
     bodies: Vec<ReceiveTruth>,
 }
 
-/// What it did on one connection.
+/// Holds what it did on one connection.
 #[derive(Debug)]
 struct ServedConnection {
     connection: ConnectionTruth,

@@ -5,7 +5,7 @@ use super::super::doc::{TextBlock, bytes, digits};
 use super::super::published;
 use super::{AnalysisExtras, heading, paragraph, row};
 
-/// The published figures beside these.
+/// Returns the published figures beside these.
 pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Beside the published figures")];
     let product = published::LATENCY_64.iter().zip(published::THROUGHPUT_64);

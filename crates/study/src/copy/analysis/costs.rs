@@ -5,7 +5,7 @@ use super::super::journal::CopyCost;
 use super::super::published;
 use super::{AnalysisExtras, heading, paragraph};
 
-/// What a cost is.
+/// Returns what a cost is.
 fn name(cost: &str) -> &str {
     match cost {
         "consolidation" => "consolidation of eight fields",
@@ -17,7 +17,7 @@ fn name(cost: &str) -> &str {
     }
 }
 
-/// Its median and interval; a difference may be too small to tell.
+/// Returns its median and interval; a difference may be too small to tell.
 pub(super) fn told(cost: &CopyCost) -> String {
     let bounds = cost.ns_lo.zip(cost.ns_hi);
     if bounds.is_some_and(|(low, _)| low <= 0.0) {
@@ -29,7 +29,7 @@ pub(super) fn told(cost: &CopyCost) -> String {
     format!("{} ns{bounds}", digits(cost.ns))
 }
 
-/// The table.
+/// Returns the table.
 pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
     if extras.costs.is_empty() {
         return Vec::new();

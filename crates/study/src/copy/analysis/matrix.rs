@@ -6,7 +6,7 @@ use super::super::matrix::ALL;
 use super::super::stats::median;
 use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
 
-/// Where and how it was measured, and how much two equal runs differ.
+/// Returns where and how it was measured, and how much two equal runs differ.
 pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Setting")];
     if let Some(study) = &extras.study {
@@ -54,7 +54,7 @@ fn requests(window: usize) -> String {
     }
 }
 
-/// What the study itself takes of the CPU time of the smallest message.
+/// Returns what the study itself takes of the CPU time of the smallest message.
 fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     let cost = extras.costs.iter().find(|cost| cost.name == "harness")?;
     let of_size = rows
@@ -112,7 +112,7 @@ fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
     )))
 }
 
-/// Throughput and latency of all, at the fewest and the most clients.
+/// Returns throughput and latency of all, at the fewest and the most clients.
 pub(super) fn results(rows: &[ResultRow]) -> Vec<TextBlock> {
     let (sizes, threads) = (sizes(rows), thread_counts(rows));
     let ends = match threads.as_slice() {
@@ -164,7 +164,7 @@ fn cell(row: Option<&ResultRow>) -> String {
     }
 }
 
-/// What the ways of sending that the published study does not have are worth.
+/// Returns what the ways of sending that the published study does not have are worth.
 pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
     let bases = [
         ("A1-nodelay", "A1"),
@@ -206,7 +206,7 @@ pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
     ]
 }
 
-/// What whylat says of each: a line for each way of sending and size.
+/// Returns what whylat says of each: a line for each way of sending and size.
 pub(super) fn reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     if rows.iter().all(|row| row.word("stage").is_none()) {
         return Vec::new();

@@ -43,7 +43,7 @@ pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
     blocks
 }
 
-/// A count a message.
+/// Returns a count a message.
 fn each(row: &ResultRow, column: &str) -> Option<f64> {
     Some(row.get(column)? / row.get("messages")?)
 }
@@ -132,7 +132,7 @@ pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<Tex
     blocks
 }
 
-/// Where more clients are more than as many times as fast, one alone was slowed by something.
+/// Returns where more clients are more than as many times as fast, one alone was slowed by something.
 fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     let most = sizes(rows).into_iter().flat_map(|size| {
         let one = row(rows, "A1", size, 1);
@@ -165,7 +165,7 @@ fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     })
 }
 
-/// CPUs that both ends kept busy.
+/// Returns CPUs that both ends kept busy.
 fn busy(row: &ResultRow) -> Option<f64> {
     let each_ns = row.get("cpu_ns_per_message")? + row.get("client_cpu_ns_per_message")?;
     Some(each_ns * row.get("messages")? / (row.get("seconds")? * 1e9))

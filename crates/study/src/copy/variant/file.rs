@@ -40,7 +40,7 @@ impl MessageFile {
         })
     }
 
-    /// Where a message begins.
+    /// Returns where a message begins.
     fn offset(&self, number: u64) -> i64 {
         (number % self.slots * self.size as u64) as i64
     }

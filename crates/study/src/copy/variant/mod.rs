@@ -33,7 +33,7 @@ pub(super) trait Sender {
     }
 }
 
-/// The sender of a variant; why there is none, where the kernel cannot.
+/// Returns the sender of a variant; why there is none, where the kernel cannot.
 pub(super) fn sender(
     stream: TcpStream,
     hello: &StreamRequest,

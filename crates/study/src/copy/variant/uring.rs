@@ -17,7 +17,7 @@ use crate::copy::protocol::SendTally;
 const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 const NOTIF_USAGE_ZC_COPIED: i32 = i32::MIN;
 
-/// A ring whose kernel has an operation.
+/// Returns a ring whose kernel has an operation.
 fn ring(entries: u32, code: u8) -> io::Result<IoUring> {
     let ring = IoUring::new(entries)?;
     let mut probe = Probe::new();
@@ -218,7 +218,7 @@ fn wait(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// Bytes that an operation took, or why it failed.
+/// Returns the bytes that an operation took, or why it failed.
 fn taken(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }

@@ -39,7 +39,7 @@ impl PendingSends {
         self.of_slot[slot] += 1;
     }
 
-    /// How many are over that were not before.
+    /// Returns how many are over that were not before.
     fn ended(&mut self, notification: &Notification) -> u64 {
         let count = notification
             .last
