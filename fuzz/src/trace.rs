@@ -1,9 +1,9 @@
 //! Traces of other tools.
 
-use import::Imported;
+use import::TraceImport;
 
 /// Every line or record is accounted for, and nothing ends before it begins.
-fn check(imported: &Imported) {
+fn check(imported: &TraceImport) {
     assert_eq!(imported.tally.residual(), 0);
     let rows = &imported.activities;
     for (begin_ns, end_ns) in rows.begin_ns.iter().zip(&rows.end_ns) {

@@ -1,4 +1,4 @@
-//! What a branch trace tells: a branch from one place in the code to another, or that it broke.
+//! One step of a branch trace: a branch from one place in the code to another, or that it broke.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ pub(crate) enum BranchKind {
     Iret,
     /// A transaction was rolled back.
     TransactionAbort,
-    /// None is told: the trace only begins or ends here.
+    /// Not known: the trace only begins or ends here.
     Unknown,
 }
 

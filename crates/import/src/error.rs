@@ -1,6 +1,6 @@
 //! Why a file cannot be imported.
 
-/// A file that is not what it was said to be.
+/// A file that has another format than the user named.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// Neither perf.data nor text.
@@ -30,8 +30,8 @@ pub enum ImportError {
         "it was recorded on a big-endian machine\nhint: turn it into text there with `perf script`"
     )]
     ByteOrder,
-    /// perf.data whose header makes no sense.
-    #[error("it is damaged: {what}\nhint: `perf report -D -i FILE` tells what perf makes of it")]
+    /// perf.data with a header that makes no sense.
+    #[error("it is damaged: {what}\nhint: `perf report -D -i FILE` shows how perf reads it")]
     Damaged {
         /// What is wrong.
         what: &'static str,

@@ -20,19 +20,19 @@ mod tally;
 mod text;
 
 pub use error::ImportError;
-pub use merge::{Merged, merge};
+pub use merge::{MergedFunctions, merge};
 pub use tally::Tally;
 
 use table::tables::Activities;
 
 /// Holds what was read from a trace.
 #[derive(Debug, Default)]
-pub struct Imported {
+pub struct TraceImport {
     /// The spans.
     pub activities: Activities,
-    /// What became of each line or record.
+    /// How many lines or records were used, and why others were not.
     pub tally: Tally,
-    /// What a reader should know of the trace, in words.
+    /// Notes on the trace for the reader.
     pub notes: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// When it is neither, or nothing in it is an event.
-pub fn perf(bytes: &[u8]) -> Result<Imported, ImportError> {
+pub fn perf(bytes: &[u8]) -> Result<TraceImport, ImportError> {
     if perf_data::is_perf_data(bytes) {
         return something(perf_data::read(bytes)?, ImportError::NoActivity);
     }
@@ -52,7 +52,7 @@ pub fn perf(bytes: &[u8]) -> Result<Imported, ImportError> {
 ///
 /// # Errors
 /// When nothing in it is an event.
-pub fn ftrace(bytes: &[u8]) -> Result<Imported, ImportError> {
+pub fn ftrace(bytes: &[u8]) -> Result<TraceImport, ImportError> {
     something(ftrace::read(text(bytes)?), ImportError::NotFtrace)
 }
 
@@ -63,7 +63,7 @@ fn text(bytes: &[u8]) -> Result<&str, ImportError> {
 }
 
 /// Refuses a file without a single event.
-fn something(imported: Imported, error: ImportError) -> Result<Imported, ImportError> {
+fn something(imported: TraceImport, error: ImportError) -> Result<TraceImport, ImportError> {
     if imported.tally.used == 0 {
         return Err(error);
     }

@@ -13,14 +13,14 @@ use table::{ActivityKind, Columns};
 
 /// Holds what became of the rows.
 #[derive(Debug, Default)]
-pub struct Merged {
+pub struct MergedFunctions {
     /// The recording's rows and the trace's functions.
     pub activities: Activities,
     /// Rows of functions among them; one that was cut is several.
     pub functions: u64,
     /// Functions of the trace that are not: outside of what the recording kept, or of another thread than had the CPU.
     pub outside: u64,
-    /// Functions whose time could not be converted.
+    /// Functions with a time that could not be converted.
     pub timeless: u64,
     /// Rows of the trace that are no functions: the recording has its own.
     pub others: u64,
@@ -41,7 +41,7 @@ struct MergedSpan {
     has_end: bool,
 }
 
-/// Says whose span it is: the row's place there.
+/// The source of a span, and the row's index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SpanSource {
     Recording(usize),
@@ -63,8 +63,8 @@ pub fn merge(
     recorded: &Activities,
     trace: &Activities,
     convert: impl Fn(u64) -> Option<(u64, u64)>,
-) -> Merged {
-    let mut merged = Merged::default();
+) -> MergedFunctions {
+    let mut merged = MergedFunctions::default();
     let windows = TraceWindows::of(recorded);
     let mut cpus = recorded_spans(recorded);
     let mut functions: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
@@ -117,7 +117,7 @@ pub fn merge(
     merged
 }
 
-/// Returns how much of each time a trace leaves out, ns: text often tells microseconds only.
+/// Returns how much of each time a trace leaves out, ns: text often has microseconds only.
 fn left_out_ns(trace: &Activities) -> u64 {
     let mut times = trace.begin_ns.iter().chain(&trace.end_ns);
     let is_whole = times.all(|ns| ns.is_multiple_of(1_000));
@@ -316,7 +316,7 @@ fn nest(
         SpanSource::Trace(row) => (1, trace.depth[row]),
     };
     spans.sort_by_key(|span| (span.begin_ns, u64::MAX - span.end_ns, order(span)));
-    // where each ends, and whose it is
+    // the end of each, and its source
     let mut around: Vec<(u64, Option<u32>, Option<u32>)> = Vec::new();
     for span in spans {
         while around

@@ -1,6 +1,6 @@
-//! Branches → spans: the call stack of one thread, mended where the trace does not show all of it.
+//! Branches → spans: the call stack of one thread, completed where the trace does not show all of it.
 //!
-//! What is mended, and how (the rules are those of magic-trace's trace writer, which has met more
+//! What is completed, and how (the rules are those of magic-trace's trace writer, which has seen more
 //! broken traces than anybody):
 //! - the function under the program counter is not the stack's top (a tail call, the PLT): the top
 //!   returns, and the function was called;
@@ -25,7 +25,7 @@ const RESUMED: &str = "the trace begins again without having ended";
 struct CallFrame {
     span: usize,
     function: Option<Rc<str>>,
-    /// Stands for what is not traced; ends when the trace begins again.
+    /// Means that nothing was traced; ends when the trace begins again.
     untraced: bool,
 }
 
@@ -60,7 +60,7 @@ enum PendingBranch {
 #[derive(Debug)]
 pub(crate) struct CallStack {
     owner: SpanOwner,
-    /// Only the kernel is traced: it is entered anew whenever the trace begins.
+    /// Only the kernel is traced: it is entered again whenever the trace begins.
     kernel_only: bool,
     stack: FrameStack,
     interrupted: Vec<FrameStack>,
@@ -74,7 +74,7 @@ pub(crate) struct CallStack {
     pending: Vec<PendingBranch>,
     pending_ns: u64,
     lane: SpanTimeline,
-    /// Functions inferred to have begun with a system call or interrupt, and that, whose begin may
+    /// Functions inferred to have begun with a system call or interrupt, and that: their begin may
     /// still be pending.
     entered_with: Vec<(usize, usize)>,
     /// Branches of a transaction that may yet be rolled back.
@@ -82,7 +82,7 @@ pub(crate) struct CallStack {
 }
 
 impl CallStack {
-    /// The stack of a thread whose first event is at `time_ns`.
+    /// Makes the stack of a thread with its first event at `time_ns`.
     pub(crate) fn new(owner: SpanOwner, kernel_only: bool, time_ns: u64) -> Self {
         let mut lane = SpanTimeline::default();
         let begin = lane.moment(time_ns);
@@ -157,7 +157,7 @@ impl CallStack {
     }
 
     /// Returns the time of an event. One at the very time of the error before it is put 1 ns later: what
-    /// follows an error never has its time, or stacks before and after could not be told apart.
+    /// follows an error never has its time, or stacks before and after could not be distinguished.
     fn at(&mut self, time_ns: u64) -> u64 {
         self.last_ns = time_ns;
         self.now_ns = match self.last_error_ns {

@@ -10,7 +10,7 @@ use data::sample;
 use table::ActivityKind;
 use table::tables::Activity;
 
-/// A span as the expected text has it: name, begin, and end where the text tells it.
+/// A span as the expected text has it: name, begin, and end where the text shows it.
 type Golden = (String, u64, Option<u64>);
 
 /// `-> 21ns BEGIN name` and `-> 21ns END name` lines, the first event at 0. Times have at most

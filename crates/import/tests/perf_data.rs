@@ -38,7 +38,7 @@ fn kernel_record(kind: u32, misc: u16, body: &[u8], time_ns: u64, thread: (u32, 
     record(kind, misc, &[body, &stamp].concat())
 }
 
-/// A packet whose address is told whole.
+/// A packet with its whole address.
 fn target(header: u8, address: u64) -> Vec<u8> {
     let mut bytes = vec![header | 6 << 5];
     bytes.extend(address.to_le_bytes());
@@ -126,7 +126,7 @@ fn stream() -> Vec<u8> {
     [header, record(64, 0, &attr()), records()].concat()
 }
 
-fn short(imported: &whylat_import::Imported) -> Vec<String> {
+fn short(imported: &whylat_import::TraceImport) -> Vec<String> {
     check(imported);
     let mark = |seen: bool, mark: &'static str| if seen { "" } else { mark };
     let line = |row: &table::tables::Activity| {

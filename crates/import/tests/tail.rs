@@ -48,7 +48,7 @@ fn message(number: u64, tid: u32, (start_ns, done_ns): (u64, u64)) -> (ReceivedM
     )
 }
 
-/// What is said of a message that lasts as long as a trace, beside ordinary ones.
+/// Explains a message that lasts as long as a trace, beside ordinary ones.
 fn explained(file: &str) -> Option<Value> {
     let imported = whylat_import::perf(&sample(file)?).expect("a branch trace");
     check(&imported);
@@ -92,7 +92,7 @@ fn explained(file: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_page_fault_explains_the_message_that_met_it() {
+fn page_fault_explains_slow_message() {
     let Some(group) = explained("magic-trace/page_fault.perf") else {
         return;
     };

@@ -4,11 +4,11 @@ mod common;
 
 use common::{check, rows};
 use table::tables::Activity;
-use whylat_import::Imported;
+use whylat_import::TraceImport;
 
 /// Rows in short: depth, kind, name, begin and end in ns after `base_ns`; `<` and `>` mark ends that
 /// were not seen.
-fn short(imported: &Imported, base_ns: u64) -> Vec<String> {
+fn short(imported: &TraceImport, base_ns: u64) -> Vec<String> {
     check(imported);
     rows(imported)
         .iter()
@@ -31,7 +31,7 @@ fn line(row: &Activity, base_ns: u64) -> String {
 }
 
 #[test]
-fn branches_with_everything_that_is_mended() {
+fn every_gap_of_branches_is_completed() {
     let imported = whylat_import::perf(include_bytes!("traces/branches.perf")).unwrap();
     let expected = [
         // main was never called: it began before the trace.

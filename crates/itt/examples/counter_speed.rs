@@ -1,4 +1,4 @@
-//! What an ITT call costs the program that makes it, ns: without a collector, with the collector
+//! Measures what an ITT call costs the program that makes it, ns: without a collector, with the collector
 //! loaded but nobody recording, and recorded while the ring is read. Medians over alternating
 //! rounds, each in a process of its own; a call is made as the macros of `ittnotify.h` make it.
 //!
@@ -18,7 +18,7 @@ use whylat_itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape, loadable};
 const ROUNDS: usize = 9;
 /// Calls between two looks at the clock.
 const BATCH_CALLS: u64 = 20_000;
-/// Batches of each kind of call in a round; the first one is told apart.
+/// Batches of each kind of call in a round; the first one is shown apart.
 const BATCHES: usize = 15;
 /// `__itt_metadata_u64`
 const U64: u32 = 1;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What reading cost over all rounds.
+/// Cost of reading over all rounds.
 #[derive(Default)]
 struct Reading {
     records: usize,
@@ -89,7 +89,7 @@ impl Reading {
     }
 }
 
-/// What one kind of call cost in one round.
+/// Cost of one kind of call in one round.
 struct Figure {
     first_ns: f64,
     usual_ns: f64,

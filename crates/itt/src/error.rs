@@ -1,4 +1,4 @@
-//! What can go wrong on the recorder's side. The collector in the program has no errors: it does
+//! Errors on the recorder's side. The collector in the program has no errors: it does
 //! nothing instead.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The ring's file failed.
     Ring {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum Error {
     NotARing {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         why: &'static str,
     },
     /// The collector's library cannot be loaded.

@@ -13,7 +13,7 @@
 //! committed, then moves `committed` past them, so that a record is whole or not there, also when
 //! the program is killed in between. It takes another chunk when a record no longer fits, and
 //! marks the old one `retired`. The reader frees a chunk that is read to its end and retired, or
-//! whose owner is dead. Nothing is ever overwritten: without a free chunk, a record is counted as
+//! with a dead owner. Nothing is ever overwritten: without a free chunk, a record is counted as
 //! lost. Definitions (names) have a chunk a process, of a pool that values cannot fill.
 //!
 //! A record is a head word (code, detail, length in words, id), the time in ns, then what
@@ -68,11 +68,11 @@ const FILE_BYTES_MAX: u64 = 1 << 36;
 /// A word of a chunk's control.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChunkControl {
-    /// Who writes ([`crate::wire::ChunkOwner`]); 0 if nobody does.
+    /// The writer ([`crate::wire::ChunkOwner`]); 0 if there is none.
     Owner = 0,
     /// How many bytes are written.
     Committed = 1,
-    /// Which of its owner's chunks this is, from 1; 0 while it is being taken.
+    /// Number of the chunk among its owner's, from 1; 0 while it is being taken.
     Sequence = 2,
     /// 1 if the owner will write no more.
     Retired = 3,

@@ -1,4 +1,4 @@
-//! What is not in the ring, counted.
+//! Counts of records that are not in the ring.
 
 /// Records that were produced and are not there. For each process and thread:
 /// calls made = records read + `full` + `interrupted` + `invalid`.
@@ -13,7 +13,7 @@ pub struct Losses {
     /// Names that wait for room, or that were given up. Values of a counter without a name are
     /// there all the same.
     pub missing_definitions: u64,
-    /// Chunks whose rest was given up because a record in it made no sense: the program had
+    /// Chunks with a rest that was dropped because a record in it made no sense: the program had
     /// written over it. How many records that were cannot be known.
     pub damaged_chunks: u64,
 }

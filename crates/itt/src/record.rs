@@ -1,4 +1,4 @@
-//! What the reader hands out: one record a call that the program made.
+//! The reader's output: one record a call of the program.
 
 use crate::value::{Value, ValueType};
 
@@ -15,7 +15,7 @@ pub struct Record {
     /// Timestamp that the program gave to an `_ex` call, of a clock that is not known here. Null:
     /// none was given, or `time_ns` is it.
     pub given_ticks: Option<u64>,
-    /// What was said.
+    /// The call and its arguments.
     pub body: Body,
 }
 
@@ -23,7 +23,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identifier(pub [u64; 3]);
 
-/// Holds what a call said. Numbers named `domain`, `counter`, … are ids of definitions; they are unique
+/// Holds a call and its arguments. Numbers named `domain`, `counter`, … are ids of definitions; they are unique
 /// in a ring, and a definition is read before what uses it, unless it is missing
 /// ([`crate::Losses::missing_definitions`]). Two ids may have the same name: of two processes.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +103,7 @@ pub enum Body {
         /// `__itt_context_type`: 1 name, 3 device, 5 units, 7 PCI address, 9 thread id, 10
         /// largest value, 11 to 17 flags.
         context_type: u8,
-        /// What was given.
+        /// The value.
         context: Context,
     },
     /// A counter was set.
@@ -191,7 +191,7 @@ pub enum Body {
         /// Its id. Null: none given; the domain has one frame at a time.
         id: Option<Identifier>,
     },
-    /// A frame was told afterwards.
+    /// A frame was reported after its end.
     FrameSubmitted {
         /// Its domain.
         domain: u32,
@@ -210,7 +210,7 @@ pub enum Body {
         name: Option<u32>,
         /// Its id. Null: none given.
         id: Option<Identifier>,
-        /// For whom it matters.
+        /// Its scope.
         scope: Scope,
     },
     /// An event started.
@@ -298,10 +298,10 @@ pub enum Context {
     Number(u64),
 }
 
-/// For whom a marker matters, `__itt_scope`.
+/// The scope of a marker, `__itt_scope`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Not said, or not one that ITT defines.
+    /// Not given, or not one that ITT defines.
     Unknown,
     /// The whole system.
     Global,

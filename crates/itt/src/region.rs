@@ -179,7 +179,7 @@ impl Region {
         cell.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether this process's pids mean the same to the recorder. Asked anew after each fork: the
+    /// Returns whether this process's pids mean the same to the recorder. Read again after each fork: the
     /// parent may have called `unshare`.
     pub(crate) fn is_same_pid_namespace(&self) -> bool {
         let recorders = self.word(WORD_PID_NAMESPACE).load(Ordering::Relaxed);

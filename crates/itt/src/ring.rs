@@ -76,7 +76,7 @@ impl Ring {
     /// come first; the records of a thread come in its order. Call it often enough that chunks do
     /// not run out, a few times a second.
     pub fn drain(&mut self, mut take: impl FnMut(Record)) -> usize {
-        // Values are looked at before definitions, and handed out after them: whatever a value
+        // Values are read before definitions, and handed out after them: whatever a value
         // uses was defined before it was written.
         let values = self.look(self.region.shape.value_pool());
         let definitions = self.look(self.region.shape.definition_pool());
@@ -105,7 +105,7 @@ impl Ring {
         }
     }
 
-    /// Tells all programs that nobody reads any more: their calls do nothing from now on. What
+    /// Shows all programs that nobody reads any more: their calls do nothing from now on. What
     /// they have written can still be drained.
     pub fn close(&self) {
         self.region.word(WORD_CLOSED).store(1, Ordering::Release);
@@ -115,7 +115,7 @@ impl Ring {
         self.region.word(word).load(Ordering::Relaxed)
     }
 
-    /// Returns the chunks in use, in the order in which to read them. A thread's newest is looked at
+    /// Returns the chunks in use, in the order in which to read them. A thread's newest is read
     /// first: all that came before it is then in the older ones.
     fn look(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut all = self.taken(pool);
@@ -132,7 +132,7 @@ impl Ring {
     }
 
     /// Returns the chunks in use, without a gap: a thread may have taken one that was passed already, and
-    /// then one that was not, whose records would come too early. So they are passed twice: what
+    /// then one that was not: its records would come too early. So they are passed twice: what
     /// a thread took before its newest of the first time is there the second time.
     fn taken(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut newest = HashMap::<u64, u64>::new();

@@ -94,9 +94,9 @@ pub(crate) const GIVEN_TICKS: u8 = 0x80;
 /// First word of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHead {
-    /// What the record says.
+    /// The kind of record.
     pub(crate) code: RecordCode,
-    /// A small number whose meaning the code tells.
+    /// A small number; the code defines its meaning.
     pub(crate) detail: u8,
     /// A definition's id; 0 for none.
     pub(crate) id: u32,

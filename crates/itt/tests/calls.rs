@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{SMALL, Session, names, said};
+use support::{SMALL, Session, bodies, names};
 use whylat_itt::{Body, Context, Identifier, Record, Scope, SyncAction, Value, ValueType};
 
 const ONE: Option<Identifier> = Some(Identifier([0x10, 1, 0]));
@@ -16,7 +16,7 @@ fn record(mode: &str) -> Vec<Record> {
 fn typed() {
     let records = record("typed");
     let names = names(&records);
-    let values: Vec<(&str, Value)> = said(&records)
+    let values: Vec<(&str, Value)> = bodies(&records)
         .into_iter()
         .map(|body| match body {
             Body::CounterValue { counter, value } => (names[counter].as_str(), *value),
@@ -118,7 +118,7 @@ fn deltas() {
         named(2, true),
         Body::CounterDestroyed { counter },
     ];
-    assert_eq!(said(&records), expected.iter().collect::<Vec<_>>());
+    assert_eq!(bodies(&records), expected.iter().collect::<Vec<_>>());
 }
 
 /// Id of a name that was defined once.
@@ -153,9 +153,9 @@ fn tasks() {
         end(None),
     ];
     let is_task = |body: &&Body| matches!(body, Body::TaskBegin { .. } | Body::TaskEnd { .. });
-    let said: Vec<&Body> = said(&records).into_iter().filter(is_task).collect();
+    let bodies: Vec<&Body> = bodies(&records).into_iter().filter(is_task).collect();
     // After these the program switched the domain off.
-    assert_eq!(said, expected.iter().collect::<Vec<_>>());
+    assert_eq!(bodies, expected.iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn regions_frames_markers_and_events() {
     let (domain, name) = (id_of(&records, "spans"), Some(id_of(&records, "outer")));
     let event = id_of(&records, "event");
     let is_task = |body: &&Body| matches!(body, Body::TaskBegin { .. } | Body::TaskEnd { .. });
-    let said = said(&records).into_iter().filter(|body| !is_task(body));
-    let (frames, said): (Vec<&Body>, Vec<&Body>) =
-        said.partition(|body| matches!(body, Body::FrameSubmitted { .. }));
+    let bodies = bodies(&records).into_iter().filter(|body| !is_task(body));
+    let (frames, bodies): (Vec<&Body>, Vec<&Body>) =
+        bodies.partition(|body| matches!(body, Body::FrameSubmitted { .. }));
     let expected = [
         Body::RegionBegin {
             domain,
@@ -186,7 +186,7 @@ fn regions_frames_markers_and_events() {
         Body::EventStart { event },
         Body::EventEnd { event },
     ];
-    assert_eq!(said, expected.iter().collect::<Vec<_>>());
+    assert_eq!(bodies, expected.iter().collect::<Vec<_>>());
     assert!(
         matches!(frames[..], [Body::FrameSubmitted { id, begin_ns, end_ns, .. }]
             if *id == TWO && begin_ns < end_ns),
@@ -197,16 +197,16 @@ fn regions_frames_markers_and_events() {
 #[test]
 fn attached() {
     let records = record("attached");
-    let said = said(&records);
+    let bodies = bodies(&records);
     let Body::Metadata {
         id, values, count, ..
-    } = said[0]
+    } = bodies[0]
     else {
-        panic!("{:?}", said[0]);
+        panic!("{:?}", bodies[0]);
     };
     assert_eq!((*id, *count, values.len()), (ONE, 300, 256));
     assert_eq!(values[255], Value::S16(-255));
-    let texts: Vec<(usize, u64)> = said[1..3]
+    let texts: Vec<(usize, u64)> = bodies[1..3]
         .iter()
         .map(|body| match body {
             Body::MetadataText {
@@ -217,18 +217,18 @@ fn attached() {
         .collect();
     assert_eq!(texts, [(5, 5), (4000, 5000)]);
     assert!(
-        matches!(said[3], Body::Relation { head, relation: 3, tail, .. }
+        matches!(bodies[3], Body::Relation { head, relation: 3, tail, .. }
         if *head == ONE && *tail == TWO)
     );
     assert!(matches!(
-        said[4],
+        bodies[4],
         Body::Relation {
             head: None,
             relation: 5,
             ..
         }
     ));
-    let batches: Vec<(u64, usize, usize)> = said[5..]
+    let batches: Vec<(u64, usize, usize)> = bodies[5..]
         .iter()
         .map(|body| match body {
             Body::HistogramBatch { first, y, x, .. } => (*first, y.len(), x.len()),
@@ -236,8 +236,8 @@ fn attached() {
         })
         .collect();
     assert_eq!(batches, [(0, 128, 128), (128, 72, 72), (0, 2, 0)]);
-    let Body::HistogramBatch { y, x, .. } = said[6] else {
-        panic!("{:?}", said[6]);
+    let Body::HistogramBatch { y, x, .. } = bodies[6] else {
+        panic!("{:?}", bodies[6]);
     };
     assert_eq!((x[71], y[71]), (Value::F64(199.0), Value::F64(99.5)));
 }
@@ -245,16 +245,16 @@ fn attached() {
 #[test]
 fn sync() {
     let records = record("sync");
-    let said = said(&records);
-    assert!(matches!(said[0], Body::ThreadName { name } if name == "worker of the test"));
+    let bodies = bodies(&records);
+    assert!(matches!(bodies[0], Body::ThreadName { name } if name == "worker of the test"));
     assert!(
-        matches!(said[1], Body::SyncObject { object_type, name, attribute: 2, .. }
+        matches!(bodies[1], Body::SyncObject { object_type, name, attribute: 2, .. }
             if object_type == "queue" && name == "inbox"),
         "{:?}",
-        said[1]
+        bodies[1]
     );
-    assert!(matches!(said[2], Body::SyncRenamed { name, .. } if name == "outbox"));
-    let actions: Vec<SyncAction> = said[3..]
+    assert!(matches!(bodies[2], Body::SyncRenamed { name, .. } if name == "outbox"));
+    let actions: Vec<SyncAction> = bodies[3..]
         .iter()
         .map(|body| match body {
             Body::Sync { action, .. } => *action,
@@ -272,40 +272,40 @@ fn sync() {
 fn silence() {
     let records = record("silence");
     let names = names(&records);
-    let said = said(&records);
+    let bodies = bodies(&records);
     assert!(matches!(
-        said[0],
+        bodies[0],
         Body::CounterValue {
             value: Value::U64(1),
             ..
         }
     ));
-    assert!(matches!(said[1..3], [Body::Paused, Body::Resumed]));
+    assert!(matches!(bodies[1..3], [Body::Paused, Body::Resumed]));
     assert!(
-        matches!(said[3], Body::CounterValue { counter, value: Value::U64(3) }
+        matches!(bodies[3], Body::CounterValue { counter, value: Value::U64(3) }
         if names[counter] == "later")
     );
-    assert_eq!(said[4..], [&Body::Detached]);
+    assert_eq!(bodies[4..], [&Body::Detached]);
 }
 
 #[test]
 fn ignore() {
     let records = record("ignore");
-    let said = said(&records);
+    let bodies = bodies(&records);
     let count_of = |wanted: u64| {
         let is_it = |body: &&&Body| matches!(body, Body::CounterValue { value, .. } if *value == Value::U64(wanted));
-        said.iter().filter(is_it).count()
+        bodies.iter().filter(is_it).count()
     };
     // 2 was set by the thread after it had asked to be ignored.
     assert_eq!([1, 2, 3].map(count_of), [1, 0, 1]);
-    assert!(said.contains(&&Body::ThreadIgnored));
+    assert!(bodies.contains(&&Body::ThreadIgnored));
 }
 
 #[test]
 fn garbage() {
     let mut session = Session::new(SMALL);
     session.record(["garbage"]);
-    assert_eq!(said(&session.records), Vec::<&Body>::new());
+    assert_eq!(bodies(&session.records), Vec::<&Body>::new());
     assert_eq!(session.ring.losses().invalid, 5);
 }
 
@@ -316,8 +316,8 @@ fn cpp_objects() {
     assert!(status.success());
     session.read();
     let names = names(&session.records);
-    let said = said(&session.records);
-    assert!(matches!(said[..], [
+    let bodies = bodies(&session.records);
+    assert!(matches!(bodies[..], [
         Body::TaskBegin { domain, name: Some(name), .. },
         Body::CounterValue { value, .. },
         Body::TaskEnd { .. },
@@ -337,11 +337,12 @@ fn chosen_groups_only() {
     // Without handles of ours the program finds no events of one name to be the same domain.
     command.status().expect("it runs");
     session.read();
-    let said = said(&session.records);
+    let bodies = bodies(&session.records);
     assert!(
-        said.iter()
+        bodies
+            .iter()
             .all(|body| matches!(body, Body::EventStart { .. } | Body::EventEnd { .. })),
-        "{said:?}"
+        "{bodies:?}"
     );
-    assert_eq!(said.len(), 2);
+    assert_eq!(bodies.len(), 2);
 }

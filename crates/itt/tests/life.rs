@@ -1,4 +1,4 @@
-//! What happens around the calls: threads, forks, plug-ins, crashes, full rings, no recorder.
+//! Events around the calls: threads, forks, plug-ins, crashes, full rings, no recorder.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{SMALL, Session, collector, names, programs, said};
+use support::{SMALL, Session, bodies, collector, names, programs};
 use whylat_itt::{Body, Losses, RING_VARIABLE, Record, RingShape, Value};
 
 /// Values of 24 bytes in a chunk of 8 KiB.
@@ -117,7 +117,7 @@ fn room_is_found_again_after_reading() {
     assert_eq!(session.ring.losses().full, first);
 }
 
-/// A ring whose chunks for definitions are taken, and not read yet.
+/// A ring: its chunks for definitions are taken, and not read yet.
 fn without_room_for_names() -> Session {
     let session = Session::new(TINY);
     for _ in 0..TINY.definition_chunks {
@@ -156,7 +156,7 @@ fn names_that_find_no_room_are_written_at_the_next_use() {
     session.read();
     session.records.clear();
     let input = child.stdin.as_mut().expect("a pipe");
-    input.write_all(&byte).expect("told to go on");
+    input.write_all(&byte).expect("the program listens");
     assert!(child.wait().expect("a status").success());
     session.read();
     assert_eq!(session.ring.losses().missing_definitions, 0);
@@ -200,9 +200,9 @@ fn calls_of_signal_handlers_are_kept_or_counted() {
     let mut child = command.spawn().expect("it runs");
     let mut output = child.stdout.take().expect("a pipe");
     assert!(session.follow(child).success());
-    let mut told = String::new();
-    output.read_to_string(&mut told).expect("read");
-    let (calls, signals) = told.trim().split_once(' ').expect("two numbers");
+    let mut output_text = String::new();
+    output.read_to_string(&mut output_text).expect("read");
+    let (calls, signals) = output_text.trim().split_once(' ').expect("two numbers");
     let [calls, signals] = [calls, signals].map(|it| it.parse::<u64>().expect("a number"));
     let read: u64 = totals(&session.records).values().sum();
     let losses = session.ring.losses();
@@ -285,13 +285,13 @@ fn a_plugin_with_its_own_static_part_shares_names() {
         let mut session = Session::new(SMALL);
         let records = session.record_all([mode, plugin]);
         assert_eq!(values(&records), expected);
-        let counters = said(&records).into_iter().filter_map(|body| match body {
+        let counters = bodies(&records).into_iter().filter_map(|body| match body {
             Body::CounterValue { counter, .. } => Some(*counter),
             _ => None,
         });
         let counters: HashSet<u32> = counters.collect();
         assert_eq!(counters.len(), 1, "{mode}: one counter");
-        let domains = said(&records).into_iter().filter_map(|body| match body {
+        let domains = bodies(&records).into_iter().filter_map(|body| match body {
             Body::TaskBegin { domain, .. } => Some(*domain),
             _ => None,
         });

@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// Whole records, some of which are then changed: closer to what a reader meets than noise.
+/// Whole records; some of them are then changed: closer to real damage than noise.
 #[test]
 fn damaged_records_are_refused_and_the_rest_is_read() {
     let session = Session::new(SMALL);

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
-use crate::play::{FaultRun, Outcome};
+use crate::play::{Outcome, Play};
 use crate::shrink::{CONNECTIONS, LeftOut};
 use testbed::report::{Report, number};
 use testbed::{finish, program, whylat};
 
-pub fn plays() -> Vec<FaultRun> {
+pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
     for fault in FAULTS {
         for congctl in ["cubic", "bbr"] {
@@ -25,8 +25,8 @@ pub fn plays() -> Vec<FaultRun> {
     plays
 }
 
-fn play(fault: &'static Fault, variant: &'static str, congctl: &'static str) -> FaultRun {
-    FaultRun {
+fn play(fault: &'static Fault, variant: &'static str, congctl: &'static str) -> Play {
+    Play {
         name: format!("faults::{congctl}::{}::{variant}", fault.name),
         record: Box::new(move || record(fault, variant, congctl)),
         judge: is_right,

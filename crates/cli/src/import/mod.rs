@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::import::Imported;
+use ::import::TraceImport;
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
@@ -20,7 +20,7 @@ use crate::{args, out};
 const PROBE: &str = "activity";
 
 /// What reads a format.
-type Reader = fn(&[u8]) -> Result<Imported, ::import::ImportError>;
+type Reader = fn(&[u8]) -> Result<TraceImport, ::import::ImportError>;
 
 /// Makes a recording of a trace.
 #[derive(Debug, Args)]
@@ -107,8 +107,8 @@ impl Import {
 }
 
 /// Writes the recording. Returns how many rows it has.
-fn store(imported: Imported, output: &Path, force: bool) -> anyhow::Result<u64> {
-    let Imported {
+fn store(imported: TraceImport, output: &Path, force: bool) -> anyhow::Result<u64> {
+    let TraceImport {
         activities,
         tally: _,
         notes,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ::import::{Imported, Merged, merge};
+use ::import::{MergedFunctions, TraceImport, merge};
 use anyhow::{Context, bail};
 use table::clock::{ClockMap, Nature};
 use table::manifest::{Coverage, Line, Loss, ProbeState};
@@ -21,7 +21,7 @@ const PROBE: &str = "activity.functions";
 
 /// Writes the recording. Returns what to tell the user.
 pub(super) fn store(
-    trace: &Imported,
+    trace: &TraceImport,
     path: &Path,
     clock: Clock,
     output: &Path,
@@ -100,9 +100,9 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
 }
 
 /// Why no function of a trace could be used.
-fn none(merged: &Merged, path: &Path, clock: Clock) -> String {
+fn none(merged: &MergedFunctions, path: &Path, clock: Clock) -> String {
     let path = out::name(path);
-    let Merged {
+    let MergedFunctions {
         outside,
         timeless,
         others,
@@ -128,7 +128,7 @@ fn none(merged: &Merged, path: &Path, clock: Clock) -> String {
 /// Copies the recording, with its activity replaced.
 fn write(
     recording: &Recording,
-    merged: Merged,
+    merged: MergedFunctions,
     notes: &[String],
     output: &Path,
     force: bool,
@@ -160,7 +160,7 @@ fn write(
 }
 
 /// The recording's own lines, and what became of the trace.
-fn lines(recording: &Recording, merged: &Merged, notes: &[String]) -> Vec<Line> {
+fn lines(recording: &Recording, merged: &MergedFunctions, notes: &[String]) -> Vec<Line> {
     let mut why: Vec<String> = notes.to_vec();
     if merged.gaps > 0 {
         why.push(format!(

@@ -1,4 +1,4 @@
-//! One line of ftrace's text, taken apart: on which CPU, of which thread, when, and what.
+//! One line of ftrace's text, taken apart: CPU, thread, time and event.
 
 use crate::text::{seconds_ns, word};
 
@@ -17,11 +17,11 @@ pub(crate) struct TraceEvent<'a> {
     /// The thread that had the CPU, whoever made the event.
     pub(crate) thread: Option<EventThread<'a>>,
     pub(crate) time_ns: u64,
-    /// What the text's last digit stands for.
+    /// Unit of the last digit of the time.
     pub(crate) resolution_ns: u64,
     /// Name of the event, without its system.
     pub(crate) name: &'a str,
-    /// What it tells.
+    /// The event's fields.
     pub(crate) body: &'a str,
 }
 
@@ -47,7 +47,7 @@ impl<'a> TraceEvent<'a> {
     }
 }
 
-/// Splits at the CPU's number, the first that stands in brackets alone.
+/// Splits at the CPU's number, the first that is in brackets alone.
 fn split_cpu(line: &str) -> Option<(&str, u16, &str)> {
     let mut from = 0;
     while let Some(found) = line[from..].find('[') {

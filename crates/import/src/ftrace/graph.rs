@@ -1,4 +1,4 @@
-//! What the tracer `function_graph` draws: `| f() {`, `| f();`, `| } /* f */`.
+//! Lines of the tracer `function_graph`: `| f() {`, `| f();`, `| } /* f */`.
 
 use table::{ActivityKind, ActivitySource};
 
@@ -8,7 +8,7 @@ use table::spans::{CpuTimeline, OpenActivity};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GraphEvent<'a> {
     Call(&'a str),
-    /// With its function where the text tells it.
+    /// With its function where the text shows it.
     Return(Option<&'a str>),
     /// A function that called no other, with its duration in nanoseconds.
     Leaf(&'a str, u64),

@@ -11,7 +11,7 @@ pub(crate) use event::{EventThread, TraceEvent};
 use event::{resolution_ns, thread};
 pub(crate) use tracepoints::Tracepoints;
 
-use crate::Imported;
+use crate::TraceImport;
 use crate::tally::Tally;
 use crate::text::seconds_ns;
 
@@ -21,7 +21,7 @@ const NO_EVENT: &str = "not an event";
 const NO_TIME: &str = "functions without their time";
 
 /// Reads the text.
-pub(crate) fn read(text: &str) -> Imported {
+pub(crate) fn read(text: &str) -> TraceImport {
     let mut reader = FtraceReader::default();
     for line in text.lines() {
         reader.line(line);
@@ -82,8 +82,8 @@ impl<'a> FtraceReader<'a> {
         self.tracepoints.event(&event, &mut self.tally);
     }
 
-    fn finish(self) -> Imported {
-        let mut imported = Imported::default();
+    fn finish(self) -> TraceImport {
+        let mut imported = TraceImport::default();
         self.tracepoints.finish(&mut imported.activities);
         imported.tally = self.tally;
         imported

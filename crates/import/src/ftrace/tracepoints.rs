@@ -13,7 +13,7 @@ use table::spans::{CpuTimeline, OpenActivity, RunningThread, SuspendedActivities
 const NO_CPU: &str = "events without their CPU";
 const BACKWARDS: &str = "earlier than the CPU's event before";
 const OTHER: &str = "events that are no activity";
-const MALFORMED: &str = "events whose fields are not understood";
+const MALFORMED: &str = "events with fields that are not understood";
 
 /// Interrupt vectors of x86 that have tracepoints of their own (`asm/trace/irq_vectors.h`).
 const VECTORS: [&str; 11] = [
@@ -140,7 +140,7 @@ fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static s
     known.ok_or(MALFORMED)
 }
 
-/// Returns events whose name holds the name of the system call or vector.
+/// Reads an event that has the name of a system call or vector in its own.
 fn named<'a>(name: &str) -> Option<EventAction<'a>> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
         return Some(EventAction::Begin(activity(

@@ -3,10 +3,10 @@
 /// Slip of a TSC packet past MTC packets that is taken for one: about 40 cycles in truth, and perf
 /// allows this many.
 const SLIP: u64 = 0x10000;
-/// What a TSC packet counts up to.
+/// End of the count of a TSC packet.
 const TSC_END: u64 = 1 << 56;
 
-/// Says how the time stamp counter becomes perf's nanoseconds, as the kernel tells it in
+/// Converts the time stamp counter to perf's nanoseconds, by the factors that the kernel shows in
 /// `struct perf_event_mmap_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TimeConversion {
@@ -38,7 +38,7 @@ pub(crate) struct ClockRatios {
     pub(crate) max_non_turbo: u32,
 }
 
-/// The time stamp counter as the packets tell it.
+/// The time stamp counter, followed through the packets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PtClock {
     ratios: ClockRatios,
@@ -187,7 +187,7 @@ fn nearest(payload: u64, reference: u64) -> u64 {
     tsc
 }
 
-/// Returns the last MTC value of a TMA packet, whose 16 bits lack the uppermost of it.
+/// Returns the last MTC value of a TMA packet, which has 16 bits: the upper ones are missing.
 fn completed(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
     let Some(missing) = 1_u32.checked_shl(16_u32.saturating_sub(shift)) else {
         return last_mtc;

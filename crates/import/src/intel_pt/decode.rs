@@ -1,4 +1,4 @@
-//! Packets → branches, as far as packets alone tell them.
+//! Packets → branches, as far as packets alone show them.
 //!
 //! Most packets make sense only beside the program's code: a TNT packet says that a conditional
 //! branch was taken, and not where it was. Where the code is not at hand, as here, decoding stops at
@@ -31,7 +31,7 @@ impl StopReason {
     }
 }
 
-/// Says what the packets tell.
+/// A branch, or the end of decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlowEvent {
     Branch {
@@ -46,14 +46,14 @@ pub(crate) enum FlowEvent {
     },
 }
 
-/// Something told, and the time stamp counter then.
+/// A branch or stop, with the time stamp counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PtEvent {
     pub(crate) tsc: u64,
     pub(crate) flow: FlowEvent,
 }
 
-/// Says where the decoder stands.
+/// The state of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecoderState {
     /// It looks for a PSB.
@@ -152,7 +152,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes what a packet says of the time. Returns whether that was all.
-    fn tell_clock(&mut self, packet: PtPacket) -> bool {
+    fn update_clock(&mut self, packet: PtPacket) -> bool {
         match packet {
             PtPacket::Tsc(payload) => self.clock.tsc(payload),
             PtPacket::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -251,7 +251,7 @@ impl<'a> Decoder<'a> {
                 Some(Err(event)) => return PsbGroup::Event(event),
                 Some(Ok(packet)) => packet,
             };
-            if self.tell_clock(packet) {
+            if self.update_clock(packet) {
                 self.note_time();
                 continue;
             }
@@ -306,7 +306,7 @@ impl<'a> Decoder<'a> {
                 Err(event) => return Some(Some(event)),
                 Ok(packet) => packet,
             };
-            if self.tell_clock(packet) {
+            if self.update_clock(packet) {
                 continue;
             }
             let address = match packet {
@@ -362,7 +362,7 @@ impl<'a> Decoder<'a> {
                 Err(event) => return Some(event),
                 Ok(packet) => packet,
             };
-            if self.tell_clock(packet) {
+            if self.update_clock(packet) {
                 continue;
             }
             match packet {
@@ -439,7 +439,7 @@ impl<'a> Decoder<'a> {
             let from = self.address;
             let (kind, edge, address) = match packet {
                 PtPacket::Mtc(_) | PtPacket::Cyc(_) | PtPacket::Cbr(_) => {
-                    self.tell_clock(packet);
+                    self.update_clock(packet);
                     continue;
                 }
                 PtPacket::ModeExec | PtPacket::Other => continue,
@@ -473,7 +473,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads the group of packets after a PSB. `Some(None)`: it tells nothing new.
+    /// Reads the group of packets after a PSB. `Some(None)`: nothing new is in it.
     fn group_in_sync(&mut self) -> Option<Option<FlowEvent>> {
         if let Some(address) = self.address_in_group() {
             self.set_last(address);

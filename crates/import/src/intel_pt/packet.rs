@@ -1,6 +1,6 @@
 //! Packets of Intel PT (Intel SDM volume 3, "Trace Packets and Data Types").
 
-/// An address as a packet tells it: often only its lower bytes.
+/// An address of a packet: often only its lower bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PtAddress {
     /// Left out.
@@ -53,18 +53,18 @@ pub(crate) enum PtPacket {
     PsbEnd,
     Overflow,
     TraceStop,
-    /// One whose address follows in a FUP.
+    /// One with its address in a FUP that follows.
     WithFup,
     /// The processor will wait; an address may follow in a FUP.
     Mwait,
-    /// Begin of a block of items, whose packets look like others.
+    /// Begin of a block of items: their packets have the form of others.
     BlockBegin {
         small: bool,
     },
     BlockEnd {
         with_fup: bool,
     },
-    /// One that tells nothing about the flow or the time.
+    /// One without information about flow or time.
     Other,
 }
 

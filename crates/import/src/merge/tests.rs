@@ -43,7 +43,7 @@ fn recorded() -> Activities {
     )
 }
 
-fn spans_of(merged: &Merged) -> Vec<(String, u64, u64, u16, bool, bool)> {
+fn spans_of(merged: &MergedFunctions) -> Vec<(String, u64, u64, u16, bool, bool)> {
     let all = &merged.activities;
     let one = |row: usize| {
         let name = all.name[row].clone().unwrap_or_default();
@@ -54,7 +54,7 @@ fn spans_of(merged: &Merged) -> Vec<(String, u64, u64, u16, bool, bool)> {
     (0..all.len()).map(one).collect()
 }
 
-fn merged(trace: &[Row<'_>]) -> Merged {
+fn merged(trace: &[Row<'_>]) -> MergedFunctions {
     let trace = rows(trace, ActivitySource::FunctionGraph);
     merge(&recorded(), &trace, |ns| Some((ns, 3)))
 }

@@ -52,7 +52,7 @@ pub(crate) struct EventAttr {
 pub(crate) struct PerfRecord<'a> {
     pub(crate) kind: u32,
     pub(crate) misc: u16,
-    /// What follows the record's header.
+    /// The bytes after the record's header.
     pub(crate) body: &'a [u8],
     /// Trace data that follows an AUXTRACE record.
     pub(crate) trace: &'a [u8],
@@ -139,7 +139,7 @@ impl<'a> PerfData<'a> {
         }
     }
 
-    /// Returns what stands at the end of a kernel's record. All events agree on it, or perf would not have
+    /// Returns the fields at the end of a kernel's record. All events agree on it, or perf would not have
     /// set it for all.
     pub(crate) fn stamp(&self, record: &PerfRecord<'_>) -> RecordStamp {
         let all = |attr: &&EventAttr| attr.flags & SAMPLE_ID_ALL != 0;
@@ -228,7 +228,7 @@ fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
     Some(stamp)
 }
 
-/// Returns a process or thread id; -1 stands for none.
+/// Returns a process or thread id; -1 means none.
 pub(crate) fn known(id: u32) -> Option<u32> {
     Some(id).filter(|id| *id != u32::MAX)
 }

@@ -114,7 +114,7 @@ fn a_real_capture_decodes_as_perf_decodes_it() {
         }
     }
     assert_eq!(our_branches, branches);
-    // perf tells of missing code once a file; we tell every time.
+    // perf reports missing code once a file; this decoder every time.
     for error in &our_errors {
         assert_eq!(error.3, StopReason::NoCode.message());
     }

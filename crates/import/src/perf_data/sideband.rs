@@ -1,4 +1,4 @@
-//! What perf's records tell beside the trace: threads' names, which thread had which CPU, and which
+//! perf's records beside the trace: threads' names, which thread had which CPU, and which
 //! file lay where in memory.
 
 use std::collections::BTreeMap;
@@ -35,10 +35,10 @@ struct Mapping {
     file: Rc<str>,
 }
 
-/// The records, sorted by what they tell.
+/// The records, sorted by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Sideband {
-    /// Who got each CPU, in order of time.
+    /// The thread that got each CPU, in order of time.
     switches: BTreeMap<u32, Vec<(u64, Thread)>>,
     /// Names of threads, in order of time.
     names: BTreeMap<u32, Vec<(u64, Rc<str>)>>,
@@ -158,7 +158,7 @@ impl Sideband {
         Some(switches.get(after.checked_sub(1)?)?.1)
     }
 
-    /// The file whose code is at an address of a process.
+    /// Returns the file with the code at an address of a process.
     pub(crate) fn file_at(&self, pid: Option<u32>, address: u64, time_ns: u64) -> Option<Rc<str>> {
         let holds = |mapping: &&Mapping| {
             (mapping.pid.is_none() || mapping.pid == pid)

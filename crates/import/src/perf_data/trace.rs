@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::bytes::FieldReader;
 use super::file::{PerfData, PerfRecord, record_type};
 use super::sideband::{Sideband, Thread};
-use crate::Imported;
+use crate::TraceImport;
 use crate::branch::{Branch, CodeLocation};
 use crate::intel_pt::{ClockRatios, Decoder, FlowEvent, PtEvent, StopReason, TimeConversion};
 use crate::stack::CallStack;
@@ -18,7 +18,7 @@ const INTEL_PT: u32 = 1;
 /// Widest shift of MTC packets that hardware has.
 const MAX_MTC_SHIFT: u64 = 15;
 
-/// Holds what AUXTRACE_INFO tells of an Intel PT trace.
+/// Holds the fields of AUXTRACE_INFO of an Intel PT trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TraceInfo {
     conv: TimeConversion,
@@ -36,7 +36,7 @@ struct AuxQueue {
     bytes: Vec<u8>,
 }
 
-/// Something told by a trace, at perf's time.
+/// A branch or stop of a trace, at perf's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimedEvent {
     pub(super) time_ns: u64,
@@ -46,7 +46,7 @@ pub(super) struct TimedEvent {
 }
 
 /// Decodes all traces of a file.
-pub(super) fn read(file: &PerfData<'_>, sideband: &Sideband, imported: &mut Imported) {
+pub(super) fn read(file: &PerfData<'_>, sideband: &Sideband, imported: &mut TraceImport) {
     let mut stops = 0_u64;
     let found = decode(file, sideband, |events| {
         let mut open: Option<(Thread, CallStack)> = None;
@@ -81,7 +81,7 @@ fn apply_event(
     event: TimedEvent,
     sideband: &Sideband,
     open: &mut Option<(Thread, CallStack)>,
-    imported: &mut Imported,
+    imported: &mut TraceImport,
 ) {
     let TimedEvent {
         time_ns,

@@ -13,7 +13,7 @@ pub(crate) struct EventHeader<'a> {
     pub(crate) time_ns: u64,
     /// Name of the event, with its modifiers (`branches:uH`).
     pub(crate) event: &'a str,
-    /// What follows.
+    /// The rest of the line.
     pub(crate) rest: &'a str,
 }
 

@@ -1,11 +1,12 @@
-//! One line of `perf script`: what kind it is, and the branch, error or frame that it tells.
+//! One line of `perf script`: its kind, and its branch, error or frame.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::branch::{Branch, BranchKind, CodeLocation, FlowEdge};
+use crate::text::{seconds_ns, word};
 
-/// What every error of a decoder begins with.
+/// Beginning of every error of a decoder.
 const ERROR: &str = "instruction trace error type ";
 
 /// Names that occur again and again, each kept once.
@@ -25,7 +26,7 @@ impl NameInterner {
     }
 }
 
-/// An error that the decoder of the trace met.
+/// An error of the trace's decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TraceError<'a> {
     pub(crate) time_ns: Option<u64>,
@@ -141,8 +142,8 @@ pub(crate) fn place(text: &str, names: &mut NameInterner) -> Option<(CodeLocatio
     Some((CodeLocation { address, function }, named))
 }
 
-/// `memcpy+0x1f` without its offset. The offset may be nonsense (perf tells
-/// `memcpy@plt+0xffffffffff22f000`), so it is not looked at.
+/// `memcpy+0x1f` without its offset. The offset may be nonsense (perf prints
+/// `memcpy@plt+0xffffffffff22f000`), so it is not read.
 fn without_offset(symbol: &str) -> &str {
     match symbol.rsplit_once("+0x") {
         Some((name, offset)) if !name.is_empty() && address(offset).is_some() => name,

@@ -10,7 +10,7 @@ mod samples;
 
 use std::collections::BTreeMap;
 
-use crate::Imported;
+use crate::TraceImport;
 use crate::ftrace::{self, Tracepoints};
 use crate::stack::CallStack;
 use crate::tally::Tally;
@@ -33,7 +33,7 @@ const NO_STACK: &str = "samples without a call stack";
 const NO_ACTIVITY: &str = "events that are no activity";
 
 /// Reads the text of `perf script`.
-pub(crate) fn read(text: &str) -> Imported {
+pub(crate) fn read(text: &str) -> TraceImport {
     let mut reader = FtraceReader::default();
     for line in text.lines() {
         reader.line(line);
@@ -41,7 +41,7 @@ pub(crate) fn read(text: &str) -> Imported {
     reader.finish()
 }
 
-/// A sample whose frames are still to come.
+/// A sample that still waits for its frames.
 struct OpenSample {
     thread: SpanOwner,
     time_ns: u64,
@@ -121,7 +121,7 @@ impl FtraceReader {
         };
         let begin = || CallStack::new(thread, false, error.time_ns.unwrap_or_default());
         let stack = self.traced.entry(thread).or_insert_with(begin);
-        // An error is never left out: one whose time is too early is put at the last event.
+        // An error is never left out: if its time is too early, it is put at the last event.
         let time_ns = error.time_ns.filter(|time_ns| *time_ns >= stack.last_ns());
         self.tally.use_one();
         stack.error(time_ns, self.names.get(error.message));
@@ -167,9 +167,9 @@ impl FtraceReader {
         samples.sample(sample.time_ns, sample.frames);
     }
 
-    fn finish(mut self) -> Imported {
+    fn finish(mut self) -> TraceImport {
         self.end_sample();
-        let mut imported = Imported::default();
+        let mut imported = TraceImport::default();
         for stack in self.traced.into_values() {
             stack.finish().store(&mut imported.activities);
         }

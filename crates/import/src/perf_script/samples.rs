@@ -62,7 +62,7 @@ impl SampledSpans {
             kind: ActivityKind::Function,
             name: frame.0.clone(),
             owner: self.owner,
-            source: ActivitySource::SampledSpans,
+            source: ActivitySource::Samples,
         };
         let span = self.lane.open(what, time_ns, false);
         self.open.push((span, frame));

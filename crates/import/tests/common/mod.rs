@@ -4,14 +4,14 @@ use table::Columns;
 use table::tables::Activity;
 
 /// The rows of an import.
-pub fn rows(imported: &whylat_import::Imported) -> Vec<Activity> {
+pub fn rows(imported: &whylat_import::TraceImport) -> Vec<Activity> {
     let activities = &imported.activities;
     (0..activities.len()).map(|at| activities.row(at)).collect()
 }
 
 /// Asserts what must hold of every import: rows end after they begin, lie within each other as their
 /// depths say, and every line is accounted for.
-pub fn check(imported: &whylat_import::Imported) {
+pub fn check(imported: &whylat_import::TraceImport) {
     assert_eq!(imported.tally.residual(), 0);
     let mut around: Vec<Activity> = Vec::new();
     for row in rows(imported) {

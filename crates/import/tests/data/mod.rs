@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A file of it: below `WHYLAT_TEST_DATA`, or `../shared/data` beside the repository. `None`, said on
+/// A file of it: below `WHYLAT_TEST_DATA`, or `../shared/data` beside the repository. `None`, printed on
 /// stderr: it is not here.
 pub fn sample(path: &str) -> Option<Vec<u8>> {
     let beside = || {

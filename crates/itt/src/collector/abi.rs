@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-/// `__itt_global`: what a static part tells and gets.
+/// `__itt_global`: what a static part passes and gets.
 #[repr(C)]
 pub(crate) struct Global {
     pub(crate) magic: [u8; 8],

@@ -74,7 +74,7 @@ impl ChunkWriter {
         words: usize,
     ) -> Option<&'static [AtomicU64]> {
         self.retire(region);
-        // Looked at before the search, so that a chunk freed meanwhile is searched for again.
+        // Read before the search, so that a chunk freed meanwhile is searched for again.
         let freed = region.word(WORD_FREED).load(Ordering::Acquire);
         if self.full_at.get() == Some(freed) {
             return None;

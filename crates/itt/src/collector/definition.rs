@@ -126,7 +126,7 @@ impl DefinitionQueue {
         self.counted = waiting;
     }
 
-    /// Begins anew in this process: what is there belongs to the one that it was forked from.
+    /// Begins again in this process: what is there belongs to the one that it was forked from.
     pub(crate) fn start(&mut self, region: &Region) {
         self.is_same_namespace = region.is_same_pid_namespace();
         self.chunk_writer.forget();

@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// Says what a handle stands for.
+/// The kind of object behind a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum HandleKind {
@@ -22,7 +22,7 @@ pub(crate) enum HandleKind {
 pub(crate) struct HandleEntry(NonZeroU64);
 
 impl HandleEntry {
-    /// Makes a handle of this kind, whose definition has this id, with the ITT numbers of its value
+    /// Makes a handle of this kind, with this id of its definition, with the ITT numbers of its value
     /// types: of a counter, or y and x of a histogram.
     pub(crate) fn new(kind: HandleKind, id: u32, types: [u8; 2]) -> Self {
         let [first, second] = types.map(u64::from);
@@ -31,7 +31,7 @@ impl HandleEntry {
         HandleEntry(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Returns what it stands for.
+    /// Returns the kind of its object.
     #[inline(always)]
     pub(crate) fn is(self, kind: HandleKind) -> bool {
         (self.0.get() >> 32) as u8 == kind as u8
@@ -58,7 +58,7 @@ struct HandleTable {
 
 /// All handles of the process.
 pub(crate) struct Handles {
-    /// A table that grew is replaced and left as it is: somebody may be reading it.
+    /// A table that grew is replaced and left as it is: another thread may be reading it.
     table: AtomicPtr<HandleTable>,
 }
 
@@ -72,13 +72,13 @@ impl Handles {
         }
     }
 
-    /// Returns what an address stands for.
+    /// Returns the entry of an address.
     #[inline(always)]
     pub(crate) fn find(&self, address: usize) -> Option<HandleEntry> {
         self.table().find(address as u64)
     }
 
-    /// Enters a handle, or replaces what its address stood for. Callers hold the names' lock.
+    /// Enters a handle, or replaces the entry of its address. Callers hold the names' lock.
     pub(crate) fn enter(&self, address: usize, entry: HandleEntry) {
         if self.table().is_full() {
             let larger = self.table().grown();
@@ -103,7 +103,7 @@ impl HandleTable {
         }
     }
 
-    /// Slots in the order in which an address is looked for.
+    /// Returns the slots in the order of the search for an address.
     #[inline(always)]
     fn places(&self, address: u64) -> impl Iterator<Item = &(AtomicU64, AtomicU64)> {
         // Fibonacci hashing (Knuth, volume 3, 6.4): 2^64 over the golden ratio.

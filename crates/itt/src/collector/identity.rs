@@ -1,4 +1,4 @@
-//! Which process this is, in a word that costs one load to look at.
+//! The identity of this process, in a word that one load reads.
 //!
 //! A forked child inherits the ring and the memory of its parent's threads; it must not write
 //! into their chunks. The word lives in a page that the kernel clears in a child
@@ -7,12 +7,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The word: the pid, or 0 in a child that has not looked yet, or [`SILENT`].
+/// The word: the pid, or 0 in a child that has made no call yet, or [`SILENT`].
 pub(crate) struct Identity {
     word: &'static AtomicU64,
 }
 
-/// Stands for the pid while nothing is to be recorded; no thread has it as its process.
+/// Replaces the pid while nothing is to be recorded; no thread has it as its process.
 const SILENT: u64 = 1 << 32;
 
 impl Identity {

@@ -35,7 +35,7 @@ thread_local! {
     };
 }
 
-/// Holds what a call writes with. It is there only while somebody records, and stays on its thread.
+/// Holds what a call writes with. It exists only while a recorder reads the ring, and stays on its thread.
 pub(crate) struct RecordWriter {
     pub(crate) collector: &'static Collector,
     thread: &'static ThreadState,
@@ -52,7 +52,7 @@ pub(crate) enum RecordTime {
     Given(u64),
 }
 
-/// Returns the writer, if somebody records this thread.
+/// Returns the writer, if this thread is recorded.
 #[inline(always)]
 pub(crate) fn record_writer() -> Option<RecordWriter> {
     let collector = collector()?;
@@ -67,7 +67,7 @@ pub(crate) fn record_writer() -> Option<RecordWriter> {
     (is_known || enter(collector, thread)).then_some(RecordWriter { collector, thread })
 }
 
-/// Does something if somebody records this thread.
+/// Calls `call` if this thread is recorded.
 #[inline]
 pub(crate) fn with_writer(call: impl FnOnce(&RecordWriter)) {
     if let Some(writer) = record_writer() {
@@ -125,7 +125,7 @@ impl RecordWriter {
         });
     }
 
-    /// Writes a record whose words `fill` puts in place.
+    /// Writes a record; `fill` puts its words in place.
     #[inline(always)]
     pub(crate) fn put(
         &self,
@@ -181,7 +181,7 @@ impl RecordWriter {
         self.thread.chunk_writer.commit(room.len());
     }
 
-    /// Returns what a handle stands for. One that stands for nothing is counted.
+    /// Returns the entry of a handle. A handle without an entry is counted.
     #[inline(always)]
     pub(crate) fn known<T>(&self, handle: *const T, kind: HandleKind) -> Option<HandleEntry> {
         let entry = self.collector.handles.find(handle.addr());

@@ -1,4 +1,4 @@
-//! What the collector has in a process: the ring, handles, names, and whether it records.
+//! The collector's state in a process: the ring, handles, names, and whether it records.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};

@@ -1,4 +1,4 @@
-/* Stands for static ittnotify parts of older versions: their struct is shorter, and ends here
+/* Replaces static ittnotify parts of older versions: their struct is shorter, and ends here
  * where memory ends. The first argument is the version's API_VERSION_BUILD. */
 
 #define INTEL_ITTNOTIFY_API_PRIVATE

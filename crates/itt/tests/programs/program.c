@@ -345,7 +345,7 @@ static int interrupts(uint64_t wanted)
 	return 0;
 }
 
-/* Names a counter, says so, and uses it again when it is told to. */
+/* Names a counter, says so, and uses it again on request. */
 static int named_later(void)
 {
 	char byte = '.';

@@ -84,7 +84,7 @@ pub struct Session {
     dir: TempDir,
     /// The ring.
     pub ring: Ring,
-    /// What was read.
+    /// The records.
     pub records: Vec<Record>,
 }
 
@@ -173,8 +173,8 @@ pub fn names(records: &[Record]) -> HashMap<u32, String> {
     records.iter().filter_map(name).collect()
 }
 
-/// What was said, without definitions.
-pub fn said(records: &[Record]) -> Vec<&Body> {
+/// Returns all records but definitions.
+pub fn bodies(records: &[Record]) -> Vec<&Body> {
     let is_definition = |body: &Body| {
         matches!(
             body,

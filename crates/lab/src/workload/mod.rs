@@ -108,7 +108,7 @@ enum Role {
 }
 
 /// Returns the options of `whylat lab workload`.
-pub fn declaration() -> clap::WorkloadCommand {
+pub fn declaration() -> clap::Command {
     WorkloadCommand::command()
 }
 

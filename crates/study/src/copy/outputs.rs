@@ -116,7 +116,7 @@ fn as_json(rows: &[csv::ResultRow], figures: &[PlotFigure], text: &str) -> serde
 }
 
 /// Returns one file that needs no other.
-fn page(figures: &[Figure], blocks: &[TextBlock]) -> String {
+fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     let mut charts = String::new();
     let mut lacking = Vec::new();
     for figure in figures {

@@ -1,4 +1,4 @@
-//! Metadata and relations: what is said about tasks, regions and frames.
+//! Metadata and relations of tasks, regions and frames.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::layout::{LossCause, TEXT_BYTES};
 use crate::value::ValueType;
 use crate::wire::{RecordCode, RecordHead, text_words};
 
-/// Numbers of one call that are kept; `Body::Metadata` tells it.
+/// Numbers of one call that are kept; `Body::Metadata` has the number of all.
 const VALUES_MAX: usize = 256;
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! What a program says about being recorded.
+//! Calls that start and stop recording.
 
 use crate::collector::record_writer::{RecordTime, with_writer};
 use crate::collector::state::{DETACHED, PAUSED, RUNNING, collector};

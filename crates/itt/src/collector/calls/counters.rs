@@ -1,4 +1,4 @@
-//! Counters and histograms. The only calls whose cost matters: a program may make millions a
+//! Counters and histograms. The cost of these calls matters: a program may make millions a
 //! second.
 
 use std::ffi::c_void;

@@ -282,7 +282,7 @@ pub(super) unsafe extern "C" fn thread_set_name(name: CharPointer) {
     }
 }
 
-/// Writes a definition without an id, if somebody records.
+/// Writes a definition without an id, if a recorder reads the ring.
 fn define(make: impl FnOnce() -> Definition) {
     if let Some(collector) = collector().filter(|collector| !collector.region.is_closed()) {
         let definition = make();
@@ -315,7 +315,7 @@ fn lasting(text: Vec<u8>) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// Returns a domain whose tasks the program skips.
+/// Makes a domain that is off: the program skips its tasks.
 fn disabled_domain() -> *mut DomainHandle {
     Box::into_raw(Box::new(DomainHandle {
         flags: 0,
