@@ -229,7 +229,7 @@ impl RowGroup {
         self.next = 0;
     }
 
-    /// Adds the page of the next column, whose body `encode` writes.
+    /// Adds the page of the next column; `encode` writes its body.
     #[doc(hidden)]
     pub fn column(&mut self, encode: impl FnOnce(&mut PageBody)) -> Result<(), ParquetError> {
         let chunk = self.columns.get_mut(self.next).ok_or_else(|| {

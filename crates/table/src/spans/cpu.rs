@@ -17,11 +17,11 @@ pub type SuspendedActivities = BTreeMap<u32, Vec<OpenActivity>>;
 /// Holds what may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenActivity {
-    /// What.
+    /// The kind of activity.
     pub kind: ActivityKind,
     /// As in the table.
     pub name: Option<Rc<str>>,
-    /// Who saw it.
+    /// The source of the event.
     pub source: ActivitySource,
 }
 
@@ -30,9 +30,9 @@ pub struct OpenActivity {
 pub struct RunningThread {
     /// Zero for the idle task.
     pub tid: u32,
-    /// Its process, where it is told.
+    /// Its process, where the source has it.
     pub pid: Option<u32>,
-    /// Its name, where it is told.
+    /// Its name, where the source has it.
     pub comm: Option<Rc<str>>,
 }
 
@@ -58,7 +58,7 @@ pub struct CpuTimeline {
 }
 
 impl CpuTimeline {
-    /// A CPU whose first event is at `time_ns`.
+    /// Makes a CPU with its first event at `time_ns`.
     pub fn new(cpu: Option<u16>, time_ns: u64) -> Self {
         let mut lane = SpanTimeline::default();
         let whole_since = lane.moment(time_ns);
@@ -98,7 +98,7 @@ impl CpuTimeline {
             Some(running) if running.runner.tid == shown.tid => {
                 running.runner.pid = running.runner.pid.or(shown.pid);
             }
-            // Nobody told of the switch: the one before ran until its last event at least.
+            // The source has no event of the switch: the one before ran until its last event at least.
             _ => {
                 self.take_off(before_ns, false, suspended);
                 self.put_on(time_ns, shown.clone(), source, false, suspended);
@@ -125,8 +125,8 @@ impl CpuTimeline {
         self.open.push((span, activity));
     }
 
-    /// Something ends: the innermost open one of its kind, and of its name where one is told. Those
-    /// within it whose ends were not told end with it, unseen. Without any, it began unseen.
+    /// Something ends: the innermost open one of its kind, and of its name if it has one. Those
+    /// within it without an end of their own end with it, unseen. Without any, it began unseen.
     pub fn end(&mut self, time_ns: u64, activity: &OpenActivity) {
         let is_it = |(_, open): &(usize, OpenActivity)| {
             open.kind == activity.kind && (activity.name.is_none() || open.name == activity.name)
@@ -158,7 +158,7 @@ impl CpuTimeline {
         self.open.iter().any(|(_, open)| open == activity)
     }
 
-    /// What is open must have ended by now, with all within it; nobody told of it.
+    /// Ends what is open, with all within it: no event shows the end.
     pub fn give_up(&mut self, time_ns: u64, activity: &OpenActivity) {
         if let Some(place) = self.open.iter().rposition(|(_, open)| open == activity) {
             self.close_from(place, time_ns);

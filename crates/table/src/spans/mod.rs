@@ -1,4 +1,4 @@
-//! Begins and ends, as a tracer tells them → nested spans, rows of the table `activity`.
+//! Begins and ends of a tracer → nested spans, rows of the table `activity`.
 //!
 //! - [`SpanTimeline`]: spans that lie within each other, of one CPU or thread, and their depths;
 //! - [`CpuTimeline`]: what one CPU does: which thread has it, and the system calls, functions and interrupts on

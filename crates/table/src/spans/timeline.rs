@@ -1,5 +1,5 @@
 //! Spans on their way into the table: begun and ended at times that may be equal, so that the order
-//! in which the source told them decides what lies within what.
+//! of the source decides what lies within what.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ struct SpanOrder {
     outward: i64,
 }
 
-/// Says whom a lane's spans belong to: a thread, or a CPU.
+/// The owner of a lane's spans: a thread, or a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SpanOwner {
     /// Process.
@@ -29,13 +29,13 @@ pub struct SpanOwner {
 /// Holds what a span is of.
 #[derive(Debug, Clone)]
 pub struct SpanSubject {
-    /// What was done.
+    /// The kind of activity.
     pub kind: ActivityKind,
     /// As in the table.
     pub name: Option<Rc<str>>,
-    /// Who did it.
+    /// The thread and CPU.
     pub owner: SpanOwner,
-    /// Who saw it.
+    /// The source of the event.
     pub source: ActivitySource,
 }
 
