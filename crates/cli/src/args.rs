@@ -17,7 +17,7 @@ pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
 
 /// Options of every command that records.
 #[derive(Debug, Args)]
-pub(crate) struct Recording {
+pub(crate) struct RecordArgs {
     /// USDT probe to listen to, with names for its arguments if you like: its values become rows of
     /// the tables `counters` and `tasks`. Looked for in the program and its libraries, or in the
     /// file PATH. NAME `*` means all of the provider. Can be repeated
@@ -57,7 +57,7 @@ pub(crate) struct Recording {
     pub(crate) ready_file: Option<PathBuf>,
 }
 
-impl Recording {
+impl RecordArgs {
     /// The options of a recording of `target`, those of a profile included. What contradicts itself ends the program,
     /// as clap does.
     pub(crate) fn options(

@@ -30,7 +30,7 @@ pub(crate) struct Demo {
 }
 
 /// One recorded run.
-struct Run {
+struct DemoRun {
     report: Report,
     took_ns: u64,
 }
@@ -47,12 +47,12 @@ impl Demo {
         to.exact(&view::text(&stalled.report, &to.text_options()))?;
         eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
         let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
-        let before = view::Side {
+        let before = view::ComparedSide {
             label: "two writes",
             report: &stalled.report,
             total_ns: stalled.took_ns,
         };
-        let after = view::Side {
+        let after = view::ComparedSide {
             label: "with TCP_NODELAY",
             report: &mended.report,
             total_ns: mended.took_ns,
@@ -94,7 +94,7 @@ impl Drop for Scratch {
 }
 
 /// Starts a server, records a client that talks to it, and diagnoses the recording.
-fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<Run> {
+fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<DemoRun> {
     let program = std::env::current_exe().context("cannot find whylat's own program file")?;
     let mut command = Command::new(&program);
     command.args(["lab", "workload", "reply-server"]);
@@ -113,10 +113,10 @@ fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<Run> {
     recorder.args(["lab", "workload", "write-write-read", "--connect"]);
     recorder.arg(format!("127.0.0.1:{port}"));
     recorder.args(["--rounds", &ROUNDS.to_string()]).args(mend);
-    let said = recorder.output().context("cannot start whylat once more")?;
+    let printed = recorder.output().context("cannot start whylat once more")?;
     server.finish()?;
-    if !said.status.success() {
-        let why = String::from_utf8_lossy(&said.stderr);
+    if !printed.status.success() {
+        let why = String::from_utf8_lossy(&printed.stderr);
         bail!(
             "the demo's client failed: {}\nhint: whylat doctor",
             why.trim()
@@ -125,7 +125,7 @@ fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<Run> {
     let report = load::diagnose(output, Judging::default())?;
     let took_ns = client_life_ns(&report)
         .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;
-    Ok(Run { report, took_ns })
+    Ok(DemoRun { report, took_ns })
 }
 
 /// How long the client's connection lasted: connected, every request answered, closed.

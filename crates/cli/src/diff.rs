@@ -11,10 +11,10 @@ use diagnose::tail::{Band, Question};
 use table::Recording;
 use table::tables::Activity;
 
-use crate::format::Format;
+use crate::format::AnswerFormat;
 use crate::out::{Output, OutputArgs};
-use crate::page::{self, Asked};
-use crate::tail::{self, Explaining};
+use crate::page::{self, PageOptions};
+use crate::tail::{self, ExplainArgs};
 use crate::{exit, load};
 
 /// Compares two recordings.
@@ -34,7 +34,7 @@ pub(crate) struct Diff {
     #[arg(long, value_name = "BAND")]
     band: Option<Band>,
     #[command(flatten)]
-    explaining: Explaining,
+    explaining: ExplainArgs,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     format: DiffFormat,
@@ -67,8 +67,8 @@ impl Diff {
             ..Question::default()
         };
         let format = match self.format {
-            DiffFormat::Text => Format::Text,
-            DiffFormat::Json => Format::Json,
+            DiffFormat::Text => AnswerFormat::Text,
+            DiffFormat::Json => AnswerFormat::Json,
             DiffFormat::Html => return self.page(question, &to),
         };
         let report = self.difference(question)?;
@@ -98,12 +98,12 @@ impl Diff {
         } else {
             None
         };
-        let asked = Asked {
+        let asked = PageOptions {
             tail: TailQuestion {
                 question: None,
                 categories: self.explaining.categories()?,
             },
-            ..Asked::default()
+            ..PageOptions::default()
         };
         let paths = [self.before.as_path(), self.after.as_path()];
         let (page, is_complete) = page::of_both(paths, &asked, difference.as_ref())?;

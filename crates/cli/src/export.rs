@@ -10,7 +10,7 @@ use table::Recording;
 use view::CsvText;
 
 use crate::out::Output;
-use crate::page::{self, Asked};
+use crate::page::{self, PageOptions};
 use crate::{exit, out};
 
 /// What of a recording is exported.
@@ -32,7 +32,7 @@ impl ExportArgs {
     }
 
     /// Writes the page.
-    pub(crate) fn html(&self, path: &Path, asked: &Asked, to: &Output) -> anyhow::Result<ExitCode> {
+    pub(crate) fn html(&self, path: &Path, asked: &PageOptions, to: &Output) -> anyhow::Result<ExitCode> {
         self.refuse()?;
         let (page, is_complete) = page::of(path, asked)?;
         to.exact(&page)?;

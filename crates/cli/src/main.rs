@@ -7,8 +7,8 @@
 
 /// Talk to stderr: without what a terminal would act on, and without a panic, unlike std's macro of this name.
 macro_rules! eprintln {
-    ($($said:tt)*) => {
-        $crate::out::say(format_args!($($said)*))
+    ($($message:tt)*) => {
+        $crate::out::print_message(format_args!($($message)*))
     };
 }
 
@@ -85,7 +85,7 @@ enum Command {
     /// Look at a recording in a browser: one file, without a network.
     View(page::View),
     /// Watch connections live: what holds each of them up.
-    Top(top::Top),
+    Top(top::TopArgs),
     /// Say why messages of one recording take longer than those of another.
     Diff(diff::Diff),
     /// Say what works on this host, what does not, and the command that mends it.

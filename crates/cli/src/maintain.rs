@@ -149,8 +149,8 @@ pub(crate) struct Recover {
 impl Recover {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let dir = self.dir.map_or_else(load::newest, Ok)?;
-        let (told, is_complete) = recover(&dir)?;
-        out::line(&told)?;
+        let (message, is_complete) = recover(&dir)?;
+        out::line(&message)?;
         Ok(exit::of(is_complete))
     }
 }
@@ -159,13 +159,13 @@ impl Recover {
 fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
     let recovered = table::recover(dir)?;
     let about = recording::about(&Recording::open(dir)?);
-    Ok((told(dir, &recovered, &about), about.is_complete()))
+    Ok((recovery_text(dir, &recovered, &about), about.is_complete()))
 }
 
 /// What was done. What the recorder had not sealed when it died is gone, and nobody knows how much that was.
-fn told(dir: &Path, recovered: &Recovered, about: &About) -> String {
-    let said = recovered.to_string();
-    let (state, rest) = said.split_at(said.find('\n').unwrap_or(said.len()));
+fn recovery_text(dir: &Path, recovered: &Recovered, about: &About) -> String {
+    let text = recovered.to_string();
+    let (state, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
     let end = match about.closed {
         Closed::InOrder => "",
         Closed::Recovered | Closed::NotClosed => "; the end may be missing",
@@ -212,20 +212,20 @@ mod tests {
         let found = Found::of(&path).expect("read");
         let known = (found.code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, true));
-        let said = ": not closed: the end is missing; what is there is right\n";
-        assert!(found.text().ends_with(said), "{}", found.text());
+        let text = ": not closed: the end is missing; what is there is right\n";
+        assert!(found.text().ends_with(text), "{}", found.text());
         for state in ["closed", "was closed already"] {
-            let (said, is_complete) = recover(&path).expect("closed");
-            let first = said.lines().next().unwrap_or_default();
+            let (text, is_complete) = recover(&path).expect("closed");
+            let first = text.lines().next().unwrap_or_default();
             let state = format!(".whylat: {state}; the end may be missing");
-            assert!(first.ends_with(&state), "{said}");
-            assert!(!is_complete, "{said}");
+            assert!(first.ends_with(&state), "{text}");
+            assert!(!is_complete, "{text}");
         }
         let found = Found::of(&path).expect("read");
         let known = (found.code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
-        let said = ": closed after a crash: the end may be missing; what is there is right\n";
-        assert!(found.text().ends_with(said), "{}", found.text());
+        let text = ": closed after a crash: the end may be missing; what is there is right\n";
+        assert!(found.text().ends_with(text), "{}", found.text());
     }
 
     #[test]
@@ -268,8 +268,8 @@ mod tests {
             (&json["closed"], &json["live"]),
             (&json!("in_order"), &json!(false))
         );
-        let (said, is_complete) = recover(&path).expect("closed already");
-        assert!(!is_complete && said.contains("7 records lost"), "{said}");
+        let (text, is_complete) = recover(&path).expect("closed already");
+        assert!(!is_complete && text.contains("7 records lost"), "{text}");
     }
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
         for file in files.flatten() {
             std::fs::remove_file(file.path()).expect("removed");
         }
-        let (said, is_complete) = recover(&path).expect("closed already");
-        assert!(!is_complete && said.contains("damage stays: "), "{said}");
+        let (text, is_complete) = recover(&path).expect("closed already");
+        assert!(!is_complete && text.contains("damage stays: "), "{text}");
         let found = Found::of(&path).expect("read");
         assert_eq!(found.code(), exit::FAILED);
         let json = found.json();

@@ -7,7 +7,7 @@ use clap::Args;
 use diagnose::messages::message::MessageId;
 use diagnose::report::About;
 
-use crate::format::Format;
+use crate::format::AnswerFormat;
 use crate::out::Output;
 use crate::{exit, load};
 
@@ -44,7 +44,7 @@ impl MessageArgs {
     pub(crate) fn execute(
         &self,
         path: &Path,
-        format: Format,
+        format: AnswerFormat,
         limit: Option<usize>,
         to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
@@ -55,26 +55,26 @@ impl MessageArgs {
             return Ok(None);
         }
         let limit = limit.unwrap_or(match format {
-            Format::Text => SHOWN,
-            Format::Json => usize::MAX,
+            AnswerFormat::Text => SHOWN,
+            AnswerFormat::Json => usize::MAX,
         });
         if let Some(other) = &self.other_end {
             return ends(path, other, format, limit, to).map(Some);
         }
         let report = load::messages(path, limit)?;
         match format {
-            Format::Text => to.exact(&view::messages_text(&report, &to.text_options()))?,
-            Format::Json => to.json(&report)?,
+            AnswerFormat::Text => to.exact(&view::messages_text(&report, &to.text_options()))?,
+            AnswerFormat::Json => to.json(&report)?,
         }
         Ok(Some(code(&report.about)))
     }
 }
 
-fn story(path: &Path, format: Format, id: MessageId, to: &Output) -> anyhow::Result<ExitCode> {
+fn story(path: &Path, format: AnswerFormat, id: MessageId, to: &Output) -> anyhow::Result<ExitCode> {
     let story = load::message(path, id)?;
     match format {
-        Format::Text => to.exact(&view::message_text(&story, &to.text_options()))?,
-        Format::Json => to.json(&story)?,
+        AnswerFormat::Text => to.exact(&view::message_text(&story, &to.text_options()))?,
+        AnswerFormat::Json => to.json(&story)?,
     }
     Ok(code(&story.about))
 }
@@ -82,14 +82,14 @@ fn story(path: &Path, format: Format, id: MessageId, to: &Output) -> anyhow::Res
 fn ends(
     path: &Path,
     other: &Path,
-    format: Format,
+    format: AnswerFormat,
     limit: usize,
     to: &Output,
 ) -> anyhow::Result<ExitCode> {
     let report = load::ends(path, other, limit)?;
     match format {
-        Format::Text => to.exact(&view::ends_text(&report, &to.text_options()))?,
-        Format::Json => to.json(&report)?,
+        AnswerFormat::Text => to.exact(&view::ends_text(&report, &to.text_options()))?,
+        AnswerFormat::Json => to.json(&report)?,
     }
     Ok(code(&report.about))
 }

@@ -279,8 +279,8 @@ pub(crate) fn stdout() -> Output {
 
 /// Writes a line to stderr, cleaned: what `eprintln!` does. That nobody can hear it (a full disk, a reader that left)
 /// is no reason to panic: the recording goes on.
-pub(crate) fn say(said: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", clean(&said.to_string()));
+pub(crate) fn print_message(message: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{}", clean(&message.to_string()));
 }
 
 /// A name as it stands within a message, on one line: a line end in it would begin a line that nobody wrote.
@@ -403,8 +403,8 @@ mod tests {
 
     #[test]
     fn no_message_steers_the_terminal() {
-        let said = "error: cannot read a\u{1b}]0;title\u{7}b\u{9b}2J\nhint: ls\r\u{1b}[1A\n";
-        assert_eq!(clean(said), "error: cannot read ab\nhint: ls\n");
+        let text = "error: cannot read a\u{1b}]0;title\u{7}b\u{9b}2J\nhint: ls\r\u{1b}[1A\n";
+        assert_eq!(clean(text), "error: cannot read ab\nhint: ls\n");
         assert_eq!(clean("two\n\nparts\n"), "two\n\nparts\n");
     }
 

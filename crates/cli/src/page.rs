@@ -16,7 +16,7 @@ use crate::{exit, load, out};
 
 /// What a page is of, besides its recording.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PageOptions {
     /// How connections are judged.
     pub(crate) judging: Judging,
     /// Which messages are explained.
@@ -49,7 +49,7 @@ impl View {
         let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
         let opener = shown.map(Opener::start).transpose()?;
         confine();
-        let (page, is_complete) = of(&path, &Asked::default())?;
+        let (page, is_complete) = of(&path, &PageOptions::default())?;
         to.exact(&page)?;
         match (opener, to.file()) {
             (Some(opener), _) => opener.open()?,
@@ -69,12 +69,12 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
 
 /// Writes the page of a recording beside it, anew.
 pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
-    let (page, _) = of(recording, &Asked::default())?;
+    let (page, _) = of(recording, &PageOptions::default())?;
     Output::replacing(beside(recording)).exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.
-pub(crate) fn of(path: &Path, asked: &Asked) -> anyhow::Result<(String, bool)> {
+pub(crate) fn of(path: &Path, asked: &PageOptions) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
     of_sides(&[side(&recording, asked)?], None)
 }
@@ -83,7 +83,7 @@ pub(crate) fn of(path: &Path, asked: &Asked) -> anyhow::Result<(String, bool)> {
 /// longer, where that is known.
 pub(crate) fn of_both(
     paths: [&Path; 2],
-    asked: &Asked,
+    asked: &PageOptions,
     difference: Option<&TailReport>,
 ) -> anyhow::Result<(String, bool)> {
     let recordings = [Recording::open(paths[0])?, Recording::open(paths[1])?];
@@ -95,18 +95,18 @@ pub(crate) fn of_both(
 }
 
 fn of_sides(
-    sides: &[view::html::Side<'_>],
+    sides: &[view::html::PageSide<'_>],
     difference: Option<&TailReport>,
 ) -> anyhow::Result<(String, bool)> {
-    let is_complete = |side: &view::html::Side<'_>| side.answers.report.about.is_complete();
+    let is_complete = |side: &view::html::PageSide<'_>| side.answers.report.about.is_complete();
     let page = view::html::html(sides, difference).context("cannot make the page")?;
     Ok((page, sides.iter().all(is_complete)))
 }
 
-fn side<'a>(recording: &'a Recording, asked: &Asked) -> anyhow::Result<view::html::Side<'a>> {
+fn side<'a>(recording: &'a Recording, asked: &PageOptions) -> anyhow::Result<view::html::PageSide<'a>> {
     let path = recording.path();
     let name = path.file_name().unwrap_or(path.as_os_str());
-    Ok(view::html::Side {
+    Ok(view::html::PageSide {
         name: name.to_string_lossy().into_owned(),
         recording,
         answers: recording::page(recording, asked.judging, &asked.tail)?,
@@ -140,8 +140,8 @@ impl Opener {
         /// What a shell ends with when there is no such program.
         const NO_PROGRAM: i32 = 127;
         let line = self.shell.stdin.take();
-        let told = line.map_or(Ok(()), |mut line| line.write_all(b"\n"));
-        let done = told.and_then(|()| self.shell.wait());
+        let sent = line.map_or(Ok(()), |mut line| line.write_all(b"\n"));
+        let done = sent.and_then(|()| self.shell.wait());
         let (file, hint) = (
             out::name(&self.file),
             "hint: open this file in a browser yourself; --no-open prints its path",

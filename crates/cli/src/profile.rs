@@ -245,9 +245,9 @@ mod tests {
             ("profile = 3\n", "c.toml:1: not a table"),
             ("[profile.a]\n\n\ndetail = \n", "c.toml:4: "),
         ];
-        for (source, said) in known {
+        for (source, message) in known {
             let error = refused(source);
-            assert!(error.starts_with(said), "{error}");
+            assert!(error.starts_with(message), "{error}");
             assert!(error.contains("\nhint: "), "{error}");
         }
     }

@@ -18,7 +18,7 @@ const REDRAW: Duration = Duration::from_millis(200);
 
 /// The line as it is.
 #[derive(Debug)]
-struct Line {
+struct ProgressLine {
     what: String,
     /// When the first work began.
     begun: Instant,
@@ -27,7 +27,7 @@ struct Line {
     drawn: Option<Instant>,
 }
 
-static LINE: Mutex<Option<Line>> = Mutex::new(None);
+static LINE: Mutex<Option<ProgressLine>> = Mutex::new(None);
 
 /// Shows work from now on, if there is a terminal for it.
 pub(crate) fn watch() {
@@ -42,7 +42,7 @@ fn show(step: &Step) {
         return;
     };
     let now = Instant::now();
-    let line = line.get_or_insert_with(|| Line {
+    let line = line.get_or_insert_with(|| ProgressLine {
         what: step.what.clone(),
         begun: now,
         since: now,
@@ -60,17 +60,17 @@ fn show(step: &Step) {
     line.drawn = Some(now);
     let mut stderr = std::io::stderr();
     // a terminal that is gone is no reason to stop
-    let _ = write!(stderr, "\r\x1b[K{}", words(step, now - line.since));
+    let _ = write!(stderr, "\r\x1b[K{}", step_text(step, now - line.since));
     let _ = stderr.flush();
 }
 
 /// Shows how much of a given time is over, until it is dropped or other work is shown: by a thread of its own, as a
 /// terminal that is held (Ctrl-S) holds whoever writes to it.
-pub(crate) struct Clock {
+pub(crate) struct ProgressClock {
     ends: Arc<AtomicBool>,
 }
 
-impl Clock {
+impl ProgressClock {
     /// `None`: there is no terminal for it, or no thread.
     pub(crate) fn start(what: String, of: Duration) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
@@ -92,7 +92,7 @@ impl Clock {
     }
 }
 
-impl Drop for Clock {
+impl Drop for ProgressClock {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ fn is_shown(what: &str) -> bool {
     line.as_ref().is_none_or(|line| line.what == what)
 }
 
-/// Takes the line away, before something else is said.
+/// Takes the line away, before something else is text.
 pub(crate) fn clear() {
     let line = LINE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if line.is_some_and(|line| line.drawn.is_some()) {
@@ -126,7 +126,7 @@ pub(crate) fn clear() {
 }
 
 /// `reading calls: 45 %, 3 s left`.
-fn words(step: &Step, took: Duration) -> String {
+fn step_text(step: &Step, took: Duration) -> String {
     let percent = step.done * 100 / step.of.max(1);
     let mut words = format!("{}: {percent} %", step.what);
     if step.done > 0 {
@@ -145,14 +145,14 @@ mod tests {
 
     #[test]
     fn what_is_left_goes_by_what_is_done() {
-        let said = |done, of, seconds| {
+        let text = |done, of, seconds| {
             let what = "merging".to_owned();
-            words(&Step { what, done, of }, Duration::from_secs(seconds))
+            step_text(&Step { what, done, of }, Duration::from_secs(seconds))
         };
-        assert_eq!(said(0, 11, 5), "merging: 0 %");
-        assert_eq!(said(25, 100, 5), "merging: 25 %, 15 s left");
-        assert_eq!(said(1, 100, 5), "merging: 1 %, 9 min left");
-        assert_eq!(said(100, 100, 9), "merging: 100 %, 0 s left");
-        assert_eq!(said(0, 0, 1), "merging: 0 %");
+        assert_eq!(text(0, 11, 5), "merging: 0 %");
+        assert_eq!(text(25, 100, 5), "merging: 25 %, 15 s left");
+        assert_eq!(text(1, 100, 5), "merging: 1 %, 9 min left");
+        assert_eq!(text(100, 100, 9), "merging: 100 %, 0 s left");
+        assert_eq!(text(0, 0, 1), "merging: 0 %");
     }
 }

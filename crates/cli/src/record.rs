@@ -14,7 +14,7 @@ use table::tables::{Connection, Listener, UdpSocket, Wait};
 
 use crate::confine::confine;
 use crate::page::Opener;
-use crate::progress::Clock;
+use crate::progress::ProgressClock;
 use crate::{args, container, exit, load, out, page, progress};
 
 /// Records a command.
@@ -27,7 +27,7 @@ Examples:
   whylat run --profile deep -o deep.whylat -- ./client")]
 pub(crate) struct Run {
     #[command(flatten)]
-    recording: args::Recording,
+    recording: args::RecordArgs,
     /// Keep root for the command under sudo, instead of running it as the invoking user
     #[arg(long)]
     as_root: bool,
@@ -60,7 +60,7 @@ impl Run {
                 return Ok(ExitCode::from(code));
             }
         };
-        tell(&outcome);
+        print_outcome(&outcome);
         confine();
         print_diagnosis(&outcome, self.json)?;
         // the command's own status is what this one ends with
@@ -91,7 +91,7 @@ pub(crate) struct Record {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
-    recording: args::Recording,
+    recording: args::RecordArgs,
     /// End after this many seconds [default: when interrupted]
     #[arg(short, long, value_name = "SECONDS", value_parser = args::seconds)]
     duration: Option<Duration>,
@@ -152,15 +152,15 @@ impl Record {
         let what = format!("recording to {}", out::name(&options.output));
         let mut clock = None;
         let outcome = record::record(&options, |begun| {
-            begun.processes.into_iter().for_each(tell_processes);
+            begun.processes.into_iter().for_each(print_process_count);
             if self.duration.is_none() {
                 eprintln!("{what}; Ctrl-C ends");
             }
-            clock = self.duration.and_then(|of| Clock::start(what, of));
+            clock = self.duration.and_then(|of| ProgressClock::start(what, of));
         })?;
         drop(clock);
-        tell(&outcome);
-        if let Some(warning) = unseen(&outcome.path, &options.target) {
+        print_outcome(&outcome);
+        if let Some(warning) = nothing_seen(&outcome.path, &options.target) {
             eprintln!("warning: {warning}");
         }
         if outcome.write_error.is_some() {
@@ -172,7 +172,7 @@ impl Record {
 }
 
 /// Says how many processes are recorded from the start.
-fn tell_processes(processes: usize) {
+fn print_process_count(processes: usize) {
     match processes {
         0 => eprintln!("no process is recorded yet"),
         1 => eprintln!("1 process is recorded"),
@@ -181,7 +181,7 @@ fn tell_processes(processes: usize) {
 }
 
 /// Says where the recording is and what went wrong with it.
-fn tell(outcome: &Outcome) {
+fn print_outcome(outcome: &Outcome) {
     progress::clear();
     eprintln!("recorded to {}", out::name(&outcome.path));
     for probe in &outcome.usdt {
@@ -203,7 +203,7 @@ fn tell(outcome: &Outcome) {
 }
 
 /// What to say of a recording in which nothing was seen of what it was made for.
-fn unseen(path: &Path, target: &Target) -> Option<String> {
+fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
     let recording = Recording::open(path).ok()?;
     let rows = [
         recording.rows::<Connection>(),
@@ -271,13 +271,13 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let recorded = |tables| load::tests::golden("slow_reader/fires", tables, scratch.path());
         let (full, empty) = (recorded(true), recorded(false));
-        let said = |target: Target| unseen(&empty, &target).expect("nothing was seen");
+        let warning = |target: Target| nothing_seen(&empty, &target).expect("nothing was seen");
         assert_eq!(
-            said(Target::Comm("nosuchprog".to_owned())),
+            warning(Target::Comm("nosuchprog".to_owned())),
             "no process named nosuchprog was seen; nothing was recorded"
         );
-        assert!(said(Target::Port(7)).starts_with("no connection with port 7 was seen"));
-        assert!(said(Target::Pids(vec![1, 2])).contains("process 1, 2 was seen"));
-        assert_eq!(unseen(&full, &Target::Comm("nosuchprog".to_owned())), None);
+        assert!(warning(Target::Port(7)).starts_with("no connection with port 7 was seen"));
+        assert!(warning(Target::Pids(vec![1, 2])).contains("process 1, 2 was seen"));
+        assert_eq!(nothing_seen(&full, &Target::Comm("nosuchprog".to_owned())), None);
     }
 }

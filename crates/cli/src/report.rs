@@ -10,10 +10,10 @@ use diagnose::SnapSettings;
 use diagnose::recording::Judging;
 
 use crate::export::ExportArgs;
-use crate::format::Format;
+use crate::format::AnswerFormat;
 use crate::messages::MessageArgs;
 use crate::out::OutputArgs;
-use crate::page::Asked;
+use crate::page::PageOptions;
 use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
 use crate::{exit, load};
@@ -34,7 +34,7 @@ pub(crate) struct ReportArgs {
     dir: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
-    format: AnyFormat,
+    format: ReportFormat,
     /// SNAP's MaxQueuingDelay: what queues may add to a round trip
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().max_queuing_delay_us)]
     max_queuing_delay_us: u64,
@@ -58,7 +58,7 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum AnyFormat {
+enum ReportFormat {
     /// For people: at most 80 columns.
     Text,
     /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
@@ -85,25 +85,25 @@ impl ReportArgs {
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
         };
         let format = match self.format {
-            AnyFormat::Text => Format::Text,
-            AnyFormat::Json => Format::Json,
-            AnyFormat::Html if self.waits.is_asked() || self.messages.is_asked() => bail!(
+            ReportFormat::Text => AnswerFormat::Text,
+            ReportFormat::Json => AnswerFormat::Json,
+            ReportFormat::Html if self.waits.is_asked() || self.messages.is_asked() => bail!(
                 "a page tells of waits and messages anyway\n\
                  hint: leave out --by, --messages and --message"
             ),
-            AnyFormat::Html => {
-                let asked = Asked {
+            ReportFormat::Html => {
+                let asked = PageOptions {
                     judging,
                     tail: self.tail.question(self.waits.window_ns())?,
                 };
                 return self.export.html(&path, &asked, &to);
             }
-            AnyFormat::Perfetto | AnyFormat::Csv if part_asked => bail!(
+            ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
                 "an export holds all waits and messages\n\
                  hint: leave out --by, --messages, --message and --tail"
             ),
-            AnyFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
-            AnyFormat::Csv => return self.export.csv(&path, &to),
+            ReportFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
+            ReportFormat::Csv => return self.export.csv(&path, &to),
         };
         self.export.refuse()?;
         let limit = self.waits.limit;
@@ -120,8 +120,8 @@ impl ReportArgs {
         }
         let report = load::diagnose(&path, judging)?;
         match format {
-            Format::Text => to.exact(&view::text(&report, &to.text_options()))?,
-            Format::Json => to.json(&report)?,
+            AnswerFormat::Text => to.exact(&view::text(&report, &to.text_options()))?,
+            AnswerFormat::Json => to.json(&report)?,
         }
         Ok(exit::of(report.about.is_complete()))
     }

@@ -10,7 +10,7 @@ use diagnose::recording::TailQuestion;
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{Band, Only, Question, Settings};
 
-use crate::format::Format;
+use crate::format::AnswerFormat;
 use crate::out::Output;
 use crate::{exit, load, out};
 
@@ -44,12 +44,12 @@ pub(crate) struct TailArgs {
     conn: Option<u64>,
 
     #[command(flatten)]
-    explaining: Explaining,
+    explaining: ExplainArgs,
 }
 
 /// How slow messages are explained.
 #[derive(Debug, Args)]
-pub(crate) struct Explaining {
+pub(crate) struct ExplainArgs {
     /// Something is no cause of slow messages if what it is made of explains this share of what it took longer
     #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share)]
     explained: f64,
@@ -67,7 +67,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share lies between 0 and 1".to_owned())
 }
 
-impl Explaining {
+impl ExplainArgs {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             explained: self.explained,
@@ -109,7 +109,7 @@ impl TailArgs {
     pub(crate) fn execute(
         &self,
         path: &Path,
-        format: Format,
+        format: AnswerFormat,
         limit: Option<usize>,
         window_ns: Option<(u64, u64)>,
         to: &Output,
@@ -130,16 +130,16 @@ impl TailArgs {
 /// Prints the causes.
 pub(crate) fn print(
     report: &TailReport,
-    format: Format,
+    format: AnswerFormat,
     limit: Option<usize>,
     to: &Output,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        Format::Text => {
+        AnswerFormat::Text => {
             let limit = limit.unwrap_or(SHOWN);
             to.exact(&view::tail_text(report, limit, &to.text_options()))?;
         }
-        Format::Json => to.json(report)?,
+        AnswerFormat::Json => to.json(report)?,
     }
     Ok(exit::of(report.about.is_complete()))
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::waits::{Grouping, WaitFilter};
 
-use crate::format::Format;
+use crate::format::AnswerFormat;
 use crate::out::Output;
 use crate::{exit, load, values};
 
@@ -73,7 +73,7 @@ impl WaitArgs {
     pub(crate) fn execute(
         self,
         path: &Path,
-        format: Format,
+        format: AnswerFormat,
         to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
         let Some(by) = self.by else {
@@ -86,13 +86,13 @@ impl WaitArgs {
             By::Stack => Grouping::Stack,
         };
         let limit = self.limit.unwrap_or(match format {
-            Format::Text => SHOWN,
-            Format::Json => usize::MAX,
+            AnswerFormat::Text => SHOWN,
+            AnswerFormat::Json => usize::MAX,
         });
         let report = load::waits(path, grouping, self.filter()?, limit)?;
         match format {
-            Format::Text => to.exact(&view::waits_text(&report, &to.text_options()))?,
-            Format::Json => to.json(&report)?,
+            AnswerFormat::Text => to.exact(&view::waits_text(&report, &to.text_options()))?,
+            AnswerFormat::Json => to.json(&report)?,
         }
         Ok(Some(exit::of(report.about.is_complete())))
     }

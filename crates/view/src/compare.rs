@@ -8,12 +8,12 @@ use table::Stage;
 
 use crate::TextOptions;
 use crate::clean::clean;
-use crate::page::{Page, Style, columns};
+use crate::layout::{TextLayout, Style, columns};
 use crate::text::findings::estimate;
 
 /// One side of the comparison.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct ComparedSide<'a> {
     /// What it is called.
     pub label: &'a str,
     /// Its diagnosis.
@@ -26,12 +26,12 @@ pub struct Side<'a> {
 const COLUMNS: [usize; 3] = [30, 24, 24];
 
 /// Draws `before` and `after` side by side.
-pub fn side_by_side(before: &Side, after: &Side, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    page.title(&[(Style::Bold, "side by side")]);
-    row(&mut page, "", [before.label, after.label], Style::Bold);
+pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextOptions) -> String {
+    let mut layout = TextLayout::new(options);
+    layout.title(&[(Style::Bold, "side by side")]);
+    row(&mut layout, "", [before.label, after.label], Style::Bold);
     let sides = [before, after];
-    let each = |of: &dyn Fn(&Side) -> String| sides.map(of);
+    let each = |of: &dyn Fn(&ComparedSide) -> String| sides.map(of);
     let rows: [(&str, [String; 2]); 7] = [
         ("finding", each(&|side| verdict(side.report))),
         ("the work took", each(&|side| duration(side.total_ns))),
@@ -51,14 +51,14 @@ pub fn side_by_side(before: &Side, after: &Side, options: &TextOptions) -> Strin
         ("average write", each(&|side| mean_write(side))),
     ];
     for (name, [left, right]) in &rows {
-        row(&mut page, name, [left, right], Style::Plain);
+        row(&mut layout, name, [left, right], Style::Plain);
     }
-    page.blank();
-    speed_up(&mut page, before, after);
-    page.finish()
+    layout.blank();
+    speed_up(&mut layout, before, after);
+    layout.finish()
 }
 
-fn row(page: &mut Page, name: &str, sides: [&str; 2], style: Style) {
+fn row(layout: &mut TextLayout, name: &str, sides: [&str; 2], style: Style) {
     let pad = |text: &str, width: usize| {
         let text = clean(text);
         let gap = width.saturating_sub(columns(&text)).max(1);
@@ -66,10 +66,10 @@ fn row(page: &mut Page, name: &str, sides: [&str; 2], style: Style) {
     };
     let name = pad(name, COLUMNS[0]);
     let (left, right) = (pad(sides[0], COLUMNS[1]), pad(sides[1], COLUMNS[2]));
-    page.line(2, &[(Style::Dim, &name), (style, &left), (style, &right)]);
+    layout.line(2, &[(Style::Dim, &name), (style, &left), (style, &right)]);
 }
 
-fn speed_up(page: &mut Page, before: &Side, after: &Side) {
+fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide) {
     if after.total_ns == 0 {
         return;
     }
@@ -88,7 +88,7 @@ fn speed_up(page: &mut Page, before: &Side, after: &Side) {
         duration(before.total_ns),
         duration(after.total_ns)
     );
-    page.paragraph(2, Style::Bold, &text);
+    layout.paragraph(2, Style::Bold, &text);
 }
 
 fn verdict(report: &Report) -> String {
@@ -99,7 +99,7 @@ fn verdict(report: &Report) -> String {
 }
 
 /// The connection that the comparison speaks of: that of the worst finding, else the worst.
-fn main_connection<'a>(side: &Side<'a>) -> Option<&'a Connection> {
+fn main_connection<'a>(side: &ComparedSide<'a>) -> Option<&'a Connection> {
     let id = side
         .report
         .findings
@@ -112,7 +112,7 @@ fn main_connection<'a>(side: &Side<'a>) -> Option<&'a Connection> {
     named.or(connections.first())
 }
 
-fn stage(side: &Side, stage: Stage) -> String {
+fn stage(side: &ComparedSide, stage: Stage) -> String {
     let share = main_connection(side).and_then(|connection| connection.stages.get(stage));
     share.map_or_else(
         || "not measured".to_owned(),
@@ -120,13 +120,13 @@ fn stage(side: &Side, stage: Stage) -> String {
     )
 }
 
-fn number(side: &Side, of: fn(&Connection) -> Option<u64>) -> String {
+fn number(side: &ComparedSide, of: fn(&Connection) -> Option<u64>) -> String {
     main_connection(side)
         .and_then(of)
         .map_or_else(|| "not measured".to_owned(), count)
 }
 
-fn longest(side: &Side) -> String {
+fn longest(side: &ComparedSide) -> String {
     let longest_ns = main_connection(side).and_then(|connection| connection.totals.longest_hold_ns);
     match longest_ns {
         None => "not measured".to_owned(),
@@ -135,7 +135,7 @@ fn longest(side: &Side) -> String {
     }
 }
 
-fn mean_write(side: &Side) -> String {
+fn mean_write(side: &ComparedSide) -> String {
     let mean = main_connection(side).and_then(|connection| {
         let totals = &connection.totals;
         totals.bytes_sent?.checked_div(totals.send_calls?)

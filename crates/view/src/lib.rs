@@ -10,16 +10,16 @@ mod csv;
 mod doing;
 pub mod html;
 mod json;
-mod page;
+mod layout;
 mod perfetto;
 mod text;
 pub mod top;
 
 pub use clean::clean;
-pub use compare::{Side, side_by_side};
+pub use compare::{ComparedSide, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
 pub use json::{json, write_json};
-pub use page::{MOST_COLUMNS, wrap};
+pub use layout::{MOST_COLUMNS, wrap};
 pub use perfetto::perfetto;
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,
@@ -39,7 +39,7 @@ impl Default for TextOptions {
     fn default() -> Self {
         Self {
             colour: false,
-            width: page::MOST_COLUMNS,
+            width: layout::MOST_COLUMNS,
         }
     }
 }

@@ -373,11 +373,11 @@ mod tests {
 
     #[test]
     fn equal_things_stay_equal() {
-        let told = redacted(json!([
+        let redacted_json = redacted(json!([
             {"header": {"host": "canary-host", "detail": "waits", "format": 1}},
             {"coverage": {"probe": "usdt", "why": "no /srv/canary on Canary-Host (10.7.7.7:443), not 10.7.7.7"}},
         ]));
-        let header = &told[0]["header"];
+        let header = &redacted_json[0]["header"];
         assert_eq!(
             (&header["detail"], &header["format"]),
             (&json!("waits"), &json!(1))
@@ -386,15 +386,15 @@ mod tests {
         let host = header["host"].as_str().expect("a word");
         assert!(host.starts_with("<host-"), "{host}");
         let why = format!("no <path-1> on {host} (<address-1>:443), not <address-1>");
-        assert_eq!(told[1]["coverage"]["why"], why);
+        assert_eq!(redacted_json[1]["coverage"]["why"], why);
     }
 
     #[test]
     fn of_command_lines_only_own_words_stay() {
-        let told = redacted(json!({"arguments":
+        let redacted_json = redacted(json!({"arguments":
             ["/opt/canary/whylat", "run", "--detail", "calls", "-o", "canary.whylat", "--", "./canary", "run", "--key=canary"],
             "why": "cannot start canary"}));
-        let kept: Vec<&str> = told["arguments"]
+        let kept: Vec<&str> = redacted_json["arguments"]
             .as_array()
             .expect("words")
             .iter()
@@ -404,16 +404,16 @@ mod tests {
         assert_eq!(kept[6], "--");
         // the command's own word `run` is not whylat's
         assert_ne!(kept[8], "run");
-        assert!(!told.to_string().contains("canary"), "{told}");
+        assert!(!redacted_json.to_string().contains("canary"), "{redacted_json}");
     }
 
     #[test]
     fn what_is_not_known_is_not_told() {
-        let told = redacted(
+        let redacted_json = redacted(
             json!({"new": "canary", "list": [["canary"]], "usdt": {"provider": "p", "name": "canary", "path": "/x", "places": 2}}),
         );
-        assert!(!told.to_string().contains("canary"), "{told}");
-        assert_eq!(told["usdt"]["places"], 2);
+        assert!(!redacted_json.to_string().contains("canary"), "{redacted_json}");
+        assert_eq!(redacted_json["usdt"]["places"], 2);
     }
 
     #[test]
@@ -427,13 +427,13 @@ mod tests {
     }
 
     fn why(text: &str) -> String {
-        let told = redacted(json!({"why": text}));
-        told["why"].as_str().expect("text").to_owned()
+        let redacted_json = redacted(json!({"why": text}));
+        redacted_json["why"].as_str().expect("text").to_owned()
     }
 
     #[test]
-    fn what_is_around_addresses_is_told() {
-        for (text, told) in [
+    fn what_is_around_addresses_is_shown() {
+        for (text, redacted_json) in [
             ("to=10.7.7.7/24,", "to=<address-1>/24,"),
             ("peer:10.7.7.7:80", "peer:<address-1>:80"),
             ("http://10.7.7.7:80/x", "http://<address-1>:80<path-1>"),
@@ -446,7 +446,7 @@ mod tests {
                 "<address-1>, <address-1> and <address-2>, <address-2>",
             ),
         ] {
-            assert_eq!(why(text), told);
+            assert_eq!(why(text), redacted_json);
         }
     }
 
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_told_whatever_is_around_it() {
+    fn no_address_is_shown_whatever_is_around_it() {
         let program = crate::program();
         for address in addresses() {
             let around = [
@@ -514,11 +514,11 @@ mod tests {
                 // adapters' addresses have no zone
                 let has_zone = address.parse::<std::net::IpAddr>().is_ok();
                 for value in [free, known] {
-                    let told = redacted_by(Redactor::new(&program), value).to_string();
-                    let told = told.to_ascii_lowercase();
-                    let is_told = told.contains(&address.to_ascii_lowercase());
-                    let tells_zone = has_zone && told.contains("eth0");
-                    assert!(!is_told && !tells_zone, "{text}: {told}");
+                    let redacted_json = redacted_by(Redactor::new(&program), value).to_string();
+                    let redacted_json = redacted_json.to_ascii_lowercase();
+                    let is_shown = redacted_json.contains(&address.to_ascii_lowercase());
+                    let shows_zone = has_zone && redacted_json.contains("eth0");
+                    assert!(!is_shown && !shows_zone, "{text}: {redacted_json}");
                 }
             }
         }
@@ -526,26 +526,26 @@ mod tests {
 
     #[test]
     fn parts_of_names_break_no_address() {
-        let told = redacted(json!({
+        let redacted_json = redacted(json!({
             "arguments": ["whylat", "run", "--", "x", "--ratio=10.1", "fe80::1", "2001"],
             "why": "10.1.2.3 fe80::1:2 2001:db8::5",
         }));
-        let why = told["why"].as_str().expect("text");
+        let why = redacted_json["why"].as_str().expect("text");
         let is_address = |word: &str| word.starts_with("<address-") && word.ends_with('>');
         assert!(why.split(' ').all(is_address), "{why}");
     }
 
     #[test]
     fn users_and_hosts_are_met_everywhere() {
-        let told = redacted(json!([
+        let redacted_json = redacted(json!([
             {"header": {"host": "web7.canary.example"}},
             {"why": "WEB7:80, db.canary.example", "remedy": "ask robin"},
             {"why": "file=/home/robin/x, file:///var/home/robin/y: robin may not, ~robin/z, ./robin/z"},
             {"why": "to=/srv/canary http://canary.org/x /proc/self/../../srv/canary"},
         ]));
-        let told = told.to_string().to_ascii_lowercase();
+        let redacted_json = redacted_json.to_string().to_ascii_lowercase();
         for secret in ["canary", "robin", "web7", "srv"] {
-            assert!(!told.contains(secret), "{secret}: {told}");
+            assert!(!redacted_json.contains(secret), "{secret}: {redacted_json}");
         }
     }
 }

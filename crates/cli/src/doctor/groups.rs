@@ -55,7 +55,7 @@ const REST: (&str, &str) = ("tools", "reading and trying out");
 /// How well a group works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum GroupState {
     /// All of it.
     Works,
     /// Some, or by other means.
@@ -64,7 +64,7 @@ pub(crate) enum State {
     Off,
 }
 
-impl State {
+impl GroupState {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Works => "works",
@@ -91,15 +91,15 @@ impl State {
 
 /// Probes for one purpose.
 #[derive(Debug, Serialize)]
-pub(crate) struct Group {
+pub(crate) struct ProbeGroup {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) state: State,
+    pub(crate) state: GroupState,
     pub(crate) probes: Vec<String>,
 }
 
 /// Every row in one group; groups without rows are left out.
-pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<Group> {
+pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<ProbeGroup> {
     let mut left: Vec<&Coverage> = rows.collect();
     let mut groups = Vec::new();
     for (name, title, probes) in GROUPS {
@@ -116,11 +116,11 @@ pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<Group> {
     groups
 }
 
-fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> Group {
-    Group {
+fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> ProbeGroup {
+    ProbeGroup {
         name,
         title,
-        state: State::of(&rows),
+        state: GroupState::of(&rows),
         probes: rows.iter().map(|row| row.probe.clone()).collect(),
     }
 }
@@ -153,9 +153,9 @@ mod tests {
             .map(|it| (it.name, it.state, it.probes.len()))
             .collect();
         let known = [
-            ("messages", State::Partly, 2),
-            ("clocks", State::Works, 2),
-            ("tools", State::Off, 1),
+            ("messages", GroupState::Partly, 2),
+            ("clocks", GroupState::Works, 2),
+            ("tools", GroupState::Off, 1),
         ];
         assert_eq!(found, known);
     }

@@ -19,7 +19,7 @@ use table::manifest::{Coverage, ProbeState};
 
 use crate::exit;
 use crate::out::OutputArgs;
-use groups::Group;
+use groups::ProbeGroup;
 use privileges::Privileges;
 
 /// Examines the host.
@@ -38,14 +38,14 @@ pub(crate) struct Doctor {
 
 /// All that was found out.
 #[derive(Debug, Serialize)]
-pub(crate) struct Findings {
+pub(crate) struct HostReport {
     schema: &'static str,
     kernel: String,
     cpus: u32,
     clocksource: String,
     privileges: Privileges,
     /// Each by what needs it.
-    groups: Vec<Group>,
+    groups: Vec<ProbeGroup>,
     /// As a recording would list them.
     probes: Vec<Coverage>,
     /// What is not a probe of a recording.
@@ -55,31 +55,31 @@ pub(crate) struct Findings {
 impl Doctor {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let to = self.to.check()?;
-        let findings = examine()?;
+        let report = examine()?;
         // what is left to do is to print
         match to.file() {
             Some(_) => Kept::of_writing(),
             None => Kept::none(None)?,
         }
         .assume()?;
-        let works = !findings.rows().any(can_be_mended);
+        let works = !report.rows().any(can_be_mended);
         if self.json {
-            to.print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
+            to.print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         } else {
-            to.print(&text(&findings))?;
+            to.print(&text(&report))?;
         }
         Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
     }
 }
 
-impl Findings {
+impl HostReport {
     fn rows(&self) -> impl Iterator<Item = &Coverage> {
         self.probes.iter().chain(&self.checks)
     }
 }
 
 /// Tries everything, and lets go again.
-pub(crate) fn examine() -> anyhow::Result<Findings> {
+pub(crate) fn examine() -> anyhow::Result<HostReport> {
     let host = Host::read()?;
     let mut probes = polling();
     probes.extend(hooks());
@@ -88,7 +88,7 @@ pub(crate) fn examine() -> anyhow::Result<Findings> {
     probes.push(probe::itt::coverage(probe::itt::find()));
     probes.extend_from_slice(Clocks::open().coverage());
     let checks = checks::all();
-    Ok(Findings {
+    Ok(HostReport {
         schema: "whylat.doctor/1",
         kernel: host.kernel,
         cpus: host.cpus,
@@ -156,14 +156,14 @@ fn attached(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
     Ok(coverage)
 }
 
-fn text(findings: &Findings) -> String {
+fn text(report: &HostReport) -> String {
     let mut text = format!(
         "kernel       {}\nCPUs         {}\nclock        {}\nprivileges   {}\n",
-        findings.kernel, findings.cpus, findings.clocksource, findings.privileges
+        report.kernel, report.cpus, report.clocksource, report.privileges
     );
-    for group in &findings.groups {
+    for group in &report.groups {
         text += &format!("\n{}: {}\n", group.title, group.state.words());
-        for row in findings
+        for row in report
             .rows()
             .filter(|row| group.probes.contains(&row.probe))
         {

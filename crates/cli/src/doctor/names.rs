@@ -11,7 +11,7 @@ use record::privileges::{Privileges as Kept, Work};
 use table::manifest::ProbeState;
 
 /// What to do about a capability, unless this process has it for the kernel as a whole.
-fn lack(capability: Capability) -> Option<String> {
+fn remedy_for(capability: Capability) -> Option<String> {
     let privileges = Privileges::read();
     let is_whole = !privileges.is_in_user_namespace && privileges.holds(capability);
     (!is_whole).then(|| privileges.remedy(&[capability]))
@@ -32,8 +32,8 @@ fn kernel() -> ProbeState {
         Ok(Some(1..)) => return ProbeState::On,
         Ok(Some(0)) => {
             let why = "the kernel hides the addresses of its functions (/proc/kallsyms), and so they have no names";
-            let lack = lack(Capability::Syslog);
-            (why.to_owned(), shown_by(is_hidden_from_all(), lack))
+            let remedy_for = remedy_for(Capability::Syslog);
+            (why.to_owned(), kallsyms_remedy(is_hidden_from_all(), remedy_for))
         }
         Ok(None) => (
             "this kernel does not list its functions (/proc/kallsyms)".to_owned(),
@@ -75,12 +75,12 @@ fn is_hidden_from_all() -> bool {
 }
 
 /// What shows addresses that are hidden from all, or for want of a capability, or from a security module's doing.
-fn shown_by(is_hidden_from_all: bool, lack: Option<String>) -> String {
+fn kallsyms_remedy(is_hidden_from_all: bool, remedy_for: Option<String>) -> String {
     const SETTING: &str = "let those who have CAP_SYSLOG see them: sysctl kernel.kptr_restrict=1";
-    match (is_hidden_from_all, lack) {
+    match (is_hidden_from_all, remedy_for) {
         (true, None) => SETTING.to_owned(),
-        (true, Some(lack)) => format!("{SETTING}; and {lack}"),
-        (false, lack) => lack.unwrap_or_else(|| Privileges::read().remedy(&[])),
+        (true, Some(remedy_for)) => format!("{SETTING}; and {remedy_for}"),
+        (false, remedy_for) => remedy_for.unwrap_or_else(|| Privileges::read().remedy(&[])),
     }
 }
 
@@ -93,7 +93,7 @@ fn programs() -> ProbeState {
                 "cannot open the files that code is mapped from (/proc/self/map_files): {error}; functions of programs \
                  have no names"
             ),
-            remedy: lack(Capability::CheckpointRestore)
+            remedy: remedy_for(Capability::CheckpointRestore)
                 .unwrap_or_else(|| Privileges::read().remedy(&[])),
         },
     }
@@ -109,7 +109,7 @@ fn open_mapped() -> io::Result<()> {
 /// Whether the same goes for files, and processes, that others may not look into. Not tried on any, as they may be
 /// nobody's here.
 fn private_files() -> ProbeState {
-    match lack(Capability::DacReadSearch) {
+    match remedy_for(Capability::DacReadSearch) {
         None => ProbeState::On,
         Some(remedy) => ProbeState::Off {
             why: "cannot read files and directories that are private to other users; functions of programs there have \
@@ -143,17 +143,17 @@ mod tests {
 
     #[test]
     fn what_hides_the_kernels_addresses_is_mended_by_that() {
-        let lack = || Some("give CAP_SYSLOG".to_owned());
-        assert_eq!(shown_by(false, lack()), "give CAP_SYSLOG");
-        let setting = shown_by(true, None);
+        let remedy_for = || Some("give CAP_SYSLOG".to_owned());
+        assert_eq!(kallsyms_remedy(false, remedy_for()), "give CAP_SYSLOG");
+        let setting = kallsyms_remedy(true, None);
         assert!(
             setting.ends_with("sysctl kernel.kptr_restrict=1"),
             "{setting}"
         );
-        let both = shown_by(true, lack());
+        let both = kallsyms_remedy(true, remedy_for());
         assert_eq!(both, format!("{setting}; and give CAP_SYSLOG"));
         // by a security module, if by anything
-        assert!(!shown_by(false, None).is_empty());
+        assert!(!kallsyms_remedy(false, None).is_empty());
     }
 
     #[test]

@@ -57,7 +57,7 @@ struct File {
     /// of the same host and time: into a recording of its own, which has all that this one has
     #[arg(long, value_name = "RECORDING")]
     with: Option<PathBuf>,
-    /// Clock of the trace's times. `perf`: perf's own, and ftrace's unless told otherwise; `monotonic`: of
+    /// Clock of the trace's times. `perf`: perf's own, and ftrace's unless said otherwise; `monotonic`: of
     /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in ftrace's `trace_clock`
     #[arg(long, value_enum, default_value = "perf", requires = "with")]
     clock: Clock,
@@ -96,8 +96,8 @@ impl Import {
         }
         eprintln!("{path}: {}", imported.tally);
         if let Some(recording) = file.with {
-            let told = with::store(&imported, &recording, file.clock, &output, force)?;
-            eprintln!("{told}");
+            let message = with::store(&imported, &recording, file.clock, &output, force)?;
+            eprintln!("{message}");
             return Ok(ExitCode::SUCCESS);
         }
         let rows = store(imported, &output, force)?;

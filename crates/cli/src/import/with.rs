@@ -40,7 +40,7 @@ pub(super) fn store(
     if merged.functions == 0 {
         bail!("{}", none(&merged, path, clock));
     }
-    let told = format!(
+    let message = format!(
         "{}: {} rows of functions among the {} of {}, their times to ±{} ns; {} functions lie outside of what it kept",
         out::name(output),
         merged.functions,
@@ -50,7 +50,7 @@ pub(super) fn store(
         merged.outside + merged.timeless,
     );
     write(&recording, merged, &trace.notes, output, force)?;
-    Ok(told)
+    Ok(message)
 }
 
 /// What the recording knows of its CPUs.
@@ -269,8 +269,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = recording(dir.path(), true);
         let output = dir.path().join("joined.whylat");
-        let told = join(&path, GRAPH, Clock::Monotonic, &output).expect("joined");
-        assert!(told.contains("times to ±999 ns"), "{told}");
+        let message = join(&path, GRAPH, Clock::Monotonic, &output).expect("joined");
+        assert!(message.contains("times to ±999 ns"), "{message}");
         assert_eq!(table::validate(&output).expect("read"), []);
         let joined = Recording::open(&output).expect("opened");
         assert_eq!(
@@ -314,24 +314,24 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = recording(dir.path(), true);
         let output = dir.path().join("joined.whylat");
-        let said = join(&path, SCHED, Clock::Monotonic, &output).expect_err("no functions");
+        let error = join(&path, SCHED, Clock::Monotonic, &output).expect_err("no functions");
         assert!(
-            said.contains("shows no functions") && said.contains("hint: use ftrace's"),
-            "{said}"
+            error.contains("shows no functions") && error.contains("hint: use ftrace's"),
+            "{error}"
         );
         // five seconds apart
-        let said = join(&path, GRAPH, Clock::Perf, &output).expect_err("another time");
+        let error = join(&path, GRAPH, Clock::Perf, &output).expect_err("another time");
         assert!(
-            said.contains("none of the") && said.contains("hint: --clock monotonic"),
-            "{said}"
+            error.contains("none of the") && error.contains("hint: --clock monotonic"),
+            "{error}"
         );
         assert!(!output.exists());
         let empty = tempfile::tempdir().expect("a directory");
         let path = recording(empty.path(), false);
-        let said = join(&path, GRAPH, Clock::Monotonic, &output).expect_err("no place");
+        let error = join(&path, GRAPH, Clock::Monotonic, &output).expect_err("no place");
         assert!(
-            said.contains("does not know what its CPUs did") && said.contains("--keep"),
-            "{said}"
+            error.contains("does not know what its CPUs did") && error.contains("--keep"),
+            "{error}"
         );
     }
 

@@ -78,8 +78,8 @@ fn connections_that_are_too_many_are_left_out_and_counted() {
         (1, number as u64 - 1)
     );
     let text = view::text(&report, &view::TextOptions::default());
-    let said = format!("Of {number} connections the {judged} seen for longest");
-    assert!(text.contains(&said), "{text}");
+    let sentence = format!("Of {number} connections the {judged} seen for longest");
+    assert!(text.contains(&sentence), "{text}");
 }
 
 /// Golden answers are made by the tests of `view`: what the program prints must be the same.

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use diagnose::live::Live;
 use record::{Target, WatchOptions};
 use view::TextOptions;
-use view::top::{Order, Sort};
+use view::top::{ListOrder, SortKey};
 
 use crate::out::{Output, OutputArgs};
 use crate::{args, container, exit};
@@ -35,9 +35,9 @@ Examples:
   whylat top --once                   # the worst connections as text
   whylat top --once --json --limit 5  # for scripts: docs/top.schema.json")]
 #[command(mut_arg("output", |it| it.requires("once")))]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     #[command(flatten)]
-    target: Watched,
+    target: TargetArgs,
     /// How much to look at: `stats` polls; `calls` tells every stage, and how long threads block
     #[arg(long, value_enum, default_value = "stats")]
     detail: Detail,
@@ -74,7 +74,7 @@ enum Detail {
 /// Whose connections; one of them, or all.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-struct Watched {
+struct TargetArgs {
     /// Processes with their descendants, and who shares a listening socket with them, with descendants
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -92,7 +92,7 @@ struct Watched {
     container: Option<String>,
 }
 
-impl Watched {
+impl TargetArgs {
     fn target(self) -> anyhow::Result<Target> {
         if !self.pid.is_empty() {
             return Ok(Target::Pids(self.pid));
@@ -108,7 +108,7 @@ impl Watched {
 }
 
 fn sorts() -> PossibleValuesParser {
-    PossibleValuesParser::new(Sort::ALL.map(Sort::name))
+    PossibleValuesParser::new(SortKey::ALL.map(SortKey::name))
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -123,12 +123,12 @@ fn interval(text: &str) -> Result<f64, String> {
         .ok_or_else(refused)
 }
 
-impl Top {
+impl TopArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let sort = Sort::ALL.into_iter().find(|sort| sort.name() == self.sort);
-        let order = Order {
-            sort: sort.unwrap_or(Sort::Held),
-            ..Order::default()
+        let sort = SortKey::ALL.into_iter().find(|sort| sort.name() == self.sort);
+        let order = ListOrder {
+            sort: sort.unwrap_or(SortKey::Held),
+            ..ListOrder::default()
         };
         let options = WatchOptions {
             target: self.target.target()?,
@@ -162,7 +162,7 @@ impl Top {
 
 fn print(
     live: Live,
-    order: &Order,
+    order: &ListOrder,
     limit: Option<usize>,
     json: bool,
     to: &Output,

@@ -19,10 +19,10 @@ use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enabl
 use ratatui::{DefaultTerminal, Terminal};
 use record::privileges::Privileges;
 use record::{WatchOptions, invoking_user};
-use view::top::{Act, Order, Top};
+use view::top::{KeyAction, ListOrder, TopState};
 
 use super::collect;
-use super::threads::{Told, Watcher};
+use super::threads::{ThreadWaits, Watcher};
 
 /// What the screen waits for.
 enum Event {
@@ -31,7 +31,7 @@ enum Event {
     Signal(Signal),
     Look(Box<Live>, Histories),
     /// Of the process that is open.
-    Waits(Told),
+    Waits(ThreadWaits),
     /// The watch has ended, by itself only if it failed.
     Ended(anyhow::Result<()>),
     /// The terminal is gone.
@@ -39,18 +39,18 @@ enum Event {
 }
 
 /// Watches and draws until the user or a signal ends it.
-pub(super) fn run(options: &WatchOptions, order: Order, colour: bool) -> anyhow::Result<()> {
+pub(super) fn run(options: &WatchOptions, order: ListOrder, colour: bool) -> anyhow::Result<()> {
     let signals = block_signals()?;
     let (events, waiting) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     let collector = start_collector(options.clone(), Arc::clone(&stop), events.clone());
     // one who has no name any more changes nothing
     let user = invoking_user().ok().flatten();
-    let tell = events.clone();
+    let sender = events.clone();
     let threads = Watcher::start(
         options.interval,
         Privileges::of_looking_at_threads(user.as_ref())?,
-        move |told| tell.send(Event::Waits(told)).is_ok(),
+        move |waits| sender.send(Event::Waits(waits)).is_ok(),
     );
     // this thread and those that it starts from here on: they have keys, signals and the screen
     Privileges::none(user.as_ref())?.assume()?;
@@ -59,7 +59,7 @@ pub(super) fn run(options: &WatchOptions, order: Order, colour: bool) -> anyhow:
     start_input(events);
     let screen = Screen {
         terminal,
-        top: Top::new(order),
+        top: TopState::new(order),
         histories: None,
         threads,
         colour,
@@ -141,7 +141,7 @@ fn start_input(events: Sender<Event>) {
 
 struct Screen {
     terminal: DefaultTerminal,
-    top: Top,
+    top: TopState,
     histories: Option<Histories>,
     threads: Watcher,
     colour: bool,
@@ -166,9 +166,9 @@ impl Screen {
     fn take(&mut self, event: Event) -> anyhow::Result<ControlFlow<()>> {
         match event {
             Event::Key(key) => match self.top.key(key) {
-                Act::Draw => {}
-                Act::Quit => return Ok(ControlFlow::Break(())),
-                Act::Suspend => self.suspend()?,
+                KeyAction::Draw => {}
+                KeyAction::Quit => return Ok(ControlFlow::Break(())),
+                KeyAction::Suspend => self.suspend()?,
             },
             Event::Resized => {}
             Event::Signal(Signal::SIGTSTP) => self.suspend()?,

@@ -21,7 +21,7 @@ const INTERVALS: u64 = 5;
 const LEAST_NS: u64 = 5_000_000_000;
 
 /// What is told of a process: what its threads wait for, or why that cannot be told.
-pub(super) type Told = (u32, Result<ProcessWaits, String>);
+pub(super) type ThreadWaits = (u32, Result<ProcessWaits, String>);
 
 /// The thread that looks; it ends when this is dropped.
 pub(super) struct Watcher {
@@ -31,17 +31,17 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it. `tell` gets what it sees, every `interval`; false: nobody listens any more. It has these privileges,
+    /// Starts it. `send` gets what it sees, every `interval`; false: nobody listens any more. It has these privileges,
     /// and without them it does nothing.
     pub(super) fn start(
         interval: Duration,
         privileges: Privileges,
-        tell: impl Fn(Told) -> bool + Send + 'static,
+        send: impl Fn(ThreadWaits) -> bool + Send + 'static,
     ) -> Self {
-        let (wanted, asked) = channel();
+        let (wanted, requests) = channel();
         std::thread::spawn(move || {
             if privileges.assume().is_ok() {
-                watch(&asked, interval, tell);
+                watch(&requests, interval, send);
             }
         });
         Self { wanted, pid: None }
@@ -57,18 +57,18 @@ impl Watcher {
     }
 }
 
-fn watch(asked: &Receiver<Option<u32>>, interval: Duration, tell: impl Fn(Told) -> bool) {
+fn watch(requests: &Receiver<Option<u32>>, interval: Duration, send: impl Fn(ThreadWaits) -> bool) {
     let mut next = None;
     loop {
         let wanted = match next.take() {
             Some(pid) => Some(pid),
-            None => match asked.recv() {
+            None => match requests.recv() {
                 Ok(wanted) => wanted,
                 Err(_) => return,
             },
         };
         let Some(pid) = wanted else { continue };
-        match follow(pid, asked, interval, &tell) {
+        match follow(pid, requests, interval, &send) {
             Some(after) => next = after,
             None => return,
         }
@@ -78,15 +78,15 @@ fn watch(asked: &Receiver<Option<u32>>, interval: Duration, tell: impl Fn(Told) 
 /// Looks at one process until another is asked for, which it returns; `None`: this is the end.
 fn follow(
     pid: u32,
-    asked: &Receiver<Option<u32>>,
+    requests: &Receiver<Option<u32>>,
     interval: Duration,
-    tell: impl Fn(Told) -> bool,
+    send: impl Fn(ThreadWaits) -> bool,
 ) -> Option<Option<u32>> {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     let mut looker = Looker::new(pid);
     let mut looks = Looks::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
     let mut random = monotonic_ns() | 1;
-    let mut told_ns = None;
+    let mut sent_ns = None;
     loop {
         let began_ns = monotonic_ns();
         let seen = match sees_all() {
@@ -95,28 +95,28 @@ fn follow(
             false => Err(std::io::ErrorKind::Unsupported.into()),
         };
         let took_ns = monotonic_ns() - began_ns;
-        let news = match seen {
+        let answer = match seen {
             Ok(look) => {
                 let threads: Vec<_> = look.threads.iter().map(seen_of).collect();
                 looks.add(began_ns, &threads, look.number);
-                let is_due = told_ns.is_none_or(|told_ns| began_ns - told_ns >= interval_ns);
+                let is_due = sent_ns.is_none_or(|sent_ns| began_ns - sent_ns >= interval_ns);
                 let waits = (looks.number() >= FIRST && is_due).then(|| looks.waits());
                 waits.flatten().map(Ok)
             }
             Err(error) => Some(Err(refused(&error))),
         };
-        let is_over = matches!(news, Some(Err(_)));
-        if let Some(news) = news {
-            told_ns = Some(began_ns);
-            if !tell((pid, news)) {
+        let is_over = matches!(answer, Some(Err(_)));
+        if let Some(answer) = answer {
+            sent_ns = Some(began_ns);
+            if !send((pid, answer)) {
                 return None;
             }
         }
         if is_over {
-            return asked.recv().ok();
+            return requests.recv().ok();
         }
         let pause_ns = pause_ns(&mut random).max(took_ns * PAUSE_FACTOR);
-        match asked.recv_timeout(Duration::from_nanos(pause_ns)) {
+        match requests.recv_timeout(Duration::from_nanos(pause_ns)) {
             Ok(next) => return Some(next),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -171,16 +171,16 @@ mod tests {
             .spawn()
             .expect("sleep");
         let pid = child.id();
-        let (to, told) = channel();
+        let (to, received) = channel();
         let interval = Duration::from_millis(1);
         let mut watcher = Watcher::start(
             interval,
             Privileges::of_looking_at_threads(None).expect("privileges"),
-            move |news| to.send(news).is_ok(),
+            move |answer| to.send(answer).is_ok(),
         );
         watcher.want(Some(pid));
         let long = Duration::from_secs(20);
-        let (of, waits) = told.recv_timeout(long).expect("told");
+        let (of, waits) = received.recv_timeout(long).expect("an answer");
         let waits = waits.expect("its threads");
         assert_eq!(of, pid);
         assert!(matches!(
@@ -190,12 +190,12 @@ mod tests {
         child.kill().expect("killed");
         child.wait().expect("ended");
         let ended =
-            std::iter::from_fn(|| told.recv_timeout(long).ok()).find_map(|(_, waits)| waits.err());
+            std::iter::from_fn(|| received.recv_timeout(long).ok()).find_map(|(_, waits)| waits.err());
         assert_eq!(ended.as_deref(), Some("it has ended"));
         watcher.want(None);
         drop(watcher);
         // the thread has ended, and with it its end of the channel
-        assert!(told.recv_timeout(long).is_err());
+        assert!(received.recv_timeout(long).is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use table::tables::{Call, Waits};
 use table::{Columns, Field, Recording};
 
-use super::column::{Cells, Keep};
-use super::pack::Derived;
+use super::column::{ColumnCells, CellKind};
+use super::pack::DerivedColumn;
 
 const CALL_BYTES: Field = Field {
     name: "call_bytes",
@@ -22,13 +22,13 @@ const CALL_SENDS: Field = Field {
 };
 
 /// The columns that are added to waits.
-pub fn columns(recording: &Recording, waits: &Waits) -> [Derived; 2] {
+pub fn columns(recording: &Recording, waits: &Waits) -> [DerivedColumn; 2] {
     let calls = around(recording, waits).into_iter();
     let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
     let sends = calls.map(|it| Some(it?.0.to_string()));
     [
-        (&CALL_BYTES, Keep::Word, Cells::Word(bytes.collect())),
-        (&CALL_SENDS, Keep::Word, Cells::Word(sends.collect())),
+        (&CALL_BYTES, CellKind::Word, ColumnCells::Word(bytes.collect())),
+        (&CALL_SENDS, CellKind::Word, ColumnCells::Word(sends.collect())),
     ]
 }
 

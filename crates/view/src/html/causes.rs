@@ -8,8 +8,8 @@ use diagnose::tail::report::TailReport;
 use table::Field;
 use table::tables::Activities;
 
-use super::column::{Cells, Keep};
-use super::pack::Derived;
+use super::column::{ColumnCells, CellKind};
+use super::pack::DerivedColumn;
 
 /// The table's name, and what a row is.
 pub const NAME: &str = "cause_spans";
@@ -42,7 +42,7 @@ const ANOMALY: Field = Field {
 };
 
 /// The columns. `rows`: those spans that the page holds.
-pub fn columns(tail: Option<&TailReport>, spans: &Activities, rows: &[usize]) -> Vec<Derived> {
+pub fn columns(tail: Option<&TailReport>, spans: &Activities, rows: &[usize]) -> Vec<DerivedColumn> {
     let groups = tail.map_or(&[][..], |tail| &tail.groups);
     let messages = groups.iter().flat_map(|group| &group.explained);
     let all = messages.flat_map(|it| it.spans.iter().map(|span| (&it.id, span)));
@@ -70,9 +70,9 @@ pub fn columns(tail: Option<&TailReport>, spans: &Activities, rows: &[usize]) ->
         }
     }
     vec![
-        (&MESSAGE, Keep::Word, Cells::Word(ids)),
-        (&SPAN, Keep::Number, Cells::Whole(numbers)),
-        (&CAUSE, Keep::Number, Cells::Whole(causes)),
-        (&ANOMALY, Keep::Word, Cells::Word(anomalies)),
+        (&MESSAGE, CellKind::Word, ColumnCells::Word(ids)),
+        (&SPAN, CellKind::Number, ColumnCells::Whole(numbers)),
+        (&CAUSE, CellKind::Number, ColumnCells::Whole(causes)),
+        (&ANOMALY, CellKind::Word, ColumnCells::Word(anomalies)),
     ]
 }

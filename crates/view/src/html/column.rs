@@ -19,7 +19,7 @@ const SAFE: i64 = (1 << 53) - 1;
 
 /// To what whole numbers are near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Near {
+pub enum DeltaBase {
     /// To nothing: to zero.
     Zero,
     /// To the cell before that is not null; the first to the recording's start.
@@ -30,9 +30,9 @@ pub enum Near {
 
 /// How a column is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum CellKind {
     /// As a moment, in ns from the recording's start.
-    Moment(Near),
+    Moment(DeltaBase),
     /// As a number.
     Number,
     /// As a word, whatever it is.
@@ -63,7 +63,7 @@ pub struct ColumnHead {
 
 /// Cells on their way.
 #[derive(Debug)]
-pub enum Cells {
+pub enum ColumnCells {
     /// Whole numbers.
     Whole(Vec<Option<i64>>),
     /// Real numbers.
@@ -72,9 +72,9 @@ pub enum Cells {
     Word(Vec<Option<String>>),
 }
 
-impl Cells {
+impl ColumnCells {
     /// The cells of an Arrow array, of a type that tables have.
-    pub fn of(array: &dyn Array, keep: Keep) -> Self {
+    pub fn of(array: &dyn Array, keep: CellKind) -> Self {
         let numbers = match array.data_type() {
             DataType::Utf8 => {
                 let texts = array.as_string::<i32>().iter();
@@ -98,8 +98,8 @@ impl Cells {
         Self::of_numbers(numbers, keep)
     }
 
-    fn of_numbers(numbers: Vec<Option<i128>>, keep: Keep) -> Self {
-        if keep == Keep::Word {
+    fn of_numbers(numbers: Vec<Option<i128>>, keep: CellKind) -> Self {
+        if keep == CellKind::Word {
             let words = numbers
                 .into_iter()
                 .map(|it| it.map(|number| number.to_string()));

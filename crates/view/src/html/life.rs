@@ -28,7 +28,7 @@ pub const LIFE_FIELDS: [Field; 3] = [
 ];
 
 /// A table of messages.
-pub trait Life: Table {
+pub trait MessageLife: Table {
     /// When the life of one began, and how long it was, ns; `None`: not all of its times are known.
     fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
     /// One of them.
@@ -37,7 +37,7 @@ pub trait Life: Table {
     fn id(rows: &Self::Columns, row: usize) -> (u64, MessageDirection, u64);
 }
 
-impl Life for ReceivedMessage {
+impl MessageLife for ReceivedMessage {
     fn id(rows: &ReceivedMessages, row: usize) -> (u64, MessageDirection, u64) {
         (
             rows.conn[row],
@@ -55,7 +55,7 @@ impl Life for ReceivedMessage {
     }
 }
 
-impl Life for SentMessage {
+impl MessageLife for SentMessage {
     fn id(rows: &SentMessages, row: usize) -> (u64, MessageDirection, u64) {
         (rows.conn[row], MessageDirection::Sent, rows.offset_end[row])
     }

@@ -53,7 +53,7 @@ const LARGEST: usize = 25_000_000;
 
 /// One recording in a page.
 #[derive(Debug)]
-pub struct Side<'a> {
+pub struct PageSide<'a> {
     /// What it is called.
     pub name: String,
     /// Itself.
@@ -63,7 +63,7 @@ pub struct Side<'a> {
 }
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct PageHeader<'a> {
     schema: &'static str,
     whylat: &'static str,
     /// What the names of the stages mean, in order of decision.
@@ -91,7 +91,7 @@ struct SideHead<'a> {
 ///
 /// # Errors
 /// None that a vector in memory can give; they are handed on.
-pub fn html(sides: &[Side], difference: Option<&TailReport>) -> std::io::Result<String> {
+pub fn html(sides: &[PageSide], difference: Option<&TailReport>) -> std::io::Result<String> {
     let mut nth = 1;
     loop {
         let data = data(sides, difference, nth)?;
@@ -122,7 +122,7 @@ fn answer(report: &Report) -> String {
     told.collect::<Vec<_>>().join(" ")
 }
 
-fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {
+fn data(sides: &[PageSide], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {
     let packed: Vec<_> = sides
         .iter()
         .map(|side| {
@@ -145,7 +145,7 @@ fn data(sides: &[Side], difference: Option<&TailReport>, nth: usize) -> std::io:
         at += packed.bytes.len();
         head
     });
-    let header = Header {
+    let header = PageHeader {
         schema: SCHEMA,
         whylat: env!("CARGO_PKG_VERSION"),
         stages: Stage::ALL

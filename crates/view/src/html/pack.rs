@@ -15,38 +15,38 @@ use table::{Columns, Field, Recording, Table};
 use diagnose::messages::breakdown::BreakdownSource;
 use diagnose::tail::report::TailReport;
 
-use super::column::{self, Cells, ColumnHead, Keep, Near};
-use super::life::{LIFE_FIELDS, Life};
+use super::column::{self, ColumnCells, ColumnHead, CellKind, DeltaBase};
+use super::life::{LIFE_FIELDS, MessageLife};
 use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;
 use super::{calls, causes};
 
 /// Columns that a view needs, and how they are kept.
-type Picks = &'static [(&'static str, Keep)];
+type ColumnChoices = &'static [(&'static str, CellKind)];
 
-const fn first(near: Near) -> Keep {
-    Keep::Moment(near)
+const fn first(near: DeltaBase) -> CellKind {
+    CellKind::Moment(near)
 }
 
-const fn after(column: &'static str) -> Keep {
-    Keep::Moment(Near::Column(column))
+const fn after(column: &'static str) -> CellKind {
+    CellKind::Moment(DeltaBase::Column(column))
 }
 
-const WAITS: Picks = &[
-    ("start_ns", first(Near::Previous)),
+const WAITS: ColumnChoices = &[
+    ("start_ns", first(DeltaBase::Previous)),
     ("woken_ns", after("start_ns")),
     ("end_ns", after("start_ns")),
-    ("tid", Keep::Word),
-    ("pid", Keep::Word),
-    ("kind", Keep::Word),
-    ("object", Keep::Word),
-    ("conn", Keep::Word),
-    ("ready_conn", Keep::Word),
-    ("fd", Keep::Number),
-    ("syscall", Keep::Number),
-    ("waker", Keep::Word),
-    ("waker_tid", Keep::Word),
-    ("cpu", Keep::Number),
+    ("tid", CellKind::Word),
+    ("pid", CellKind::Word),
+    ("kind", CellKind::Word),
+    ("object", CellKind::Word),
+    ("conn", CellKind::Word),
+    ("ready_conn", CellKind::Word),
+    ("fd", CellKind::Number),
+    ("syscall", CellKind::Number),
+    ("waker", CellKind::Word),
+    ("waker_tid", CellKind::Word),
+    ("cpu", CellKind::Number),
 ];
 
 /// The column that is added to waits.
@@ -57,140 +57,140 @@ const OBJECT_NAME: Field = Field {
     null: "",
 };
 
-const RECEIVED: Picks = &[
-    ("conn", Keep::Word),
-    ("bytes", Keep::Number),
-    ("offset_end", Keep::Number),
-    ("receive_cpu", Keep::Number),
-    ("cpu", Keep::Number),
-    ("tid", Keep::Word),
-    ("pid", Keep::Word),
+const RECEIVED: ColumnChoices = &[
+    ("conn", CellKind::Word),
+    ("bytes", CellKind::Number),
+    ("offset_end", CellKind::Number),
+    ("receive_cpu", CellKind::Number),
+    ("cpu", CellKind::Number),
+    ("tid", CellKind::Word),
+    ("pid", CellKind::Word),
 ];
 
-const SENT: Picks = &[
-    ("conn", Keep::Word),
-    ("bytes", Keep::Number),
-    ("offset_end", Keep::Number),
-    ("resent_segments", Keep::Number),
-    ("driver_cpu", Keep::Number),
-    ("cpu", Keep::Number),
-    ("tid", Keep::Word),
-    ("pid", Keep::Word),
+const SENT: ColumnChoices = &[
+    ("conn", CellKind::Word),
+    ("bytes", CellKind::Number),
+    ("offset_end", CellKind::Number),
+    ("resent_segments", CellKind::Number),
+    ("driver_cpu", CellKind::Number),
+    ("cpu", CellKind::Number),
+    ("tid", CellKind::Word),
+    ("pid", CellKind::Word),
 ];
 
-const TCP_SAMPLES: Picks = &[
-    ("time_ns", first(Near::Previous)),
-    ("conn", Keep::Word),
-    ("srtt_us", Keep::Number),
-    ("min_rtt_us", Keep::Number),
-    ("rto_us", Keep::Number),
-    ("cwnd", Keep::Number),
-    ("ssthresh", Keep::Number),
-    ("mss_bytes", Keep::Number),
-    ("unacked", Keep::Number),
-    ("sacked", Keep::Number),
-    ("lost", Keep::Number),
-    ("retrans", Keep::Number),
-    ("snd_wnd_bytes", Keep::Number),
-    ("rcv_wnd_bytes", Keep::Number),
-    ("send_queue_bytes", Keep::Number),
-    ("receive_queue_bytes", Keep::Number),
-    ("notsent_bytes", Keep::Number),
-    ("delivery_rate_bytes_per_s", Keep::Number),
+const TCP_SAMPLES: ColumnChoices = &[
+    ("time_ns", first(DeltaBase::Previous)),
+    ("conn", CellKind::Word),
+    ("srtt_us", CellKind::Number),
+    ("min_rtt_us", CellKind::Number),
+    ("rto_us", CellKind::Number),
+    ("cwnd", CellKind::Number),
+    ("ssthresh", CellKind::Number),
+    ("mss_bytes", CellKind::Number),
+    ("unacked", CellKind::Number),
+    ("sacked", CellKind::Number),
+    ("lost", CellKind::Number),
+    ("retrans", CellKind::Number),
+    ("snd_wnd_bytes", CellKind::Number),
+    ("rcv_wnd_bytes", CellKind::Number),
+    ("send_queue_bytes", CellKind::Number),
+    ("receive_queue_bytes", CellKind::Number),
+    ("notsent_bytes", CellKind::Number),
+    ("delivery_rate_bytes_per_s", CellKind::Number),
 ];
 
-const TCP_EVENTS: Picks = &[
-    ("time_ns", first(Near::Previous)),
-    ("conn", Keep::Word),
-    ("kind", Keep::Word),
-    ("old", Keep::Number),
-    ("new", Keep::Number),
-    ("segments", Keep::Number),
-    ("in_flight_bytes", Keep::Number),
+const TCP_EVENTS: ColumnChoices = &[
+    ("time_ns", first(DeltaBase::Previous)),
+    ("conn", CellKind::Word),
+    ("kind", CellKind::Word),
+    ("old", CellKind::Number),
+    ("new", CellKind::Number),
+    ("segments", CellKind::Number),
+    ("in_flight_bytes", CellKind::Number),
 ];
 
-const TCP_STAGES: Picks = &[
-    ("time_ns", first(Near::Previous)),
-    ("since_ns", first(Near::Previous)),
-    ("conn", Keep::Word),
-    ("retransmit_timeout_ns", Keep::Number),
-    ("tail_loss_ns", Keep::Number),
-    ("receiver_window_ns", Keep::Number),
-    ("fast_retransmit_ns", Keep::Number),
-    ("cwnd_startup_ns", Keep::Number),
-    ("cwnd_loss_ns", Keep::Number),
-    ("cwnd_cwr_ns", Keep::Number),
-    ("cwnd_probing_ns", Keep::Number),
-    ("pacing_ns", Keep::Number),
-    ("local_queue_ns", Keep::Number),
-    ("cork_ns", Keep::Number),
-    ("nagle_ns", Keep::Number),
-    ("delayed_ack_ns", Keep::Number),
-    ("send_buffer_ns", Keep::Number),
-    ("in_flight_ns", Keep::Number),
-    ("sender_app_ns", Keep::Number),
-    ("unknown_ns", Keep::Number),
+const TCP_STAGES: ColumnChoices = &[
+    ("time_ns", first(DeltaBase::Previous)),
+    ("since_ns", first(DeltaBase::Previous)),
+    ("conn", CellKind::Word),
+    ("retransmit_timeout_ns", CellKind::Number),
+    ("tail_loss_ns", CellKind::Number),
+    ("receiver_window_ns", CellKind::Number),
+    ("fast_retransmit_ns", CellKind::Number),
+    ("cwnd_startup_ns", CellKind::Number),
+    ("cwnd_loss_ns", CellKind::Number),
+    ("cwnd_cwr_ns", CellKind::Number),
+    ("cwnd_probing_ns", CellKind::Number),
+    ("pacing_ns", CellKind::Number),
+    ("local_queue_ns", CellKind::Number),
+    ("cork_ns", CellKind::Number),
+    ("nagle_ns", CellKind::Number),
+    ("delayed_ack_ns", CellKind::Number),
+    ("send_buffer_ns", CellKind::Number),
+    ("in_flight_ns", CellKind::Number),
+    ("sender_app_ns", CellKind::Number),
+    ("unknown_ns", CellKind::Number),
 ];
 
-const ACTIVITY: Picks = &[
-    ("begin_ns", first(Near::Previous)),
+const ACTIVITY: ColumnChoices = &[
+    ("begin_ns", first(DeltaBase::Previous)),
     ("end_ns", after("begin_ns")),
-    ("depth", Keep::Number),
-    ("kind", Keep::Word),
-    ("name", Keep::Word),
-    ("pid", Keep::Word),
-    ("tid", Keep::Word),
-    ("cpu", Keep::Word),
-    ("begin_seen", Keep::Word),
-    ("end_seen", Keep::Word),
+    ("depth", CellKind::Number),
+    ("kind", CellKind::Word),
+    ("name", CellKind::Word),
+    ("pid", CellKind::Word),
+    ("tid", CellKind::Word),
+    ("cpu", CellKind::Word),
+    ("begin_seen", CellKind::Word),
+    ("end_seen", CellKind::Word),
 ];
 
-const ACTIVITY_WINDOWS: Picks = &[
-    ("begin_ns", first(Near::Previous)),
+const ACTIVITY_WINDOWS: ColumnChoices = &[
+    ("begin_ns", first(DeltaBase::Previous)),
     ("end_ns", after("begin_ns")),
-    ("why", Keep::Word),
-    ("conn", Keep::Word),
-    ("is_send", Keep::Word),
-    ("offset_end", Keep::Number),
+    ("why", CellKind::Word),
+    ("conn", CellKind::Word),
+    ("is_send", CellKind::Word),
+    ("offset_end", CellKind::Number),
 ];
 
-const COUNTERS: Picks = &[
-    ("time_ns", first(Near::Previous)),
-    ("source", Keep::Word),
-    ("pid", Keep::Word),
-    ("tid", Keep::Word),
-    ("domain", Keep::Word),
-    ("name", Keep::Word),
-    ("counter", Keep::Word),
-    ("kind", Keep::Word),
-    ("value_u64", Keep::Number),
-    ("value_s64", Keep::Number),
-    ("value_f64", Keep::Number),
-    ("unit", Keep::Word),
+const COUNTERS: ColumnChoices = &[
+    ("time_ns", first(DeltaBase::Previous)),
+    ("source", CellKind::Word),
+    ("pid", CellKind::Word),
+    ("tid", CellKind::Word),
+    ("domain", CellKind::Word),
+    ("name", CellKind::Word),
+    ("counter", CellKind::Word),
+    ("kind", CellKind::Word),
+    ("value_u64", CellKind::Number),
+    ("value_s64", CellKind::Number),
+    ("value_f64", CellKind::Number),
+    ("unit", CellKind::Word),
 ];
 
-const TASKS: Picks = &[
-    ("begin_ns", first(Near::Previous)),
+const TASKS: ColumnChoices = &[
+    ("begin_ns", first(DeltaBase::Previous)),
     ("end_ns", after("begin_ns")),
-    ("source", Keep::Word),
-    ("kind", Keep::Word),
-    ("domain", Keep::Word),
-    ("name", Keep::Word),
-    ("pid", Keep::Word),
-    ("tid", Keep::Word),
+    ("source", CellKind::Word),
+    ("kind", CellKind::Word),
+    ("domain", CellKind::Word),
+    ("name", CellKind::Word),
+    ("pid", CellKind::Word),
+    ("tid", CellKind::Word),
 ];
 
-const PROCESSES: Picks = &[
-    ("pid", Keep::Word),
-    ("comm", Keep::Word),
-    ("exe", Keep::Word),
+const PROCESSES: ColumnChoices = &[
+    ("pid", CellKind::Word),
+    ("comm", CellKind::Word),
+    ("exe", CellKind::Word),
 ];
 
-const CONNECTIONS: Picks = &[
-    ("conn", Keep::Word),
-    ("local", Keep::Word),
-    ("remote", Keep::Word),
-    ("pid", Keep::Word),
+const CONNECTIONS: ColumnChoices = &[
+    ("conn", CellKind::Word),
+    ("local", CellKind::Word),
+    ("remote", CellKind::Word),
+    ("pid", CellKind::Word),
 ];
 
 /// Rows of which a page that is too large holds every nth: those of tables that grow with the work done. A sample
@@ -221,7 +221,7 @@ pub struct TableHead {
 
 /// Tables as bytes, and what they mean.
 #[derive(Debug, Default)]
-pub struct Packed {
+pub struct PackedTables {
     pub heads: Vec<TableHead>,
     /// Lists of steps that messages have, by number.
     pub step_lists: Vec<Vec<StepHead>>,
@@ -229,7 +229,7 @@ pub struct Packed {
 }
 
 /// A column that no table has, with a cell for each row that the page holds.
-pub type Derived = (&'static Field, Keep, Cells);
+pub type DerivedColumn = (&'static Field, CellKind, ColumnCells);
 
 /// Packs what `thinning` leaves of the long tables of a recording, and all of the others. `tail`: why its slow messages
 /// are slow, if that is known.
@@ -237,13 +237,13 @@ pub type Derived = (&'static Field, Keep, Cells);
 /// This reads the rows once more than the answers did: which rows are packed is known only after the slow messages are
 /// explained and, for a page that is too large, after all of it was packed. To keep the rows meanwhile would take as much
 /// memory as the whole recording; here it is that of one table.
-pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinning) -> Packed {
+pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinning) -> PackedTables {
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
         thinning,
         breakdowns: BreakdownSource::new(&recording.read_all::<ClockPair>()),
         step_lists: StepLists::default(),
-        packed: Packed::default(),
+        packed: PackedTables::default(),
     };
     packer.add::<Process>(recording, PROCESSES);
     packer.add::<Connection>(recording, CONNECTIONS);
@@ -257,7 +257,7 @@ pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinnin
     packer.add_messages::<SentMessage>(recording, SENT);
     packer.add_activity(recording, tail);
     packer.add::<ActivityWindow>(recording, ACTIVITY_WINDOWS);
-    Packed {
+    PackedTables {
         step_lists: packer.step_lists.into_heads(),
         ..packer.packed
     }
@@ -268,11 +268,11 @@ struct Packer<'a> {
     thinning: &'a Thinning,
     breakdowns: BreakdownSource,
     step_lists: StepLists,
-    packed: Packed,
+    packed: PackedTables,
 }
 
 impl Packer<'_> {
-    fn add<T: Table>(&mut self, recording: &Recording, picks: Picks) {
+    fn add<T: Table>(&mut self, recording: &Recording, picks: ColumnChoices) {
         let batch = recording.read_all::<T>().into_batch();
         let rows = self.rows::<T>(batch.num_rows(), |_| false);
         self.add_table::<T>(&batch, &rows, picks, std::iter::empty());
@@ -315,7 +315,7 @@ impl Packer<'_> {
             .into_iter()
             .map(Some)
             .collect();
-        let title = (&OBJECT_NAME, Keep::Word, Cells::Word(titles));
+        let title = (&OBJECT_NAME, CellKind::Word, ColumnCells::Word(titles));
         let [bytes, sends] = calls::columns(recording, &rows);
         let held = self.rows::<Wait>(rows.len(), |_| false);
         let derived = [title, bytes, sends].into_iter();
@@ -324,7 +324,7 @@ impl Packer<'_> {
     }
 
     /// Messages, what happened to each, and from when to when the host had it.
-    fn add_messages<T: Life>(&mut self, recording: &Recording, picks: Picks) {
+    fn add_messages<T: MessageLife>(&mut self, recording: &Recording, picks: ColumnChoices) {
         let rows = recording.read_all::<T>();
         let held = self.rows::<T>(rows.len(), |row| {
             let (conn, direction, offset_end) = T::id(&rows, row);
@@ -339,9 +339,9 @@ impl Packer<'_> {
         let is_sample = held.iter().map(is_sample).collect();
         let [begin, length, sample] = &LIFE_FIELDS;
         let derived = steps.chain([
-            (begin, first(steps::FIRST), Cells::Whole(began)),
-            (length, Keep::Number, Cells::Whole(latency)),
-            (sample, Keep::Number, Cells::Whole(is_sample)),
+            (begin, first(steps::FIRST), ColumnCells::Whole(began)),
+            (length, CellKind::Number, ColumnCells::Whole(latency)),
+            (sample, CellKind::Number, ColumnCells::Whole(is_sample)),
         ]);
         self.add_table::<T>(&rows.into_batch(), &held, picks, derived);
     }
@@ -350,14 +350,14 @@ impl Packer<'_> {
         &mut self,
         batch: &RecordBatch,
         rows: &[usize],
-        picks: Picks,
-        derived: impl Iterator<Item = Derived>,
+        picks: ColumnChoices,
+        derived: impl Iterator<Item = DerivedColumn>,
     ) {
         let picked = picks.iter().map(|(name, keep)| {
             let field = T::FIELDS.iter().find(|field| field.name == *name);
             let array = batch.column_by_name(name);
             let (field, array) = field.zip(array).expect("a view picks declared columns");
-            (field, *keep, Cells::of(array, *keep).select(rows))
+            (field, *keep, ColumnCells::of(array, *keep).select(rows))
         });
         let columns = self.columns(picked.chain(derived));
         self.packed.heads.push(TableHead {
@@ -369,7 +369,7 @@ impl Packer<'_> {
         });
     }
 
-    fn columns(&mut self, columns: impl Iterator<Item = Derived>) -> Vec<ColumnHead> {
+    fn columns(&mut self, columns: impl Iterator<Item = DerivedColumn>) -> Vec<ColumnHead> {
         let mut moments = HashMap::new();
         columns
             .map(|(field, keep, cells)| self.column(field, keep, cells, &mut moments))
@@ -379,8 +379,8 @@ impl Packer<'_> {
     fn column(
         &mut self,
         field: &Field,
-        keep: Keep,
-        cells: Cells,
+        keep: CellKind,
+        cells: ColumnCells,
         moments: &mut HashMap<&'static str, Vec<Option<i64>>>,
     ) -> ColumnHead {
         let at = self.packed.bytes.len();
@@ -396,25 +396,25 @@ impl Packer<'_> {
             words: Vec::new(),
         };
         match cells {
-            Cells::Word(cells) => {
+            ColumnCells::Word(cells) => {
                 head.encoding = "word";
                 head.words = column::words(&cells, out);
             }
-            Cells::Real(cells) => {
+            ColumnCells::Real(cells) => {
                 head.encoding = "real";
                 column::real(cells.into_iter(), out);
             }
-            Cells::Whole(cells) => {
+            ColumnCells::Whole(cells) => {
                 let cells = from_start(cells, keep, self.started_ns);
                 let near = match keep {
-                    Keep::Moment(near) => near,
-                    _ => Near::Zero,
+                    CellKind::Moment(near) => near,
+                    _ => DeltaBase::Zero,
                 };
                 let near_cells = near_cells(&cells, near, moments);
                 head.near = match near {
-                    Near::Zero => "zero",
-                    Near::Previous => "previous",
-                    Near::Column(name) => name,
+                    DeltaBase::Zero => "zero",
+                    DeltaBase::Previous => "previous",
+                    DeltaBase::Column(name) => name,
                 };
                 if !column::whole(&cells, |row| near_cells[row], out) {
                     (head.encoding, head.near) = ("real", "zero");
@@ -429,8 +429,8 @@ impl Packer<'_> {
 }
 
 /// Moments from the recording's start; other numbers as they are.
-fn from_start(cells: Vec<Option<i64>>, keep: Keep, started_ns: u64) -> Vec<Option<i64>> {
-    if !matches!(keep, Keep::Moment(_)) {
+fn from_start(cells: Vec<Option<i64>>, keep: CellKind, started_ns: u64) -> Vec<Option<i64>> {
+    if !matches!(keep, CellKind::Moment(_)) {
         return cells;
     }
     let since = |ns: i64| ns.wrapping_sub_unsigned(started_ns);
@@ -440,12 +440,12 @@ fn from_start(cells: Vec<Option<i64>>, keep: Keep, started_ns: u64) -> Vec<Optio
 /// What each cell is near to.
 fn near_cells(
     cells: &[Option<i64>],
-    near: Near,
+    near: DeltaBase,
     moments: &HashMap<&'static str, Vec<Option<i64>>>,
 ) -> Vec<i64> {
     match near {
-        Near::Zero => vec![0; cells.len()],
-        Near::Previous => {
+        DeltaBase::Zero => vec![0; cells.len()],
+        DeltaBase::Previous => {
             let mut last = 0;
             let previous = cells.iter().map(|cell| {
                 let before = last;
@@ -454,7 +454,7 @@ fn near_cells(
             });
             previous.collect()
         }
-        Near::Column(name) => {
+        DeltaBase::Column(name) => {
             let other = moments.get(name).expect("it comes before in the list");
             other.iter().map(|cell| cell.unwrap_or(0)).collect()
         }

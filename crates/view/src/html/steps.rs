@@ -11,8 +11,8 @@ use diagnose::messages::report::MessageStep;
 use serde::Serialize;
 use table::Field;
 
-use super::column::{Cells, Keep, Near};
-use super::pack::Derived;
+use super::column::{ColumnCells, CellKind, DeltaBase};
+use super::pack::DerivedColumn;
 
 /// Steps of a message, at most.
 const MOST: usize = 8;
@@ -52,10 +52,10 @@ const TIMES: [Field; MOST] = [
 ];
 
 /// When the first step happened: what other moments of a message are near to.
-pub const FIRST: Near = Near::Column(TIMES[0].name);
+pub const FIRST: DeltaBase = DeltaBase::Column(TIMES[0].name);
 
 /// A step; the part that ends with it, and the place in the list of the step with which that begins.
-type Listed = (MessageEvent, Option<(MessagePart, usize)>);
+type StepKey = (MessageEvent, Option<(MessagePart, usize)>);
 
 /// What the header says of a step.
 #[derive(Debug, Clone, Serialize)]
@@ -78,13 +78,13 @@ struct PartHead {
 /// All lists of steps that messages have.
 #[derive(Debug, Default)]
 pub struct StepLists {
-    numbers: HashMap<Vec<Listed>, usize>,
+    numbers: HashMap<Vec<StepKey>, usize>,
     heads: Vec<Vec<StepHead>>,
 }
 
 /// When the steps of a message happened.
 #[derive(Debug)]
-pub struct Times {
+pub struct StepTimes {
     list: usize,
     /// As many as its list has.
     ns: [u64; MOST],
@@ -103,18 +103,18 @@ impl StepLists {
         &mut self,
         messages: impl Iterator<Item = MessageRow>,
         breakdowns: &BreakdownSource,
-    ) -> Vec<Times> {
+    ) -> Vec<StepTimes> {
         messages.map(|row| self.times(&row, breakdowns)).collect()
     }
 
-    fn times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> Times {
+    fn times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> StepTimes {
         let (begin_ns, _) = row.known_ns();
         let steps = breakdowns.steps(row);
         let mut ns = [0; MOST];
         for (cell, step) in ns.iter_mut().zip(&steps) {
             *cell = begin_ns + step.after_ns;
         }
-        Times {
+        StepTimes {
             list: self.number(listed(&steps)),
             ns,
             steps: steps.len(),
@@ -122,12 +122,12 @@ impl StepLists {
         }
     }
 
-    fn number(&mut self, list: Vec<Listed>) -> usize {
+    fn number(&mut self, list: Vec<StepKey>) -> usize {
         if let Some(number) = self.numbers.get(&list) {
             return *number;
         }
         let number = self.heads.len();
-        let head = |(what, ends): &Listed| StepHead {
+        let head = |(what, ends): &StepKey| StepHead {
             what: *what,
             text: what.text(),
             ends: ends.map(|(part, from)| PartHead {
@@ -143,27 +143,27 @@ impl StepLists {
 }
 
 /// The columns of messages: times first, of which each is near to the one before.
-pub fn columns(times: Vec<Times>) -> impl Iterator<Item = Derived> {
+pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
     let list = times.iter().map(|it| i64::try_from(it.list).ok()).collect();
     let error = times.iter().map(|it| it.error_ns?.try_into().ok());
     let error = error.collect();
     let moment = move |step: usize| {
-        let cell = |it: &Times| (step < it.steps).then(|| it.ns[step].cast_signed());
+        let cell = |it: &StepTimes| (step < it.steps).then(|| it.ns[step].cast_signed());
         let near = match step.checked_sub(1) {
-            None => Near::Previous,
-            Some(before) => Near::Column(TIMES[before].name),
+            None => DeltaBase::Previous,
+            Some(before) => DeltaBase::Column(TIMES[before].name),
         };
         let cells = times.iter().map(cell).collect();
-        (&TIMES[step], Keep::Moment(near), Cells::Whole(cells))
+        (&TIMES[step], CellKind::Moment(near), ColumnCells::Whole(cells))
     };
     (0..MOST).map(moment).chain([
-        (&LIST, Keep::Number, Cells::Whole(list)),
-        (&ERROR, Keep::Number, Cells::Whole(error)),
+        (&LIST, CellKind::Number, ColumnCells::Whole(list)),
+        (&ERROR, CellKind::Number, ColumnCells::Whole(error)),
     ])
 }
 
 /// A part begins with the step that ended the part before, the first one with that at its begin.
-fn listed(steps: &[MessageStep]) -> Vec<Listed> {
+fn listed(steps: &[MessageStep]) -> Vec<StepKey> {
     let mut before = None;
     let mut list = Vec::with_capacity(steps.len());
     for (place, step) in steps.iter().enumerate() {

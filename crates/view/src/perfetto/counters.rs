@@ -6,11 +6,11 @@ use std::io;
 use table::tables::{Counter, Counters, TcpSample};
 use table::{Columns, CounterKind, Recording};
 
-use super::trace::{Count, Of, Track, Unit};
-use super::tracks::Drawing;
+use super::trace::{CounterValue, TrackKind, TrackId, CounterUnit};
+use super::tracks::TraceDrawing;
 
 /// Counters of programs: those that only grow and fall begin at zero, and say so.
-pub(super) fn of_programs(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let mut counters: HashMap<Key, Running> = HashMap::new();
     for rows in recording.batches::<Counter>() {
         for row in 0..rows.len() {
@@ -22,7 +22,7 @@ pub(super) fn of_programs(drawing: &mut Drawing<'_>, recording: &Recording) -> i
                 Some(counter) => counter,
                 None => {
                     let track = track(drawing, &rows, row)?;
-                    let count = Count::Whole(0);
+                    let count = CounterValue::Whole(0);
                     counters.entry(key).or_insert(Running { track, count })
                 }
             };
@@ -44,8 +44,8 @@ struct Key {
 }
 
 struct Running {
-    track: Track,
-    count: Count,
+    track: TrackId,
+    count: CounterValue,
 }
 
 impl Key {
@@ -59,7 +59,7 @@ impl Key {
     }
 }
 
-fn track(drawing: &mut Drawing<'_>, rows: &Counters, row: usize) -> io::Result<Track> {
+fn track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io::Result<TrackId> {
     let process = drawing.process(rows.pid[row])?;
     let domain = rows.domain[row].iter().map(|domain| format!("{domain} "));
     let name = rows.name[row].as_deref().unwrap_or("(name lost)");
@@ -69,21 +69,21 @@ fn track(drawing: &mut Drawing<'_>, rows: &Counters, row: usize) -> io::Result<T
     };
     let name = format!("{}{name}{growth}", domain.collect::<String>());
     let unit = rows.unit[row].as_deref();
-    let of = Of::Counter(&name, unit.map_or(Unit::Unknown, Unit::Named));
+    let of = TrackKind::Counter(&name, unit.map_or(CounterUnit::Unknown, CounterUnit::Named));
     drawing.trace.track(of, Some(process), None)
 }
 
-fn told(rows: &Counters, row: usize) -> Option<Count> {
+fn told(rows: &Counters, row: usize) -> Option<CounterValue> {
     let unsigned = rows.value_u64[row].map(|value| match i64::try_from(value) {
-        Ok(value) => Count::Whole(value),
-        Err(_) => Count::Real(value as f64),
+        Ok(value) => CounterValue::Whole(value),
+        Err(_) => CounterValue::Real(value as f64),
     });
-    let signed = rows.value_s64[row].map(Count::Whole);
-    let real = rows.value_f64[row].map(Count::Real);
+    let signed = rows.value_s64[row].map(CounterValue::Whole);
+    let real = rows.value_f64[row].map(CounterValue::Real);
     unsigned.or(signed).or(real)
 }
 
-impl Count {
+impl CounterValue {
     /// The value of the counter after it was told something. What does not fit into 64 bits goes on as a
     /// floating-point number.
     fn after(self, kind: CounterKind, told: Self) -> Self {
@@ -115,8 +115,8 @@ impl Count {
 }
 
 /// Round-trip time and congestion window of connections.
-pub(super) fn of_connections(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
-    let mut tracks: HashMap<u64, [Track; 2]> = HashMap::new();
+pub(super) fn of_connections(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut tracks: HashMap<u64, [TrackId; 2]> = HashMap::new();
     for rows in recording.batches::<TcpSample>() {
         for row in 0..rows.len() {
             let conn = rows.conn[row];
@@ -127,27 +127,27 @@ pub(super) fn of_connections(drawing: &mut Drawing<'_>, recording: &Recording) -
             let time_ns = rows.time_ns[row];
             // The kernel has none before the first sample of it.
             if rows.srtt_us[row] > 0 {
-                let count = Count::Whole(i64::from(rows.srtt_us[row]) * 1_000);
+                let count = CounterValue::Whole(i64::from(rows.srtt_us[row]) * 1_000);
                 drawing.trace.count(rtt, time_ns, count)?;
             }
-            let count = Count::Whole(rows.cwnd[row].into());
+            let count = CounterValue::Whole(rows.cwnd[row].into());
             drawing.trace.count(cwnd, time_ns, count)?;
         }
     }
     Ok(())
 }
 
-fn gauges(drawing: &mut Drawing<'_>, conn: u64) -> io::Result<[Track; 2]> {
+fn gauges(drawing: &mut TraceDrawing<'_>, conn: u64) -> io::Result<[TrackId; 2]> {
     let connection = drawing.connection(conn)?;
     let name = drawing.names.connection(conn).name;
     let mut gauge = |what: &str, unit| {
         let name = format!("{name} {what}");
-        let of = Of::Counter(&name, unit);
+        let of = TrackKind::Counter(&name, unit);
         drawing.trace.track(of, Some(connection), None)
     };
     Ok([
-        gauge("rtt", Unit::Ns)?,
-        gauge("cwnd", Unit::Named("segments"))?,
+        gauge("rtt", CounterUnit::Ns)?,
+        gauge("cwnd", CounterUnit::Named("segments"))?,
     ])
 }
 
@@ -157,12 +157,12 @@ mod tests {
 
     #[test]
     fn counters_are_set_grow_and_fall() {
-        let (zero, ten) = (Count::Whole(0), Count::Whole(10));
-        assert_eq!(Count::Whole(3).after(CounterKind::Set, ten), ten);
-        assert_eq!(zero.after(CounterKind::Decrement, ten), Count::Whole(-10));
-        let half = ten.after(CounterKind::Increment, Count::Real(0.5));
-        assert_eq!(half, Count::Real(10.5));
-        let most = Count::Whole(i64::MAX).after(CounterKind::Increment, ten);
-        assert_eq!(most, Count::Real(i64::MAX as f64 + 10.0));
+        let (zero, ten) = (CounterValue::Whole(0), CounterValue::Whole(10));
+        assert_eq!(CounterValue::Whole(3).after(CounterKind::Set, ten), ten);
+        assert_eq!(zero.after(CounterKind::Decrement, ten), CounterValue::Whole(-10));
+        let half = ten.after(CounterKind::Increment, CounterValue::Real(0.5));
+        assert_eq!(half, CounterValue::Real(10.5));
+        let most = CounterValue::Whole(i64::MAX).after(CounterKind::Increment, ten);
+        assert_eq!(most, CounterValue::Real(i64::MAX as f64 + 10.0));
     }
 }

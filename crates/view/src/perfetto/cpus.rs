@@ -6,9 +6,9 @@ use std::io;
 use table::tables::{Activities, Activity};
 use table::{ActivityKind, Columns, Recording};
 
-use super::lanes::Lanes;
-use super::trace::{Event, Note};
-use super::tracks::{Drawing, rank};
+use super::lanes::TrackLanes;
+use super::trace::{TraceEvent, NoteValue};
+use super::tracks::{TraceDrawing, rank};
 use crate::doing;
 
 /// Where spans are nested.
@@ -19,8 +19,8 @@ enum Place {
     Unknown,
 }
 
-pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
-    let mut places: HashMap<Place, Lanes> = HashMap::new();
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
+    let mut places: HashMap<Place, TrackLanes> = HashMap::new();
     for rows in recording.batches::<Activity>() {
         for row in 0..rows.len() {
             let place = Place::of(&rows, row);
@@ -36,8 +36,8 @@ pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Resu
 }
 
 fn span(
-    drawing: &mut Drawing<'_>,
-    lanes: &mut Lanes,
+    drawing: &mut TraceDrawing<'_>,
+    lanes: &mut TrackLanes,
     rows: &Activities,
     row: usize,
 ) -> io::Result<()> {
@@ -48,12 +48,12 @@ fn span(
         ("end_seen", rows.end_seen[row]),
     ];
     let unseen = unseen.iter().filter(|(_, seen)| !seen);
-    let mut notes: Vec<_> = unseen.map(|(name, _)| (*name, Note::Is(false))).collect();
+    let mut notes: Vec<_> = unseen.map(|(name, _)| (*name, NoteValue::Is(false))).collect();
     if kind == ActivityKind::Task {
-        let pid = rows.pid[row].map(|pid| ("pid", Note::Unsigned(pid.into())));
+        let pid = rows.pid[row].map(|pid| ("pid", NoteValue::Unsigned(pid.into())));
         notes.extend(pid);
     }
-    let what = Event {
+    let what = TraceEvent {
         name: &name,
         category: kind.name(),
         flow: None,
@@ -72,17 +72,17 @@ impl Place {
         }
     }
 
-    fn lanes(self, drawing: &mut Drawing<'_>) -> io::Result<Lanes> {
+    fn lanes(self, drawing: &mut TraceDrawing<'_>) -> io::Result<TrackLanes> {
         Ok(match self {
             Self::Cpu(cpu) => {
                 let cpus = drawing.cpus()?;
-                Lanes::ranked(format!("CPU {cpu}"), cpus, rank(cpu, None))
+                TrackLanes::ranked(format!("CPU {cpu}"), cpus, rank(cpu, None))
             }
             Self::Thread(pid, tid) => {
                 let thread = drawing.thread(pid, tid)?;
-                Lanes::new("activity".to_owned(), Some(thread))
+                TrackLanes::new("activity".to_owned(), Some(thread))
             }
-            Self::Unknown => Lanes::new("activity of unknown threads".to_owned(), None),
+            Self::Unknown => TrackLanes::new("activity of unknown threads".to_owned(), None),
         })
     }
 }

@@ -4,29 +4,29 @@ use std::io;
 
 use diagnose::report::finding::Finding;
 
-use super::trace::{Event, Note, Of};
-use super::tracks::Drawing;
+use super::trace::{TraceEvent, NoteValue, TrackKind};
+use super::tracks::TraceDrawing;
 
-pub(super) fn draw(drawing: &mut Drawing<'_>, findings: &[Finding]) -> io::Result<()> {
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, findings: &[Finding]) -> io::Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
-    let track = drawing.trace.track(Of::Named("Findings"), None, None)?;
+    let track = drawing.trace.track(TrackKind::Named("Findings"), None, None)?;
     for finding in findings {
         let subject = &finding.subject;
         let process = subject.process.as_ref().map(|process| process.title());
         let mut notes = vec![
-            ("headline", Note::Text(&finding.headline)),
-            ("severity", Note::Text(finding.severity.name())),
-            ("local", Note::Text(&subject.local)),
-            ("remote", Note::Text(&subject.remote)),
-            ("until_ns", Note::Unsigned(finding.until_ns)),
-            ("harm_ns", Note::Unsigned(finding.harm_ns)),
+            ("headline", NoteValue::Text(&finding.headline)),
+            ("severity", NoteValue::Text(finding.severity.name())),
+            ("local", NoteValue::Text(&subject.local)),
+            ("remote", NoteValue::Text(&subject.remote)),
+            ("until_ns", NoteValue::Unsigned(finding.until_ns)),
+            ("harm_ns", NoteValue::Unsigned(finding.harm_ns)),
         ];
         if let Some(process) = &process {
-            notes.push(("process", Note::Text(process)));
+            notes.push(("process", NoteValue::Text(process)));
         }
-        let what = Event {
+        let what = TraceEvent {
             name: finding.rule.name(),
             category: "finding",
             flow: None,

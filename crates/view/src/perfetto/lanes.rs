@@ -6,23 +6,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
 
-use super::trace::{Event, Of, Trace, Track};
+use super::trace::{TraceEvent, TrackKind, TraceWriter, TrackId};
 
 /// Outermost spans that a lane remembers, to see whether an earlier one fits between them.
 const REMEMBERED: usize = 1_024;
 
 /// Tracks of one name.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(super) struct TrackLanes {
     name: String,
-    within: Option<Track>,
+    within: Option<TrackId>,
     rank: Option<u16>,
     lanes: Vec<Lane>,
 }
 
 #[derive(Debug)]
 struct Lane {
-    track: Track,
+    track: TrackId,
     /// When the open spans end, outermost first.
     open: Vec<u64>,
     /// When the innermost open span began, or the last one ended.
@@ -33,8 +33,8 @@ struct Lane {
     forgotten_ns: u64,
 }
 
-impl Lanes {
-    pub(super) fn new(name: String, within: Option<Track>) -> Self {
+impl TrackLanes {
+    pub(super) fn new(name: String, within: Option<TrackId>) -> Self {
         Self {
             name,
             within,
@@ -44,7 +44,7 @@ impl Lanes {
     }
 
     /// Among the tracks of a group.
-    pub(super) fn ranked(name: String, within: Track, rank: u16) -> Self {
+    pub(super) fn ranked(name: String, within: TrackId, rank: u16) -> Self {
         Self {
             rank: Some(rank),
             ..Self::new(name, Some(within))
@@ -55,10 +55,10 @@ impl Lanes {
     /// that are, if it is known: one without length, at the very end of another, lies within that or behind it.
     pub(super) fn nest(
         &mut self,
-        trace: &mut Trace<'_>,
+        trace: &mut TraceWriter<'_>,
         (begin_ns, end_ns): (u64, u64),
         depth: Option<u16>,
-        what: &Event<'_>,
+        what: &TraceEvent<'_>,
     ) -> io::Result<()> {
         let end_ns = end_ns.max(begin_ns);
         let kept = depth.filter(|_| begin_ns == end_ns).unwrap_or(0).into();
@@ -80,10 +80,10 @@ impl Lanes {
     /// name.
     pub(super) fn apart<'p>(
         &mut self,
-        trace: &mut Trace<'_>,
+        trace: &mut TraceWriter<'_>,
         (begin_ns, end_ns): (u64, u64),
-        what: &Event<'_>,
-        parts: impl Iterator<Item = (u64, Event<'p>)>,
+        what: &TraceEvent<'_>,
+        parts: impl Iterator<Item = (u64, TraceEvent<'p>)>,
     ) -> io::Result<()> {
         let end_ns = end_ns.max(begin_ns);
         let lane = self.roomy(trace, begin_ns, end_ns)?;
@@ -102,7 +102,7 @@ impl Lanes {
     }
 
     /// Ends what is open.
-    pub(super) fn finish(mut self, trace: &mut Trace<'_>) -> io::Result<()> {
+    pub(super) fn finish(mut self, trace: &mut TraceWriter<'_>) -> io::Result<()> {
         let mut lanes = self.lanes.iter_mut();
         lanes.try_for_each(|lane| lane.close(trace, u64::MAX, 0))
     }
@@ -110,7 +110,7 @@ impl Lanes {
     /// A lane in which nothing overlaps such a span: the first one, or a new one.
     fn roomy(
         &mut self,
-        trace: &mut Trace<'_>,
+        trace: &mut TraceWriter<'_>,
         begin_ns: u64,
         end_ns: u64,
     ) -> io::Result<&mut Lane> {
@@ -122,8 +122,8 @@ impl Lanes {
         Ok(&mut self.lanes[number])
     }
 
-    fn add(&mut self, trace: &mut Trace<'_>) -> io::Result<usize> {
-        let track = trace.track(Of::Named(&self.name), self.within, self.rank)?;
+    fn add(&mut self, trace: &mut TraceWriter<'_>) -> io::Result<usize> {
+        let track = trace.track(TrackKind::Named(&self.name), self.within, self.rank)?;
         self.lanes.push(Lane {
             track,
             open: Vec::new(),
@@ -166,10 +166,10 @@ impl Lane {
 
     fn open(
         &mut self,
-        trace: &mut Trace<'_>,
+        trace: &mut TraceWriter<'_>,
         begin_ns: u64,
         end_ns: u64,
-        what: &Event<'_>,
+        what: &TraceEvent<'_>,
     ) -> io::Result<()> {
         self.open.push(end_ns);
         self.latest_ns = begin_ns;
@@ -177,7 +177,7 @@ impl Lane {
     }
 
     /// Closes what is over by then, innermost first, but for the `kept` outermost.
-    fn close(&mut self, trace: &mut Trace<'_>, by_ns: u64, kept: usize) -> io::Result<()> {
+    fn close(&mut self, trace: &mut TraceWriter<'_>, by_ns: u64, kept: usize) -> io::Result<()> {
         while self.open.len() > kept
             && let Some(end_ns) = self.open.pop_if(|end_ns| *end_ns <= by_ns)
         {
@@ -242,13 +242,13 @@ mod tests {
 
     fn drawn(spans: &[Span], is_nested: bool) -> Vec<Span> {
         let mut out: Vec<u8> = Vec::new();
-        let mut trace = Trace::begin(&mut out).expect("memory");
-        let mut lanes = Lanes::new("lanes".to_owned(), None);
+        let mut trace = TraceWriter::begin(&mut out).expect("memory");
+        let mut lanes = TrackLanes::new("lanes".to_owned(), None);
         for (begin_ns, end_ns, number) in spans {
-            let what = Event {
+            let what = TraceEvent {
                 name: "span",
                 flow: Some(*number),
-                ..Event::default()
+                ..TraceEvent::default()
             };
             let times = (*begin_ns, *end_ns);
             let added = match is_nested {

@@ -11,9 +11,9 @@ use diagnose::messages::message::{MessageDirection, MessageRow};
 use table::tables::{ClockPair, ReceivedMessage, SentMessage};
 use table::{Columns, Recording};
 
-use super::lanes::Lanes;
-use super::trace::{Event, Note};
-use super::tracks::{Drawing, rank};
+use super::lanes::TrackLanes;
+use super::trace::{TraceEvent, NoteValue};
+use super::tracks::{TraceDrawing, rank};
 
 /// Where spans of messages are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ enum MessageTrack {
 type TrackSpan = Option<(MessageTrack, (u64, u64))>;
 
 /// A message, to be drawn.
-struct Message {
+struct DrawnMessage {
     conn: u64,
     direction: MessageDirection,
     /// Its time in parts, or what is known of its times if these have gaps.
@@ -40,27 +40,27 @@ struct Message {
     id: String,
 }
 
-pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let breakdowns = BreakdownSource::new(&recording.read_all::<ClockPair>());
     let mut tracks = HashMap::new();
     for rows in recording.batches::<ReceivedMessage>() {
         for row in 0..rows.len() {
             let row = MessageRow::Received(rows.row(row));
-            Message::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
+            DrawnMessage::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
         }
     }
     for rows in recording.batches::<SentMessage>() {
         for row in 0..rows.len() {
             let row = MessageRow::Sent(rows.row(row));
-            Message::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
+            DrawnMessage::new(&row, &breakdowns).draw(drawing, &mut tracks)?;
         }
     }
     Ok(())
 }
 
-type Tracks = HashMap<MessageTrack, Lanes>;
+type Tracks = HashMap<MessageTrack, TrackLanes>;
 
-impl Message {
+impl DrawnMessage {
     fn new(row: &MessageRow, breakdowns: &BreakdownSource) -> Self {
         let id = row.id();
         let (bytes, pid, tid) = match row {
@@ -87,7 +87,7 @@ impl Message {
         }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
+    fn draw(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
         self.beside(drawing, tracks, self.before, flow)?;
@@ -95,11 +95,11 @@ impl Message {
         self.beside(drawing, tracks, self.after, flow)
     }
 
-    fn itself(&self, drawing: &mut Drawing<'_>, tracks: &mut Tracks, flow: u64) -> io::Result<()> {
+    fn itself(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks, flow: u64) -> io::Result<()> {
         let mut notes = self.notes();
-        notes.push(("tid", Note::Unsigned(self.tid.into())));
+        notes.push(("tid", NoteValue::Unsigned(self.tid.into())));
         if self.breakdown.is_err() {
-            notes.push(("parts", Note::Text("not every time was seen")));
+            notes.push(("parts", NoteValue::Text("not every time was seen")));
         }
         let times = match &self.breakdown {
             Ok(whole) => (whole.start_ns, whole.start_ns + whole.whole_ns),
@@ -111,10 +111,10 @@ impl Message {
         let parts = parts.map(|(part, ns)| {
             (
                 ns,
-                Event {
+                TraceEvent {
                     name: part.name(),
                     category: "part",
-                    ..Event::default()
+                    ..TraceEvent::default()
                 },
             )
         });
@@ -125,7 +125,7 @@ impl Message {
 
     fn beside(
         &self,
-        drawing: &mut Drawing<'_>,
+        drawing: &mut TraceDrawing<'_>,
         tracks: &mut Tracks,
         span: TrackSpan,
         flow: u64,
@@ -135,7 +135,7 @@ impl Message {
         };
         let connection = drawing.names.connection(self.conn).name;
         let mut notes = self.notes();
-        notes.push(("connection", Note::Text(&connection)));
+        notes.push(("connection", NoteValue::Text(&connection)));
         let name = self.name();
         let what = event(&name, flow, &notes);
         let lanes = track.lanes(drawing, tracks)?;
@@ -146,16 +146,16 @@ impl Message {
         format!("{} {} B", self.direction.name(), self.bytes)
     }
 
-    fn notes(&self) -> Vec<(&'static str, Note<'_>)> {
+    fn notes(&self) -> Vec<(&'static str, NoteValue<'_>)> {
         vec![
-            ("message", Note::Text(&self.id)),
-            ("bytes", Note::Unsigned(self.bytes.into())),
+            ("message", NoteValue::Text(&self.id)),
+            ("bytes", NoteValue::Unsigned(self.bytes.into())),
         ]
     }
 }
 
-fn event<'a>(name: &'a str, flow: u64, notes: &'a [(&'static str, Note<'a>)]) -> Event<'a> {
-    Event {
+fn event<'a>(name: &'a str, flow: u64, notes: &'a [(&'static str, NoteValue<'a>)]) -> TraceEvent<'a> {
+    TraceEvent {
         name,
         category: "message",
         flow: Some(flow),
@@ -166,30 +166,30 @@ fn event<'a>(name: &'a str, flow: u64, notes: &'a [(&'static str, Note<'a>)]) ->
 impl MessageTrack {
     fn lanes<'p>(
         self,
-        drawing: &mut Drawing<'_>,
+        drawing: &mut TraceDrawing<'_>,
         tracks: &'p mut Tracks,
-    ) -> io::Result<&'p mut Lanes> {
+    ) -> io::Result<&'p mut TrackLanes> {
         Ok(match tracks.entry(self) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(self.new_lanes(drawing)?),
         })
     }
 
-    fn new_lanes(self, drawing: &mut Drawing<'_>) -> io::Result<Lanes> {
+    fn new_lanes(self, drawing: &mut TraceDrawing<'_>) -> io::Result<TrackLanes> {
         Ok(match self {
             Self::Connection(conn, direction) => {
                 let connection = drawing.connection(conn)?;
                 let name = drawing.names.connection(conn).name;
-                Lanes::new(format!("{name} {}", direction.name()), Some(connection))
+                TrackLanes::new(format!("{name} {}", direction.name()), Some(connection))
             }
             Self::Cpu(cpu, direction) => {
                 let cpus = drawing.cpus()?;
                 let name = format!("CPU {cpu} {}", direction.name());
-                Lanes::ranked(name, cpus, rank(cpu, Some(direction)))
+                TrackLanes::ranked(name, cpus, rank(cpu, Some(direction)))
             }
             Self::Thread(pid, tid, direction) => {
                 let thread = drawing.thread(pid, tid)?;
-                Lanes::new(direction.name().to_owned(), Some(thread))
+                TrackLanes::new(direction.name().to_owned(), Some(thread))
             }
         })
     }

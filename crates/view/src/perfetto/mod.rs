@@ -28,8 +28,8 @@ use diagnose::Report;
 use table::tables::ClockPair;
 use table::{Columns, Recording};
 
-use trace::{Clock, Trace};
-use tracks::Drawing;
+use trace::{TraceClock, TraceWriter};
+use tracks::TraceDrawing;
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -41,7 +41,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let names = diagnose::recording::names(recording);
-    let mut drawing = Drawing::new(Trace::begin(&mut out)?, &names);
+    let mut drawing = TraceDrawing::new(TraceWriter::begin(&mut out)?, &names);
     clocks(&mut drawing.trace, recording)?;
     findings::draw(&mut drawing, &report.findings)?;
     cpus::draw(&mut drawing, recording)?;
@@ -54,14 +54,14 @@ pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> 
 }
 
 /// What other clocks showed, where the recording tells: without it, only `CLOCK_MONOTONIC` is known.
-fn clocks(trace: &mut Trace<'_>, recording: &Recording) -> io::Result<()> {
+fn clocks(trace: &mut TraceWriter<'_>, recording: &Recording) -> io::Result<()> {
     trace.clocks(recording.header().started_ns, &[])?;
     for rows in recording.batches::<ClockPair>() {
         for row in 0..rows.len() {
             let clock = match rows.clock[row].as_str() {
-                "realtime" => Clock::Realtime,
-                "monotonic_raw" => Clock::MonotonicRaw,
-                "boottime" => Clock::Boottime,
+                "realtime" => TraceClock::Realtime,
+                "monotonic_raw" => TraceClock::MonotonicRaw,
+                "boottime" => TraceClock::Boottime,
                 _ => continue,
             };
             if let Ok(ns) = u64::try_from(rows.other_ns[row]) {

@@ -8,9 +8,9 @@ use std::io;
 use table::tables::{Task, Tasks};
 use table::{Columns, Recording, TaskKind};
 
-use super::lanes::Lanes;
-use super::trace::{Event, Note};
-use super::tracks::Drawing;
+use super::lanes::TrackLanes;
+use super::trace::{TraceEvent, NoteValue};
+use super::tracks::TraceDrawing;
 
 /// Where spans are nested.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,19 +31,19 @@ struct Span {
     metadata: Option<Box<str>>,
 }
 
-pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let mut places: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
     for rows in recording.batches::<Task>() {
         for row in 0..rows.len() {
-            match (Drawn::of(rows.kind[row]), rows.end_ns[row]) {
-                (Drawn::Not, _) => {}
-                (Drawn::Name, _) => {
+            match (RowShape::of(rows.kind[row]), rows.end_ns[row]) {
+                (RowShape::Not, _) => {}
+                (RowShape::Name, _) => {
                     let name = rows.name[row].as_deref().unwrap_or_default();
                     drawing.name_thread(rows.pid[row], rows.tid[row], name)?;
                 }
-                (Drawn::Span { .. }, None) | (Drawn::Moment, _) => moment(drawing, &rows, row)?,
+                (RowShape::Span { .. }, None) | (RowShape::Moment, _) => moment(drawing, &rows, row)?,
                 (
-                    Drawn::Span {
+                    RowShape::Span {
                         on_thread,
                         is_nested,
                     },
@@ -63,7 +63,7 @@ pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Resu
 }
 
 /// How a kind is drawn.
-enum Drawn {
+enum RowShape {
     /// A span; one without an end is a moment.
     Span {
         on_thread: bool,
@@ -76,14 +76,14 @@ enum Drawn {
     Not,
 }
 
-impl Drawn {
+impl RowShape {
     fn of(kind: TaskKind) -> Self {
         let span = |on_thread, is_nested| Self::Span {
             on_thread,
             is_nested,
         };
         match kind {
-            TaskKind::Task | TaskKind::Event => span(true, true),
+            TaskKind::Task | TaskKind::TraceEvent => span(true, true),
             TaskKind::SyncWait | TaskKind::SyncGivenUp => span(true, true),
             TaskKind::Region | TaskKind::Frame => span(false, true),
             TaskKind::OverlappedTask => span(false, false),
@@ -101,14 +101,14 @@ fn name(rows: &Tasks, row: usize) -> &str {
     rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
 }
 
-fn moment(drawing: &mut Drawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
+fn moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
     let track = drawing.thread(rows.pid[row], rows.tid[row])?;
     let domain = rows.domain[row].as_deref();
-    let domain = domain.map(|domain| ("domain", Note::Text(domain)));
+    let domain = domain.map(|domain| ("domain", NoteValue::Text(domain)));
     let metadata = rows.metadata[row].as_deref();
-    let metadata = metadata.map(|text| ("metadata", Note::Text(text)));
+    let metadata = metadata.map(|text| ("metadata", NoteValue::Text(text)));
     let notes: Vec<_> = domain.into_iter().chain(metadata).collect();
-    let what = Event {
+    let what = TraceEvent {
         name: name(rows, row),
         category: rows.kind[row].name(),
         flow: None,
@@ -133,12 +133,12 @@ impl Place {
         }
     }
 
-    fn draw(self, drawing: &mut Drawing<'_>, mut spans: Vec<Span>) -> io::Result<()> {
+    fn draw(self, drawing: &mut TraceDrawing<'_>, mut spans: Vec<Span>) -> io::Result<()> {
         let within = match self.tid {
             Some(tid) => drawing.thread(self.pid, tid)?,
             None => drawing.process(self.pid)?,
         };
-        let mut lanes = Lanes::new(self.name, Some(within));
+        let mut lanes = TrackLanes::new(self.name, Some(within));
         // Of two at one place, the one whose row came later ended later, and is around the other.
         spans.reverse();
         spans.sort_by_key(|span| (span.begin_ns, Reverse(span.end_ns)));
@@ -146,9 +146,9 @@ impl Place {
             let metadata = span.metadata.as_deref();
             let notes: Vec<_> = metadata
                 .iter()
-                .map(|text| ("metadata", Note::Text(text)))
+                .map(|text| ("metadata", NoteValue::Text(text)))
                 .collect();
-            let what = Event {
+            let what = TraceEvent {
                 name: &span.name,
                 category: span.kind.name(),
                 flow: None,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::wire::Message;
+use super::wire::WireMessage;
 use crate::clean::clean;
 
 /// `Trace` and `TracePacket`.
@@ -89,7 +89,7 @@ mod interned {
 
 /// `BuiltinClock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Clock {
+pub(super) enum TraceClock {
     Realtime = 1,
     Monotonic = 3,
     MonotonicRaw = 5,
@@ -101,10 +101,10 @@ const NUMBERED_MOST: usize = 1 << 16;
 
 /// A track of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Track(u64);
+pub(super) struct TrackId(u64);
 
 /// What a track is of.
-pub(super) enum Of<'a> {
+pub(super) enum TrackKind<'a> {
     /// What its name says.
     Named(&'a str),
     /// The same, with tracks in it that stand in the order of their ranks.
@@ -114,19 +114,19 @@ pub(super) enum Of<'a> {
     /// A thread, by the numbers of its process and its own, and its name.
     Thread(u32, u32, Option<&'a str>),
     /// Values with a unit.
-    Counter(&'a str, Unit<'a>),
+    Counter(&'a str, CounterUnit<'a>),
 }
 
 /// Unit of a counter.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Unit<'a> {
+pub(super) enum CounterUnit<'a> {
     Ns,
     Named(&'a str),
     Unknown,
 }
 
 /// What is said of an event beside its name.
-pub(super) enum Note<'a> {
+pub(super) enum NoteValue<'a> {
     Unsigned(u64),
     Is(bool),
     Text(&'a str),
@@ -134,39 +134,39 @@ pub(super) enum Note<'a> {
 
 /// A span or a moment.
 #[derive(Default)]
-pub(super) struct Event<'a> {
+pub(super) struct TraceEvent<'a> {
     pub(super) name: &'a str,
     pub(super) category: &'static str,
     /// Connects it with others of the same number.
     pub(super) flow: Option<u64>,
-    pub(super) notes: &'a [(&'static str, Note<'a>)],
+    pub(super) notes: &'a [(&'static str, NoteValue<'a>)],
 }
 
 /// A value of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Count {
+pub(super) enum CounterValue {
     Whole(i64),
     Real(f64),
 }
 
 /// A trace that is being written.
-pub(super) struct Trace<'a> {
+pub(super) struct TraceWriter<'a> {
     out: &'a mut dyn Write,
-    body: Message,
-    packet: Message,
+    body: WireMessage,
+    packet: WireMessage,
     tracks: u64,
     categories: HashMap<&'static str, u64>,
     names: HashMap<Box<str>, u64>,
     note_names: HashMap<&'static str, u64>,
 }
 
-impl<'a> Trace<'a> {
+impl<'a> TraceWriter<'a> {
     /// Begins a trace whose times are those of `CLOCK_MONOTONIC`.
     pub(super) fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
         let mut trace = Self {
             out,
-            body: Message::default(),
-            packet: Message::default(),
+            body: WireMessage::default(),
+            packet: WireMessage::default(),
             tracks: 0,
             categories: HashMap::new(),
             names: HashMap::new(),
@@ -174,24 +174,24 @@ impl<'a> Trace<'a> {
         };
         trace.packet(packet::STATE_CLEARED, |body| {
             body.message(packet::DEFAULTS, |it| {
-                it.unsigned(packet::TIMESTAMP_CLOCK_ID, Clock::Monotonic as u64);
+                it.unsigned(packet::TIMESTAMP_CLOCK_ID, TraceClock::Monotonic as u64);
             });
         })?;
         Ok(trace)
     }
 
     /// Says what clocks showed at one moment.
-    pub(super) fn clocks(&mut self, monotonic_ns: u64, others: &[(Clock, u64)]) -> io::Result<()> {
+    pub(super) fn clocks(&mut self, monotonic_ns: u64, others: &[(TraceClock, u64)]) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
             body.message(packet::CLOCK_SNAPSHOT, |it| {
-                let all = [(Clock::Monotonic, monotonic_ns)];
+                let all = [(TraceClock::Monotonic, monotonic_ns)];
                 for (clock, ns) in all.iter().chain(others) {
                     it.message(snapshot::CLOCKS, |it| {
                         it.unsigned(snapshot::CLOCK_ID, *clock as u64);
                         it.unsigned(snapshot::CLOCK_NS, *ns);
                     });
                 }
-                it.unsigned(snapshot::PRIMARY, Clock::Monotonic as u64);
+                it.unsigned(snapshot::PRIMARY, TraceClock::Monotonic as u64);
             });
         })
     }
@@ -199,12 +199,12 @@ impl<'a> Trace<'a> {
     /// Adds a track. `rank`: its place among those of a group.
     pub(super) fn track(
         &mut self,
-        of: Of<'_>,
-        within: Option<Track>,
+        of: TrackKind<'_>,
+        within: Option<TrackId>,
         rank: Option<u16>,
-    ) -> io::Result<Track> {
+    ) -> io::Result<TrackId> {
         self.tracks += 1;
-        let track = Track(self.tracks);
+        let track = TrackId(self.tracks);
         self.describe(track, of, within, rank)?;
         Ok(track)
     }
@@ -212,9 +212,9 @@ impl<'a> Trace<'a> {
     /// Says of a track what it is; later words win.
     pub(super) fn describe(
         &mut self,
-        track: Track,
-        of: Of<'_>,
-        within: Option<Track>,
+        track: TrackId,
+        of: TrackKind<'_>,
+        within: Option<TrackId>,
         rank: Option<u16>,
     ) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
@@ -232,12 +232,12 @@ impl<'a> Trace<'a> {
     }
 
     /// A span begins.
-    pub(super) fn open(&mut self, track: Track, ns: u64, what: &Event<'_>) -> io::Result<()> {
+    pub(super) fn open(&mut self, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
         self.event(event::BEGIN, track, ns, what)
     }
 
     /// The innermost open span of the track ends.
-    pub(super) fn close(&mut self, track: Track, ns: u64) -> io::Result<()> {
+    pub(super) fn close(&mut self, track: TrackId, ns: u64) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
             body.unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
@@ -248,20 +248,20 @@ impl<'a> Trace<'a> {
     }
 
     /// A moment.
-    pub(super) fn instant(&mut self, track: Track, ns: u64, what: &Event<'_>) -> io::Result<()> {
+    pub(super) fn instant(&mut self, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
         self.event(event::INSTANT, track, ns, what)
     }
 
     /// A counter has this value from now on.
-    pub(super) fn count(&mut self, track: Track, ns: u64, count: Count) -> io::Result<()> {
+    pub(super) fn count(&mut self, track: TrackId, ns: u64, count: CounterValue) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
             body.unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
                 it.unsigned(event::TYPE, event::COUNTER);
                 it.unsigned(event::TRACK, track.0);
                 match count {
-                    Count::Whole(value) => it.signed(event::COUNT, value),
-                    Count::Real(value) => it.double(event::COUNT_REAL, value),
+                    CounterValue::Whole(value) => it.signed(event::COUNT, value),
+                    CounterValue::Real(value) => it.double(event::COUNT_REAL, value),
                 }
             });
         })
@@ -272,8 +272,8 @@ impl<'a> Trace<'a> {
         self.out.flush()
     }
 
-    fn event(&mut self, kind: u64, track: Track, ns: u64, what: &Event<'_>) -> io::Result<()> {
-        let mut new = Message::default();
+    fn event(&mut self, kind: u64, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
+        let mut new = WireMessage::default();
         let category = number(&mut self.categories, what.category, |number| {
             name(&mut new, interned::CATEGORIES, number, what.category);
         });
@@ -318,7 +318,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Writes one packet.
-    fn packet(&mut self, flags: u64, write: impl FnOnce(&mut Message)) -> io::Result<()> {
+    fn packet(&mut self, flags: u64, write: impl FnOnce(&mut WireMessage)) -> io::Result<()> {
         self.body.clear();
         self.body.unsigned(packet::SEQUENCE_ID, 1);
         self.body.unsigned(packet::SEQUENCE_FLAGS, flags);
@@ -344,15 +344,15 @@ fn number(
 }
 
 /// Says which name a number stands for.
-fn name(new: &mut Message, field: u32, number: u64, text: &str) {
+fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
     new.message(field, |it| {
         it.unsigned(interned::NUMBER, number);
         it.text(interned::TEXT, text);
     });
 }
 
-impl Of<'_> {
-    fn write(&self, it: &mut Message) {
+impl TrackKind<'_> {
+    fn write(&self, it: &mut WireMessage) {
         match self {
             Self::Named(name) => it.text(descriptor::NAME, &clean(name)),
             Self::Group(name) => {
@@ -375,17 +375,17 @@ impl Of<'_> {
             Self::Counter(name, unit) => {
                 it.text(descriptor::NAME, &clean(name));
                 it.message(descriptor::COUNTER, |it| match unit {
-                    Unit::Ns => it.unsigned(descriptor::UNIT, descriptor::TIME_NS),
-                    Unit::Named(name) => it.text(descriptor::UNIT_NAME, &clean(name)),
-                    Unit::Unknown => {}
+                    CounterUnit::Ns => it.unsigned(descriptor::UNIT, descriptor::TIME_NS),
+                    CounterUnit::Named(name) => it.text(descriptor::UNIT_NAME, &clean(name)),
+                    CounterUnit::Unknown => {}
                 });
             }
         }
     }
 }
 
-impl Note<'_> {
-    fn write(&self, it: &mut Message) {
+impl NoteValue<'_> {
+    fn write(&self, it: &mut WireMessage) {
         match self {
             Self::Unsigned(value) => it.unsigned(event::NOTE_UNSIGNED, *value),
             Self::Is(value) => it.unsigned(event::NOTE_IS, (*value).into()),

@@ -7,21 +7,21 @@ use std::io;
 use diagnose::messages::message::MessageDirection;
 use diagnose::waits::Names;
 
-use super::trace::{Of, Trace, Track};
+use super::trace::{TrackKind, TraceWriter, TrackId};
 
 /// A trace, and who is in it.
-pub(super) struct Drawing<'a> {
-    pub(super) trace: Trace<'a>,
+pub(super) struct TraceDrawing<'a> {
+    pub(super) trace: TraceWriter<'a>,
     pub(super) names: &'a Names,
-    processes: HashMap<u32, Track>,
-    threads: HashMap<(u32, u32), Track>,
-    connections: HashMap<u64, Track>,
-    cpus: Option<Track>,
+    processes: HashMap<u32, TrackId>,
+    threads: HashMap<(u32, u32), TrackId>,
+    connections: HashMap<u64, TrackId>,
+    cpus: Option<TrackId>,
     flows: u64,
 }
 
-impl<'a> Drawing<'a> {
-    pub(super) fn new(trace: Trace<'a>, names: &'a Names) -> Self {
+impl<'a> TraceDrawing<'a> {
+    pub(super) fn new(trace: TraceWriter<'a>, names: &'a Names) -> Self {
         Self {
             trace,
             names,
@@ -34,24 +34,24 @@ impl<'a> Drawing<'a> {
     }
 
     /// A process.
-    pub(super) fn process(&mut self, pid: u32) -> io::Result<Track> {
+    pub(super) fn process(&mut self, pid: u32) -> io::Result<TrackId> {
         if let Some(track) = self.processes.get(&pid) {
             return Ok(*track);
         }
-        let of = Of::Process(pid, self.names.comm(pid));
+        let of = TrackKind::Process(pid, self.names.comm(pid));
         let track = self.trace.track(of, None, None)?;
         self.processes.insert(pid, track);
         Ok(track)
     }
 
     /// A thread of a process. The first one has the process's name.
-    pub(super) fn thread(&mut self, pid: u32, tid: u32) -> io::Result<Track> {
+    pub(super) fn thread(&mut self, pid: u32, tid: u32) -> io::Result<TrackId> {
         if let Some(track) = self.threads.get(&(pid, tid)) {
             return Ok(*track);
         }
         let process = self.process(pid)?;
         let name = self.names.comm(pid).filter(|_| pid == tid);
-        let of = Of::Thread(pid, tid, name);
+        let of = TrackKind::Thread(pid, tid, name);
         let track = self.trace.track(of, Some(process), None)?;
         self.threads.insert((pid, tid), track);
         Ok(track)
@@ -60,29 +60,29 @@ impl<'a> Drawing<'a> {
     /// The name that a thread gave itself.
     pub(super) fn name_thread(&mut self, pid: u32, tid: u32, name: &str) -> io::Result<()> {
         let (process, track) = (self.process(pid)?, self.thread(pid, tid)?);
-        let of = Of::Thread(pid, tid, Some(name));
+        let of = TrackKind::Thread(pid, tid, Some(name));
         self.trace.describe(track, of, Some(process), None)
     }
 
     /// A connection, listener or UDP socket, within its process if that is known.
-    pub(super) fn connection(&mut self, conn: u64) -> io::Result<Track> {
+    pub(super) fn connection(&mut self, conn: u64) -> io::Result<TrackId> {
         if let Some(track) = self.connections.get(&conn) {
             return Ok(*track);
         }
         let socket = self.names.connection(conn);
         let pid = socket.process.and_then(|process| process.pid);
         let process = pid.map(|pid| self.process(pid)).transpose()?;
-        let track = (self.trace).track(Of::Named(&socket.name), process, None)?;
+        let track = (self.trace).track(TrackKind::Named(&socket.name), process, None)?;
         self.connections.insert(conn, track);
         Ok(track)
     }
 
     /// The group of all CPUs.
-    pub(super) fn cpus(&mut self) -> io::Result<Track> {
+    pub(super) fn cpus(&mut self) -> io::Result<TrackId> {
         match self.cpus {
             Some(track) => Ok(track),
             None => {
-                let track = self.trace.track(Of::Group("CPUs"), None, None)?;
+                let track = self.trace.track(TrackKind::Group("CPUs"), None, None)?;
                 Ok(*self.cpus.insert(track))
             }
         }

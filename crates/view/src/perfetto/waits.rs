@@ -5,10 +5,10 @@ use std::io;
 use table::tables::{Wait, Waits};
 use table::{Columns, Recording};
 
-use super::trace::{Event, Note};
-use super::tracks::Drawing;
+use super::trace::{TraceEvent, NoteValue};
+use super::tracks::TraceDrawing;
 
-pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     for rows in recording.batches::<Wait>() {
         for row in 0..rows.len() {
             span(drawing, &rows, row)?;
@@ -18,17 +18,17 @@ pub(super) fn draw(drawing: &mut Drawing<'_>, recording: &Recording) -> io::Resu
 }
 
 /// Waits of one thread follow each other: they need no lanes.
-fn span(drawing: &mut Drawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
+fn span(drawing: &mut TraceDrawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
     let track = drawing.thread(rows.pid[row], rows.tid[row])?;
     let names = drawing.names;
     let object = names.object_of(rows, row).name;
     let ready = rows.ready_conn[row].map(|conn| names.connection(conn).name);
     let mut notes = vec![
-        ("kind", Note::Text(rows.kind[row].name())),
-        ("waker", Note::Text(rows.waker[row].name())),
+        ("kind", NoteValue::Text(rows.kind[row].name())),
+        ("waker", NoteValue::Text(rows.waker[row].name())),
     ];
     if let Some(ready) = &ready {
-        notes.push(("ready", Note::Text(ready)));
+        notes.push(("ready", NoteValue::Text(ready)));
     }
     let numbers = [
         ("waker_tid", rows.waker_tid[row].map(u64::from)),
@@ -39,8 +39,8 @@ fn span(drawing: &mut Drawing<'_>, rows: &Waits, row: usize) -> io::Result<()> {
         ("conn", rows.conn[row]),
     ];
     let known = numbers.into_iter();
-    notes.extend(known.filter_map(|(name, number)| Some((name, Note::Unsigned(number?)))));
-    let what = Event {
+    notes.extend(known.filter_map(|(name, number)| Some((name, NoteValue::Unsigned(number?)))));
+    let what = TraceEvent {
         name: &object,
         category: "wait",
         flow: None,

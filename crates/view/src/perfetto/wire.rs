@@ -7,11 +7,11 @@ const LENGTH: u32 = 2;
 
 /// A message that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Message {
+pub(super) struct WireMessage {
     bytes: Vec<u8>,
 }
 
-impl Message {
+impl WireMessage {
     /// What was written so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -149,8 +149,8 @@ mod tests {
     use super::read::{Value, fields};
     use super::*;
 
-    fn written(write: impl FnOnce(&mut Message)) -> Vec<u8> {
-        let mut message = Message::default();
+    fn written(write: impl FnOnce(&mut WireMessage)) -> Vec<u8> {
+        let mut message = WireMessage::default();
         write(&mut message);
         message.bytes
     }

@@ -7,13 +7,13 @@ use table::Stage;
 
 use super::slow;
 
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Draws the answer.
-pub fn draw(page: &mut Page, report: &Report) {
+pub fn draw(layout: &mut TextLayout, report: &Report) {
     let (style, text) = answer(report);
-    page.paragraph(0, style, &text);
-    page.blank();
+    layout.paragraph(0, style, &text);
+    layout.blank();
 }
 
 /// The sentence alone.

@@ -4,7 +4,7 @@ use diagnose::report::Stages;
 use diagnose::units::percent;
 use table::Stage;
 
-use crate::page::Style;
+use crate::layout::Style;
 
 /// Letter and colour of a stage.
 pub fn mark(stage: Stage) -> (char, Style) {

@@ -7,7 +7,7 @@ use table::Method;
 
 use super::bar;
 use super::process;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Connections drawn; the rest are counted.
 const SHOWN: usize = 5;
@@ -16,7 +16,7 @@ const SHOWN: usize = 5;
 const CELLS: usize = 60;
 
 /// Draws the section.
-pub fn draw(page: &mut Page, report: &Report) {
+pub fn draw(layout: &mut TextLayout, report: &Report) {
     let all = report.connections.len();
     if all == 0 {
         return;
@@ -27,31 +27,31 @@ pub fn draw(page: &mut Page, report: &Report) {
         count(shown as u64),
         count(all as u64)
     );
-    page.title(&[(Style::Bold, "connections"), (Style::Dim, &number)]);
+    layout.title(&[(Style::Bold, "connections"), (Style::Dim, &number)]);
     for connection in report.connections.iter().take(shown) {
-        draw_connection(page, connection);
+        draw_connection(layout, connection);
     }
     if all > shown {
         let text = format!(
             "{} more not shown: see --format json.",
             count((all - shown) as u64)
         );
-        page.paragraph(2, Style::Dim, &text);
+        layout.paragraph(2, Style::Dim, &text);
     }
-    page.blank();
+    layout.blank();
 }
 
-fn draw_connection(page: &mut Page, connection: &Connection) {
+fn draw_connection(layout: &mut TextLayout, connection: &Connection) {
     let Connection { local, remote, .. } = connection;
     let name = format!(
         "{} {local} → {remote}",
         process(connection.process.as_ref())
     );
-    page.paragraph(2, Style::Cyan, &name);
-    page.paragraph(4, Style::Dim, &facts(connection));
-    draw_sending(page, connection);
+    layout.paragraph(2, Style::Cyan, &name);
+    layout.paragraph(4, Style::Dim, &facts(connection));
+    draw_sending(layout, connection);
     if let Some(receive) = &connection.receive {
-        page.paragraph(4, Style::Plain, &receiving(receive));
+        layout.paragraph(4, Style::Plain, &receiving(receive));
     }
 }
 
@@ -93,20 +93,20 @@ fn facts(connection: &Connection) -> String {
     facts.join(" · ")
 }
 
-fn draw_sending(page: &mut Page, connection: &Connection) {
+fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     if connection.sent_nothing {
-        page.paragraph(4, Style::Plain, "sends nothing");
+        layout.paragraph(4, Style::Plain, "sends nothing");
         return;
     }
     if let Some(why) = &connection.not_judged {
-        page.paragraph(
+        layout.paragraph(
             4,
             Style::Plain,
             &format!("sending could not be judged: {why}"),
         );
         return;
     }
-    let cells = bar::cells(&connection.stages, CELLS.min(page.width() - 8));
+    let cells = bar::cells(&connection.stages, CELLS.min(layout.width() - 8));
     let drawn: Vec<(Style, String)> = cells
         .iter()
         .map(|(stage, number)| {
@@ -117,9 +117,9 @@ fn draw_sending(page: &mut Page, connection: &Connection) {
     let mut pieces = vec![(Style::Dim, "[")];
     pieces.extend(drawn.iter().map(|(style, cells)| (*style, cells.as_str())));
     pieces.push((Style::Dim, "]"));
-    page.line(4, &pieces);
-    page.paragraph(4, Style::Plain, &bar::legend(&connection.stages));
-    page.paragraph(4, Style::Dim, &exactness(connection));
+    layout.line(4, &pieces);
+    layout.paragraph(4, Style::Plain, &bar::legend(&connection.stages));
+    layout.paragraph(4, Style::Dim, &exactness(connection));
 }
 
 /// How the shares were found, and the widest bound among them.

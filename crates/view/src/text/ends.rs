@@ -6,15 +6,15 @@ use diagnose::units::{bytes, count, counted, duration};
 use super::messages::{LABEL, spreads};
 use super::{footer, head};
 use crate::TextOptions;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Legs of a slow message that are named.
 const LEGS: usize = 2;
 
 /// Draws the whole report.
 pub fn text(report: &EndsReport, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &report.about);
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
     let text = match report
         .groups
         .first()
@@ -27,21 +27,21 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
             most(slow)
         ),
     };
-    page.paragraph(0, Style::Bold, &text);
-    page.blank();
-    page.paragraph(0, Style::Plain, &clocks(report));
-    page.blank();
+    layout.paragraph(0, Style::Bold, &text);
+    layout.blank();
+    layout.paragraph(0, Style::Plain, &clocks(report));
+    layout.blank();
     for group in &report.groups {
-        draw(&mut page, group);
+        draw(&mut layout, group);
     }
     let (all, shown) = (report.all, report.groups.len() as u64);
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        page.paragraph(2, Style::Dim, &text);
-        page.blank();
+        layout.paragraph(2, Style::Dim, &text);
+        layout.blank();
     }
-    footer::draw(&mut page, &report.about);
-    page.finish()
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
 }
 
 fn clocks(report: &EndsReport) -> String {
@@ -71,17 +71,17 @@ fn clocks(report: &EndsReport) -> String {
     }
 }
 
-fn draw(page: &mut Page, group: &Crossed) {
-    page.title(&[(Style::Bold, &group.from.title())]);
+fn draw(layout: &mut TextLayout, group: &Crossed) {
+    layout.title(&[(Style::Bold, &group.from.title())]);
     if let Some(process) = &group.to.process {
-        page.labelled(2, "to", LABEL, &process.title());
+        layout.labelled(2, "to", LABEL, &process.title());
     }
     let text = format!(
         "{} of {} in all",
         counted(group.count, "message"),
         bytes(group.bytes)
     );
-    page.labelled(2, "sent", LABEL, &text);
+    layout.labelled(2, "sent", LABEL, &text);
     let of_these = [
         (
             group.shared,
@@ -95,20 +95,20 @@ fn draw(page: &mut Page, group: &Crossed) {
     for (number, what) in of_these {
         if number > 0 {
             let text = format!("of {} {what}", count(number));
-            page.labelled(2, "", LABEL, &text);
+            layout.labelled(2, "", LABEL, &text);
         }
     }
     if let Some(whole) = &group.whole {
         let legs = group.legs.iter();
         let legs = legs.map(|it| (it.leg.name(), &it.spread, it.leg.is_of_whole()));
-        spreads(page, whole, legs);
+        spreads(layout, whole, legs);
         for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
             let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
-            page.labelled(2, label, LABEL, &text);
+            layout.labelled(2, label, LABEL, &text);
         }
     }
-    page.blank();
+    layout.blank();
 }
 
 /// The legs that took most, without the sender's own time before.

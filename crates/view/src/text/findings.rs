@@ -5,7 +5,7 @@ use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::{LABEL, who};
-use crate::page::{Page, Style, columns};
+use crate::layout::{TextLayout, Style, columns};
 
 /// Findings drawn in full; the rest are counted.
 const SHOWN: usize = 6;
@@ -14,75 +14,75 @@ const SHOWN: usize = 6;
 const NUMBERS: usize = 11;
 
 /// Draws findings, then what could not be decided.
-pub fn draw(page: &mut Page, report: &Report) {
+pub fn draw(layout: &mut TextLayout, report: &Report) {
     for (index, finding) in report.findings.iter().take(SHOWN).enumerate() {
         // The worst finding's sentence is the answer at the top already.
         let said = index == 0 && finding.severity > Severity::Info;
-        draw_finding(page, finding, said, when(report, finding));
+        draw_finding(layout, finding, said, when(report, finding));
     }
     for undecided in report.undecided.iter().take(SHOWN) {
-        draw_undecided(page, undecided);
+        draw_undecided(layout, undecided);
     }
     let hidden =
         report.findings.len().saturating_sub(SHOWN) + report.undecided.len().saturating_sub(SHOWN);
     if hidden > 0 {
         let text = format!("{} more: see --format json.", count(hidden as u64));
-        page.paragraph(2, Style::Dim, &text);
-        page.blank();
+        layout.paragraph(2, Style::Dim, &text);
+        layout.blank();
     }
 }
 
 /// Draws one finding in full.
-pub fn one(page: &mut Page, finding: &Finding) {
-    draw_finding(page, finding, false, None);
+pub fn one(layout: &mut TextLayout, finding: &Finding) {
+    draw_finding(layout, finding, false, None);
 }
 
 /// Draws one problem whose cause cannot be told.
-pub fn one_undecided(page: &mut Page, undecided: &Undecided) {
-    draw_undecided(page, undecided);
+pub fn one_undecided(layout: &mut TextLayout, undecided: &Undecided) {
+    draw_undecided(layout, undecided);
 }
 
-fn draw_finding(page: &mut Page, finding: &Finding, said: bool, when: Option<String>) {
+fn draw_finding(layout: &mut TextLayout, finding: &Finding, said: bool, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,
         Severity::Warning => Style::Yellow,
         Severity::Info => Style::Green,
     };
-    page.title(&[
+    layout.title(&[
         (style, finding.severity.name()),
         (Style::Dim, " · "),
         (Style::Bold, finding.rule.name()),
     ]);
-    page.paragraph(2, Style::Cyan, &who(&finding.subject, finding.direction));
+    layout.paragraph(2, Style::Cyan, &who(&finding.subject, finding.direction));
     if !said {
-        page.paragraph(2, Style::Plain, &finding.headline);
+        layout.paragraph(2, Style::Plain, &finding.headline);
     }
-    page.blank();
-    draw_evidence(page, &finding.evidence.0);
+    layout.blank();
+    draw_evidence(layout, &finding.evidence.0);
     if let Some(when) = when {
-        page.labelled(2, "when", LABEL, &when);
+        layout.labelled(2, "when", LABEL, &when);
     }
     let ruled_out: Vec<String> = finding
         .ruled_out
         .iter()
         .map(|out| format!("{}: {}", out.cause, out.because))
         .collect();
-    draw_list(page, "not this", &ruled_out);
-    draw_list(page, "not seen", &finding.could_not_see);
+    draw_list(layout, "not this", &ruled_out);
+    draw_list(layout, "not seen", &finding.could_not_see);
     let advice: Vec<String> = finding
         .advice
         .iter()
         .map(|advice| advice.0.clone().into_owned())
         .collect();
-    draw_steps(page, "do this", &advice);
+    draw_steps(layout, "do this", &advice);
     if let Some(win) = &finding.estimated_win {
         let text = format!("{} faster, if {}", estimate(win), win.assumes);
-        page.labelled(2, "gain", LABEL, &text);
+        layout.labelled(2, "gain", LABEL, &text);
     }
     let confidence = &finding.confidence;
     let text = format!("{}: {}", confidence.level.name(), confidence.because);
-    page.labelled(2, "confidence", LABEL, &text);
-    page.blank();
+    layout.labelled(2, "confidence", LABEL, &text);
+    layout.blank();
 }
 
 /// From when to when a problem was there, where that is less than half of the recording.
@@ -105,28 +105,28 @@ pub fn estimate(win: &Win) -> String {
     format!("{word} {}", times(win.times_faster))
 }
 
-fn draw_undecided(page: &mut Page, undecided: &Undecided) {
+fn draw_undecided(layout: &mut TextLayout, undecided: &Undecided) {
     let candidates = undecided.join_candidates(" or ");
     let title = [
         (Style::Yellow, "cannot tell"),
         (Style::Dim, " · "),
         (Style::Bold, &candidates),
     ];
-    page.title(&title);
-    page.paragraph(
+    layout.title(&title);
+    layout.paragraph(
         2,
         Style::Cyan,
         &who(&undecided.subject, undecided.direction),
     );
-    page.paragraph(2, Style::Plain, &undecided.headline);
-    page.blank();
-    draw_evidence(page, &undecided.evidence.0);
-    page.labelled(2, "why", LABEL, &undecided.why);
-    draw_steps(page, "to know", &undecided.would_help);
-    page.blank();
+    layout.paragraph(2, Style::Plain, &undecided.headline);
+    layout.blank();
+    draw_evidence(layout, &undecided.evidence.0);
+    layout.labelled(2, "why", LABEL, &undecided.why);
+    draw_steps(layout, "to know", &undecided.would_help);
+    layout.blank();
 }
 
-fn draw_evidence(page: &mut Page, facts: &[Fact]) {
+fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
     let facts = facts.iter().filter(|fact| fact.unit != Unit::Id);
     for (index, fact) in facts.enumerate() {
         let label = if index == 0 { "evidence" } else { "" };
@@ -134,26 +134,26 @@ fn draw_evidence(page: &mut Page, facts: &[Fact]) {
         let pad = NUMBERS.saturating_sub(columns(&value));
         let head = format!("{label:LABEL$}{}{value}  ", " ".repeat(pad));
         let one = fact.value == Value::Whole(1);
-        page.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
+        layout.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
     }
 }
 
 /// Label at the first line, each entry on lines of its own.
-fn draw_list(page: &mut Page, label: &str, entries: &[String]) {
+fn draw_list(layout: &mut TextLayout, label: &str, entries: &[String]) {
     for (index, entry) in entries.iter().enumerate() {
-        page.labelled(2, if index == 0 { label } else { "" }, LABEL, entry);
+        layout.labelled(2, if index == 0 { label } else { "" }, LABEL, entry);
     }
 }
 
 /// As a list, but numbered when there are several.
-fn draw_steps(page: &mut Page, label: &str, steps: &[String]) {
+fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
     for (index, step) in steps.iter().enumerate() {
         let label = if index == 0 { label } else { "" };
         if steps.len() == 1 {
-            page.labelled(2, label, LABEL, step);
+            layout.labelled(2, label, LABEL, step);
         } else {
             let head = format!("{label:LABEL$}{}. ", index + 1);
-            page.labelled(2, &head, 0, step);
+            layout.labelled(2, &head, 0, step);
         }
     }
 }

@@ -5,37 +5,37 @@ use diagnose::units::{bytes, count, duration, percent};
 use table::manifest::{Cost, Coverage, ProbeState};
 
 use super::LABEL;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Draws the section.
-pub fn draw(page: &mut Page, about: &About) {
-    page.title(&[(Style::Bold, "recording")]);
-    draw_coverage(page, about);
-    draw_loss(page, &about.loss);
-    draw_cost(page, about.cost.as_ref());
+pub fn draw(layout: &mut TextLayout, about: &About) {
+    layout.title(&[(Style::Bold, "recording")]);
+    draw_coverage(layout, about);
+    draw_loss(layout, &about.loss);
+    draw_cost(layout, about.cost.as_ref());
     let closed = match about.closed {
         Closed::InOrder => "in order",
         Closed::Recovered => "by `whylat recover`, after a crash: the end may be missing",
         Closed::NotClosed => "never: the end is missing. hint: whylat recover",
     };
-    page.labelled(2, "closed", LABEL, closed);
+    layout.labelled(2, "closed", LABEL, closed);
     for problem in &about.problems {
-        page.labelled(2, "problem", LABEL, problem);
+        layout.labelled(2, "problem", LABEL, problem);
     }
 }
 
 /// What coverage of clocks begins with: they are told apart from probes.
 const CLOCK: &str = "clock.";
 
-fn draw_coverage(page: &mut Page, about: &About) {
+fn draw_coverage(layout: &mut TextLayout, about: &About) {
     let all = about.coverage.iter();
     let (clocks, probes): (Vec<&Coverage>, Vec<&Coverage>) =
         all.partition(|coverage| coverage.probe.starts_with(CLOCK));
-    draw_probes(page, &probes, &about.left_out);
-    draw_clocks(page, &clocks);
+    draw_probes(layout, &probes, &about.left_out);
+    draw_clocks(layout, &clocks);
 }
 
-fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
+fn draw_probes(layout: &mut TextLayout, all: &[&Coverage], left_out: &[LeftOut]) {
     let of = |coverage: &Coverage| {
         let parts = left_out.iter().filter(|it| it.probe == coverage.probe);
         let words: Vec<String> = parts.map(LeftOut::words).collect();
@@ -51,7 +51,7 @@ fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
     } else {
         on.join(", ")
     };
-    page.labelled(2, "coverage", LABEL, &format!("on: {on}"));
+    layout.labelled(2, "coverage", LABEL, &format!("on: {on}"));
     for coverage in all {
         let text = match &coverage.state {
             ProbeState::On => match of(coverage) {
@@ -68,11 +68,11 @@ fn draw_probes(page: &mut Page, all: &[&Coverage], left_out: &[LeftOut]) {
                 format!("{} off: {why}. hint: {remedy}", coverage.probe)
             }
         };
-        page.labelled(2, "", LABEL, &text);
+        layout.labelled(2, "", LABEL, &text);
     }
 }
 
-fn draw_clocks(page: &mut Page, all: &[&Coverage]) {
+fn draw_clocks(layout: &mut TextLayout, all: &[&Coverage]) {
     let names = |is_read: bool| {
         let named = all.iter().filter(|coverage| {
             let is_off = matches!(coverage.state, ProbeState::Off { .. });
@@ -89,10 +89,10 @@ fn draw_clocks(page: &mut Page, all: &[&Coverage]) {
         true => read,
         false => format!("{read}; not {missing}: `whylat doctor` says why"),
     };
-    page.labelled(2, "clocks", LABEL, &text);
+    layout.labelled(2, "clocks", LABEL, &text);
 }
 
-fn draw_loss(page: &mut Page, all: &[Loss]) {
+fn draw_loss(layout: &mut TextLayout, all: &[Loss]) {
     let sum = |of: fn(&Loss) -> u64| all.iter().map(of).sum::<u64>();
     let residual: i64 = all.iter().map(|loss| loss.residual).sum();
     let text = format!(
@@ -101,7 +101,7 @@ fn draw_loss(page: &mut Page, all: &[Loss]) {
         count(sum(|loss| loss.totals.produced)),
         residual
     );
-    page.labelled(2, "loss", LABEL, &text);
+    layout.labelled(2, "loss", LABEL, &text);
     for loss in all
         .iter()
         .filter(|loss| loss.lost_total > 0 || loss.residual != 0)
@@ -120,13 +120,13 @@ fn draw_loss(page: &mut Page, all: &[Loss]) {
             causes.join(", "),
             loss.residual
         );
-        page.labelled(2, "", LABEL, &text);
+        layout.labelled(2, "", LABEL, &text);
     }
 }
 
-fn draw_cost(page: &mut Page, cost: Option<&Cost>) {
+fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
     let Some(cost) = cost else {
-        page.labelled(2, "cost", LABEL, "not recorded");
+        layout.labelled(2, "cost", LABEL, "not recorded");
         return;
     };
     let cpu = if cost.wall_ns == 0 {
@@ -149,5 +149,5 @@ fn draw_cost(page: &mut Page, cost: Option<&Cost>) {
         percent(cpu),
         bytes(cost.max_rss_bytes)
     );
-    page.labelled(2, "cost", LABEL, &text);
+    layout.labelled(2, "cost", LABEL, &text);
 }

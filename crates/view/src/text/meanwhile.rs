@@ -6,25 +6,25 @@ use diagnose::units::{count, duration};
 
 use super::messages::CELL;
 use crate::doing;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Lines for a CPU, at most; the shortest are left out.
 const MOST: usize = 24;
 /// Width of what was done.
 const WHAT: usize = 40;
 
-pub(super) fn draw(page: &mut Page, story: &MessageStory) {
+pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
     let Some(all) = &story.meanwhile else {
         return;
     };
     for on_cpu in all.chunk_by(|a, b| a.cpu == b.cpu) {
-        page.title(&[(Style::Bold, &format!("CPU {} meanwhile", on_cpu[0].cpu))]);
-        draw_cpu(page, on_cpu);
-        page.blank();
+        layout.title(&[(Style::Bold, &format!("CPU {} meanwhile", on_cpu[0].cpu))]);
+        draw_cpu(layout, on_cpu);
+        layout.blank();
     }
 }
 
-fn draw_cpu(page: &mut Page, all: &[Doing]) {
+fn draw_cpu(layout: &mut TextLayout, all: &[Doing]) {
     let mut lengths: Vec<u64> = all.iter().map(|doing| doing.length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let least_ns = lengths.get(MOST).map_or(0, |ns| ns + 1);
@@ -40,14 +40,14 @@ fn draw_cpu(page: &mut Page, all: &[Doing]) {
             "{after:>CELL$}  {:WHAT$}",
             format!("{indent}{}", what(doing))
         );
-        page.line(2, &[(Style::Plain, &left), (Style::Dim, &length(doing))]);
+        layout.line(2, &[(Style::Plain, &left), (Style::Dim, &length(doing))]);
     }
     if hidden > 0 {
         let text = format!(
             "{} shorter ones: --format json has them.",
             count(hidden as u64)
         );
-        page.paragraph(2, Style::Dim, &text);
+        layout.paragraph(2, Style::Dim, &text);
     }
 }
 

@@ -9,7 +9,7 @@ use table::tables::{ReceivedMessage, SentMessage};
 
 use super::{footer, head, meanwhile};
 use crate::TextOptions;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Column in which labelled text begins, after the indent.
 pub(super) const LABEL: usize = 12;
@@ -26,23 +26,23 @@ const PARTS: usize = 2;
 
 /// Draws the whole report.
 pub fn text(report: &MessageReport, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &report.about);
-    answer(&mut page, report);
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
+    answer(&mut layout, report);
     for group in &report.groups {
-        draw(&mut page, group);
+        draw(&mut layout, group);
     }
     let (all, shown) = (report.all, report.groups.len() as u64);
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        page.paragraph(2, Style::Dim, &text);
-        page.blank();
+        layout.paragraph(2, Style::Dim, &text);
+        layout.blank();
     }
-    footer::draw(&mut page, &report.about);
-    page.finish()
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
 }
 
-fn answer(page: &mut Page, report: &MessageReport) {
+fn answer(layout: &mut TextLayout, report: &MessageReport) {
     let slowest = report.groups.first();
     let text = match slowest.and_then(|group| group.slowest.first()) {
         None if report.all == 0 => "There was no message.".to_owned(),
@@ -54,8 +54,8 @@ fn answer(page: &mut Page, report: &MessageReport) {
             most(slow)
         ),
     };
-    page.paragraph(0, Style::Bold, &text);
-    page.blank();
+    layout.paragraph(0, Style::Bold, &text);
+    layout.blank();
 }
 
 /// From where to where the way goes.
@@ -69,9 +69,9 @@ fn span(lifetime: &Lifetime) -> &'static str {
     }
 }
 
-fn draw(page: &mut Page, group: &Group) {
+fn draw(layout: &mut TextLayout, group: &Group) {
     let direction = group.direction.name();
-    page.title(&[
+    layout.title(&[
         (Style::Bold, &group.end.title()),
         (Style::Dim, &format!(", {direction}")),
     ]);
@@ -84,7 +84,7 @@ fn draw(page: &mut Page, group: &Group) {
         let spliced = bytes(group.spliced_bytes);
         text += &format!("; {spliced} more without a call");
     }
-    page.labelled(2, direction, LABEL, &text);
+    layout.labelled(2, direction, LABEL, &text);
     let doubt = format!(
         "the arrival may have been up to {} later",
         duration(group.doubt_ns)
@@ -116,7 +116,7 @@ fn draw(page: &mut Page, group: &Group) {
     for (number, what) in of_these {
         if number > 0 {
             let text = format!("of {} {what}", count(number));
-            page.labelled(2, "", LABEL, &text);
+            layout.labelled(2, "", LABEL, &text);
         }
     }
     if let Some(dropped) = group.dropped.filter(|it| *it > 0) {
@@ -124,28 +124,28 @@ fn draw(page: &mut Page, group: &Group) {
             "{} dropped: the receive buffer was full",
             counted(dropped, "datagram")
         );
-        page.labelled(2, "", LABEL, &text);
+        layout.labelled(2, "", LABEL, &text);
     }
     if let Some(error_ns) = group.stamped.map(|it| it.error_ns).filter(|it| *it > 0) {
         let text = format!("the adapter's stamps are within {}", duration(error_ns));
-        page.labelled(2, "", LABEL, &text);
+        layout.labelled(2, "", LABEL, &text);
     }
     if let Some(whole) = &group.whole {
         let parts = group.parts.iter();
         let parts = parts.map(|it| (it.part.name(), &it.spread, true));
-        spreads(page, whole, parts);
+        spreads(layout, whole, parts);
         for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
             let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
-            page.labelled(2, label, LABEL, &text);
+            layout.labelled(2, label, LABEL, &text);
         }
     }
-    page.blank();
+    layout.blank();
 }
 
 /// A line for each part, the whole last. A part that is none of the whole has no share of it.
 pub(super) fn spreads<'a>(
-    page: &mut Page,
+    layout: &mut TextLayout,
     whole: &Spread,
     parts: impl Iterator<Item = (&'a str, &'a Spread, bool)>,
 ) {
@@ -155,7 +155,7 @@ pub(super) fn spreads<'a>(
         format!("{name:LABEL$}{cells}")
     };
     let head = line("", &titles.map(str::to_owned));
-    page.line(2, &[(Style::Dim, &head)]);
+    layout.line(2, &[(Style::Dim, &head)]);
     let cells = |spread: &Spread, is_of_whole: bool| {
         let times = [
             spread.p50_ns,
@@ -170,12 +170,12 @@ pub(super) fn spreads<'a>(
         times.chain(share).collect::<Vec<_>>()
     };
     for (name, spread, is_of_whole) in parts {
-        page.line(
+        layout.line(
             2,
             &[(Style::Plain, &line(name, &cells(spread, is_of_whole)))],
         );
     }
-    page.line(2, &[(Style::Bold, &line("whole", &cells(whole, true)))]);
+    layout.line(2, &[(Style::Bold, &line("whole", &cells(whole, true)))]);
 }
 
 /// The parts that took most.
@@ -191,8 +191,8 @@ fn most(slow: &Lifetime) -> String {
 
 /// Draws one message.
 pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &story.about);
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &story.about);
     let text = match &story.lifetime {
         None => "Not every time of this message was seen.".to_owned(),
         Some(lifetime) => format!(
@@ -202,21 +202,21 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
             most(lifetime)
         ),
     };
-    page.paragraph(0, Style::Bold, &text);
-    page.blank();
-    page.title(&[
+    layout.paragraph(0, Style::Bold, &text);
+    layout.blank();
+    layout.title(&[
         (Style::Bold, &story.end.title()),
         (Style::Dim, &format!(", {}", story.direction.name())),
     ]);
     if let Some(lifetime) = &story.lifetime {
-        page.labelled(2, "message", LABEL, &what(lifetime));
+        layout.labelled(2, "message", LABEL, &what(lifetime));
     }
-    page.blank();
-    draw_steps(&mut page, story);
-    page.blank();
-    meanwhile::draw(&mut page, story);
-    footer::draw(&mut page, &story.about);
-    page.finish()
+    layout.blank();
+    draw_steps(&mut layout, story);
+    layout.blank();
+    meanwhile::draw(&mut layout, story);
+    footer::draw(&mut layout, &story.about);
+    layout.finish()
 }
 
 /// Its place in the stream and in time.
@@ -269,7 +269,7 @@ fn went_out_in(row: &SentMessage) -> String {
 }
 
 /// A line for each step, those of the program indented, with the part of the way that it ends.
-fn draw_steps(page: &mut Page, story: &MessageStory) {
+fn draw_steps(layout: &mut TextLayout, story: &MessageStory) {
     let mut cpu = None;
     for step in &story.steps {
         let mut place = String::new();
@@ -291,6 +291,6 @@ fn draw_steps(page: &mut Page, story: &MessageStory) {
         if let Some(error_ns) = step.error_ns {
             part += &format!(" ± {}", duration(error_ns));
         }
-        page.line(2, &[(Style::Plain, &left), (Style::Dim, &part)]);
+        layout.line(2, &[(Style::Plain, &left), (Style::Dim, &part)]);
     }
 }

@@ -20,7 +20,7 @@ use diagnose::report::{About, Direction, Subject};
 use diagnose::units::{count, duration};
 
 use crate::TextOptions;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 pub use answer::sentence;
 pub use ends::text as ends;
@@ -33,21 +33,21 @@ const LABEL: usize = 12;
 
 /// Draws the whole report.
 pub fn text(report: &Report, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &report.about);
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
     if let Some(text) = report.not_judged() {
-        page.paragraph(0, Style::Bold, &text);
-        page.blank();
+        layout.paragraph(0, Style::Bold, &text);
+        layout.blank();
     }
-    answer::draw(&mut page, report);
-    findings::draw(&mut page, report);
-    slow::draw(&mut page, report);
-    connections::draw(&mut page, report);
-    footer::draw(&mut page, &report.about);
-    page.finish()
+    answer::draw(&mut layout, report);
+    findings::draw(&mut layout, report);
+    slow::draw(&mut layout, report);
+    connections::draw(&mut layout, report);
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
 }
 
-fn head(page: &mut Page, about: &About) {
+fn head(layout: &mut TextLayout, about: &About) {
     let host = &about.host;
     let text = format!(
         "whylat · {} · Linux {} · detail {} · {} recorded",
@@ -56,11 +56,11 @@ fn head(page: &mut Page, about: &About) {
         host.detail,
         duration(about.span_ns)
     );
-    page.paragraph(0, Style::Dim, &text);
-    page.blank();
+    layout.paragraph(0, Style::Dim, &text);
+    layout.blank();
     if let Some(damage) = about.damage("problem") {
-        page.paragraph(0, Style::Bold, &damage);
-        page.blank();
+        layout.paragraph(0, Style::Bold, &damage);
+        layout.blank();
     }
 }
 

@@ -4,17 +4,17 @@
 use diagnose::units::{bytes, count, counted, duration, percent, plural};
 use diagnose::waits::join::report::{FactorReport, Preceding, Told, What};
 
-use crate::page::Page;
+use crate::layout::TextLayout;
 
 /// Draws the sentences, if there are any; `longer_than_ns`: what the filter calls slow.
-pub fn draw(page: &mut Page, label: usize, preceding: &Preceding, longer_than_ns: Option<u64>) {
+pub fn draw(layout: &mut TextLayout, label: usize, preceding: &Preceding, longer_than_ns: Option<u64>) {
     let condition = match longer_than_ns {
         Some(ns) => format!("longer than {}", duration(ns)),
         None => format!("of {} or longer", duration(preceding.slow_from_ns)),
     };
     let sentences = sentences(preceding, &condition);
     for (index, text) in sentences.iter().enumerate() {
-        page.labelled(4, if index == 0 { "before" } else { "" }, label, text);
+        layout.labelled(4, if index == 0 { "before" } else { "" }, label, text);
     }
 }
 

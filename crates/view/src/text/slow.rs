@@ -6,7 +6,7 @@ use diagnose::units::{count, counted, duration, percent};
 
 use super::LABEL;
 use super::tail::core;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Applications that are told.
 const SHOWN: usize = 3;
@@ -31,13 +31,13 @@ pub fn headline(slow: &SlowMessages) -> String {
 }
 
 /// Draws them, if what CPUs did was recorded.
-pub fn draw(page: &mut Page, report: &Report) {
+pub fn draw(layout: &mut TextLayout, report: &Report) {
     let Some(first) = report.slow_messages.iter().flatten().next() else {
         return;
     };
-    page.title(&[(Style::Bold, "slow messages")]);
+    layout.title(&[(Style::Bold, "slow messages")]);
     for messages in worth_telling(report).take(SHOWN) {
-        draw_messages(page, messages);
+        draw_messages(layout, messages);
     }
     let tail = &first.tail;
     let text = if worth_telling(report).next().is_some() {
@@ -48,22 +48,22 @@ pub fn draw(page: &mut Page, report: &Report) {
              {tail}` says why they were slow."
         )
     };
-    page.paragraph(2, Style::Dim, &text);
-    page.blank();
+    layout.paragraph(2, Style::Dim, &text);
+    layout.blank();
 }
 
 fn name(slow: &SlowMessages) -> &str {
     slow.application.as_deref().unwrap_or("an unknown process")
 }
 
-fn draw_messages(page: &mut Page, slow: &SlowMessages) {
+fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
     let style = match slow.severity {
         Severity::Critical => Style::Red,
         Severity::Warning => Style::Yellow,
         Severity::Info => Style::Green,
     };
     let (name, direction) = (name(slow), slow.direction.name());
-    page.line(
+    layout.line(
         2,
         &[
             (style, slow.severity.name()),
@@ -79,21 +79,21 @@ fn draw_messages(page: &mut Page, slow: &SlowMessages) {
         duration(slow.usual_ns.round() as u64),
         duration(slow.harm_ns)
     );
-    page.labelled(2, "slowest", LABEL, &text);
+    layout.labelled(2, "slowest", LABEL, &text);
     let text = format!(
         "why is known of {} of them; {} of what the median one took longer",
         count(slow.judged),
         percent(slow.covered)
     );
-    page.labelled(2, "explained", LABEL, &text);
+    layout.labelled(2, "explained", LABEL, &text);
     for (index, cause) in slow.causes.iter().enumerate() {
         let label = if index == 0 { "because of" } else { "" };
-        page.labelled(2, label, LABEL, &because(cause));
+        layout.labelled(2, label, LABEL, &because(cause));
     }
     if let Some(first) = slow.causes.first() {
-        page.labelled(2, "do this", LABEL, first.advice);
+        layout.labelled(2, "do this", LABEL, first.advice);
     }
-    page.blank();
+    layout.blank();
 }
 
 fn because(cause: &SlowCause) -> String {

@@ -7,7 +7,7 @@ use diagnose::units::{count, counted, duration, percent};
 use super::messages::LABEL;
 use super::{footer, head};
 use crate::TextOptions;
-use crate::page::{Page, Style};
+use crate::layout::{TextLayout, Style};
 
 /// Parts of a cause that are named.
 const PARTS: usize = 3;
@@ -21,15 +21,15 @@ const SPREAD_OF: u64 = 4;
 
 /// Draws the whole report; of each application the first `limit` causes.
 pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &report.about);
-    page.paragraph(0, Style::Bold, &answer(report));
-    page.blank();
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
+    layout.paragraph(0, Style::Bold, &answer(report));
+    layout.blank();
     for group in &report.groups {
-        draw(&mut page, report, group, limit);
+        draw(&mut layout, report, group, limit);
     }
-    footer::draw(&mut page, &report.about);
-    page.finish()
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
 }
 
 fn answer(report: &TailReport) -> String {
@@ -80,13 +80,13 @@ fn name(group: &TailGroup) -> &str {
     group.application.as_deref().unwrap_or("an unknown process")
 }
 
-fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
+fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: usize) {
     let direction = group.direction.name();
-    page.title(&[
+    layout.title(&[
         (Style::Bold, name(group)),
         (Style::Dim, &format!(", {direction}")),
     ]);
-    page.labelled(
+    layout.labelled(
         2,
         "messages",
         LABEL,
@@ -94,7 +94,7 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
     );
     if report.other.is_some() && !group.compared.is_empty() {
         let text = latencies(group.compared_messages, &group.compared);
-        page.labelled(2, "other", LABEL, &text);
+        layout.labelled(2, "other", LABEL, &text);
     }
     let (tail, body) = (&group.tail, &group.body);
     let slow = format!(
@@ -105,7 +105,7 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         report.tail,
         count(tail.kept)
     );
-    page.labelled(2, "looked at", LABEL, &slow);
+    layout.labelled(2, "looked at", LABEL, &slow);
     let whose = if report.other.is_some() {
         " of the other recording"
     } else {
@@ -119,34 +119,34 @@ fn draw(page: &mut Page, report: &TailReport, group: &TailGroup, limit: usize) {
         report.body,
         count(body.kept)
     );
-    page.labelled(2, "compared", LABEL, &ordinary);
+    layout.labelled(2, "compared", LABEL, &ordinary);
     if tail.kept == 0 || body.kept == 0 {
         let hint = "not judged: record with --keep p99,sample=100, for longer";
-        page.labelled(2, "", LABEL, hint);
-        page.blank();
+        layout.labelled(2, "", LABEL, hint);
+        layout.blank();
         return;
     }
-    draw_whole(page, group);
-    page.blank();
+    draw_whole(layout, group);
+    layout.blank();
     for cause in group.causes.iter().take(limit) {
-        draw_cause(page, cause);
+        draw_cause(layout, cause);
     }
     let more = group.causes.len().saturating_sub(limit);
     if more > 0 {
         let text = format!("{} more: --limit {} shows them.", more, group.causes.len());
-        page.paragraph(2, Style::Dim, &text);
-        page.blank();
+        layout.paragraph(2, Style::Dim, &text);
+        layout.blank();
     }
 }
 
 /// What all explained messages of a group have in common.
-fn draw_whole(page: &mut Page, group: &TailGroup) {
+fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
     if let Some(deviation_ns) = group.deviation_ns {
         let by = duration(deviation_ns.abs().round() as u64);
         let than = duration(group.usual_ns.round() as u64);
         let how = if deviation_ns < 0.0 { "less" } else { "longer" };
         let text = format!("{by} {how} than the {than} of those compared, on average");
-        page.labelled(2, "took", LABEL, &text);
+        layout.labelled(2, "took", LABEL, &text);
     }
     if let Some(covered) = group.covered {
         let text = format!(
@@ -155,7 +155,7 @@ fn draw_whole(page: &mut Page, group: &TailGroup) {
             counted(group.longer, "message"),
             percent(covered.least)
         );
-        page.labelled(2, "explained", LABEL, &text);
+        layout.labelled(2, "explained", LABEL, &text);
     }
     let queue = &group.queue;
     if queue.most > 0 || queue.usual > 0.0 {
@@ -165,12 +165,12 @@ fn draw_whole(page: &mut Page, group: &TailGroup) {
             queue.most,
             queue.usual
         );
-        page.labelled(2, "queue", LABEL, &text);
+        layout.labelled(2, "queue", LABEL, &text);
     }
     for core in &group.cores {
         let text = contexts(core);
         if !text.is_empty() {
-            page.labelled(2, &format!("CPU {}", core.cpu), LABEL, &text);
+            layout.labelled(2, &format!("CPU {}", core.cpu), LABEL, &text);
         }
     }
 }
@@ -224,9 +224,9 @@ pub(super) const fn core(role: Role) -> &'static str {
     }
 }
 
-fn draw_cause(page: &mut Page, cause: &Cause) {
+fn draw_cause(layout: &mut TextLayout, cause: &Cause) {
     let rule = format!("  [{}]", cause.rule);
-    page.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
+    layout.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
     let deviation = &cause.deviation_ns;
     let ns = |ns: f64| duration(ns.round() as u64);
     let bunched = match cause.order {
@@ -238,7 +238,7 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
         counted(cause.messages, "message"),
         count(cause.first)
     );
-    page.labelled(4, "hit", LABEL - 2, &text);
+    layout.labelled(4, "hit", LABEL - 2, &text);
     let mut text = format!("{} longer", ns(deviation.median));
     if cause.messages >= SPREAD_OF {
         text += &format!(
@@ -248,7 +248,7 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
             ns(deviation.most)
         );
     }
-    page.labelled(4, "took", LABEL - 2, &text);
+    layout.labelled(4, "took", LABEL - 2, &text);
     let parts: Vec<String> = cause
         .parts
         .iter()
@@ -257,9 +257,9 @@ fn draw_cause(page: &mut Page, cause: &Cause) {
         .map(|part| format!("{} {}", part.name, ns(part.deviation_ns.median)))
         .collect();
     if !parts.is_empty() {
-        page.labelled(4, "in", LABEL - 2, &parts.join(", "));
+        layout.labelled(4, "in", LABEL - 2, &parts.join(", "));
     }
-    page.labelled(4, "such as", LABEL - 2, &cause.examples.join(", "));
-    page.labelled(4, "fix", LABEL - 2, cause.advice);
-    page.blank();
+    layout.labelled(4, "such as", LABEL - 2, &cause.examples.join(", "));
+    layout.labelled(4, "fix", LABEL - 2, cause.advice);
+    layout.blank();
 }

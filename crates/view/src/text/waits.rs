@@ -8,7 +8,7 @@ use table::Caller;
 
 use super::{footer, head, preceding};
 use crate::TextOptions;
-use crate::page::{Page, Style, columns};
+use crate::layout::{TextLayout, Style, columns};
 
 /// Column in which labelled text begins, after the indent.
 const LABEL: usize = 12;
@@ -27,22 +27,22 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 
 /// Draws the whole report.
 pub fn text(report: &WaitReport, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    head(&mut page, &report.about);
-    answer(&mut page, report);
-    groups(&mut page, report);
-    footer::draw(&mut page, &report.about);
-    page.finish()
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
+    answer(&mut layout, report);
+    groups(&mut layout, report);
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
 }
 
-fn answer(page: &mut Page, report: &WaitReport) {
+fn answer(layout: &mut TextLayout, report: &WaitReport) {
     let total = &report.total;
     let conditions = conditions(&report.filter);
     if total.count == 0 && total.filtered == 0 {
-        page.paragraph(0, Style::Bold, "No thread waited.");
+        layout.paragraph(0, Style::Bold, "No thread waited.");
     } else if total.count == 0 {
         let all = counted(total.filtered, "wait");
-        page.paragraph(0, Style::Bold, &format!("None of {all} meets the filter."));
+        layout.paragraph(0, Style::Bold, &format!("None of {all} meets the filter."));
     } else {
         let relation = match report.by {
             Grouping::Object => "on",
@@ -59,14 +59,14 @@ fn answer(page: &mut Page, report: &WaitReport) {
         if let Some(runq_ns) = total.runq_ns {
             text += &format!(", and {} more until a CPU was free", duration(runq_ns));
         }
-        page.paragraph(0, Style::Bold, &format!("{text}."));
+        layout.paragraph(0, Style::Bold, &format!("{text}."));
     }
     if let Some(spun_ns) = total.spun_ns.filter(|spun_ns| *spun_ns > 0) {
         let text = format!(
             "{} of CPU time went into asking what is ready without waiting for it.",
             duration(spun_ns)
         );
-        page.paragraph(0, Style::Bold, &text);
+        layout.paragraph(0, Style::Bold, &text);
     }
     if !conditions.is_empty() {
         let text = format!(
@@ -74,9 +74,9 @@ fn answer(page: &mut Page, report: &WaitReport) {
             conditions.join(", "),
             count(total.filtered)
         );
-        page.paragraph(0, Style::Yellow, &text);
+        layout.paragraph(0, Style::Yellow, &text);
     }
-    page.blank();
+    layout.blank();
 }
 
 /// The filter in words.
@@ -103,51 +103,51 @@ fn conditions(filter: &WaitFilter) -> Vec<String> {
     conditions.into_iter().flatten().collect()
 }
 
-fn groups(page: &mut Page, report: &WaitReport) {
+fn groups(layout: &mut TextLayout, report: &WaitReport) {
     let (shown, all) = (report.groups.len() as u64, report.total.groups);
     if shown == 0 {
         return;
     }
     let number = format!(", worst first: {} of {}", count(shown), count(all));
     let title = format!("waits by {}", report.by.name());
-    page.title(&[(Style::Bold, &title), (Style::Dim, &number)]);
+    layout.title(&[(Style::Bold, &title), (Style::Dim, &number)]);
     for group in &report.groups {
-        draw(page, group, report.filter.longer_than_ns);
+        draw(layout, group, report.filter.longer_than_ns);
     }
     if all > shown {
         let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        page.paragraph(2, Style::Dim, &text);
+        layout.paragraph(2, Style::Dim, &text);
     }
-    page.blank();
+    layout.blank();
 }
 
-fn draw(page: &mut Page, group: &Group, longer_than_ns: Option<u64>) {
-    page.paragraph(2, Style::Cyan, &group.identity.title());
+fn draw(layout: &mut TextLayout, group: &Group, longer_than_ns: Option<u64>) {
+    layout.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
         let first = if group.durations.is_some() {
             "waits at"
         } else {
             "spins at"
         };
-        draw_stack(page, first, stack);
+        draw_stack(layout, first, stack);
     }
     if let Some(durations) = &group.durations {
-        draw_blocked(page, group, durations, longer_than_ns);
+        draw_blocked(layout, group, durations, longer_than_ns);
     }
     if let Some(spinning) = &group.spinning {
-        draw_spinning(page, group, spinning);
+        draw_spinning(layout, group, spinning);
     }
     let when = format!(
         "{} to {}",
         duration(group.first_ns),
         duration(group.last_ns)
     );
-    page.labelled(4, "when", LABEL, &when);
-    draw_parts(page, group);
+    layout.labelled(4, "when", LABEL, &when);
+    draw_parts(layout, group);
 }
 
 fn draw_blocked(
-    page: &mut Page,
+    layout: &mut TextLayout,
     group: &Group,
     durations: &Durations,
     longer_than_ns: Option<u64>,
@@ -167,18 +167,18 @@ fn draw_blocked(
             count(group.waking_unseen)
         );
     }
-    page.labelled(4, "blocked", LABEL, &text);
-    page.labelled(4, "each", LABEL, &each(durations));
+    layout.labelled(4, "blocked", LABEL, &text);
+    layout.labelled(4, "each", LABEL, &each(durations));
     if let Some(populations) = &group.populations {
-        draw_populations(page, group, durations, populations);
+        draw_populations(layout, group, durations, populations);
     }
     if let Some(preceding) = &group.preceding {
-        preceding::draw(page, LABEL, preceding, longer_than_ns);
+        preceding::draw(layout, LABEL, preceding, longer_than_ns);
     }
 }
 
 /// How long threads asked without waiting, and who took part.
-fn draw_spinning(page: &mut Page, group: &Group, spinning: &Spinning) {
+fn draw_spinning(layout: &mut TextLayout, group: &Group, spinning: &Spinning) {
     let Spinning {
         looks,
         spun_ns,
@@ -191,20 +191,20 @@ fn draw_spinning(page: &mut Page, group: &Group, spinning: &Spinning) {
         duration(*spun_ns),
         counted(*looks, "look")
     );
-    page.labelled(4, "spins", LABEL, &text);
+    layout.labelled(4, "spins", LABEL, &text);
     for (label, parts) in [
         ("spins on", objects),
         ("spins by", threads),
         ("spins in", stacks),
     ] {
         if !parts.is_empty() {
-            page.labelled(4, label, LABEL, &takers(parts, group, *spun_ns));
+            layout.labelled(4, label, LABEL, &takers(parts, group, *spun_ns));
         }
     }
 }
 
 /// Who took part, by kind.
-fn draw_parts(page: &mut Page, group: &Group) {
+fn draw_parts(layout: &mut TextLayout, group: &Group) {
     for (label, parts) in [
         ("threads", &group.threads),
         ("objects", &group.objects),
@@ -214,13 +214,13 @@ fn draw_parts(page: &mut Page, group: &Group) {
         ("ended by", &group.wakers),
     ] {
         if !parts.is_empty() {
-            page.labelled(4, label, LABEL, &takers(parts, group, group.blocked_ns));
+            layout.labelled(4, label, LABEL, &takers(parts, group, group.blocked_ns));
         }
     }
 }
 
 /// One function a line, with its line of source.
-fn draw_stack(page: &mut Page, first: &str, stack: &Stack) {
+fn draw_stack(layout: &mut TextLayout, first: &str, stack: &Stack) {
     let outline = stack.outline();
     for (index, frame) in outline.iter().take(STACK_LINES).enumerate() {
         let mut text = frame.name();
@@ -230,7 +230,7 @@ fn draw_stack(page: &mut Page, first: &str, stack: &Stack) {
             text += &format!("  {}", object.rsplit('/').next().unwrap_or(object));
         }
         let label = if index == 0 { first } else { "" };
-        page.labelled(4, label, LABEL, &text);
+        layout.labelled(4, label, LABEL, &text);
     }
     let more = outline.len().saturating_sub(STACK_LINES) as u64;
     let rest = match stack.caller {
@@ -240,7 +240,7 @@ fn draw_stack(page: &mut Page, first: &str, stack: &Stack) {
         Caller::Known | Caller::None => None,
     };
     if let Some(rest) = rest {
-        page.labelled(4, "", LABEL, &rest);
+        layout.labelled(4, "", LABEL, &rest);
     }
 }
 
@@ -258,7 +258,7 @@ fn each(durations: &Durations) -> String {
 }
 
 fn draw_populations(
-    page: &mut Page,
+    layout: &mut TextLayout,
     group: &Group,
     durations: &Durations,
     populations: &Populations,
@@ -271,7 +271,7 @@ fn draw_populations(
     let least = format!("{:LABEL$}{} [", "", duration(durations.min_ns));
     let most = format!("] {}", duration(durations.max_ns));
     let used = 4 + columns(&least) + columns(&most);
-    let room = page.width().saturating_sub(used).min(COLUMNS);
+    let room = layout.width().saturating_sub(used).min(COLUMNS);
     if room >= LEAST_COLUMNS {
         let bar = bar(&group.histogram, *boundary_ns, room);
         let pieces = [
@@ -279,7 +279,7 @@ fn draw_populations(
             (Style::Yellow, &bar),
             (Style::Dim, &most),
         ];
-        page.line(4, &pieces);
+        layout.line(4, &pieces);
     }
     let share = slow.blocked_ns as f64 / (fast.blocked_ns + slow.blocked_ns).max(1) as f64;
     let text = format!(
@@ -291,7 +291,7 @@ fn draw_populations(
         percent(share),
         duration(*boundary_ns)
     );
-    page.labelled(4, "fast, slow", LABEL, &text);
+    layout.labelled(4, "fast, slow", LABEL, &text);
 }
 
 /// A histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few

@@ -8,15 +8,15 @@ use ratatui::text::Span;
 use table::Stage;
 
 use crate::clean::clean;
-use crate::page::Style;
+use crate::layout::Style;
 use crate::text::bar;
 
 /// A piece of a line with its look.
-pub type Piece = (Style, String);
+pub type StyledPiece = (Style, String);
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
+pub enum ListColumn {
     /// Severity of what was found.
     Mark,
     /// Process.
@@ -45,7 +45,7 @@ pub enum Column {
     Wait,
 }
 
-impl Column {
+impl ListColumn {
     /// Its heading.
     pub const fn title(self) -> &'static str {
         match self {
@@ -81,67 +81,67 @@ impl Column {
 }
 
 /// Columns with their widths.
-pub type Columns = Vec<(Column, usize)>;
+pub type ColumnWidths = Vec<(ListColumn, usize)>;
 
 /// Narrowest list that is laid out; a narrower terminal shows the left part of it.
 const LEAST_WIDTH: usize = 80;
 
 /// The columns of connections that fit: what is left over goes to the bar and to the addresses.
-pub fn of_connections(width: usize) -> Columns {
+pub fn of_connections(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     // an IPv4 address with its port takes 21
     let mut columns = vec![
-        (Column::Mark, 1),
-        (Column::Process, 14),
-        (Column::Remote, 21),
-        (Column::Held, 16),
-        (Column::Out, 6),
-        (Column::Rtt, 6),
-        (Column::Retransmits, 5),
-        (Column::Wait, 4),
+        (ListColumn::Mark, 1),
+        (ListColumn::Process, 14),
+        (ListColumn::Remote, 21),
+        (ListColumn::Held, 16),
+        (ListColumn::Out, 6),
+        (ListColumn::Rtt, 6),
+        (ListColumn::Retransmits, 5),
+        (ListColumn::Wait, 4),
     ];
-    add(&mut columns, width, 4, (Column::Bar, 10));
-    add(&mut columns, width, 6, (Column::In, 6));
-    add(&mut columns, width, 8, (Column::Cwnd, 6));
-    add(&mut columns, width, 2, (Column::Local, 21));
+    add(&mut columns, width, 4, (ListColumn::Bar, 10));
+    add(&mut columns, width, 6, (ListColumn::In, 6));
+    add(&mut columns, width, 8, (ListColumn::Cwnd, 6));
+    add(&mut columns, width, 2, (ListColumn::Local, 21));
     widen(&mut columns, width);
     columns
 }
 
 /// The columns of processes that fit.
-pub fn of_processes(width: usize) -> Columns {
+pub fn of_processes(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     let mut columns = vec![
-        (Column::Mark, 1),
-        (Column::Process, 19),
-        (Column::Connections, 7),
-        (Column::Held, 18),
-        (Column::Out, 6),
-        (Column::In, 6),
-        (Column::Rtt, 6),
-        (Column::Retransmits, 5),
-        (Column::Wait, 4),
+        (ListColumn::Mark, 1),
+        (ListColumn::Process, 19),
+        (ListColumn::Connections, 7),
+        (ListColumn::Held, 18),
+        (ListColumn::Out, 6),
+        (ListColumn::In, 6),
+        (ListColumn::Rtt, 6),
+        (ListColumn::Retransmits, 5),
+        (ListColumn::Wait, 4),
     ];
     // before the sums, which begin after four columns
-    add(&mut columns, width, 4, (Column::Bar, 10));
+    add(&mut columns, width, 4, (ListColumn::Bar, 10));
     widen(&mut columns, width);
     columns
 }
 
-fn used(columns: &Columns) -> usize {
+fn used(columns: &ColumnWidths) -> usize {
     columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1
 }
 
-fn add(columns: &mut Columns, width: usize, place: usize, column: (Column, usize)) {
+fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColumn, usize)) {
     if used(columns) + column.1 < width {
         columns.insert(place.min(columns.len()), column);
     }
 }
 
 /// Gives what is left to those that can use it.
-fn widen(columns: &mut Columns, width: usize) {
+fn widen(columns: &mut ColumnWidths, width: usize) {
     let mut left = width.saturating_sub(used(columns));
-    for (wanted, most) in [(Column::Bar, 24), (Column::Process, 24), (Column::Held, 24)] {
+    for (wanted, most) in [(ListColumn::Bar, 24), (ListColumn::Process, 24), (ListColumn::Held, 24)] {
         for (_, width) in columns.iter_mut().filter(|(column, _)| *column == wanted) {
             let more = left.min(most - (*width).min(most));
             *width += more;
@@ -149,7 +149,7 @@ fn widen(columns: &mut Columns, width: usize) {
         }
     }
     // long IPv6 addresses
-    let places = [Column::Remote, Column::Local];
+    let places = [ListColumn::Remote, ListColumn::Local];
     for (_, width) in columns
         .iter_mut()
         .filter(|(column, _)| places.contains(column))
@@ -161,7 +161,7 @@ fn widen(columns: &mut Columns, width: usize) {
 }
 
 /// The headings; the column by which the list is sorted has an arrow.
-pub fn headings(columns: &Columns, sorted: Option<Column>, reversed: bool) -> String {
+pub fn headings(columns: &ColumnWidths, sorted: Option<ListColumn>, reversed: bool) -> String {
     let cells = columns.iter().map(|(column, width)| {
         let arrow = match (sorted == Some(*column), reversed) {
             (false, _) => "",
@@ -175,57 +175,57 @@ pub fn headings(columns: &Columns, sorted: Option<Column>, reversed: bool) -> St
 }
 
 /// A row of the list of connections.
-pub fn connection(connection: &LiveConnection, columns: &Columns) -> Vec<Piece> {
+pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |style, text: Option<String>| (style, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
-        Column::Mark => mark(connection.severity),
-        Column::Process => (Style::Plain, process(connection.process.as_ref())),
-        Column::Connections => (Style::Plain, String::new()),
-        Column::Local => (Style::Plain, connection.local.clone()),
-        Column::Remote => (Style::Plain, connection.remote.clone()),
-        Column::Held if connection.closed && connection.held.is_none() => {
+        ListColumn::Mark => mark(connection.severity),
+        ListColumn::Process => (Style::Plain, process(connection.process.as_ref())),
+        ListColumn::Connections => (Style::Plain, String::new()),
+        ListColumn::Local => (Style::Plain, connection.local.clone()),
+        ListColumn::Remote => (Style::Plain, connection.remote.clone()),
+        ListColumn::Held if connection.closed && connection.held.is_none() => {
             (Style::Dim, "closed".to_owned())
         }
-        Column::Held if connection.closed => (Style::Dim, held(connection.held, width).1),
-        Column::Held if connection.idle => (Style::Dim, "idle".to_owned()),
-        Column::Held => held(connection.held, width),
-        Column::Bar => (Style::Plain, letters(&connection.stages, width)),
-        Column::Out => number(Style::Plain, connection.out_bytes_per_s.map(bits)),
-        Column::In => number(Style::Plain, connection.in_bytes_per_s.map(bits)),
-        Column::Rtt => number(Style::Plain, connection.srtt_us.map(time)),
-        Column::Cwnd => number(Style::Plain, connection.cwnd.map(|cwnd| cwnd.to_string())),
-        Column::Retransmits => number(Style::Plain, connection.retransmits.map(count)),
-        Column::Wait => number(Style::Plain, connection.blocked_share.map(share)),
+        ListColumn::Held if connection.closed => (Style::Dim, held(connection.held, width).1),
+        ListColumn::Held if connection.idle => (Style::Dim, "idle".to_owned()),
+        ListColumn::Held => held(connection.held, width),
+        ListColumn::Bar => (Style::Plain, letters(&connection.stages, width)),
+        ListColumn::Out => number(Style::Plain, connection.out_bytes_per_s.map(bits)),
+        ListColumn::In => number(Style::Plain, connection.in_bytes_per_s.map(bits)),
+        ListColumn::Rtt => number(Style::Plain, connection.srtt_us.map(time)),
+        ListColumn::Cwnd => number(Style::Plain, connection.cwnd.map(|cwnd| cwnd.to_string())),
+        ListColumn::Retransmits => number(Style::Plain, connection.retransmits.map(count)),
+        ListColumn::Wait => number(Style::Plain, connection.blocked_share.map(share)),
     })
 }
 
 /// A row of the list of processes.
-pub fn of_process(one: &LiveProcess, columns: &Columns) -> Vec<Piece> {
+pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
-        Column::Mark => mark(one.severity),
-        Column::Process => (Style::Plain, process(one.process.as_ref())),
-        Column::Connections => number(Some(count(one.sums.connections))),
-        Column::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
-        Column::Held => held(one.held, width),
-        Column::Bar => (Style::Plain, letters(&one.stages, width)),
-        Column::Out => number(Some(bits(one.sums.out_bytes_per_s))),
-        Column::In => number(Some(bits(one.sums.in_bytes_per_s))),
-        Column::Rtt => number(one.srtt_us.map(time)),
-        Column::Retransmits => number(Some(count(one.sums.retransmits))),
-        Column::Wait => number(one.blocked_share.map(share)),
-        Column::Local | Column::Remote | Column::Cwnd => (Style::Plain, String::new()),
+        ListColumn::Mark => mark(one.severity),
+        ListColumn::Process => (Style::Plain, process(one.process.as_ref())),
+        ListColumn::Connections => number(Some(count(one.sums.connections))),
+        ListColumn::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
+        ListColumn::Held => held(one.held, width),
+        ListColumn::Bar => (Style::Plain, letters(&one.stages, width)),
+        ListColumn::Out => number(Some(bits(one.sums.out_bytes_per_s))),
+        ListColumn::In => number(Some(bits(one.sums.in_bytes_per_s))),
+        ListColumn::Rtt => number(one.srtt_us.map(time)),
+        ListColumn::Retransmits => number(Some(count(one.sums.retransmits))),
+        ListColumn::Wait => number(one.blocked_share.map(share)),
+        ListColumn::Local | ListColumn::Remote | ListColumn::Cwnd => (Style::Plain, String::new()),
     })
 }
 
-fn row(columns: &Columns, cell: impl Fn(Column, usize) -> Piece) -> Vec<Piece> {
+fn row(columns: &ColumnWidths, cell: impl Fn(ListColumn, usize) -> StyledPiece) -> Vec<StyledPiece> {
     let mut pieces = Vec::new();
     for (index, (column, width)) in columns.iter().enumerate() {
         if index > 0 {
             pieces.push((Style::Plain, " ".to_owned()));
         }
         let (style, text) = cell(*column, *width);
-        if *column == Column::Bar {
+        if *column == ListColumn::Bar {
             pieces.extend(coloured(&fit(&text, *width, false)));
         } else {
             pieces.push((style, fit(&clean(&text), *width, column.is_number())));
@@ -235,7 +235,7 @@ fn row(columns: &Columns, cell: impl Fn(Column, usize) -> Piece) -> Vec<Piece> {
 }
 
 /// The letters of a bar, each stage in its colour.
-pub fn coloured(letters: &str) -> Vec<Piece> {
+pub fn coloured(letters: &str) -> Vec<StyledPiece> {
     let style = |letter: char| {
         let stages = Stage::ALL.iter().map(|stage| bar::mark(*stage));
         let found = stages
@@ -244,7 +244,7 @@ pub fn coloured(letters: &str) -> Vec<Piece> {
             .next();
         found.unwrap_or(Style::Plain)
     };
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<StyledPiece> = Vec::new();
     for letter in letters.chars() {
         match pieces.last_mut() {
             Some((of, text)) if *of == style(letter) => text.push(letter),
@@ -263,7 +263,7 @@ fn letters(stages: &Stages, width: usize) -> String {
 }
 
 /// A sign that reads without colour.
-pub fn mark(severity: Option<Severity>) -> Piece {
+pub fn mark(severity: Option<Severity>) -> StyledPiece {
     match severity {
         Some(Severity::Critical) => (Style::Red, "!".to_owned()),
         Some(Severity::Warning) => (Style::Yellow, "*".to_owned()),
@@ -310,7 +310,7 @@ pub fn look(by: By) -> Style {
     }
 }
 
-fn held(held: Option<Held>, width: usize) -> Piece {
+fn held(held: Option<Held>, width: usize) -> StyledPiece {
     let Some(Held { by, share: part }) = held else {
         return (Style::Dim, "-".to_owned());
     };

@@ -6,12 +6,12 @@ use diagnose::units::{bytes, duration, percent};
 use ratatui::text::Line;
 use table::Role;
 
-use super::cells::{self, Piece};
-use super::paint::Paint;
-use super::state::{FindingId, Top, place_of_finding};
+use super::cells::{self, StyledPiece};
+use super::paint::StyleMapper;
+use super::state::{FindingId, TopState, place_of_finding};
 use crate::TextOptions;
 use crate::clean::clean;
-use crate::page::{Page, Style};
+use crate::layout::{Style, TextLayout};
 use crate::text::{bar, findings};
 
 /// Widest text that is read with ease.
@@ -35,11 +35,11 @@ pub fn bins(width: usize) -> usize {
 
 /// A connection.
 pub fn connection(
-    top: &Top,
+    top: &TopState,
     live: &Live,
     id: u64,
     width: usize,
-    paint: Paint,
+    paint: StyleMapper,
 ) -> Vec<Line<'static>> {
     let Some(connection) = top.connection(id) else {
         let text = "this connection is closed, and the time that is looked at tells nothing of it any more";
@@ -58,7 +58,7 @@ pub fn connection(
     lines
 }
 
-fn who(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'static>> {
+fn who(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let role = match connection.role {
         Role::Client => "client",
         Role::Server => "server",
@@ -87,21 +87,21 @@ fn who(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'sta
         facts.push("closed".to_owned());
     }
     let name = clean(&cells::process(connection.process.as_ref()));
-    let mut page = Page::new(&options(width, paint));
-    page.paragraph(0, Style::Dim, &facts.join(" · "));
+    let mut layout = TextLayout::new(&options(width, paint));
+    layout.paragraph(0, Style::Dim, &facts.join(" · "));
     let mut lines = vec![paint.line(vec![(Style::Cyan, name), (Style::Plain, clean(&ends))])];
-    lines.extend(paint.page(&page.finish()));
+    lines.extend(paint.styled_lines(&layout.finish()));
     lines
 }
 
-fn stages(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'static>> {
+fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let room = width.saturating_sub(LABEL + 2).min(60);
     let cells = bar::cells(&connection.stages, room);
     let letters: String = cells
         .iter()
         .map(|(stage, number)| bar::mark(*stage).0.to_string().repeat(*number))
         .collect();
-    let mut page = Page::new(&options(width, paint));
+    let mut layout = TextLayout::new(&options(width, paint));
     let mut lines = Vec::new();
     if letters.is_empty() {
         let text = match &connection.not_judged {
@@ -109,22 +109,22 @@ fn stages(connection: &LiveConnection, width: usize, paint: Paint) -> Vec<Line<'
             None if connection.idle => "nothing happened".to_owned(),
             None => "sends nothing".to_owned(),
         };
-        page.labelled(0, "sending", LABEL, &text);
+        layout.labelled(0, "sending", LABEL, &text);
     } else {
         let mut pieces = labelled("sending");
         pieces.push((Style::Dim, "[".to_owned()));
         pieces.extend(cells::coloured(&letters));
         pieces.push((Style::Dim, "]".to_owned()));
         lines.push(paint.line(pieces));
-        page.labelled(0, "", LABEL, &bar::legend(&connection.stages));
-        page.labelled(0, "", LABEL, &exactness(connection));
+        layout.labelled(0, "", LABEL, &bar::legend(&connection.stages));
+        layout.labelled(0, "", LABEL, &exactness(connection));
     }
     let received = received(connection);
     if !received.is_empty() {
         let label = connection.receive.map_or("calls", |_| "receiving");
-        page.labelled(0, label, LABEL, &received);
+        layout.labelled(0, label, LABEL, &received);
     }
-    lines.extend(paint.page(&page.finish()));
+    lines.extend(paint.styled_lines(&layout.finish()));
     lines
 }
 
@@ -159,7 +159,7 @@ fn exactness(connection: &LiveConnection) -> String {
 }
 
 /// The last minutes: one line each of rates, window, round-trip time, retransmits, stage.
-fn history(bins: &[Bin], paint: Paint) -> Vec<Line<'static>> {
+fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
     let number = bins.len().max(1);
     let title = format!(
         "{:<number$}",
@@ -203,7 +203,7 @@ fn spark(
     bins: &[Bin],
     value: impl Fn(&Bin) -> Option<f64>,
     show: impl Fn(f64) -> String,
-    paint: Paint,
+    paint: StyleMapper,
 ) -> Line<'static> {
     let values: Vec<Option<f64>> = bins.iter().map(value).collect();
     let most = values.iter().flatten().copied().reduce(f64::max);
@@ -224,7 +224,7 @@ fn spark(
     paint.line(pieces)
 }
 
-fn labelled(label: &str) -> Vec<Piece> {
+fn labelled(label: &str) -> Vec<StyledPiece> {
     vec![(Style::Dim, format!("{label:LABEL$}"))]
 }
 
@@ -233,17 +233,17 @@ fn found(
     live: &Live,
     connection: &LiveConnection,
     width: usize,
-    paint: Paint,
+    paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let mut page = Page::new(&options(width, paint));
+    let mut layout = TextLayout::new(&options(width, paint));
     let Some(place) = place_of_finding(live, connection) else {
-        page.labelled(
+        layout.labelled(
             0,
             "finding",
             LABEL,
             "none: nothing is lost here, or too little to act on",
         );
-        return paint.page(&page.finish());
+        return paint.styled_lines(&layout.finish());
     };
     match live.findings.get(place) {
         Some(finding) => {
@@ -251,60 +251,60 @@ fn found(
             let mut pieces = labelled("finding");
             pieces.push((super::lists::style(finding.severity), title));
             let mut lines = vec![paint.line(pieces)];
-            page.labelled(0, "", LABEL, &finding.headline);
+            layout.labelled(0, "", LABEL, &finding.headline);
             let advice = finding.advice.first().map(|advice| advice.0.as_ref());
             let room = width.min(TEXT_WIDTH).saturating_sub(LABEL);
             let advice = cells::fit(advice.unwrap_or("nothing is to be done"), room, false);
-            page.labelled(0, "do this", LABEL, advice.trim_end());
-            page.labelled(
+            layout.labelled(0, "do this", LABEL, advice.trim_end());
+            layout.labelled(
                 0,
                 "",
                 LABEL,
                 "enter: what shows it, and all that can be done",
             );
-            lines.extend(paint.page(&page.finish()));
+            lines.extend(paint.styled_lines(&layout.finish()));
             lines
         }
         None => {
             let undecided = live.undecided.get(place - live.findings.len());
             let (headline, why) =
                 undecided.map_or(("", ""), |it| (it.headline.as_str(), it.why.as_str()));
-            page.labelled(0, "finding", LABEL, &format!("cannot tell: {headline}"));
-            page.labelled(0, "why", LABEL, why);
-            paint.page(&page.finish())
+            layout.labelled(0, "finding", LABEL, &format!("cannot tell: {headline}"));
+            layout.labelled(0, "why", LABEL, why);
+            paint.styled_lines(&layout.finish())
         }
     }
 }
 
 /// A finding in full, as a report draws it.
 pub fn finding(
-    top: &Top,
+    top: &TopState,
     live: &Live,
     id: &FindingId,
     width: usize,
-    paint: Paint,
+    paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let mut page = Page::new(&options(width, paint));
+    let mut layout = TextLayout::new(&options(width, paint));
     match top.finding(id) {
         Some(place) => match live.findings.get(place) {
-            Some(finding) => findings::one(&mut page, finding),
+            Some(finding) => findings::one(&mut layout, finding),
             None => {
                 let undecided = live.undecided.get(place - live.findings.len());
                 undecided
                     .into_iter()
-                    .for_each(|it| findings::one_undecided(&mut page, it));
+                    .for_each(|it| findings::one_undecided(&mut layout, it));
             }
         },
-        None => page.paragraph(
+        None => layout.paragraph(
             0,
             Style::Green,
             "it is gone: the last seconds do not show it any more",
         ),
     }
-    paint.page(&page.finish())
+    paint.styled_lines(&layout.finish())
 }
 
-fn options(width: usize, paint: Paint) -> TextOptions {
+fn options(width: usize, paint: StyleMapper) -> TextOptions {
     TextOptions {
         colour: paint.colour,
         width: width.min(TEXT_WIDTH),

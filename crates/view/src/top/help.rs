@@ -2,8 +2,8 @@
 
 use ratatui::text::Line;
 
-use super::paint::Paint;
-use crate::page::Style;
+use super::paint::StyleMapper;
+use crate::layout::Style;
 
 const KEYS: [(&str, &str); 16] = [
     ("↑ ↓  j k  PgUp PgDn  g G", "select, or scroll"),
@@ -45,7 +45,7 @@ const STAGES: [(&str, &str); 8] = [
 ];
 
 /// The page.
-pub fn lines(paint: Paint) -> Vec<Line<'static>> {
+pub fn lines(paint: StyleMapper) -> Vec<Line<'static>> {
     let table = |rows: &[(&str, &str)], width: usize| -> Vec<Line<'static>> {
         let line = |(key, what): &(&str, &str)| {
             let key = (Style::Bold, format!(" {key:width$}  "));

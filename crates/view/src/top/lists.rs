@@ -5,22 +5,22 @@ use diagnose::report::{Finding, Process, Severity, Undecided};
 use diagnose::units::{count, counted, duration};
 use ratatui::text::Line;
 
-use super::cells::{self, Columns, Piece, fit};
-use super::order::Order;
-use super::paint::Paint;
-use super::state::Top;
+use super::cells::{self, ColumnWidths, StyledPiece, fit};
+use super::order::ListOrder;
+use super::paint::StyleMapper;
+use super::state::TopState;
 use crate::TextOptions;
 use crate::clean::clean;
-use crate::page::Style;
+use crate::layout::Style;
 
 /// Columns and lines that there are.
-type Room = (usize, usize);
+type ScreenSize = (usize, usize);
 
 /// Lines below the list that tell of the selected row.
 const ABOUT: usize = 1;
 
 /// The list of connections: all, or those of one process.
-pub fn connections(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+pub fn connections(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
     let columns = cells::of_connections(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.connections.get(place) {
@@ -42,7 +42,7 @@ pub fn connections(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<
 }
 
 /// The list of processes.
-pub fn processes(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+pub fn processes(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
     let columns = cells::of_processes(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.processes.get(place) {
@@ -75,11 +75,11 @@ pub fn processes(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Li
 }
 
 fn list(
-    top: &Top,
-    columns: &Columns,
-    row: impl Fn(usize) -> Vec<Piece>,
-    (width, height): Room,
-    paint: Paint,
+    top: &TopState,
+    columns: &ColumnWidths,
+    row: impl Fn(usize) -> Vec<StyledPiece>,
+    (width, height): ScreenSize,
+    paint: StyleMapper,
 ) -> Vec<Line<'static>> {
     let sorted = Some(top.order.sort.column());
     let title = cells::headings(columns, sorted, top.order.reversed);
@@ -103,7 +103,7 @@ fn list(
 }
 
 /// Why a list is empty.
-fn nothing(top: &Top) -> String {
+fn nothing(top: &TopState) -> String {
     let filter = clean(&top.order.filter);
     match (filter.is_empty(), top.order.hide_idle) {
         (false, _) => format!("nothing matches {filter:?}: esc shows all"),
@@ -113,12 +113,12 @@ fn nothing(top: &Top) -> String {
 }
 
 /// The line below a list.
-fn about(text: Option<Piece>, width: usize, paint: Paint) -> Line<'static> {
+fn about(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> Line<'static> {
     let pieces = text.map(|(style, text)| (style, fit(&clean(&text), width, false)));
     paint.line(pieces.into_iter().collect())
 }
 
-fn headline(live: &Live, place: usize) -> Piece {
+fn headline(live: &Live, place: usize) -> StyledPiece {
     match live.findings.get(place) {
         Some(finding) => (
             style(finding.severity),
@@ -138,7 +138,7 @@ pub fn style(severity: Severity) -> Style {
 }
 
 /// Above the connections of one process.
-pub fn process_title(live: &Live, process: Option<&Process>, paint: Paint) -> Line<'static> {
+pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper) -> Line<'static> {
     let found = live
         .processes
         .iter()
@@ -160,7 +160,7 @@ pub fn process_title(live: &Live, process: Option<&Process>, paint: Paint) -> Li
 }
 
 /// The list of findings, undecided ones after the others.
-pub fn findings(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Line<'static>> {
+pub fn findings(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let title = format!(
         "{:9} {:24} {:>5} {:>8}  {}",
@@ -198,7 +198,7 @@ pub fn findings(top: &mut Top, live: &Live, room: Room, paint: Paint) -> Vec<Lin
     lines
 }
 
-fn finding_row(finding: &Finding) -> Vec<Piece> {
+fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
     let subject = &finding.subject;
     let numbers = format!(
         " {:>5} {:>8}  ",
@@ -216,7 +216,7 @@ fn finding_row(finding: &Finding) -> Vec<Piece> {
     ]
 }
 
-fn undecided_row(undecided: &Undecided) -> Vec<Piece> {
+fn undecided_row(undecided: &Undecided) -> Vec<StyledPiece> {
     let harm = format!("≤{}", time(undecided.possible_harm_ns));
     vec![
         (Style::Yellow, format!("{:9} ", "?")),
@@ -245,7 +245,7 @@ fn time(ns: u64) -> String {
 }
 
 /// The first connections as text.
-pub fn text(live: &Live, order: &Order, limit: usize, options: &TextOptions) -> String {
+pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
     let columns = cells::of_connections(options.width);
     let places = order.connections(live, None);
     let sums: String = super::sums(live, options.width)
@@ -256,7 +256,7 @@ pub fn text(live: &Live, order: &Order, limit: usize, options: &TextOptions) -> 
     let mut out = head.join("\n");
     let titles = cells::headings(&columns, Some(order.sort.column()), order.reversed);
     out.push_str(&format!("{}\n", titles.trim_end()));
-    let mut page = crate::page::Page::new(&TextOptions {
+    let mut layout = crate::layout::TextLayout::new(&TextOptions {
         width: usize::MAX,
         ..*options
     });
@@ -270,9 +270,9 @@ pub fn text(live: &Live, order: &Order, limit: usize, options: &TextOptions) -> 
             .iter()
             .map(|(style, text)| (*style, text.as_str()))
             .collect();
-        page.line(0, &pieces);
+        layout.line(0, &pieces);
     }
-    out.push_str(&page.finish());
+    out.push_str(&layout.finish());
     if places.len() > limit {
         let more = count((places.len() - limit) as u64);
         out.push_str(&format!("{more} more: see --limit\n"));

@@ -28,13 +28,13 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 pub use detail::bins;
-pub use order::{Order, Sort};
-pub use state::{Act, Page, Top};
+pub use order::{ListOrder, SortKey};
+pub use state::{KeyAction, ScreenPage, TopState};
 
 use crate::clean::clean;
-use crate::page::Style;
-use cells::{Piece, fit};
-use paint::Paint;
+use crate::layout::Style;
+use cells::{StyledPiece, fit};
+use paint::StyleMapper;
 
 /// Lines above a list or a page: what is looked at, totals, the profiler's own words.
 const HEAD: usize = 3;
@@ -43,8 +43,8 @@ const HEAD: usize = 3;
 pub const MOST_BINS: usize = 120;
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, top: &mut Top, colour: bool) {
-    let paint = Paint { colour };
+pub fn draw(frame: &mut Frame<'_>, top: &mut TopState, colour: bool) {
+    let paint = StyleMapper { colour };
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let body_height = height.saturating_sub(HEAD + 1);
@@ -58,7 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, colour: bool) {
     }
 }
 
-fn head(top: &Top, width: usize, paint: Paint) -> Vec<Line<'static>> {
+fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let Some(live) = &top.live else {
         let text = "whylat top · attaching …".to_owned();
         return vec![paint.line(vec![(Style::Bold, text)])];
@@ -94,7 +94,7 @@ fn head(top: &Top, width: usize, paint: Paint) -> Vec<Line<'static>> {
 }
 
 /// What was found, and all connections together: as much as fits, the least important last.
-fn sums(live: &Live, width: usize) -> Vec<Piece> {
+fn sums(live: &Live, width: usize) -> Vec<StyledPiece> {
     let totals = &live.totals;
     let parts = [
         format!(
@@ -122,7 +122,7 @@ fn sums(live: &Live, width: usize) -> Vec<Piece> {
     pieces
 }
 
-fn found(live: &Live) -> Piece {
+fn found(live: &Live) -> StyledPiece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {
@@ -147,7 +147,7 @@ fn nobody(live: &Live) -> String {
 }
 
 /// The profiler's own cost and loss, and what it cannot see; that which changes the answers first.
-fn own(live: &Live) -> Piece {
+fn own(live: &Live) -> StyledPiece {
     let about = &live.about;
     let mut parts = Vec::new();
     if about.lost_total > 0 {
@@ -176,15 +176,15 @@ fn own(live: &Live) -> Piece {
     (style, parts.join(" · "))
 }
 
-fn body(top: &mut Top, width: usize, height: usize, paint: Paint) -> Vec<Line<'static>> {
+fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let Some(live) = top.live.clone() else {
         return Vec::new();
     };
     match top.page().clone() {
-        Page::Connections => lists::connections(top, &live, (width, height), paint),
-        Page::Processes => lists::processes(top, &live, (width, height), paint),
-        Page::Findings => lists::findings(top, &live, (width, height), paint),
-        Page::Process(process) => {
+        ScreenPage::Connections => lists::connections(top, &live, (width, height), paint),
+        ScreenPage::Processes => lists::processes(top, &live, (width, height), paint),
+        ScreenPage::Findings => lists::findings(top, &live, (width, height), paint),
+        ScreenPage::Process(process) => {
             let mut lines = vec![lists::process_title(&live, process.as_ref(), paint)];
             let room = (width, height.saturating_sub(1));
             lines.extend(waits::lines(top, &live, process.as_ref(), room, paint));
@@ -192,33 +192,33 @@ fn body(top: &mut Top, width: usize, height: usize, paint: Paint) -> Vec<Line<'s
             lines.extend(lists::connections(top, &live, room, paint));
             lines
         }
-        Page::Connection(id) => {
+        ScreenPage::Connection(id) => {
             let lines = detail::connection(top, &live, id, width, paint);
             scrolled(top, lines, height)
         }
-        Page::Finding(id) => {
+        ScreenPage::Finding(id) => {
             let lines = detail::finding(top, &live, &id, width, paint);
             scrolled(top, lines, height)
         }
-        Page::Help => scrolled(top, help::lines(paint), height),
+        ScreenPage::Help => scrolled(top, help::lines(paint), height),
     }
 }
 
 /// The part of a text that fits.
-fn scrolled(top: &mut Top, lines: Vec<Line<'static>>, height: usize) -> Vec<Line<'static>> {
+fn scrolled(top: &mut TopState, lines: Vec<Line<'static>>, height: usize) -> Vec<Line<'static>> {
     top.set_lines(lines.len(), height);
     let (_, offset) = top.cursor();
     lines.into_iter().skip(offset).take(height).collect()
 }
 
 /// What keys do here.
-fn foot(top: &Top, width: usize, paint: Paint) -> Line<'static> {
+fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
     if top.typing {
         let text = format!("filter: {}▏", clean(&top.order.filter));
         return paint.line(vec![(Style::Bold, fit(&text, width, false))]);
     }
     let keys: &[(&str, &str)] = match top.page() {
-        Page::Connections | Page::Process(_) | Page::Processes => &[
+        ScreenPage::Connections | ScreenPage::Process(_) | ScreenPage::Processes => &[
             ("↑↓", "select"),
             ("enter", "open"),
             ("/", "filter"),
@@ -228,14 +228,14 @@ fn foot(top: &Top, width: usize, paint: Paint) -> Line<'static> {
             ("?", "help"),
             (
                 "q",
-                if top.page() == &Page::Connections {
+                if top.page() == &ScreenPage::Connections {
                     "quit"
                 } else {
                     "back"
                 },
             ),
         ],
-        Page::Findings => &[
+        ScreenPage::Findings => &[
             ("↑↓", "select"),
             ("enter", "open"),
             ("/", "filter"),
@@ -244,13 +244,13 @@ fn foot(top: &Top, width: usize, paint: Paint) -> Line<'static> {
             ("?", "help"),
             ("q", "quit"),
         ],
-        Page::Connection(_) => &[
+        ScreenPage::Connection(_) => &[
             ("enter", "finding"),
             ("↑↓", "scroll"),
             ("p", "pause"),
             ("q", "back"),
         ],
-        Page::Finding(_) | Page::Help => &[("↑↓", "scroll"), ("q", "back")],
+        ScreenPage::Finding(_) | ScreenPage::Help => &[("↑↓", "scroll"), ("q", "back")],
     };
     let mut pieces = Vec::new();
     for (key, what) in keys {
@@ -287,12 +287,12 @@ fn clock(realtime_ns: u64) -> String {
 }
 
 /// The first `limit` connections as text, for a pipe or a log.
-pub fn text(live: &Live, order: &Order, limit: usize, options: &crate::TextOptions) -> String {
+pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &crate::TextOptions) -> String {
     lists::text(live, order, limit, options)
 }
 
 /// The look with only the first `limit` connections, as JSON: those that [`text`] shows.
-pub fn json(live: Live, order: &Order, limit: usize) -> String {
+pub fn json(live: Live, order: &ListOrder, limit: usize) -> String {
     let places = order.connections(&live, None);
     let mut rows: Vec<Option<_>> = live.connections.into_iter().map(Some).collect();
     let shown = places.into_iter().take(limit);

@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 use diagnose::live::{Live, LiveConnection, LiveProcess};
 use diagnose::report::Process;
 
-use super::cells::Column;
+use super::cells::ListColumn;
 
 /// By what a list is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum SortKey {
     /// By what was found, then by the share of the time that it is held up: the default.
     Held,
     /// By what it sends.
@@ -28,7 +28,7 @@ pub enum Sort {
     Remote,
 }
 
-impl Sort {
+impl SortKey {
     /// All, in the order in which `>` goes through them.
     pub const ALL: [Self; 8] = [
         Self::Process,
@@ -56,16 +56,16 @@ impl Sort {
     }
 
     /// The column that shows it.
-    pub const fn column(self) -> Column {
+    pub const fn column(self) -> ListColumn {
         match self {
-            Self::Held => Column::Held,
-            Self::Out => Column::Out,
-            Self::In => Column::In,
-            Self::Rtt => Column::Rtt,
-            Self::Retransmits => Column::Retransmits,
-            Self::Wait => Column::Wait,
-            Self::Process => Column::Process,
-            Self::Remote => Column::Remote,
+            Self::Held => ListColumn::Held,
+            Self::Out => ListColumn::Out,
+            Self::In => ListColumn::In,
+            Self::Rtt => ListColumn::Rtt,
+            Self::Retransmits => ListColumn::Retransmits,
+            Self::Wait => ListColumn::Wait,
+            Self::Process => ListColumn::Process,
+            Self::Remote => ListColumn::Remote,
         }
     }
 
@@ -79,9 +79,9 @@ impl Sort {
 
 /// What a list shows, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct ListOrder {
     /// By what.
-    pub sort: Sort,
+    pub sort: SortKey,
     /// The other way round.
     pub reversed: bool,
     /// Only rows with this text in the process, an address, or what holds them up; words are looked for apart.
@@ -90,10 +90,10 @@ pub struct Order {
     pub hide_idle: bool,
 }
 
-impl Default for Order {
+impl Default for ListOrder {
     fn default() -> Self {
         Self {
-            sort: Sort::Held,
+            sort: SortKey::Held,
             reversed: false,
             filter: String::new(),
             hide_idle: false,
@@ -101,7 +101,7 @@ impl Default for Order {
     }
 }
 
-impl Order {
+impl ListOrder {
     /// Places of the connections that are shown; with `of`, those of one process.
     pub fn connections(&self, live: &Live, of: Option<&Option<Process>>) -> Vec<usize> {
         let words = self.words();
@@ -188,18 +188,18 @@ impl Order {
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
         match self.sort {
-            Sort::Held => {
+            SortKey::Held => {
                 let order = turn(b.severity.cmp(&a.severity));
                 let order = order.then_with(|| numbers(a.limited, b.limited));
                 order.then_with(|| numbers(a.out, b.out))
             }
-            Sort::Out => numbers(a.out, b.out),
-            Sort::In => numbers(a.into, b.into),
-            Sort::Rtt => numbers(a.rtt, b.rtt),
-            Sort::Retransmits => numbers(a.retransmits, b.retransmits),
-            Sort::Wait => numbers(a.wait, b.wait),
-            Sort::Process => turn(a.process.cmp(&b.process)),
-            Sort::Remote => turn(a.remote.cmp(b.remote)).then_with(|| numbers(a.number, b.number)),
+            SortKey::Out => numbers(a.out, b.out),
+            SortKey::In => numbers(a.into, b.into),
+            SortKey::Rtt => numbers(a.rtt, b.rtt),
+            SortKey::Retransmits => numbers(a.retransmits, b.retransmits),
+            SortKey::Wait => numbers(a.wait, b.wait),
+            SortKey::Process => turn(a.process.cmp(&b.process)),
+            SortKey::Remote => turn(a.remote.cmp(b.remote)).then_with(|| numbers(a.number, b.number)),
         }
     }
 }

@@ -3,17 +3,17 @@
 use ratatui::style::{Color, Modifier, Style as Look};
 use ratatui::text::{Line, Span};
 
-use super::cells::Piece;
-use crate::page::Style;
+use super::cells::StyledPiece;
+use crate::layout::Style;
 
 /// Whether colours are used; without, everything that matters differs by its letters.
 #[derive(Debug, Clone, Copy)]
-pub struct Paint {
+pub struct StyleMapper {
     /// For a terminal, and without NO_COLOR.
     pub colour: bool,
 }
 
-impl Paint {
+impl StyleMapper {
     /// A look.
     pub fn look(self, style: Style) -> Look {
         let plain = Look::new();
@@ -30,7 +30,7 @@ impl Paint {
     }
 
     /// A line of pieces.
-    pub fn line(self, pieces: Vec<Piece>) -> Line<'static> {
+    pub fn line(self, pieces: Vec<StyledPiece>) -> Line<'static> {
         let spans = pieces
             .into_iter()
             .map(|(style, text)| Span::styled(text, self.look(style)));
@@ -42,14 +42,14 @@ impl Paint {
         Line::styled(text, Look::new().add_modifier(Modifier::REVERSED))
     }
 
-    /// The lines that a [`crate::page::Page`] with colours wrote.
-    pub fn page(self, text: &str) -> Vec<Line<'static>> {
+    /// The lines that a [`crate::layout::TextLayout`] with colours wrote.
+    pub fn styled_lines(self, text: &str) -> Vec<Line<'static>> {
         text.lines().map(|line| self.line(pieces(line))).collect()
     }
 }
 
-/// Takes apart what `Page` put together: `ESC [ code m text ESC [ 0 m`. Nothing else in a page begins with ESC.
-fn pieces(line: &str) -> Vec<Piece> {
+/// Takes apart what `TextLayout` put together: `ESC [ code m text ESC [ 0 m`. Nothing else in a page begins with ESC.
+fn pieces(line: &str) -> Vec<StyledPiece> {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default();
     let mut pieces = vec![(Style::Plain, first.to_owned())];

@@ -7,11 +7,11 @@ use diagnose::live::{Bin, Live, LiveConnection, ProcessWaits};
 use diagnose::report::Process;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::order::{Order, Sort};
+use super::order::{ListOrder, SortKey};
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Page {
+pub enum ScreenPage {
     /// All connections.
     Connections,
     /// All processes.
@@ -38,7 +38,7 @@ pub struct FindingId {
 
 /// What the caller has to do after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum KeyAction {
     /// Draw.
     Draw,
     /// End.
@@ -60,15 +60,15 @@ struct Cursor {
 
 /// The state of the screen.
 #[derive(Debug)]
-pub struct Top {
+pub struct TopState {
     pub(super) live: Option<Arc<Live>>,
     pub(super) history: Vec<Bin>,
     waits: Option<Waits>,
-    pub(super) order: Order,
+    pub(super) order: ListOrder,
     /// The filter is being typed.
     pub(super) typing: bool,
     pub(super) paused: bool,
-    pages: Vec<(Page, Cursor)>,
+    pages: Vec<(ScreenPage, Cursor)>,
     /// Places of the rows of the list that is shown.
     pub(super) shown: Vec<usize>,
     /// Rows of the list that fit on the screen, as of the last drawing.
@@ -77,9 +77,9 @@ pub struct Top {
     pub(super) lines: usize,
 }
 
-impl Top {
+impl TopState {
     /// An empty screen.
-    pub fn new(order: Order) -> Self {
+    pub fn new(order: ListOrder) -> Self {
         Self {
             live: None,
             history: Vec::new(),
@@ -87,7 +87,7 @@ impl Top {
             order,
             typing: false,
             paused: false,
-            pages: vec![(Page::Connections, Cursor::default())],
+            pages: vec![(ScreenPage::Connections, Cursor::default())],
             shown: Vec::new(),
             rows: 1,
             lines: 0,
@@ -108,7 +108,7 @@ impl Top {
     /// The connection of which the history is drawn.
     pub fn wants_history(&self) -> Option<u64> {
         match self.page() {
-            Page::Connection(id) => Some(*id),
+            ScreenPage::Connection(id) => Some(*id),
             _ => None,
         }
     }
@@ -117,7 +117,7 @@ impl Top {
     pub fn wants_waits(&self) -> Option<u32> {
         let live = self.live.as_ref()?;
         match self.page() {
-            Page::Process(process) if live.about.detail != "waits" => process.as_ref()?.pid,
+            ScreenPage::Process(process) if live.about.detail != "waits" => process.as_ref()?.pid,
             _ => None,
         }
     }
@@ -146,10 +146,10 @@ impl Top {
     }
 
     /// What is looked at.
-    pub fn page(&self) -> &Page {
+    pub fn page(&self) -> &ScreenPage {
         self.pages
             .last()
-            .map_or(&Page::Connections, |(page, _)| page)
+            .map_or(&ScreenPage::Connections, |(page, _)| page)
     }
 
     /// Place of the selected row on the screen's list, and of the first one that is drawn.
@@ -185,31 +185,31 @@ impl Top {
             return;
         };
         self.shown = match self.page() {
-            Page::Processes => self.order.processes(live),
-            Page::Findings => self.order.findings(live),
-            Page::Process(process) => self.order.connections(live, Some(process)),
-            Page::Connections => self.order.connections(live, None),
-            Page::Connection(_) | Page::Finding(_) | Page::Help => Vec::new(),
+            ScreenPage::Processes => self.order.processes(live),
+            ScreenPage::Findings => self.order.findings(live),
+            ScreenPage::Process(process) => self.order.connections(live, Some(process)),
+            ScreenPage::Connections => self.order.connections(live, None),
+            ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help => Vec::new(),
         };
         self.keep_in_sight();
     }
 
     /// What the selected row is about.
-    fn selected(&self) -> Option<Page> {
+    fn selected(&self) -> Option<ScreenPage> {
         let live = self.live.as_ref()?;
         let place = *self.shown.get(self.cursor().0)?;
         match self.page() {
-            Page::Connections | Page::Process(_) => {
-                Some(Page::Connection(live.connections.get(place)?.id))
+            ScreenPage::Connections | ScreenPage::Process(_) => {
+                Some(ScreenPage::Connection(live.connections.get(place)?.id))
             }
-            Page::Processes => Some(Page::Process(live.processes.get(place)?.process.clone())),
-            Page::Findings => Some(Page::Finding(finding_id(live, place)?)),
-            Page::Connection(_) | Page::Finding(_) | Page::Help => None,
+            ScreenPage::Processes => Some(ScreenPage::Process(live.processes.get(place)?.process.clone())),
+            ScreenPage::Findings => Some(ScreenPage::Finding(finding_id(live, place)?)),
+            ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help => None,
         }
     }
 
     /// Selects the same row again, wherever it is now. The first row stays the first: there is the worst.
-    fn select(&mut self, wanted: Option<Page>) {
+    fn select(&mut self, wanted: Option<ScreenPage>) {
         let (Some(wanted), Some(live)) = (wanted, &self.live) else {
             return;
         };
@@ -217,12 +217,12 @@ impl Top {
             return;
         }
         let is_it = |place: &usize| match &wanted {
-            Page::Connection(id) => live.connections.get(*place).map(|it| it.id) == Some(*id),
-            Page::Process(process) => live
+            ScreenPage::Connection(id) => live.connections.get(*place).map(|it| it.id) == Some(*id),
+            ScreenPage::Process(process) => live
                 .processes
                 .get(*place)
                 .is_some_and(|it| it.process == *process),
-            Page::Finding(id) => finding_id(live, *place).as_ref() == Some(id),
+            ScreenPage::Finding(id) => finding_id(live, *place).as_ref() == Some(id),
             _ => false,
         };
         if let Some(index) = self.shown.iter().position(is_it)
@@ -249,7 +249,7 @@ impl Top {
     fn is_list(&self) -> bool {
         !matches!(
             self.page(),
-            Page::Connection(_) | Page::Finding(_) | Page::Help
+            ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help
         )
     }
 
@@ -270,7 +270,7 @@ impl Top {
     }
 
     /// A key was pressed.
-    pub fn key(&mut self, key: KeyEvent) -> Act {
+    pub fn key(&mut self, key: KeyEvent) -> KeyAction {
         // Esc and a key right after it come as that key with Alt, which means nothing here
         if key.modifiers.contains(KeyModifiers::ALT) {
             self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
@@ -278,8 +278,8 @@ impl Top {
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Act::Quit,
-            KeyCode::Char('z') if control => return Act::Suspend,
+            KeyCode::Char('c') if control => return KeyAction::Quit,
+            KeyCode::Char('z') if control => return KeyAction::Suspend,
             _ if self.typing => self.type_filter(key.code),
             KeyCode::Char('f') if control => self.step(self.rows as isize),
             KeyCode::Char('b') if control => self.step(-(self.rows as isize)),
@@ -287,11 +287,11 @@ impl Top {
             KeyCode::Char('u') if control => self.step(-(self.rows as isize / 2)),
             // anything else with Control is not a letter
             KeyCode::Char(_) if control => {}
-            KeyCode::F(10) => return Act::Quit,
-            KeyCode::Char('q') if self.pages.len() == 1 => return Act::Quit,
+            KeyCode::F(10) => return KeyAction::Quit,
+            KeyCode::Char('q') if self.pages.len() == 1 => return KeyAction::Quit,
             code => self.plain_key(code),
         }
-        Act::Draw
+        KeyAction::Draw
     }
 
     fn plain_key(&mut self, code: KeyCode) {
@@ -306,11 +306,11 @@ impl Top {
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('q') => self.back(),
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(-1),
-            KeyCode::Char('1') => self.go(Page::Connections),
-            KeyCode::Char('2') => self.go(Page::Processes),
-            KeyCode::Char('3' | 'f') => self.go(Page::Findings),
-            KeyCode::Char('?' | 'h') | KeyCode::F(1) if *self.page() != Page::Help => {
-                self.push(Page::Help);
+            KeyCode::Char('1') => self.go(ScreenPage::Connections),
+            KeyCode::Char('2') => self.go(ScreenPage::Processes),
+            KeyCode::Char('3' | 'f') => self.go(ScreenPage::Findings),
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) if *self.page() != ScreenPage::Help => {
+                self.push(ScreenPage::Help);
             }
             KeyCode::Char(' ' | 'p') => self.paused = !self.paused,
             KeyCode::Char('/') | KeyCode::F(4) => self.begin_filter(),
@@ -326,13 +326,13 @@ impl Top {
         match code {
             KeyCode::Char('>') | KeyCode::F(6) => self.sort(self.order.sort.step(1)),
             KeyCode::Char('<') => self.sort(self.order.sort.step(-1)),
-            KeyCode::Char('H') => self.sort(Sort::Held),
-            KeyCode::Char('O') => self.sort(Sort::Out),
-            KeyCode::Char('I') => self.sort(Sort::In),
-            KeyCode::Char('T') => self.sort(Sort::Rtt),
-            KeyCode::Char('R') => self.sort(Sort::Retransmits),
-            KeyCode::Char('W') => self.sort(Sort::Wait),
-            KeyCode::Char('P') => self.sort(Sort::Process),
+            KeyCode::Char('H') => self.sort(SortKey::Held),
+            KeyCode::Char('O') => self.sort(SortKey::Out),
+            KeyCode::Char('I') => self.sort(SortKey::In),
+            KeyCode::Char('T') => self.sort(SortKey::Rtt),
+            KeyCode::Char('R') => self.sort(SortKey::Retransmits),
+            KeyCode::Char('W') => self.sort(SortKey::Wait),
+            KeyCode::Char('P') => self.sort(SortKey::Process),
             KeyCode::Char('r') => {
                 self.order.reversed = !self.order.reversed;
                 self.refresh();
@@ -345,7 +345,7 @@ impl Top {
         }
     }
 
-    fn sort(&mut self, sort: Sort) {
+    fn sort(&mut self, sort: SortKey) {
         self.order.sort = sort;
         self.order.reversed = false;
         self.refresh();
@@ -392,7 +392,7 @@ impl Top {
     fn open(&mut self) {
         // of one connection: the finding on it
         let page = match self.page() {
-            Page::Connection(id) => self.finding_on(*id),
+            ScreenPage::Connection(id) => self.finding_on(*id),
             _ => self.selected(),
         };
         if let Some(page) = page {
@@ -400,13 +400,13 @@ impl Top {
         }
     }
 
-    fn finding_on(&self, id: u64) -> Option<Page> {
+    fn finding_on(&self, id: u64) -> Option<ScreenPage> {
         let live = self.live.as_ref()?;
         let place = place_of_finding(live, self.connection(id)?)?;
-        Some(Page::Finding(finding_id(live, place)?))
+        Some(ScreenPage::Finding(finding_id(live, place)?))
     }
 
-    fn push(&mut self, page: Page) {
+    fn push(&mut self, page: ScreenPage) {
         self.pages.push((page, Cursor::default()));
         self.history.clear();
         self.refresh();
@@ -422,13 +422,13 @@ impl Top {
         self.refresh();
     }
 
-    fn go(&mut self, page: Page) {
+    fn go(&mut self, page: ScreenPage) {
         self.pages = vec![(page, Cursor::default())];
         self.refresh();
     }
 
     fn turn(&mut self, by: isize) {
-        let lists = [Page::Connections, Page::Processes, Page::Findings];
+        let lists = [ScreenPage::Connections, ScreenPage::Processes, ScreenPage::Findings];
         let bottom = self.pages.first().map(|(page, _)| page.clone());
         let place = lists
             .iter()

@@ -8,10 +8,10 @@ use ratatui::text::Line;
 use table::WaitObject;
 
 use super::cells;
-use super::paint::Paint;
-use super::state::Top;
+use super::paint::StyleMapper;
+use super::state::TopState;
 use crate::clean::clean;
-use crate::page::Style;
+use crate::layout::Style;
 
 /// Objects that are shown: the others are few threads' or short.
 const MOST: usize = 4;
@@ -25,11 +25,11 @@ const LIST: usize = 5;
 
 /// The lines of a process, of which `height` are left for them and the list.
 pub fn lines(
-    top: &Top,
+    top: &TopState,
     live: &Live,
     process: Option<&Process>,
     (width, height): (usize, usize),
-    paint: Paint,
+    paint: StyleMapper,
 ) -> Vec<Line<'static>> {
     let Some(pid) = process.and_then(|process| process.pid) else {
         return Vec::new();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use diagnose::Report;
 use diagnose::recording::Judging;
-use whylat_view::{Side, TextOptions, side_by_side};
+use whylat_view::{ComparedSide, TextOptions, side_by_side};
 
 use crate::fixture::{Outcome, recording};
 
@@ -20,12 +20,12 @@ fn both_sides_and_the_measured_speed_up_are_shown() -> Outcome {
         judge("nagle_delayed_ack/fires")?,
         judge("sender_app_limited/fires")?,
     );
-    let before = Side {
+    let before = ComparedSide {
         label: "two writes",
         report: &stalled,
         total_ns: 402_000_000,
     };
-    let after = Side {
+    let after = ComparedSide {
         label: "with TCP_NODELAY",
         report: &mended,
         total_ns: 4_020_000,

@@ -8,7 +8,7 @@ use serde_json::json;
 use table::tables::{Activity, Wait, Waits};
 use table::{Columns, Recording, row_of};
 use tempfile::TempDir;
-use whylat_view::html::{Answers, Side, html};
+use whylat_view::html::{Answers, PageSide, html};
 
 use crate::fixture::data::Data;
 use crate::fixture::{Outcome, recording, write_rows};
@@ -31,7 +31,7 @@ fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome {
     let (_scratch, recording) = waits()?;
     let mut answers = answers(&recording)?;
     answers.report.about.problems = vec!["r.whylat/calls/000002.parquet: missing".to_owned()];
-    let side = Side {
+    let side = PageSide {
         name: "r".to_owned(),
         recording: &recording,
         answers,
@@ -53,7 +53,7 @@ fn a_page_holds_reports_and_rows() -> Outcome {
     let titles: Vec<String> = waits.groups.iter().map(|it| it.identity.title()).collect();
     let name = "</script><b>".to_owned();
     let page = html(
-        &[Side {
+        &[PageSide {
             name: name.clone(),
             recording: &recording,
             answers,

@@ -216,7 +216,7 @@ fn lines_fit() -> Outcome {
 
 /// The data of a page of a recording.
 fn page(recording: &Recording) -> Outcome<Data> {
-    let side = view::html::Side {
+    let side = view::html::PageSide {
         name: "r".to_owned(),
         recording,
         answers: diagnose::recording::page(

@@ -17,7 +17,7 @@ use table::tables::{Call, Connection, Process, TcpEvent, TcpSample, TcpStage};
 use table::{Recording, WaitObject};
 use tempfile::TempDir;
 use view::TextOptions;
-use view::top::{Act, Order, Page, Sort, Top, draw};
+use view::top::{KeyAction, ListOrder, ScreenPage, SortKey, TopState, draw};
 use whylat_view as view;
 
 use crate::fixture::{Outcome, document, expect, recording};
@@ -118,7 +118,7 @@ fn look() -> Outcome<(Live, Histories)> {
 
 /// A screen of a size, with a first look.
 struct Screen {
-    top: Top,
+    top: TopState,
     histories: Histories,
     terminal: Terminal<TestBackend>,
     width: u16,
@@ -128,7 +128,7 @@ impl Screen {
     fn new((width, height): (u16, u16)) -> Outcome<Self> {
         let (live, histories) = look()?;
         let mut screen = Self {
-            top: Top::new(Order::default()),
+            top: TopState::new(ListOrder::default()),
             histories,
             terminal: Terminal::new(TestBackend::new(width, height))?,
             width,
@@ -139,8 +139,8 @@ impl Screen {
     }
 
     /// Presses keys: letters as they are, others by name in angle brackets.
-    fn press(&mut self, keys: &str) -> Outcome<Act> {
-        let mut act = Act::Draw;
+    fn press(&mut self, keys: &str) -> Outcome<KeyAction> {
+        let mut act = KeyAction::Draw;
         let mut rest = keys;
         while let Some(first) = rest.chars().next() {
             let named = rest
@@ -204,7 +204,7 @@ fn screens_are_as_committed() -> Outcome {
         wrong.extend(expect(&path, &screen.text()?)?);
     }
     let (live, _) = look()?;
-    let text = view::top::text(&live, &Order::default(), 3, &TextOptions::default());
+    let text = view::top::text(&live, &ListOrder::default(), 3, &TextOptions::default());
     wrong.extend(expect(&root().join("tests/golden_top/once.txt"), &text)?);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -214,14 +214,14 @@ fn screens_are_as_committed() -> Outcome {
 fn the_worst_is_first_and_each_column_sorts() -> Outcome {
     let (live, _) = look()?;
     let first = |sort, reversed| {
-        let order = Order {
+        let order = ListOrder {
             sort,
             reversed,
-            ..Order::default()
+            ..ListOrder::default()
         };
         live.connections[order.connections(&live, None)[0]].clone()
     };
-    let worst = first(Sort::Held, false);
+    let worst = first(SortKey::Held, false);
     assert_eq!(worst.severity, Some(diagnose::report::Severity::Critical));
     let most = |of: fn(&diagnose::live::LiveConnection) -> Option<f64>| {
         live.connections
@@ -229,21 +229,21 @@ fn the_worst_is_first_and_each_column_sorts() -> Outcome {
             .filter_map(of)
             .fold(f64::MIN, f64::max)
     };
-    let out = first(Sort::Out, false);
+    let out = first(SortKey::Out, false);
     assert_eq!(out.out_bytes_per_s, Some(most(|it| it.out_bytes_per_s)));
-    let rtt = first(Sort::Rtt, false).srtt_us.map(f64::from);
+    let rtt = first(SortKey::Rtt, false).srtt_us.map(f64::from);
     assert_eq!(rtt, Some(most(|it| it.srtt_us.map(f64::from))));
     let name = |it: diagnose::live::LiveConnection| it.process.and_then(|process| process.comm);
     let (a, z) = (
-        name(first(Sort::Process, false)),
-        name(first(Sort::Process, true)),
+        name(first(SortKey::Process, false)),
+        name(first(SortKey::Process, true)),
     );
     assert_eq!(
         (a.as_deref(), z.as_deref()),
         (Some("backup"), Some("sleepy"))
     );
     // what is not measured is last both ways
-    let least = first(Sort::Rtt, true).srtt_us;
+    let least = first(SortKey::Rtt, true).srtt_us;
     assert!(least.is_some());
     Ok(())
 }
@@ -251,23 +251,23 @@ fn the_worst_is_first_and_each_column_sorts() -> Outcome {
 #[test]
 fn keys_lead_from_lists_to_findings_and_back() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
-    assert_eq!(screen.press("⟨down⟩⟨enter⟩")?, Act::Draw);
-    assert!(matches!(screen.top.page(), Page::Connection(_)));
+    assert_eq!(screen.press("⟨down⟩⟨enter⟩")?, KeyAction::Draw);
+    assert!(matches!(screen.top.page(), ScreenPage::Connection(_)));
     screen.press("⟨enter⟩")?;
     assert!(
-        matches!(screen.top.page(), Page::Finding(_)),
+        matches!(screen.top.page(), ScreenPage::Finding(_)),
         "{:?}",
         screen.top.page()
     );
     assert!(screen.text()?.contains("evidence"));
     screen.press("qq")?;
-    assert_eq!(screen.top.page(), &Page::Connections);
+    assert_eq!(screen.top.page(), &ScreenPage::Connections);
     screen.press("⟨tab⟩")?;
-    assert_eq!(screen.top.page(), &Page::Processes);
+    assert_eq!(screen.top.page(), &ScreenPage::Processes);
     screen.press("⟨enter⟩⟨enter⟩")?;
-    assert!(matches!(screen.top.page(), Page::Connection(_)));
+    assert!(matches!(screen.top.page(), ScreenPage::Connection(_)));
     screen.press("⟨esc⟩⟨esc⟩1")?;
-    assert_eq!(screen.press("q")?, Act::Quit);
+    assert_eq!(screen.press("q")?, KeyAction::Quit);
     Ok(())
 }
 
@@ -330,7 +330,7 @@ fn a_process_shows_what_its_threads_wait_for() -> Outcome {
     assert_eq!(screen.top.wants_waits(), None);
     wrong.extend(expect(&golden("process_recorded_waits"), &screen.text()?)?);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let json = serde_json::from_str(&view::top::json(live, &Order::default(), 1))?;
+    let json = serde_json::from_str(&view::top::json(live, &ListOrder::default(), 1))?;
     let schema = document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json")?;
     let faults = crate::schema::validate(&schema, &json);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -340,7 +340,7 @@ fn a_process_shows_what_its_threads_wait_for() -> Outcome {
 #[test]
 fn a_filter_is_typed_letter_by_letter_and_q_is_one_of_them() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
-    assert_eq!(screen.press("/q")?, Act::Draw);
+    assert_eq!(screen.press("/q")?, KeyAction::Draw);
     assert!(screen.text()?.contains("nothing matches \"q\""));
     screen.press("⟨esc⟩/backup receiver")?;
     let text = screen.text()?;
@@ -436,9 +436,9 @@ fn hostile_names_do_not_reach_the_terminal() -> Outcome {
         screen.press(keys)?;
         assert_eq!(bad(&screen.text()?), None, "{keys}");
     }
-    let text = view::top::text(&live, &Order::default(), 9, &TextOptions::default());
+    let text = view::top::text(&live, &ListOrder::default(), 9, &TextOptions::default());
     assert_eq!(bad(&text), None);
-    let json = view::top::json((*live).clone(), &Order::default(), 9);
+    let json = view::top::json((*live).clone(), &ListOrder::default(), 9);
     assert_eq!(bad(&json), None);
     Ok(())
 }
@@ -483,7 +483,7 @@ fn where_there_is_nothing_to_look_at_nothing_is_found_right() -> Outcome {
     for (filter, only_own, said) in cases {
         let mut live = window.judge(Now { only_own, ..now() });
         live.about.filter = filter.map(str::to_owned);
-        let text = view::top::text(&live, &Order::default(), 9, &TextOptions::default());
+        let text = view::top::text(&live, &ListOrder::default(), 9, &TextOptions::default());
         assert!(text.starts_with(said), "{text}");
         let mut screen = Screen::new(LARGE)?;
         screen.top.update(Arc::new(live));
@@ -498,11 +498,11 @@ fn json_keeps_the_published_schema() -> Outcome {
         document(&root().join("docs/top.schema.json"))?.ok_or("docs/top.schema.json is missing")?;
     let (live, _) = look()?;
     let all = live.connections.len();
-    let json = serde_json::from_str(&view::top::json(live.clone(), &Order::default(), all))?;
+    let json = serde_json::from_str(&view::top::json(live.clone(), &ListOrder::default(), all))?;
     let faults = crate::schema::validate(&schema, &json);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     let first: serde_json::Value =
-        serde_json::from_str(&view::top::json(live, &Order::default(), 2))?;
+        serde_json::from_str(&view::top::json(live, &ListOrder::default(), 2))?;
     assert_eq!(first["connections"].as_array().map(Vec::len), Some(2));
     assert_eq!(first["totals"]["connections"], all);
     // what both contracts have is declared the same in both

@@ -6,7 +6,7 @@ use std::path::Path;
 use diagnose::messages::message::MessageId;
 use diagnose::waits::Names;
 
-use super::super::trace::Trace;
+use super::super::trace::TraceWriter;
 use super::super::wire::read::{Value, fields, messages};
 use super::*;
 
@@ -105,7 +105,7 @@ fn parts_are_those_of_the_report() {
     let recording = golden(scratch.path());
     let mut out = Vec::new();
     let names = Names::default();
-    let mut drawing = Drawing::new(Trace::begin(&mut out).expect("memory"), &names);
+    let mut drawing = TraceDrawing::new(TraceWriter::begin(&mut out).expect("memory"), &names);
     draw(&mut drawing, &recording).expect("memory");
     drawing.trace.finish().expect("memory");
     let all = drawn(&out);

@@ -1,4 +1,4 @@
-//! Lines of styled text within a fixed width. All that is printed goes through [`Page`], so
+//! Lines of styled text within a fixed width. All that is printed goes through [`TextLayout`], so
 //! that every string is cleaned and no line is too long.
 
 use crate::TextOptions;
@@ -62,13 +62,13 @@ impl Style {
 
 /// A page being written.
 #[derive(Debug)]
-pub struct Page {
+pub struct TextLayout {
     out: String,
     colour: bool,
     width: usize,
 }
 
-impl Page {
+impl TextLayout {
     /// An empty page.
     pub fn new(options: &TextOptions) -> Self {
         let width = options.width.clamp(LEAST_COLUMNS, MOST_COLUMNS);
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn colour_only_when_asked_for() {
         let draw = |colour| {
-            let mut page = Page::new(&TextOptions { colour, width: 80 });
-            page.line(2, &[(Style::Red, "stall"), (Style::Plain, " ok")]);
-            page.finish()
+            let mut layout = TextLayout::new(&TextOptions { colour, width: 80 });
+            layout.line(2, &[(Style::Red, "stall"), (Style::Plain, " ok")]);
+            layout.finish()
         };
         assert_eq!(draw(false), "  stall ok\n");
         assert_eq!(draw(true), "  \u{1b}[31mstall\u{1b}[0m ok\n");
