@@ -154,7 +154,7 @@ package-check: packages
 # Breaks what whylat depends on, one thing after the other, as root: half an hour and more, and an hour more with HOUR=1.
 # Writes the table of docs/reliability.md.
 faults: setup-test build fleet/.venv/dev
-	WHYLAT_KILLS=200 $(cargo) test $(PROFILE) --workspace --test kernel -- alone::survive::kills_at_any_moment
+	WHYLAT_KILLS=200 $(cargo) test $(PROFILE) --workspace --test kernel -- alone::survive::kills_at_random_moments
 	python3 tests/faults/run.py --whole $(if $(HOUR),--minutes 60) --output docs/reliability.md
 
 # The part of them that takes a minute; without root it is left out.

@@ -78,7 +78,7 @@ fn marks(spans: &[Activity], truth: &Value) -> usize {
 }
 
 #[test]
-fn the_moments_of_slow_messages_are_kept_whole() {
+fn windows_of_slow_messages_are_complete() {
     if !root() {
         return;
     }
@@ -119,7 +119,7 @@ fn the_moments_of_slow_messages_are_kept_whole() {
 }
 
 #[test]
-fn a_trigger_keeps_every_cpu() {
+fn trigger_keeps_every_cpu() {
     if !root() {
         return;
     }
@@ -150,7 +150,7 @@ fn a_trigger_keeps_every_cpu() {
 }
 
 #[test]
-fn a_snapshot_keeps_what_is_held() {
+fn snapshot_keeps_buffered_activity() {
     if !root() {
         return;
     }

@@ -63,7 +63,7 @@ fn write_known() -> Did {
 }
 
 #[test]
-fn calls_connections_and_intervals_are_counted_exactly_and_only_here() {
+fn agent_counts_are_exact() {
     if !root() {
         return;
     }
@@ -149,7 +149,7 @@ impl Writes {
 }
 
 #[test]
-fn a_kill_loses_the_open_interval_at_most_and_nothing_counts_twice() {
+fn agent_kill_loses_one_interval() {
     if !root() {
         return;
     }
@@ -208,7 +208,7 @@ fn a_kill_loses_the_open_interval_at_most_and_nothing_counts_twice() {
 }
 
 #[test]
-fn statistics_alone_leave_null_what_only_calls_tell() {
+fn agent_statistics_leave_call_columns_null() {
     if !root() {
         return;
     }
@@ -235,7 +235,7 @@ fn statistics_alone_leave_null_what_only_calls_tell() {
 }
 
 #[test]
-fn what_an_agent_cannot_use_is_said_with_a_hint() {
+fn agent_errors_have_hints() {
     let scratch = tempfile::tempdir().expect("a directory");
     let config = scratch.path().join("agent.toml");
     let mut command = whylat("agent --config");

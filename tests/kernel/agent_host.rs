@@ -54,7 +54,7 @@ fn metric(netns: &Netns, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn an_agent_keeps_what_it_needs() {
+fn agent_keeps_required_capabilities() {
     if !root() {
         return;
     }
@@ -96,7 +96,7 @@ fn of_nobody(netns: &Netns, capabilities: &str) -> (TempDir, Command) {
 }
 
 #[test]
-fn two_capabilities_are_enough_and_each_is_asked_for_by_name() {
+fn agent_needs_two_capabilities() {
     if !root() {
         return;
     }
@@ -128,7 +128,7 @@ fn two_capabilities_are_enough_and_each_is_asked_for_by_name() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_said_everywhere() {
+fn agent_reports_coverage_gaps() {
     if !root() {
         return;
     }
@@ -163,7 +163,7 @@ fn what_cannot_be_seen_is_said_everywhere() {
 }
 
 #[test]
-fn a_sound_configuration_is_taken_up_and_another_refused() {
+fn agent_reloads_valid_configuration_only() {
     if !root() {
         return;
     }
@@ -211,7 +211,7 @@ fn a_sound_configuration_is_taken_up_and_another_refused() {
 }
 
 #[test]
-fn a_target_that_takes_nothing_is_said_once_and_that_it_does_again() {
+fn agent_logs_target_failure_and_recovery() {
     if !root() {
         return;
     }
@@ -248,7 +248,7 @@ fn park(socket: TcpStream) -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn a_connection_of_the_kernel_has_its_row() {
+fn kernel_connection_has_a_row() {
     if !root() {
         return;
     }

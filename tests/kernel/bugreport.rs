@@ -43,7 +43,7 @@ const SCRIPT: &str = r#"
 "#;
 
 #[test]
-fn what_was_planted_is_not_told() {
+fn planted_secrets_are_redacted() {
     if !root() {
         return;
     }

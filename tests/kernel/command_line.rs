@@ -68,7 +68,7 @@ const ANSWERS: &[(&str, bool)] = &[
 
 /// What is printed, what `-o -` prints, and what `-o FILE` writes are the same; what is there is not written over.
 #[test]
-fn an_answer_goes_where_it_is_sent() {
+fn output_option_writes_file() {
     // waits want it
     if !root() {
         return;
@@ -122,7 +122,7 @@ fn an_answer_goes_where_it_is_sent() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_is_no_error() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     let run = whylat("run --detail stats -o r -- true")
@@ -183,7 +183,7 @@ fn is_role(page: &Path) -> bool {
 }
 
 #[test]
-fn a_profile_gives_what_the_command_line_does_not() {
+fn command_line_overrides_profile() {
     let scratch = tempfile::tempdir().expect("a directory");
     let config = scratch.path().join("whylat/config.toml");
     fs::create_dir(scratch.path().join("whylat")).expect("mkdir");
@@ -229,7 +229,7 @@ fn detail(recording: &Path) -> String {
 /// Under sudo the file is that of the user who called it, and must belong to that user: root reads nothing for
 /// somebody who may not.
 #[test]
-fn under_sudo_the_callers_own_file_is_read() {
+fn sudo_reads_configuration_of_invoking_user() {
     if !root() {
         return;
     }

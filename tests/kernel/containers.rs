@@ -100,7 +100,7 @@ fn tell_docker(id: &str, pid: u32) {
 }
 
 #[test]
-fn a_container_by_name_and_by_the_begin_of_its_id() {
+fn container_by_name_and_id_prefix() {
     let Some(tree) = root().then(|| tree("cgroup2", "rw")).flatten() else {
         return;
     };
@@ -128,7 +128,7 @@ fn a_container_by_name_and_by_the_begin_of_its_id() {
 }
 
 #[test]
-fn a_container_outside_the_v2_tree() {
+fn container_outside_cgroup_v2() {
     let Some(tree) = root().then(|| tree("cgroup", "pids")).flatten() else {
         return;
     };
@@ -144,7 +144,7 @@ fn a_container_outside_the_v2_tree() {
 }
 
 #[test]
-fn no_container_says_which_there_are() {
+fn unknown_container_lists_containers() {
     if !root() {
         return;
     }
@@ -248,7 +248,7 @@ impl Drop for Podman<'_> {
 }
 
 #[test]
-fn a_container_of_podman_and_what_is_executed_in_it() {
+fn podman_container_and_exec() {
     if !root() {
         return;
     }

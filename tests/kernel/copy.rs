@@ -114,7 +114,7 @@ fn a2_scattered_delivers() {
 }
 
 #[test]
-fn a3_delivers_and_says_what_was_copied() {
+fn a3_reports_copied_sends() {
     delivers("A3");
 }
 
@@ -144,7 +144,7 @@ fn splice_delivers() {
 }
 
 #[test]
-fn a3_goes_on_where_the_kernel_has_no_room_for_notes() {
+fn a3_survives_full_notification_memory() {
     if !root() {
         return;
     }
@@ -166,7 +166,7 @@ fn a3_goes_on_where_the_kernel_has_no_room_for_notes() {
 }
 
 #[test]
-fn a_study_ends_with_a_row_a_configuration() {
+fn study_writes_one_row_per_configuration() {
     if !root() {
         return;
     }
@@ -263,7 +263,7 @@ fn policy(page: &Path) -> String {
 }
 
 #[test]
-fn the_published_rows_are_drawn() {
+fn published_rows_are_plotted() {
     const PUBLISHED: &str =
         "Impl\tsize\tthread\tthroughput\tlatency\tcycles\tl1_misses\tllc_misses\tcs
 A1\t64\t1\t0.075719\t6.736870\t9225906310\t120104932\t121588\t739413
@@ -298,7 +298,7 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
 }
 
 #[test]
-fn without_the_right_to_namespaces_it_says_so() {
+fn study_without_namespaces_reports_error() {
     if !root() {
         return;
     }
@@ -318,7 +318,7 @@ fn without_the_right_to_namespaces_it_says_so() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn study_names_taken_port() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("a port").port();
     let ended = finish(&mut whylat(&format!(
@@ -328,7 +328,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_server_that_is_killed_ends_the_run() {
+fn killed_server_ends_study() {
     if !root() {
         return;
     }
@@ -354,7 +354,7 @@ fn a_server_that_is_killed_ends_the_run() {
 }
 
 #[test]
-fn nothing_of_a_killed_study_is_left() {
+fn killed_study_leaves_nothing() {
     if !root() {
         return;
     }
@@ -383,7 +383,7 @@ fn nothing_of_a_killed_study_is_left() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before() {
+fn impossible_study_is_refused() {
     for (words, what) in [
         ("--sizes 100", "--size"),
         ("--threads 0", "--threads"),

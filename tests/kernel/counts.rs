@@ -61,7 +61,7 @@ fn every_call_and_every_byte() {
 }
 
 #[test]
-fn every_call_and_every_byte_of_sockets_that_were_open_before() {
+fn every_call_of_open_sockets() {
     if root() {
         assert_every_call(true);
     }

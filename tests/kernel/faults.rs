@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use testbed::{ChildGuard, finish, until, whylat};
 
 #[test]
-fn a_seed_is_the_same_instance_for_all_variants() {
+fn seed_gives_equal_instances() {
     use lab::fault::scene::SeededDice;
     let scene = |fault: &Fault, variant| (fault.scene)(variant, &mut SeededDice::new(7));
     for fault in FAULTS {
@@ -21,7 +21,7 @@ fn a_seed_is_the_same_instance_for_all_variants() {
 }
 
 #[test]
-fn an_unknown_fault_names_the_known_ones() {
+fn unknown_fault_lists_faults() {
     let said = finish(&mut whylat("lab fault no_such_thing"));
     said.ended(1).explains("no_such_thing");
     assert!(said.err.contains("black_hole"), "{said:?}");
@@ -61,7 +61,7 @@ fn ended_by(signal: Signal) {
 }
 
 #[test]
-fn nothing_is_left_of_a_fault_that_is_ended() {
+fn ended_fault_leaves_nothing() {
     if testbed::root() {
         ended_by(Signal::SIGKILL);
         ended_by(Signal::SIGINT);
@@ -69,7 +69,7 @@ fn nothing_is_left_of_a_fault_that_is_ended() {
 }
 
 #[test]
-fn a_cure_that_there_is_not_is_refused() {
+fn unknown_cure_is_refused() {
     let refused = |words: &str, what: &str| {
         let said = finish(&mut whylat(&format!("lab fault {words}")));
         said.ended(1).explains(what);

@@ -98,7 +98,7 @@ fn values_are_stored_exactly_with_thread_and_time() {
 }
 
 #[test]
-fn children_of_the_command_are_heard() {
+fn child_processes_send_values() {
     if !root() {
         return;
     }
@@ -129,7 +129,7 @@ fn span<'a>(tasks: &'a [Task], kind: TaskKind, name: Option<&str>) -> &'a Task {
 }
 
 #[test]
-fn spans_are_stored_with_their_ends() {
+fn spans_are_stored_with_both_ends() {
     if !root() {
         return;
     }
@@ -173,7 +173,7 @@ fn assert_tasks(tasks: &[Task], times: &Value) {
 }
 
 #[test]
-fn a_killed_program_keeps_its_values() {
+fn values_survive_program_kill() {
     const ROUNDS: u64 = 5003;
     if !root() {
         return;
@@ -208,7 +208,7 @@ fn a_killed_program_keeps_its_values() {
 
 /// More values than the ring holds, while nobody reads.
 #[test]
-fn what_finds_no_room_is_counted() {
+fn overflow_is_counted() {
     const ROUNDS: u64 = 700_001;
     if !root() {
         return;
@@ -248,7 +248,7 @@ fn holder_of(pid: u64) -> PathBuf {
 }
 
 #[test]
-fn a_killed_recorder_does_no_harm_and_leaves_nothing() {
+fn recorder_kill_leaves_program_running() {
     if !root() {
         return;
     }
@@ -272,7 +272,7 @@ fn a_killed_recorder_does_no_harm_and_leaves_nothing() {
 }
 
 #[test]
-fn under_sudo_the_users_program_is_heard() {
+fn sudo_records_program_of_invoking_user() {
     const ROUNDS: u64 = 1009;
     if !root() {
         return;
@@ -300,7 +300,7 @@ fn under_sudo_the_users_program_is_heard() {
 }
 
 #[test]
-fn without_a_collector_the_program_runs_as_ever() {
+fn program_runs_without_collector() {
     if !root() {
         return;
     }
@@ -326,7 +326,7 @@ fn without_a_collector_the_program_runs_as_ever() {
 }
 
 #[test]
-fn a_collector_of_the_users_own_is_left_alone() {
+fn user_collector_is_kept() {
     if !root() {
         return;
     }
@@ -343,7 +343,7 @@ fn a_collector_of_the_users_own_is_left_alone() {
 }
 
 #[test]
-fn a_program_that_says_nothing_has_no_rows() {
+fn silent_program_has_no_rows() {
     if !root() {
         return;
     }

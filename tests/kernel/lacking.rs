@@ -60,7 +60,7 @@ fn off(report: &Report) -> Vec<(String, String)> {
 }
 
 #[test]
-fn each_capability_that_is_taken_away_is_told_or_is_not_needed() {
+fn missing_capabilities_are_reported() {
     if !root() {
         return;
     }

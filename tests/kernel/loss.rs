@@ -44,7 +44,7 @@ fn made(truth: &Value) -> u64 {
 }
 
 #[test]
-fn without_loss_everything_produced_is_stored() {
+fn all_records_are_stored_without_loss() {
     if !root() {
         return;
     }
@@ -59,7 +59,7 @@ fn without_loss_everything_produced_is_stored() {
 
 /// Each has a sample and a ledger to read at the first poll, which is more than the ring holds.
 #[test]
-fn more_sockets_than_the_ring_holds_are_all_read() {
+fn walk_reads_more_sockets_than_ring_holds() {
     const SOCKETS: usize = 2 * 5003;
     if !root() {
         return;
@@ -81,7 +81,7 @@ fn more_sockets_than_the_ring_holds_are_all_read() {
 
 /// Programs that make calls run one after the other while the recorder is stopped. (`make faults` demands the rate, too.)
 #[test]
-fn a_stopped_recorder_counts_every_call_that_it_lost() {
+fn stopped_recorder_counts_lost_calls() {
     const NAME: &str = "wl-calls-17";
     if !root() {
         return;

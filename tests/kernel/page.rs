@@ -33,7 +33,7 @@ fn view(scratch: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn the_page_is_given_to_the_opener() {
+fn page_is_passed_to_opener() {
     let scratch = scene(0);
     let path = scratch.path();
     let done = finish(&mut view(path, &["r.whylat"]));
@@ -67,7 +67,7 @@ fn the_page_is_given_to_the_opener() {
 }
 
 #[test]
-fn an_opener_that_fails_is_told() {
+fn failing_opener_is_reported() {
     let scratch = scene(3);
     let done = finish(&mut view(scratch.path(), &["r.whylat"]));
     done.ended(1);

@@ -110,7 +110,7 @@ pub fn assert_kept(recorder: u32, kept: &BTreeSet<String>, uid: u32) {
 }
 
 #[test]
-fn a_recorder_keeps_what_its_detail_needs() {
+fn recorder_keeps_required_capabilities() {
     if !root() {
         return;
     }
@@ -127,7 +127,7 @@ fn a_recorder_keeps_what_its_detail_needs() {
 
 /// The threads of `whylat top` share what it keeps: who has the screen has nothing.
 #[test]
-fn top_keeps_what_looking_needs() {
+fn top_keeps_required_capabilities() {
     if !root() {
         return;
     }
@@ -157,7 +157,7 @@ fn top_keeps_what_looking_needs() {
 
 /// As the command sees it, which ends once its parent has just these.
 #[test]
-fn with_a_command_it_can_still_pass_on_signals() {
+fn run_forwards_signals() {
     if !root() {
         return;
     }
@@ -172,7 +172,7 @@ fn with_a_command_it_can_still_pass_on_signals() {
 }
 
 #[test]
-fn under_sudo_it_goes_on_as_the_user() {
+fn sudo_recorder_becomes_user() {
     if !root() {
         return;
     }
@@ -206,7 +206,7 @@ fn assert_private(path: &Path, uid: u32) {
 
 /// A command that says what it may do, under `whylat run` with these options and without whylat.
 #[test]
-fn a_command_keeps_what_it_would_have() {
+fn command_keeps_its_capabilities() {
     if !root() {
         return;
     }
@@ -259,7 +259,7 @@ fn a_command_keeps_what_it_would_have() {
 /// The kernel's functions, those of a program that only its user may read, and what that program is: without any of the
 /// capabilities, one of them is missing.
 #[test]
-fn nothing_that_is_recorded_is_missing() {
+fn reduced_capabilities_lose_no_rows() {
     if !root() {
         return;
     }
@@ -312,7 +312,7 @@ fn own_program() -> TempDir {
 
 /// Each waits for a file that nobody writes; by then it must be confined.
 #[test]
-fn what_reads_is_confined() {
+fn readers_are_confined() {
     let scratch = tempfile::tempdir().expect("a directory");
     let recording = scratch.path().join("r.whylat");
     fs::create_dir(&recording).expect("a directory");

@@ -151,7 +151,7 @@ fn nginx(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
 }
 
 #[test]
-fn nginx_by_its_master() {
+fn nginx_by_master_pid() {
     if !root() {
         return;
     }
@@ -163,7 +163,7 @@ fn nginx_by_its_master() {
 }
 
 #[test]
-fn nginx_by_one_of_its_workers() {
+fn nginx_by_worker_pid() {
     if !root() {
         return;
     }
@@ -176,7 +176,7 @@ fn nginx_by_one_of_its_workers() {
 }
 
 #[test]
-fn gunicorn_by_its_master() {
+fn gunicorn_by_master_pid() {
     if !root() {
         return;
     }
@@ -192,7 +192,7 @@ fn gunicorn_by_its_master() {
 }
 
 #[test]
-fn a_node_cluster_by_its_primary() {
+fn node_cluster_by_primary_pid() {
     if !root() {
         return;
     }
@@ -305,7 +305,7 @@ impl Session {
 
 /// Each session has its server ask another session of the same one: by dblink, which connects as any client does.
 #[test]
-fn postgresql_by_its_postmaster() {
+fn postgresql_by_postmaster_pid() {
     const SESSIONS: usize = 5;
     if !root() {
         return;
@@ -387,18 +387,18 @@ fn check_sharers(parent: &str) {
 }
 
 #[test]
-fn who_shares_a_listening_socket() {
+fn processes_that_share_a_listening_socket() {
     check_sharers("closes");
 }
 
 #[test]
-fn a_service_manager_that_holds_it_is_not_meant() {
+fn service_manager_is_not_selected() {
     check_sharers("systemd");
 }
 
 /// `whylat run` follows one whose parent has ended, so that it is a child of init: all of its descent is the command's.
 #[test]
-fn the_command_and_whom_init_has_adopted() {
+fn command_and_orphaned_children() {
     if !root() {
         return;
     }

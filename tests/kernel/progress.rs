@@ -6,7 +6,7 @@ use crate::terminal::Terminal;
 use testbed::{program, root, until};
 
 #[test]
-fn a_recording_says_how_long_it_goes_on_and_is_not_held_by_its_terminal() {
+fn progress_line_does_not_block_recording() {
     if !root() {
         return;
     }

@@ -115,7 +115,7 @@ pub(crate) fn record_both(
 }
 
 #[test]
-fn a_process_with_a_connection_that_was_already_open() {
+fn process_with_open_connection() {
     if !root() {
         return;
     }
@@ -130,7 +130,7 @@ fn a_process_with_a_connection_that_was_already_open() {
 }
 
 #[test]
-fn a_command_name_now_and_later() {
+fn command_name_present_and_future() {
     if !root() {
         return;
     }
@@ -243,7 +243,7 @@ fn a_control_group() {
 }
 
 #[test]
-fn everything_in_every_namespace() {
+fn all_namespaces() {
     if !root() {
         return;
     }
@@ -311,7 +311,7 @@ fn children_of_the_command() {
 /// The server is only the other end of what was asked for: nothing holds either end, so its ledger
 /// sleeps, and says so.
 #[test]
-fn a_peer_sleeps_while_nothing_holds_it() {
+fn idle_peer_is_not_held_up() {
     const MANY: u64 = 10_007;
     if !root() {
         return;

@@ -49,7 +49,7 @@ fn sleeps(report: &Report, pid: u32) -> usize {
 }
 
 #[test]
-fn by_port_who_owns_its_sockets() {
+fn port_selects_socket_owners() {
     if !root() {
         return;
     }
@@ -73,7 +73,7 @@ fn by_port_who_owns_its_sockets() {
 
 /// A child that has the socket is an owner, also as another program; one that has become a program without it is none.
 #[test]
-fn by_port_who_inherits_its_sockets() {
+fn port_selects_socket_heirs() {
     if !root() {
         return;
     }
@@ -106,7 +106,7 @@ fn by_port_who_inherits_its_sockets() {
 }
 
 #[test]
-fn by_pid_not_who_is_at_the_other_end() {
+fn pid_excludes_peer_process() {
     if !root() {
         return;
     }
@@ -123,7 +123,7 @@ fn by_pid_not_who_is_at_the_other_end() {
 
 /// As long as they have the name: a program that one of them starts has another.
 #[test]
-fn by_name_who_has_it() {
+fn name_selects_processes() {
     if !root() {
         return;
     }
@@ -164,7 +164,7 @@ fn now_ns() -> u64 {
 
 /// As long as they are there: who comes later, and not who has left.
 #[test]
-fn by_control_group_who_is_in_it() {
+fn cgroup_selects_members() {
     if !root() {
         return;
     }
@@ -194,7 +194,7 @@ fn by_control_group_who_is_in_it() {
 
 /// Everybody, but not the recorder, its threads and what it has started.
 #[test]
-fn everybody_but_the_recorder() {
+fn all_excludes_recorder() {
     if !root() {
         return;
     }

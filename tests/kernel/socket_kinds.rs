@@ -238,7 +238,7 @@ fn go_program_run(arguments: &str) -> (Report, Value) {
 }
 
 #[test]
-fn go_server_that_is_run() {
+fn go_server_by_run() {
     if !root() {
         return;
     }

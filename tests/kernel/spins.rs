@@ -68,7 +68,7 @@ fn check(phase: &Value, spins: &[Spin]) -> Result<(), String> {
 }
 
 #[test]
-fn who_asks_without_waiting_is_met_as_often_as_it_is_on_the_cpu() {
+fn busy_poll_samples_match_cpu_time() {
     if !root() {
         return;
     }

@@ -126,13 +126,13 @@ fn without_frame_pointers() {
 }
 
 #[test]
-fn deep_ones() {
+fn deep_stacks() {
     check(&["-O1", "-g", "-fomit-frame-pointer"], 40);
 }
 
 /// Rust's linker lays segments out one after the other, so that they begin anywhere in a page.
 #[test]
-fn of_a_program_in_rust() {
+fn rust_program() {
     const NAPS: &str = "
         #[inline(never)]
         fn nap(us: u64) -> u64 {
@@ -167,7 +167,7 @@ fn of_a_program_in_rust() {
 
 /// Functions of a stripped program have no names; where they are is told.
 #[test]
-fn of_a_stripped_program() {
+fn stripped_program() {
     if !root() {
         return;
     }

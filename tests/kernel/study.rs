@@ -3,7 +3,7 @@
 use testbed::{finish, root, whylat};
 
 #[test]
-fn the_study_says_what_it_lacks() {
+fn study_reports_missing_programs() {
     if !root() {
         return;
     }

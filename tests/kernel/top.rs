@@ -52,7 +52,7 @@ impl Planted {
 }
 
 #[test]
-fn planted_stalls_are_on_the_screen_and_keys_lead_to_their_cures() {
+fn top_shows_planted_stalls_and_advice() {
     if !root() {
         return;
     }
@@ -114,7 +114,7 @@ fn planted_stalls_are_on_the_screen_and_keys_lead_to_their_cures() {
 
 /// Two clients that wait for their replies, and one thread that runs.
 #[test]
-fn a_process_that_is_opened_shows_what_its_threads_wait_for() {
+fn top_shows_waits_of_selected_process() {
     if !root() {
         return;
     }
@@ -158,7 +158,7 @@ pub fn top_in(terminal: &Terminal) -> u32 {
 }
 
 #[test]
-fn the_terminal_is_given_back_whatever_signal_comes() {
+fn every_signal_restores_terminal() {
     if !root() {
         return;
     }
@@ -196,7 +196,7 @@ fn the_terminal_is_given_back_whatever_signal_comes() {
 }
 
 #[test]
-fn once_says_as_json_what_the_screen_says() {
+fn once_json_matches_screen() {
     if !root() {
         return;
     }
@@ -241,7 +241,7 @@ fn once_says_as_json_what_the_screen_says() {
 }
 
 #[test]
-fn without_a_terminal_or_privilege_it_says_what_is_to_be_done() {
+fn top_errors_have_hints() {
     finish(&mut whylat("top")).ended(1).explains("no terminal");
     finish(&mut whylat("top --json")).ended(2);
     finish(&mut whylat("top --once --interval 0")).ended(2);

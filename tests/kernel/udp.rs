@@ -239,7 +239,7 @@ fn over_a_pair_of_devices() {
 /// The stack takes a list of packets before it hands the first to its socket: each has its own times all the same, and
 /// no two of one CPU the same. No more than a burst is unknown: what interrupts the agent of a sandbox passes no hook.
 #[test]
-fn what_the_driver_gives_at_once() {
+fn driver_batches() {
     const BURST: usize = 52;
     if root() {
         let times = arrivals(&over_veth("lists", "10.99.0.2"));
@@ -274,7 +274,7 @@ fn arrivals(known: &Known) -> Vec<Arrival> {
 }
 
 #[test]
-fn several_with_one_call() {
+fn recvmmsg_batches() {
     if root() {
         run(&["many", "127.0.0.1"]).check_times(0);
     }
@@ -282,7 +282,7 @@ fn several_with_one_call() {
 
 /// Each socket gets a clone, and the last one the packet itself. Over loopback nothing marks it as one for all.
 #[test]
-fn several_sockets_get_the_same() {
+fn broadcast_to_several_sockets() {
     if root() {
         let over_loopback = run(&["everyone", "127.255.255.255"]);
         for known in [over_loopback, over_veth("everyone", "10.99.0.255")] {
@@ -295,7 +295,7 @@ fn several_sockets_get_the_same() {
 /// Two CPUs queue at the same moment: some kernels let one of them tell of what both brought, and of whose packets
 /// several sockets get the times are not known then. They are never another's, and no more than a burst lacks them.
 #[test]
-fn several_sockets_get_the_same_of_two_senders() {
+fn broadcast_from_two_senders() {
     const BURST: usize = 7 * 2 * 5;
     if root() {
         let over_loopback = run(&["crowd", "127.255.255.255"]);
@@ -331,7 +331,7 @@ fn several_readers() {
 /// It takes a datagram before the kernel has told of it, and ends its call before it is noted. All are as long: two
 /// may be exchanged.
 #[test]
-fn a_reader_that_is_faster_than_the_kernel() {
+fn reader_faster_than_kernel() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if !root() || cpus < 2 {
         eprintln!("skipped: it needs root and two CPUs");
@@ -348,7 +348,7 @@ fn a_reader_that_is_faster_than_the_kernel() {
 }
 
 #[test]
-fn sent_as_segments() {
+fn udp_segmentation() {
     if root() {
         run(&["segments", "127.0.0.1"]).check_times(0);
         let known = run(&["joined", "127.0.0.1"]);
@@ -386,7 +386,7 @@ fn corked() {
 
 /// Sockets that were open before.
 #[test]
-fn chosen_by_process_and_by_port() {
+fn select_by_process_and_by_port() {
     if !root() {
         return;
     }
@@ -415,7 +415,7 @@ fn chosen_by_process_and_by_port() {
 }
 
 #[test]
-fn drops_of_a_full_buffer_are_counted() {
+fn full_buffer_drops_are_counted() {
     if root() {
         let known = run(&["full", "127.0.0.1"]);
         known.check_times(0);

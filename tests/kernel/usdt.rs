@@ -162,7 +162,7 @@ fn values_and_tasks_are_stored_exactly() {
 
 /// Variables that the compiler keeps below the stack pointer stay as they are.
 #[test]
-fn a_listened_to_program_computes_what_it_computes_alone() {
+fn usdt_does_not_change_program_results() {
     if !root() {
         return;
     }
@@ -173,7 +173,7 @@ fn a_listened_to_program_computes_what_it_computes_alone() {
 }
 
 #[test]
-fn threads_are_told_apart() {
+fn values_carry_thread_ids() {
     if !root() {
         return;
     }
@@ -189,7 +189,7 @@ fn threads_are_told_apart() {
 }
 
 #[test]
-fn each_kind_of_marker_is_what_it_is() {
+fn every_marker_kind_is_stored() {
     if !root() {
         return;
     }
@@ -232,7 +232,7 @@ fn each_kind_of_marker_is_what_it_is() {
 
 /// A probe as SystemTap's header makes it, of arguments of several sizes, one of them in memory.
 #[test]
-fn a_semaphore_is_raised_while_somebody_listens() {
+fn semaphore_is_raised_during_recording() {
     const ROUNDS: u64 = 503;
     if !root() {
         return;
@@ -270,7 +270,7 @@ fn a_semaphore_is_raised_while_somebody_listens() {
 }
 
 #[test]
-fn arguments_without_names_are_numbered() {
+fn unnamed_arguments_are_numbered() {
     if !root() {
         return;
     }
@@ -288,7 +288,7 @@ fn arguments_without_names_are_numbered() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_that_says_what_is() {
+fn unknown_probe_error_lists_probes() {
     if !root() {
         return;
     }
@@ -334,7 +334,7 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
 
 /// Children by fork and by exec, in a program that the command only starts.
 #[test]
-fn children_are_heard() {
+fn child_processes_are_recorded() {
     if !root() {
         return;
     }
@@ -357,7 +357,7 @@ fn children_are_heard() {
 }
 
 #[test]
-fn a_library_is_searched_too() {
+fn libraries_are_searched() {
     if !root() {
         return;
     }
@@ -381,7 +381,7 @@ fn a_library_is_searched_too() {
 
 /// A program that runs already, while another one that is not recorded fires the same probe.
 #[test]
-fn running_processes_are_heard_and_no_others() {
+fn only_chosen_running_processes_are_recorded() {
     if !root() {
         return;
     }
@@ -418,7 +418,7 @@ fn running_processes_are_heard_and_no_others() {
 
 /// More firings than the ring holds, while nobody reads.
 #[test]
-fn what_finds_no_room_is_counted() {
+fn overflow_is_counted() {
     const ROUNDS: u64 = 100_003;
     if !root() {
         return;
@@ -441,7 +441,7 @@ fn what_finds_no_room_is_counted() {
 
 /// The program goes on, and nobody listens to it any more.
 #[test]
-fn a_killed_recorder_leaves_nothing() {
+fn killed_recorder_leaves_nothing() {
     if !root() {
         return;
     }
@@ -475,7 +475,7 @@ fn until_unloaded() {
 }
 
 #[test]
-fn under_sudo_the_users_program_is_heard() {
+fn sudo_records_program_of_invoking_user() {
     if !root() {
         return;
     }
@@ -492,7 +492,7 @@ fn under_sudo_the_users_program_is_heard() {
 
 /// ITT and USDT fill the same tables, each with its own account.
 #[test]
-fn both_ways_in_have_accounts_of_their_own() {
+fn itt_and_usdt_losses_are_separate() {
     if !root() {
         return;
     }
@@ -528,7 +528,7 @@ fn both_ways_in_have_accounts_of_their_own() {
 }
 
 #[test]
-fn coverage_and_doctor_tell_of_it() {
+fn coverage_and_doctor_list_usdt() {
     if !root() {
         return;
     }
@@ -548,7 +548,7 @@ fn coverage_and_doctor_tell_of_it() {
 
 /// While nobody listens, nothing of it is loaded: no program, no map.
 #[test]
-fn nobody_else_pays() {
+fn other_processes_are_not_probed() {
     if !root() {
         return;
     }

@@ -29,7 +29,7 @@ fn shown() -> String {
 }
 
 #[test]
-fn the_example_is_a_configuration_with_the_defaults() {
+fn example_configuration_has_defaults() {
     assert_eq!(
         parse(EXAMPLE).expect("the example"),
         parse(SHIP).expect("defaults")
@@ -104,7 +104,7 @@ fn every_key_is_explained() {
 }
 
 #[test]
-fn unknown_keys_are_refused_with_their_line_and_the_nearest() {
+fn unknown_keys_are_refused_with_suggestion() {
     let text = format!("{SHIP}[watch]\ndetail = \"calls\"\npol_ms = 5\n");
     let refused = refusal(&text);
     assert!(
@@ -131,7 +131,7 @@ fn unknown_keys_are_refused_with_their_line_and_the_nearest() {
 
 /// A wrong value, its line, and what is said of it.
 #[test]
-fn values_that_cannot_be_meant_are_refused_with_their_line() {
+fn invalid_values_are_refused_with_line() {
     let rule = "[[application]]\nname = \"a\"\ncomm = \"a\"\n[[application]]\nname = \"b\"\n";
     let cases = [
         ("[watch]\npoll_ms = 5\n", 4, "poll_ms = 5: not between"),
@@ -214,7 +214,7 @@ fn targets_are_directories_or_urls_without_secrets() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said() {
+fn missing_file_is_reported() {
     let refused = Config::read(Path::new("/nonexistent/agent.toml")).expect_err("refused");
     let refused = refused.to_string();
     assert!(
@@ -224,7 +224,7 @@ fn a_file_that_is_not_there_is_said() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told() {
+fn settings_that_need_restart_are_reported() {
     let of = |text: &str| parse(&format!("{SHIP}{text}")).expect("a configuration");
     let before = of("");
     assert_eq!(before.needs_restart(&before), None);

@@ -17,7 +17,7 @@ use whylat_agent::Interval;
 const DIR: &str = "WHYLAT_AGENT_TEST_DISK";
 
 #[test]
-fn a_full_disk_is_counted_and_outlived() {
+fn full_disk_is_counted_and_survived() {
     if let Some(dir) = std::env::var_os(DIR) {
         return fill_small_disk(Path::new(&dir));
     }
@@ -29,7 +29,7 @@ fn a_full_disk_is_counted_and_outlived() {
     let child = Command::new(std::env::current_exe().expect("own path"))
         .args([
             "--exact",
-            "a_full_disk_is_counted_and_outlived",
+            "full_disk_is_counted_and_survived",
             "--test-threads=1",
         ])
         .env(DIR, temporary.path())

@@ -107,7 +107,7 @@ fn spin(time: Duration) {
 }
 
 #[test]
-fn kills_lose_and_double_nothing() {
+fn kills_lose_and_duplicate_nothing() {
     let temporary = memory_dir();
     let dir = temporary.path();
     let (target, away) = (dir.join("dataset"), dir.join("away"));
@@ -178,7 +178,7 @@ fn kills_lose_and_double_nothing() {
 
 /// What each kind of kill leaves half written, put there by hand: the next start removes all of it, and nothing of others.
 #[test]
-fn the_next_start_removes_what_a_kill_left() {
+fn restart_removes_partial_files() {
     let temporary = memory_dir();
     let dir = temporary.path();
     let config = config(dir);

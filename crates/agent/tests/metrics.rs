@@ -89,7 +89,7 @@ fn start_endpoint(metrics: &Arc<Metrics>) -> Endpoint {
 }
 
 #[test]
-fn times_are_told_by_application() {
+fn times_are_labelled_by_application() {
     let metrics = Metrics::new();
     metrics.interval(&of_application(Some("shop"), 1, Some(500_000)));
     metrics.interval(&of_application(Some("shop"), 1, Some(500_000)));
@@ -150,7 +150,7 @@ fn times_are_told_by_application() {
 }
 
 #[test]
-fn the_number_of_series_has_a_bound() {
+fn series_count_is_bounded() {
     let metrics = Metrics::new();
     for number in 0..1000 {
         let name = format!("app-{number}");
@@ -215,7 +215,7 @@ fn both_formats_describe_each_metric_once() {
 }
 
 #[test]
-fn the_endpoint_answers_those_who_know_its_name() {
+fn endpoint_checks_host_name() {
     let metrics = Metrics::new();
     metrics.interval(&of_application(Some("shop"), 1, None));
     let endpoint = start_endpoint(&metrics);
@@ -277,7 +277,7 @@ fn the_endpoint_answers_those_who_know_its_name() {
 }
 
 #[test]
-fn slow_readers_hold_nobody_up() {
+fn slow_readers_do_not_block_others() {
     let metrics = Metrics::new();
     let endpoint = start_endpoint(&metrics);
     let slow: Vec<TcpStream> = (0..15)
@@ -294,7 +294,7 @@ fn slow_readers_hold_nobody_up() {
 }
 
 #[test]
-fn the_endpoint_answers_those_who_show_the_token() {
+fn endpoint_checks_token() {
     let metrics = Metrics::new();
     metrics.interval(&of_application(Some("shop"), 1, None));
     let endpoint = start_endpoint(&metrics);
@@ -326,7 +326,7 @@ fn the_endpoint_answers_those_who_show_the_token() {
 }
 
 #[test]
-fn pages_of_other_sites_are_refused_whatever_they_show() {
+fn cross_site_requests_are_refused() {
     let endpoint = start_endpoint(&Metrics::new());
     let asked = |origin: &str| {
         let request = format!(
@@ -378,7 +378,7 @@ fn accepted(address: SocketAddr) -> usize {
 }
 
 #[test]
-fn silent_readers_do_not_hold_up_the_end() {
+fn silent_readers_do_not_delay_shutdown() {
     let endpoint = start_endpoint(&Metrics::new());
     let address = endpoint.address();
     let silent: Vec<TcpStream> = (0..16)
@@ -396,7 +396,7 @@ fn silent_readers_do_not_hold_up_the_end() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said() {
+fn taken_address_is_reported() {
     let metrics = Metrics::new();
     let first = start_endpoint(&metrics);
     let config = MetricsConfig {
@@ -426,7 +426,7 @@ fn named_in(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_names_metrics_that_exist() {
+fn dashboard_metrics_exist() {
     let metrics = Metrics::new();
     let dir = memory_dir();
     let shipper = start(&config(dir.path()));

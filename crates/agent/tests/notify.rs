@@ -25,7 +25,7 @@ fn child() {
 }
 
 #[test]
-fn a_manager_is_told() {
+fn manager_is_notified() {
     if std::env::var_os(CHILD).is_some() {
         return child();
     }
@@ -33,7 +33,7 @@ fn a_manager_is_told() {
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("socket");
     let mut command = Command::new(std::env::current_exe().expect("own path"));
-    command.args(["--exact", "a_manager_is_told"]);
+    command.args(["--exact", "manager_is_notified"]);
     command.env(CHILD, "1").env("NOTIFY_SOCKET", &path);
     command.env("WATCHDOG_USEC", "20000000");
     let output = command.output().expect("child");
@@ -71,7 +71,7 @@ fn a_manager_is_told() {
 }
 
 #[test]
-fn without_a_manager_nothing_is_told() {
+fn nothing_is_sent_without_manager() {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
         return;
     }

@@ -234,7 +234,7 @@ fn borrowed<'a>(environment: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a 
 }
 
 #[test]
-fn s3_gets_all_though_it_is_away_meanwhile() {
+fn s3_outage_loses_nothing() {
     let Some(program) = s3_server() else { return };
     let temporary = memory_dir();
     let dir = temporary.path();
@@ -279,7 +279,7 @@ fn s3_gets_all_though_it_is_away_meanwhile() {
 }
 
 #[test]
-fn a_large_file_goes_to_s3_in_parts() {
+fn large_file_uses_multipart_upload() {
     let Some(program) = s3_server() else { return };
     let temporary = memory_dir();
     let dir = temporary.path();
@@ -352,7 +352,7 @@ fn start_nginx(dir: &Path, root: &Path) -> Option<Server> {
 }
 
 #[test]
-fn a_server_with_put_gets_all() {
+fn http_put_receives_all_files() {
     let temporary = memory_dir();
     let dir = temporary.path();
     let root = dir.join("root");

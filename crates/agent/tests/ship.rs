@@ -58,7 +58,7 @@ fn an_hour_is_merged_and_its_minutes_removed() {
 }
 
 #[test]
-fn an_hour_that_the_spool_did_not_see_begin_keeps_its_minutes() {
+fn partial_hour_keeps_minutes() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -76,7 +76,7 @@ fn an_hour_that_the_spool_did_not_see_begin_keeps_its_minutes() {
 }
 
 #[test]
-fn a_minute_that_comes_in_parts_is_one_file() {
+fn minute_in_parts_is_one_file() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -94,7 +94,7 @@ fn a_minute_that_comes_in_parts_is_one_file() {
 }
 
 #[test]
-fn rows_of_another_hour_lie_in_its_folder() {
+fn rows_are_stored_by_hour() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -129,7 +129,7 @@ fn rows_of_another_hour_lie_in_its_folder() {
 }
 
 #[test]
-fn a_target_that_is_away_gets_all_when_it_is_back() {
+fn target_outage_loses_nothing() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -154,7 +154,7 @@ fn a_target_that_is_away_gets_all_when_it_is_back() {
 }
 
 #[test]
-fn what_waits_outlives_the_agent() {
+fn spooled_files_survive_restart() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -170,7 +170,7 @@ fn what_waits_outlives_the_agent() {
 }
 
 #[test]
-fn another_boot_is_another_file_and_ends_the_hour_of_the_one_before() {
+fn reboot_starts_new_file() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -222,7 +222,7 @@ fn a_second_agent_is_refused() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_loses_only_what_is_merged() {
+fn clock_set_back_keeps_unmerged_minutes() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);
@@ -244,7 +244,7 @@ fn a_clock_that_is_set_back_loses_only_what_is_merged() {
 }
 
 #[test]
-fn a_full_spool_drops_details_and_then_what_is_newest() {
+fn full_spool_drops_details_then_newest() {
     let dir = memory_dir();
     let mut config = config(dir.path());
     let root = Path::new(&config.target);
@@ -286,7 +286,7 @@ fn a_full_spool_drops_details_and_then_what_is_newest() {
 }
 
 #[test]
-fn coverage_tells_of_the_spool() {
+fn coverage_lists_spool() {
     let dir = memory_dir();
     let config = config(dir.path());
     let root = Path::new(&config.target);

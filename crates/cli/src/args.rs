@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn known_times() {
+    fn utc_of_known_times() {
         assert_eq!(utc(0), "19700101T000000Z");
         assert_eq!(utc(951_782_399), "20000228T235959Z");
         assert_eq!(utc(951_782_400), "20000229T000000Z");

@@ -286,7 +286,7 @@ mod tests {
         let mut own = Command::new(std::env::current_exe().unwrap());
         own.args([
             "--exact",
-            "confine::tests::readers_can_do_no_more_than_read",
+            "confine::tests::confined_reader_cannot_do_more",
             "--nocapture",
         ]);
         own.env(ATTEMPT, attempt).output().unwrap()
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_can_do_no_more_than_read() {
+    fn confined_reader_cannot_do_more() {
         if let Ok(wanted) = std::env::var(ATTEMPT) {
             return attempt(&wanted);
         }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_has_an_output() {
+    fn writing_commands_have_output_option() {
         let mut program = super::program();
         program.build();
         let mut found = Vec::new();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn help_speaks_of_options_that_are_there() {
+    fn help_names_existing_options() {
         let mut found = Vec::new();
         strangers(&super::program(), &mut found);
         assert_eq!(found, Vec::<String>::new());

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_that_was_not_closed_says_so() {
+    fn unclosed_recording_is_reported() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
         let found = Found::of(&path).expect("read");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_being_written_was_not_left_open() {
+    fn live_recording_is_not_left_open() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (path, writer) = begun(scratch.path());
         let found = Found::of(&path).expect("read");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told() {
+    fn losses_are_reported() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (path, mut writer) = begun(scratch.path());
         let loss = Loss {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_stays_is_told() {
+    fn remaining_damage_is_reported() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
         let files = std::fs::read_dir(path.join("tcp_stages")).expect("there");

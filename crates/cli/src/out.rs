@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_only_when_told() {
+    fn file_is_replaced_only_with_force() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("t.csv");
         let write = |text, force| output(&path, force)?.exact(text);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_replaced_and_not_followed() {
+    fn link_is_replaced_not_followed() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (link, other) = (scratch.path().join("link"), scratch.path().join("other"));
         for is_there in [false, true] {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_file_is_removed_but_no_pipe() {
+    fn partial_file_is_removed_but_not_pipe() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("t.csv");
         assert!(Output::new(path.clone()).write(fail).is_err());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_system_gave_is_kept() {
+    fn system_paths_are_kept() {
         for path in ["/dev/stdout", "/dev/fd/63", "/proc/self/fd/1", "/dev/null"] {
             assert!(is_kept(Path::new(path)), "{path}");
         }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dash_is_standard_output_and_no_directory() {
+    fn dash_is_standard_output() {
         let to = output(Path::new("-"), false).expect("standard output");
         assert_eq!(to.file(), None);
         let directory = DirectoryArgs {
@@ -402,14 +402,14 @@ mod tests {
     }
 
     #[test]
-    fn no_message_steers_the_terminal() {
+    fn messages_are_cleaned() {
         let text = "error: cannot read a\u{1b}]0;title\u{7}b\u{9b}2J\nhint: ls\r\u{1b}[1A\n";
         assert_eq!(clean(text), "error: cannot read ab\nhint: ls\n");
         assert_eq!(clean("two\n\nparts\n"), "two\n\nparts\n");
     }
 
     #[test]
-    fn a_name_is_on_one_line() {
+    fn names_are_on_one_line() {
         let hostile = Path::new("r\nhint: rm -r\u{1b}[8m.whylat");
         assert_eq!(name(hostile), "r hint: rm -r.whylat");
         assert_eq!(name("r.whylat"), "r.whylat");

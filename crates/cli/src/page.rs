@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_lies_beside_the_recording() {
+    fn page_path_is_beside_recording() {
         for given in ["a/r.whylat", "a/r.whylat/", "a/./r.whylat"] {
             assert_eq!(beside(Path::new(given)), Path::new("a/r.whylat.html"));
         }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_the_line() {
         let known = [
             (
                 "[profile.a]\ndetial = \"waits\"\n",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_profile_is_refused_with_those_that_there_are() {
+    fn unknown_profile_error_lists_profiles() {
         let take = |source: &str| parse(source).expect("right").take("c").map(drop);
         let error = take("[profile.a]\n[profile.b]\n").expect_err("no c");
         assert_eq!(

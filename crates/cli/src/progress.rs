@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_goes_by_what_is_done() {
+    fn remaining_time_follows_progress() {
         let text = |done, of, seconds| {
             let what = "merging".to_owned();
             step_text(&Step { what, done, of }, Duration::from_secs(seconds))

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_of_nobody_says_so() {
+    fn empty_recording_is_reported() {
         let scratch = tempfile::tempdir().expect("a directory");
         let recorded = |tables| load::tests::golden("slow_reader/fires", tables, scratch.path());
         let (full, empty) = (recorded(true), recorded(false));

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_says_what_exit_codes_mean() {
+    fn every_manual_page_lists_exit_codes() {
         let scratch = tempfile::tempdir().expect("a directory");
         let dir = scratch.path().join("man1");
         let manual = Manual {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_no_wider_than_a_report() {
+    fn help_fits_report_width() {
         let mut program = crate::program();
         program.build();
         visit(&program, "whylat", &mut |path, command| {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_declarations_are_sound() {
+    fn clap_declarations_are_valid() {
         crate::program().debug_assert();
     }
 }

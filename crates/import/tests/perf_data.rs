@@ -165,7 +165,7 @@ fn a_file_and_a_stream() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_gives_what_it_has() {
+fn truncated_file_is_read() {
     let whole = file();
     for len in 0..whole.len() {
         match whylat_import::perf(&whole[..len]) {

@@ -106,7 +106,7 @@ fn page_fault_explains_slow_message() {
 }
 
 #[test]
-fn functions_that_no_rule_knows_are_named_and_explain_nothing() {
+fn unknown_functions_are_named() {
     let Some(group) = explained("magic-trace/ocaml_demo_sampling.perf") else {
         return;
     };

@@ -156,7 +156,7 @@ fn sampled_stacks() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn foreign_files_are_refused() {
     for bytes in [
         &b""[..],
         b"\n\n",

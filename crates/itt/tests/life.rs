@@ -47,7 +47,7 @@ fn the_collector_is_loadable() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_refused() {
+fn unloadable_collector_is_refused() {
     let missing = Path::new("/nonexistent/libwhylat_itt.so");
     let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let relative = Path::new("libwhylat_itt.so");
@@ -61,7 +61,7 @@ fn what_cannot_be_loaded_is_refused() {
 }
 
 #[test]
-fn a_killed_program_leaves_all_it_wrote() {
+fn killed_program_keeps_its_records() {
     let mut session = Session::new(SMALL);
     let status = session.run(["killed", "1009"]);
     assert_eq!(status.signal(), Some(libc::SIGKILL));
@@ -71,7 +71,7 @@ fn a_killed_program_leaves_all_it_wrote() {
 }
 
 #[test]
-fn a_program_killed_while_it_is_read_leaves_a_whole_beginning() {
+fn program_killed_during_read_keeps_prefix() {
     let mut session = Session::new(SMALL);
     let mut child = session
         .command("program")
@@ -106,7 +106,7 @@ fn overflow_is_counted_exactly() {
 }
 
 #[test]
-fn room_is_found_again_after_reading() {
+fn ring_space_is_reused() {
     let mut session = Session::new(TINY);
     session.record(["count", "100003"]);
     let first = session.ring.losses().full;
@@ -127,7 +127,7 @@ fn without_room_for_names() -> Session {
 }
 
 #[test]
-fn names_that_find_no_room_are_counted() {
+fn dropped_names_are_counted() {
     let mut session = without_room_for_names();
     session.record(["count", "7"]);
     assert_eq!(session.ring.losses().missing_definitions, 1);
@@ -138,7 +138,7 @@ fn names_that_find_no_room_are_counted() {
 }
 
 #[test]
-fn names_that_find_no_room_are_written_at_the_next_use() {
+fn dropped_names_are_written_at_next_use() {
     let mut session = without_room_for_names();
     let mut command = session.command("program");
     let command = command
@@ -183,7 +183,7 @@ fn many_threads_hammer_one_counter() {
 }
 
 #[test]
-fn many_threads_lose_exactly_what_does_not_fit() {
+fn threads_lose_exact_overflow() {
     let mut session = Session::new(TINY);
     session.record(["hammer", "8", "10007"]);
     let read: u64 = totals(&session.records).values().sum();
@@ -278,7 +278,7 @@ fn chunks_of_killed_processes_come_back() {
 }
 
 #[test]
-fn a_plugin_with_its_own_static_part_shares_names() {
+fn plugin_static_part_shares_names() {
     let plugin = programs().path("plugin.so");
     let plugin = plugin.to_str().expect("a path");
     for (mode, expected) in [("plugin", vec![1, 2, 3]), ("plugin_first", vec![2, 3])] {
@@ -305,7 +305,7 @@ fn a_plugin_with_its_own_static_part_shares_names() {
 }
 
 #[test]
-fn older_static_parts_are_read_no_further_than_they_go() {
+fn older_static_parts_are_read_within_bounds() {
     for (build, calls) in [("20101001", 0), ("20111111", 1), ("20151119", 2)] {
         let mut session = Session::new(SMALL);
         let status = session.command("old_part").arg(build).status();

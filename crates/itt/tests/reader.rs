@@ -21,7 +21,7 @@ const CONTROLS_AT: u64 = 8192;
 const CHUNKS_AT: u64 = CONTROLS_AT + 4096;
 
 #[test]
-fn shapes_that_cannot_be_are_refused() {
+fn impossible_shapes_are_refused() {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("ring");
     let shapes = [
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn random_chunks_do_not_harm_the_reader(
+    fn random_chunks_do_not_break_reader(
         controls in words(4 * 8),
         chunks in prop::collection::vec(words(1024), 4),
     ) {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_anywhere_do_not_harm_the_reader(
+    fn random_bytes_do_not_break_reader(
         at in 0..CHUNKS_AT + 4 * 8192 - 64,
         bytes in words(8),
     ) {

@@ -281,7 +281,7 @@ fn chosen_segments_are_lost_and_sent_again() {
 }
 
 #[test]
-fn what_travels_at_the_end_is_counted_as_discarded() {
+fn packets_in_flight_at_end_are_discarded() {
     if !may_make_namespaces() {
         return;
     }

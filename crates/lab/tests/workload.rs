@@ -155,7 +155,7 @@ fn commands_in_two_writes_stall_and_the_cures_work() {
 }
 
 #[test]
-fn answers_come_only_every_so_often_when_told() {
+fn replies_follow_every_nth_request() {
     if !may_make_namespaces() {
         return;
     }
@@ -203,7 +203,7 @@ fn request_reply_counts_every_connection() {
 }
 
 #[test]
-fn short_lived_connections_live_as_long_as_told() {
+fn short_connections_last_as_requested() {
     if !may_make_namespaces() {
         return;
     }
@@ -309,7 +309,7 @@ fn sockets(netns: &Netns) -> (usize, usize) {
 }
 
 #[test]
-fn hold_open_holds_and_lets_go_without_time_wait() {
+fn hold_open_closes_without_time_wait() {
     if !may_make_namespaces() {
         return;
     }
@@ -329,7 +329,7 @@ fn hold_open_holds_and_lets_go_without_time_wait() {
 }
 
 #[test]
-fn hold_open_lets_go_when_it_is_killed() {
+fn killed_hold_open_closes_connections() {
     if !may_make_namespaces() {
         return;
     }

@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_damaged_file_holds_is_no_panic(
+    fn damaged_file_does_not_panic(
         rows in prop::collection::vec(any::<(u64, i64, u64, Option<bool>, Option<i64>, Option<u64>)>(), 0..20),
         stamps in prop::collection::vec(any::<(i64, u64, u64)>(), 20),
     ) {
@@ -303,7 +303,7 @@ fn a_changed_frequency_widens_the_bound() {
 }
 
 #[test]
-fn in_the_gap_of_a_step_the_bound_is_the_gap() {
+fn bound_within_clock_step_is_the_step() {
     let hour_ns = 3_600_000_000_000;
     let pairs = [
         wall(1_000_000_000, 10_000_000_000_000, false),
@@ -334,7 +334,7 @@ fn in_the_gap_of_a_step_the_bound_is_the_gap() {
 }
 
 #[test]
-fn a_time_shown_twice_is_both_unless_the_caller_knows_more() {
+fn ambiguous_time_has_two_answers() {
     let pairs = [
         wall(1_000_000_000, 10_000_000_000, false),
         wall(2_000_000_000, 11_000_000_000, false),
@@ -359,7 +359,7 @@ fn a_time_shown_twice_is_both_unless_the_caller_knows_more() {
 }
 
 #[test]
-fn beyond_the_readings_the_bound_grows_or_there_is_no_answer() {
+fn bound_grows_beyond_readings() {
     let map = ClockMap::new(
         Nature::Counter,
         &[

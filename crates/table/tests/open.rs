@@ -32,7 +32,7 @@ fn assert_clear(error: &dyn std::error::Error, path: &Path) {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_its_name() {
+fn foreign_directory_is_refused_by_name() {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let dir = temporary.path();
     let missing = dir.join("missing.whylat");
@@ -75,7 +75,7 @@ fn what_is_no_recording_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_later_format_is_named_and_an_earlier_one_read() {
+fn later_format_is_refused_and_earlier_is_read() {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let later = temporary.path().join("later.whylat");
     let newer = Header {
@@ -130,7 +130,7 @@ table! {
 /// A shorter declaration reads its columns; a longer one gets nulls where it may and a
 /// problem where it may not.
 #[test]
-fn tables_of_another_shape_are_read_as_far_as_they_go() {
+fn tables_with_other_columns_are_read() {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let dir = temporary.path().join("r.whylat");
     let mut writer = create(&dir).expect("create");
@@ -160,7 +160,7 @@ fn tables_of_another_shape_are_read_as_far_as_they_go() {
 }
 
 #[test]
-fn a_taken_path_is_kept_unless_forced() {
+fn existing_path_is_kept_without_force() {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let dir = temporary.path().join("r.whylat");
     let writer = create(&dir).expect("create");

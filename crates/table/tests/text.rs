@@ -173,7 +173,7 @@ fn a_line_in_the_manifest_is_json_of_its_own() {
 }
 
 #[test]
-fn a_folder_inherits_what_it_does_not_have() {
+fn folder_inherits_missing_files() {
     let temporary = tempfile::tempdir().expect("temporary directory");
     let folder_of = |name: &str| {
         let path = temporary.path().join(name);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_out_whole() {
+    fn escape_sequences_are_removed() {
         assert_eq!(clean("plain – µs → ok"), "plain – µs → ok");
         assert_eq!(clean("a\u{1b}[31;1mred\u{1b}[0mb"), "aredb");
         assert_eq!(clean("a\u{1b}]52;c;ZXZpbA==\u{7}b"), "ab");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_escape_ends_with_the_text() {
+    fn unfinished_escape_is_removed() {
         assert_eq!(clean("a\u{1b}"), "a");
         assert_eq!(clean("a\u{1b}[31"), "a");
         assert_eq!(clean("a\u{1b}]52;c;"), "a");

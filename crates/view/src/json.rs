@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_escaped() {
+    fn control_characters_are_escaped() {
         let name = "a\u{1b}[31m\u{7f}\u{9b}2J\u{202e}\n\"é";
         let text = json(&[name]);
         assert_eq!(

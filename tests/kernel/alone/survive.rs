@@ -148,7 +148,7 @@ fn kills() -> usize {
 }
 
 #[test]
-fn kills_at_any_moment() {
+fn kills_at_random_moments() {
     if !root() {
         return;
     }
@@ -192,7 +192,7 @@ fn kills_at_any_moment() {
 
 /// What was recorded is sealed while the recording goes on, and outlives a kill.
 #[test]
-fn a_recording_is_sealed_while_it_goes_on() {
+fn segments_are_sealed_during_recording() {
     if !root() {
         return;
     }
@@ -256,7 +256,7 @@ fn end(recorder: Recorder, how: Signal) {
 
 /// However a recorder ends, it lets go of its BPF objects and of everything outside its directory.
 #[test]
-fn nothing_is_left_behind_after_any_exit() {
+fn every_exit_leaves_nothing() {
     if !root() {
         return;
     }
@@ -281,7 +281,7 @@ fn nothing_is_left_behind_after_any_exit() {
 
 /// Without BPF it has a socket in every namespace, to read the sockets there.
 #[test]
-fn namespaces_are_let_go_after_any_exit() {
+fn every_exit_releases_namespaces() {
     if !root() {
         return;
     }
@@ -310,7 +310,7 @@ fn readable_and_closed(path: &Path) -> bool {
 
 /// A command that kills the recorder above it: the recording is as after any other kill.
 #[test]
-fn killed_by_its_own_command() {
+fn command_kills_recorder() {
     if !root() {
         return;
     }
@@ -331,7 +331,7 @@ fn killed_by_its_own_command() {
 
 /// A recorder that cannot begin once its command runs leaves neither the command nor a recording.
 #[test]
-fn what_cannot_begin_leaves_nothing() {
+fn failed_start_leaves_nothing() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("r.whylat");
     let mut command = whylat("run --detail stats --ready-file /proc/none/ready");

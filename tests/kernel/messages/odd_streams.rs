@@ -43,7 +43,7 @@ fn calls_of(report: &Report, conn: u64, is_send: bool) -> Vec<Call> {
 
 /// An end that has sent its FIN and gets the other's is closed; what had come is still to be read.
 #[test]
-fn what_is_read_after_both_ends_have_closed() {
+fn read_after_close() {
     if !root() {
         return;
     }
@@ -59,7 +59,7 @@ fn what_is_read_after_both_ends_have_closed() {
 
 /// A call that waits for room lets others send: it goes on where it was, and they are followed as before.
 #[test]
-fn threads_that_send_on_one_socket() {
+fn threads_share_one_sending_socket() {
     if !root() {
         return;
     }
@@ -80,7 +80,7 @@ fn threads_that_send_on_one_socket() {
 
 /// The second connection has offsets of its own, and none of its bytes are the first one's.
 #[test]
-fn a_socket_that_connects_twice() {
+fn socket_connects_twice() {
     if !root() {
         return;
     }
@@ -98,7 +98,7 @@ fn a_socket_that_connects_twice() {
 
 /// Stamps of what was sent come with its headers, and an urgent byte is not taken out of the stream.
 #[test]
-fn what_is_read_beside_the_stream_is_no_message() {
+fn error_queue_reads_are_no_messages() {
     if !root() {
         return;
     }
@@ -108,7 +108,7 @@ fn what_is_read_beside_the_stream_is_no_message() {
 }
 
 #[test]
-fn a_call_that_waits_in_sendfile_says_so() {
+fn sendfile_wait_is_recorded() {
     if !root() {
         return;
     }

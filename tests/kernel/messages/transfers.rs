@@ -107,7 +107,7 @@ fn spliced_into_a_socket() {
 }
 
 #[test]
-fn spliced_from_the_programs_own_pages() {
+fn vmsplice_from_program_pages() {
     gives("vmsplice");
 }
 
@@ -151,14 +151,14 @@ fn spliced_from_a_socket() {
 }
 
 #[test]
-fn spliced_by_who_waits_for_it() {
+fn splice_that_waits() {
     if let Some(taken) = takes("send", "block") {
         assert!(taken.iter().any(|(it, _)| it.woken_ns.is_some()));
     }
 }
 
 #[test]
-fn spliced_and_received_by_turns() {
+fn splice_and_receive_alternate() {
     takes("send", "mixed");
 }
 
@@ -179,6 +179,6 @@ fn mapped() {
 }
 
 #[test]
-fn copied_where_it_might_be_mapped() {
+fn zerocopy_receive_falls_back_to_copy() {
     takes("send", "zerocopy");
 }

@@ -101,18 +101,18 @@ fn sent_without_copying() {
 }
 
 #[test]
-fn thrown_away() {
+fn discarded_with_msg_trunc() {
     by_the_thread_itself("throw");
 }
 
 #[test]
-fn many_with_one_request() {
+fn one_request_receives_many() {
     by_the_thread_itself("many");
 }
 
 /// A thread of the kernel's tries; if the socket does not let it, the thread that asked does it later.
 #[test]
-fn by_a_worker() {
+fn io_uring_worker_thread() {
     let Some(recorded) = check("worker") else {
         return;
     };
@@ -122,7 +122,7 @@ fn by_a_worker() {
 }
 
 #[test]
-fn by_the_kernels_own_thread() {
+fn io_uring_kernel_thread() {
     let Some(recorded) = check("polled") else {
         return;
     };

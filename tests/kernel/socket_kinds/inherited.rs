@@ -89,12 +89,12 @@ fn accepted_by_a_child(listen: &str, connect: &str) {
 }
 
 #[test]
-fn accepted_by_a_child_over_ipv6() {
+fn child_accepts_ipv6() {
     accepted_by_a_child("::", "::1");
 }
 
 #[test]
-fn accepted_by_a_child_by_a_mapped_address() {
+fn child_accepts_mapped_address() {
     accepted_by_a_child("::", "127.0.0.1");
 }
 
@@ -123,11 +123,11 @@ fn passed(way: &str) {
 }
 
 #[test]
-fn passed_by_a_message() {
+fn socket_passed_by_scm_rights() {
     passed("scm_rights");
 }
 
 #[test]
-fn passed_by_pidfd_getfd() {
+fn socket_passed_by_pidfd_getfd() {
     passed("pidfd_getfd");
 }

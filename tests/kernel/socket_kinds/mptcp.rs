@@ -10,7 +10,7 @@ use testbed::{Recorder, finish, program, root, whylat};
 
 /// An MPTCP connection that is open already: its one subflow carries the calls.
 #[test]
-fn mptcp_connection_that_was_open() {
+fn mptcp_already_open() {
     if !root() {
         return;
     }
@@ -52,7 +52,7 @@ fn mptcp_connection_that_was_open() {
 
 /// Without BPF, polls see the subflow as a TCP socket of whoever holds the MPTCP socket, and no token.
 #[test]
-fn mptcp_connection_that_is_polled() {
+fn mptcp_polled() {
     if !root() {
         return;
     }
@@ -111,7 +111,7 @@ fn two_paths(client: &Netns, server_pid: u32, server: &Netns) {
 
 /// Both subflows say of which connection they are; calls are told of the first.
 #[test]
-fn mptcp_connection_of_two_subflows() {
+fn mptcp_two_subflows() {
     if !root() {
         return;
     }
@@ -160,7 +160,7 @@ fn mptcp_connection_of_two_subflows() {
 
 /// An agent, which begins after the connection, counts the calls on the MPTCP socket.
 #[test]
-fn mptcp_connection_that_an_agent_watches() {
+fn mptcp_in_agent() {
     if !root() {
         return;
     }
@@ -190,7 +190,7 @@ fn mptcp_connection_that_an_agent_watches() {
 
 /// `whylat top` finds an MPTCP connection of a process, with its other end.
 #[test]
-fn mptcp_connection_in_top() {
+fn mptcp_in_top() {
     if !root() {
         return;
     }

@@ -48,12 +48,12 @@ fn used_only(role: &str, title: &str, hint: &str) {
 }
 
 #[test]
-fn a_program_of_udp_only() {
+fn report_of_udp_only_program() {
     used_only("udp", "UDP sockets", "hint: --detail messages records UDP.");
 }
 
 #[test]
-fn a_program_of_unix_sockets_only() {
+fn report_of_unix_only_program() {
     used_only(
         "unix",
         "UNIX sockets",
@@ -62,7 +62,7 @@ fn a_program_of_unix_sockets_only() {
 }
 
 #[test]
-fn a_program_that_opens_nothing() {
+fn report_of_program_without_sockets() {
     if !root() {
         return;
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_an_address_stays() {
+    fn text_around_addresses_stays() {
         let known = [
             ("to=10.1.2.3", "10.1.2.3", "to="),
             ("http://10.1.2.3/x", "10.1.2.3", "http:///x"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn times_versions_and_words_are_none() {
+    fn times_and_versions_are_no_addresses() {
         for text in [
             "12:34:56",
             "2024-08-10T12:34:56.789Z",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_and_no_address_are_common() {
+    fn loopback_and_unspecified_are_common() {
         for text in ["127.0.0.1:80", "[::1]:80", "0.0.0.0", "::ffff:127.0.0.1"] {
             let found = find(text);
             assert!(found.len() == 1 && found[0].is_common, "{found:?}");

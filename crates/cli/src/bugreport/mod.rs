@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_only_when_told_and_then_by_its_owners() {
+    fn forced_replacement_is_private() {
         let (_dir, path) = taken();
         // who opened it before does not see the report
         let opened = File::open(&path).expect("opened");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_never_replaced() {
+    fn only_archives_are_replaced() {
         let dir = tempfile::tempdir().expect("a directory");
         let folder = dir.path().join("folder.tar.gz");
         fs::create_dir(&folder).expect("a directory");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn new_reports_are_their_owners() {
+    fn new_reports_are_private() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("new.tgz");
         write(&path, false).expect("an archive");

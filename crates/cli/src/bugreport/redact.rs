@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn of_command_lines_only_own_words_stay() {
+    fn command_lines_keep_whylat_words() {
         let redacted_json = redacted(json!({"arguments":
             ["/opt/canary/whylat", "run", "--detail", "calls", "-o", "canary.whylat", "--", "./canary", "run", "--key=canary"],
             "why": "cannot start canary"}));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_told() {
+    fn unknown_keys_are_redacted() {
         let redacted_json = redacted(
             json!({"new": "canary", "list": [["canary"]], "usdt": {"provider": "p", "name": "canary", "path": "/x", "places": 2}}),
         );
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn common_paths_and_own_addresses_are_told() {
+    fn common_paths_and_addresses_stay() {
         let why = "this kernel has no BTF (/sys/kernel/btf/vmlinux); listens on 127.0.0.1:80";
         assert_eq!(redacted(json!({"why": why}))["why"], why);
         let hardware = redacted(json!({"why": "adapter 02:ab:00:11:22:33: busy"}));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_addresses_is_shown() {
+    fn text_around_addresses_is_shown() {
         for (text, redacted_json) in [
             ("to=10.7.7.7/24,", "to=<address-1>/24,"),
             ("peer:10.7.7.7:80", "peer:<address-1>:80"),
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_shown_whatever_is_around_it() {
+    fn addresses_are_redacted_in_any_text() {
         let program = crate::program();
         for address in addresses() {
             let around = [
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_names_break_no_address() {
+    fn name_parts_do_not_break_addresses() {
         let redacted_json = redacted(json!({
             "arguments": ["whylat", "run", "--", "x", "--ratio=10.1", "fe80::1", "2001"],
             "why": "10.1.2.3 fe80::1:2 2001:db8::5",
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_hosts_are_met_everywhere() {
+    fn users_and_hosts_are_redacted_everywhere() {
         let redacted_json = redacted(json!([
             {"header": {"host": "web7.canary.example"}},
             {"why": "WEB7:80, db.canary.example", "remedy": "ask robin"},

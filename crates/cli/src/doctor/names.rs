@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hides_the_kernels_addresses_is_mended_by_that() {
+    fn kallsyms_remedy_matches_cause() {
         let remedy_for = || Some("give CAP_SYSLOG".to_owned());
         assert_eq!(kallsyms_remedy(false, remedy_for()), "give CAP_SYSLOG");
         let setting = kallsyms_remedy(true, None);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_takes_nothing_from_who_looks() {
+    fn attempts_keep_privileges() {
         let before = Privileges::read();
         assert!(as_recorder(|| Ok(())).is_ok());
         assert_eq!(Privileges::read(), before);

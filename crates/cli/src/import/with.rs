@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_come_among_what_was_recorded() {
+    fn functions_are_added_to_recording() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = recording(dir.path(), true);
         let output = dir.path().join("joined.whylat");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_joined_is_said() {
+    fn import_errors_have_hints() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = recording(dir.path(), true);
         let output = dir.path().join("joined.whylat");

@@ -22,7 +22,7 @@ pub(crate) fn golden(case: &str, tables: bool, scratch: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_damaged_recording_says_so_before_its_answer() {
+fn damaged_recording_answer_starts_with_warning() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = golden("slow_reader/fires", true, scratch.path());
     let sound = diagnose(&path, Judging::default()).expect("read");
@@ -61,7 +61,7 @@ fn a_damaged_recording_says_so_before_its_answer() {
 }
 
 #[test]
-fn connections_that_are_too_many_are_left_out_and_counted() {
+fn excess_connections_are_counted() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = golden("incast/fires", true, scratch.path());
     let all = diagnose(&path, Judging::default()).expect("read");
@@ -84,7 +84,7 @@ fn connections_that_are_too_many_are_left_out_and_counted() {
 
 /// Golden answers are made by the tests of `view`: what the program prints must be the same.
 #[test]
-fn the_program_says_of_golden_recordings_what_the_goldens_say() {
+fn program_matches_golden_answers() {
     let scratch = tempfile::tempdir().expect("a directory");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
     let made = |text: &str| {

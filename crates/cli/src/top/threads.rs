@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_looked_at_while_it_is_wanted_and_one_that_ended_is_said_to_have() {
+    fn process_is_sampled_until_it_ends() {
         let mut child = std::process::Command::new("sleep")
             .arg("100")
             .spawn()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_random_and_as_long_as_they_should_be() {
+    fn pauses_are_random_within_bounds() {
         let mut random = 1;
         let pauses: Vec<u64> = (0..1000).map(|_| pause_ns(&mut random)).collect();
         let within = MEAN_NS / 2..MEAN_NS * 3 / 2;

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_are_differences_and_null_is_no_number() {
+    fn whole_numbers_are_delta_encoded() {
         let mut out = Vec::new();
         let cells = [Some(5), None, Some(4), Some(300)];
         assert!(whole(&cells, |_| 5, &mut out));
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_browser_would_round_are_refused() {
+    fn unsafe_integers_are_refused() {
         let mut out = vec![7];
         assert!(!whole(&[Some(0), Some(1 << 54)], |_| 0, &mut out));
         assert_eq!(out, [7]);
     }
 
     #[test]
-    fn each_word_is_kept_once() {
+    fn words_are_stored_once() {
         let mut out = Vec::new();
         let cells = ["b", "a", "b"].map(|it| Some(it.to_owned()));
         assert_eq!(words(&cells, &mut out), ["b", "a"]);

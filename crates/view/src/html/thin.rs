@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_joined_and_found() {
+    fn overlapping_times_are_joined() {
         let thinning = Thinning {
             nth: 2,
             explained: HashSet::new(),

@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn written_fields_are_read_back(
             field in 1_u32..1 << 29, text in ".{0,300}", numbers in any::<[u64; 2]>(), real in any::<f64>(),
         ) {
             let bytes = written(|it| {

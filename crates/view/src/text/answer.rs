@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filter_is_the_option_that_chose() {
+    fn filter_is_target_option() {
         let of = |words: &str| {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
             filter(&words)

@@ -82,7 +82,7 @@ fn recording(dir: &std::path::Path, rows: &[Process]) -> Recording {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn rows_are_read_back_as_they_were(rows in prop::collection::vec(process(), 1..20)) {
+    fn rows_are_read_back_unchanged(rows in prop::collection::vec(process(), 1..20)) {
         let scratch = tempfile::tempdir().expect("a directory");
         let recording = recording(&scratch.path().join("r.whylat"), &rows);
         let mut out = Vec::new();
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_not_written() {
+fn missing_table_is_not_written() {
     let scratch = tempfile::tempdir().expect("a directory");
     let recording = recording(&scratch.path().join("r.whylat"), &[]);
     for name in ["waits", "nonsense", ""] {

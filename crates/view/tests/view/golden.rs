@@ -136,7 +136,7 @@ fn judge(directory: &Path) -> Outcome<Report> {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
     for (rule, case, report) in answered() {
         let directory = root().join(rule).join(case);
@@ -150,7 +150,7 @@ fn answers_are_as_committed() -> Outcome {
 }
 
 #[test]
-fn every_rule_has_a_firing_a_quiet_and_an_undecided_case() -> Outcome {
+fn every_rule_has_three_cases() -> Outcome {
     let cases = cases()?;
     for rule in diagnose::rules::RULES {
         for kind in ["fires", "quiet", "cannot_tell"] {
@@ -165,7 +165,7 @@ fn every_rule_has_a_firing_a_quiet_and_an_undecided_case() -> Outcome {
 
 /// The answers mean what their directory says, whatever the committed text.
 #[test]
-fn cases_answer_as_they_are_named() -> Outcome {
+fn case_names_match_answers() -> Outcome {
     for (rule, case, report) in answered() {
         let fired = report
             .findings
@@ -250,7 +250,7 @@ fn nothing_reaches_the_terminal_but_text() -> Outcome {
 }
 
 #[test]
-fn a_damaged_recording_says_so_first_everywhere() -> Outcome {
+fn damaged_recording_report_starts_with_warning() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
     let part = |table: &str, rows| diagnose::report::LeftOut::new(table.to_owned(), rows);
     report.about.problems = vec!["r.whylat/tcp_stages/000002.parquet: missing".to_owned()];
@@ -276,7 +276,7 @@ fn a_damaged_recording_says_so_first_everywhere() -> Outcome {
 }
 
 #[test]
-fn what_was_open_before_was_watched_and_did_not_live_so_long() -> Outcome {
+fn open_connections_show_observed_time() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
     let text = |report: &Report| view::text(report, &TextOptions::default());
     assert!(text(&report).contains("lived ") && !text(&report).contains("watched "));
@@ -301,7 +301,7 @@ fn json_keeps_the_published_schema() -> Outcome {
 
 /// A copy is a second truth, and a long answer is read by nobody.
 #[test]
-fn no_file_is_there_twice_and_no_answer_is_long() -> Outcome {
+fn golden_files_are_short_and_unique() -> Outcome {
     if fixture::is_update() {
         return Ok(()); // other tests write answers meanwhile
     }

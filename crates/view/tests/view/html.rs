@@ -27,7 +27,7 @@ fn answers(recording: &Recording) -> Outcome<Answers> {
 }
 
 #[test]
-fn a_page_of_a_damaged_recording_says_so_before_its_answer() -> Outcome {
+fn damaged_recording_page_starts_with_warning() -> Outcome {
     let (_scratch, recording) = waits()?;
     let mut answers = answers(&recording)?;
     answers.report.about.problems = vec!["r.whylat/calls/000002.parquet: missing".to_owned()];
@@ -108,7 +108,7 @@ fn joined(case: &str, waits: &str) -> Outcome<(TempDir, Recording)> {
 }
 
 #[test]
-fn the_answers_of_a_page_read_every_table_once() -> Outcome {
+fn page_answers_read_tables_once() -> Outcome {
     let (_scratch, recording) = joined("golden/cpu_contention/fires", "")?;
     let answers = answers(&recording)?;
     let tail = answers.tail.as_ref().ok_or("no causes")?;
@@ -127,7 +127,7 @@ fn the_answers_of_a_page_read_every_table_once() -> Outcome {
 
 /// What has to be read again: see `diagnose/src/recording/pass.rs`.
 #[test]
-fn calls_and_waits_are_read_again_where_the_first_reading_asks_for_it() -> Outcome {
+fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     let case = "golden/nagle_delayed_ack/fires";
     let (_scratch, recording) = joined(case, "golden_waits/associated")?;
     answers(&recording)?;

@@ -121,7 +121,7 @@ fn both_ends() -> Outcome<EndsReport> {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let options = TextOptions::default();
     let report = answer(10)?;
     let mut wrong = Vec::new();
@@ -177,7 +177,7 @@ fn the_parts_add_up_to_the_whole() -> Outcome {
 
 /// Known to be 5 s, with half of the quickest round trip's 100 µs as its error.
 #[test]
-fn the_clocks_are_told_by_the_messages() -> Outcome {
+fn clock_offset_follows_from_messages() -> Outcome {
     let report = serde_json::to_value(both_ends()?)?;
     let offsets = report["clocks"]["offsets"]
         .as_array()
@@ -190,7 +190,7 @@ fn the_clocks_are_told_by_the_messages() -> Outcome {
 }
 
 #[test]
-fn a_message_that_is_not_there_is_not_found() -> Outcome {
+fn unknown_message_is_not_found() -> Outcome {
     for id in ["1:r999999999", "99:r1", "1:s0"] {
         assert!(story(id).is_err(), "{id}");
     }

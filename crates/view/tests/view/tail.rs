@@ -273,7 +273,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
     let schema = root().join("../../docs/tail.schema.json");
     let schema: Value = document(&schema)?.ok_or("the schema is missing")?;
@@ -296,7 +296,7 @@ fn answers_are_as_committed() -> Outcome {
 }
 
 #[test]
-fn every_rule_fires_where_it_should() -> Outcome {
+fn every_tail_rule_fires() -> Outcome {
     let report = serde_json::to_value(every_rule().answer()?)?;
     let causes = report["groups"][0]["causes"].as_array().ok_or("causes")?;
     for rule in [
@@ -332,7 +332,7 @@ fn starved() -> Made {
 }
 
 #[test]
-fn slow_messages_are_told_in_the_main_report_if_they_cost_enough() -> Outcome {
+fn costly_slow_messages_are_in_report() -> Outcome {
     let schema = root().join("../../docs/report.schema.json");
     let schema: Value = document(&schema)?.ok_or("the schema is missing")?;
     let mut wrong = Vec::new();

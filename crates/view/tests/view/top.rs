@@ -182,7 +182,7 @@ impl Screen {
 }
 
 #[test]
-fn screens_are_as_committed() -> Outcome {
+fn screens_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
     let screens = [
         ("connections", "", SMALL),
@@ -211,7 +211,7 @@ fn screens_are_as_committed() -> Outcome {
 }
 
 #[test]
-fn the_worst_is_first_and_each_column_sorts() -> Outcome {
+fn worst_row_is_first_and_columns_sort() -> Outcome {
     let (live, _) = look()?;
     let first = |sort, reversed| {
         let order = ListOrder {
@@ -249,7 +249,7 @@ fn the_worst_is_first_and_each_column_sorts() -> Outcome {
 }
 
 #[test]
-fn keys_lead_from_lists_to_findings_and_back() -> Outcome {
+fn keys_open_findings_and_return() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
     assert_eq!(screen.press("⟨down⟩⟨enter⟩")?, KeyAction::Draw);
     assert!(matches!(screen.top.page(), ScreenPage::Connection(_)));
@@ -294,7 +294,7 @@ fn waits(measured: Measured) -> ProcessWaits {
 }
 
 #[test]
-fn a_process_shows_what_its_threads_wait_for() -> Outcome {
+fn process_screen_shows_thread_waits() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
     assert_eq!(screen.top.wants_waits(), None);
     screen.press("2⟨enter⟩")?;
@@ -338,7 +338,7 @@ fn a_process_shows_what_its_threads_wait_for() -> Outcome {
 }
 
 #[test]
-fn a_filter_is_typed_letter_by_letter_and_q_is_one_of_them() -> Outcome {
+fn filter_takes_every_letter() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
     assert_eq!(screen.press("/q")?, KeyAction::Draw);
     assert!(screen.text()?.contains("nothing matches \"q\""));
@@ -357,7 +357,7 @@ fn a_filter_is_typed_letter_by_letter_and_q_is_one_of_them() -> Outcome {
 }
 
 #[test]
-fn the_selected_row_stays_selected_and_a_pause_holds_the_picture() -> Outcome {
+fn selection_survives_update_and_pause_freezes() -> Outcome {
     let mut screen = Screen::new(SMALL)?;
     screen.press("P⟨down⟩⟨down⟩⟨down⟩")?;
     let before = screen.text()?;
@@ -444,7 +444,7 @@ fn hostile_names_do_not_reach_the_terminal() -> Outcome {
 }
 
 #[test]
-fn loss_and_want_of_privilege_are_on_the_screen() -> Outcome {
+fn loss_and_missing_privileges_are_shown() -> Outcome {
     let mut window = window()?;
     let lost = Loss {
         probe: "calls".to_owned(),
@@ -468,7 +468,7 @@ fn loss_and_want_of_privilege_are_on_the_screen() -> Outcome {
 }
 
 #[test]
-fn where_there_is_nothing_to_look_at_nothing_is_found_right() -> Outcome {
+fn empty_screen_reports_nothing_seen() -> Outcome {
     let header = golden(CASES[0])?.1.header().clone();
     let mut window = Window::new(header, 10_000_000_000);
     let cases = [
@@ -526,7 +526,7 @@ fn json_keeps_the_published_schema() -> Outcome {
 
 /// The rows of a table are columns: both ends of the fixture's connections are there.
 #[test]
-fn the_cases_are_those_of_the_golden_recordings() -> Outcome {
+fn cases_match_golden_recordings() -> Outcome {
     let (live, _) = look()?;
     let mut number = 0;
     for case in CASES {

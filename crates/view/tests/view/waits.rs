@@ -91,7 +91,7 @@ fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
     for case in cases() {
         let name = case.0;

@@ -100,7 +100,7 @@ fn told(recording: &Recording, id: MessageId) -> Vec<Part> {
 }
 
 #[test]
-fn parts_are_those_of_the_report() {
+fn trace_parts_match_report() {
     let scratch = tempfile::tempdir().expect("a directory");
     let recording = golden(scratch.path());
     let mut out = Vec::new();
