@@ -32,7 +32,12 @@ impl ExportArgs {
     }
 
     /// Writes the page.
-    pub(crate) fn html(&self, path: &Path, asked: &PageOptions, to: &Output) -> anyhow::Result<ExitCode> {
+    pub(crate) fn html(
+        &self,
+        path: &Path,
+        asked: &PageOptions,
+        to: &Output,
+    ) -> anyhow::Result<ExitCode> {
         self.refuse()?;
         let (page, is_complete) = page::of(path, asked)?;
         to.exact(&page)?;

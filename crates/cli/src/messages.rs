@@ -70,7 +70,12 @@ impl MessageArgs {
     }
 }
 
-fn story(path: &Path, format: AnswerFormat, id: MessageId, to: &Output) -> anyhow::Result<ExitCode> {
+fn story(
+    path: &Path,
+    format: AnswerFormat,
+    id: MessageId,
+    to: &Output,
+) -> anyhow::Result<ExitCode> {
     let story = load::message(path, id)?;
     match format {
         AnswerFormat::Text => to.exact(&view::message_text(&story, &to.text_options()))?,

@@ -103,7 +103,10 @@ fn of_sides(
     Ok((page, sides.iter().all(is_complete)))
 }
 
-fn side<'a>(recording: &'a Recording, asked: &PageOptions) -> anyhow::Result<view::html::PageSide<'a>> {
+fn side<'a>(
+    recording: &'a Recording,
+    asked: &PageOptions,
+) -> anyhow::Result<view::html::PageSide<'a>> {
     let path = recording.path();
     let name = path.file_name().unwrap_or(path.as_os_str());
     Ok(view::html::PageSide {

@@ -278,6 +278,9 @@ mod tests {
         );
         assert!(warning(Target::Port(7)).starts_with("no connection with port 7 was seen"));
         assert!(warning(Target::Pids(vec![1, 2])).contains("process 1, 2 was seen"));
-        assert_eq!(nothing_seen(&full, &Target::Comm("nosuchprog".to_owned())), None);
+        assert_eq!(
+            nothing_seen(&full, &Target::Comm("nosuchprog".to_owned())),
+            None
+        );
     }
 }

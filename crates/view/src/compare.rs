@@ -8,7 +8,7 @@ use table::Stage;
 
 use crate::TextOptions;
 use crate::clean::clean;
-use crate::layout::{TextLayout, Style, columns};
+use crate::layout::{Style, TextLayout, columns};
 use crate::text::findings::estimate;
 
 /// One side of the comparison.

@@ -404,7 +404,10 @@ mod tests {
         assert_eq!(kept[6], "--");
         // the command's own word `run` is not whylat's
         assert_ne!(kept[8], "run");
-        assert!(!redacted_json.to_string().contains("canary"), "{redacted_json}");
+        assert!(
+            !redacted_json.to_string().contains("canary"),
+            "{redacted_json}"
+        );
     }
 
     #[test]
@@ -412,7 +415,10 @@ mod tests {
         let redacted_json = redacted(
             json!({"new": "canary", "list": [["canary"]], "usdt": {"provider": "p", "name": "canary", "path": "/x", "places": 2}}),
         );
-        assert!(!redacted_json.to_string().contains("canary"), "{redacted_json}");
+        assert!(
+            !redacted_json.to_string().contains("canary"),
+            "{redacted_json}"
+        );
         assert_eq!(redacted_json["usdt"]["places"], 2);
     }
 

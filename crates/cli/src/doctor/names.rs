@@ -33,7 +33,10 @@ fn kernel() -> ProbeState {
         Ok(Some(0)) => {
             let why = "the kernel hides the addresses of its functions (/proc/kallsyms), and so they have no names";
             let remedy_for = remedy_for(Capability::Syslog);
-            (why.to_owned(), kallsyms_remedy(is_hidden_from_all(), remedy_for))
+            (
+                why.to_owned(),
+                kallsyms_remedy(is_hidden_from_all(), remedy_for),
+            )
         }
         Ok(None) => (
             "this kernel does not list its functions (/proc/kallsyms)".to_owned(),

@@ -125,7 +125,9 @@ fn interval(text: &str) -> Result<f64, String> {
 
 impl TopArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let sort = SortKey::ALL.into_iter().find(|sort| sort.name() == self.sort);
+        let sort = SortKey::ALL
+            .into_iter()
+            .find(|sort| sort.name() == self.sort);
         let order = ListOrder {
             sort: sort.unwrap_or(SortKey::Held),
             ..ListOrder::default()

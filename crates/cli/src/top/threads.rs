@@ -189,8 +189,8 @@ mod tests {
         ));
         child.kill().expect("killed");
         child.wait().expect("ended");
-        let ended =
-            std::iter::from_fn(|| received.recv_timeout(long).ok()).find_map(|(_, waits)| waits.err());
+        let ended = std::iter::from_fn(|| received.recv_timeout(long).ok())
+            .find_map(|(_, waits)| waits.err());
         assert_eq!(ended.as_deref(), Some("it has ended"));
         watcher.want(None);
         drop(watcher);

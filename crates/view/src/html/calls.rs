@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use table::tables::{Call, Waits};
 use table::{Columns, Field, Recording};
 
-use super::column::{ColumnCells, CellKind};
+use super::column::{CellKind, ColumnCells};
 use super::pack::DerivedColumn;
 
 const CALL_BYTES: Field = Field {
@@ -27,8 +27,16 @@ pub fn columns(recording: &Recording, waits: &Waits) -> [DerivedColumn; 2] {
     let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
     let sends = calls.map(|it| Some(it?.0.to_string()));
     [
-        (&CALL_BYTES, CellKind::Word, ColumnCells::Word(bytes.collect())),
-        (&CALL_SENDS, CellKind::Word, ColumnCells::Word(sends.collect())),
+        (
+            &CALL_BYTES,
+            CellKind::Word,
+            ColumnCells::Word(bytes.collect()),
+        ),
+        (
+            &CALL_SENDS,
+            CellKind::Word,
+            ColumnCells::Word(sends.collect()),
+        ),
     ]
 }
 

@@ -8,7 +8,7 @@ use diagnose::tail::report::TailReport;
 use table::Field;
 use table::tables::Activities;
 
-use super::column::{ColumnCells, CellKind};
+use super::column::{CellKind, ColumnCells};
 use super::pack::DerivedColumn;
 
 /// The table's name, and what a row is.
@@ -42,7 +42,11 @@ const ANOMALY: Field = Field {
 };
 
 /// The columns. `rows`: those spans that the page holds.
-pub fn columns(tail: Option<&TailReport>, spans: &Activities, rows: &[usize]) -> Vec<DerivedColumn> {
+pub fn columns(
+    tail: Option<&TailReport>,
+    spans: &Activities,
+    rows: &[usize],
+) -> Vec<DerivedColumn> {
     let groups = tail.map_or(&[][..], |tail| &tail.groups);
     let messages = groups.iter().flat_map(|group| &group.explained);
     let all = messages.flat_map(|it| it.spans.iter().map(|span| (&it.id, span)));

@@ -122,7 +122,11 @@ fn answer(report: &Report) -> String {
     told.collect::<Vec<_>>().join(" ")
 }
 
-fn data(sides: &[PageSide], difference: Option<&TailReport>, nth: usize) -> std::io::Result<Vec<u8>> {
+fn data(
+    sides: &[PageSide],
+    difference: Option<&TailReport>,
+    nth: usize,
+) -> std::io::Result<Vec<u8>> {
     let packed: Vec<_> = sides
         .iter()
         .map(|side| {

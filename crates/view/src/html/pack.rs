@@ -15,7 +15,7 @@ use table::{Columns, Field, Recording, Table};
 use diagnose::messages::breakdown::BreakdownSource;
 use diagnose::tail::report::TailReport;
 
-use super::column::{self, ColumnCells, ColumnHead, CellKind, DeltaBase};
+use super::column::{self, CellKind, ColumnCells, ColumnHead, DeltaBase};
 use super::life::{LIFE_FIELDS, MessageLife};
 use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;

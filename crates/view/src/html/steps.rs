@@ -11,7 +11,7 @@ use diagnose::messages::report::MessageStep;
 use serde::Serialize;
 use table::Field;
 
-use super::column::{ColumnCells, CellKind, DeltaBase};
+use super::column::{CellKind, ColumnCells, DeltaBase};
 use super::pack::DerivedColumn;
 
 /// Steps of a message, at most.
@@ -154,7 +154,11 @@ pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
             Some(before) => DeltaBase::Column(TIMES[before].name),
         };
         let cells = times.iter().map(cell).collect();
-        (&TIMES[step], CellKind::Moment(near), ColumnCells::Whole(cells))
+        (
+            &TIMES[step],
+            CellKind::Moment(near),
+            ColumnCells::Whole(cells),
+        )
     };
     (0..MOST).map(moment).chain([
         (&LIST, CellKind::Number, ColumnCells::Whole(list)),

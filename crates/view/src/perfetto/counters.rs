@@ -6,7 +6,7 @@ use std::io;
 use table::tables::{Counter, Counters, TcpSample};
 use table::{Columns, CounterKind, Recording};
 
-use super::trace::{CounterValue, TrackKind, TrackId, CounterUnit};
+use super::trace::{CounterUnit, CounterValue, TrackId, TrackKind};
 use super::tracks::TraceDrawing;
 
 /// Counters of programs: those that only grow and fall begin at zero, and say so.
@@ -115,7 +115,10 @@ impl CounterValue {
 }
 
 /// Round-trip time and congestion window of connections.
-pub(super) fn of_connections(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
+pub(super) fn of_connections(
+    drawing: &mut TraceDrawing<'_>,
+    recording: &Recording,
+) -> io::Result<()> {
     let mut tracks: HashMap<u64, [TrackId; 2]> = HashMap::new();
     for rows in recording.batches::<TcpSample>() {
         for row in 0..rows.len() {
@@ -159,7 +162,10 @@ mod tests {
     fn counters_are_set_grow_and_fall() {
         let (zero, ten) = (CounterValue::Whole(0), CounterValue::Whole(10));
         assert_eq!(CounterValue::Whole(3).after(CounterKind::Set, ten), ten);
-        assert_eq!(zero.after(CounterKind::Decrement, ten), CounterValue::Whole(-10));
+        assert_eq!(
+            zero.after(CounterKind::Decrement, ten),
+            CounterValue::Whole(-10)
+        );
         let half = ten.after(CounterKind::Increment, CounterValue::Real(0.5));
         assert_eq!(half, CounterValue::Real(10.5));
         let most = CounterValue::Whole(i64::MAX).after(CounterKind::Increment, ten);

@@ -7,7 +7,7 @@ use table::tables::{Activities, Activity};
 use table::{ActivityKind, Columns, Recording};
 
 use super::lanes::TrackLanes;
-use super::trace::{TraceEvent, NoteValue};
+use super::trace::{NoteValue, TraceEvent};
 use super::tracks::{TraceDrawing, rank};
 use crate::doing;
 
@@ -48,7 +48,9 @@ fn span(
         ("end_seen", rows.end_seen[row]),
     ];
     let unseen = unseen.iter().filter(|(_, seen)| !seen);
-    let mut notes: Vec<_> = unseen.map(|(name, _)| (*name, NoteValue::Is(false))).collect();
+    let mut notes: Vec<_> = unseen
+        .map(|(name, _)| (*name, NoteValue::Is(false)))
+        .collect();
     if kind == ActivityKind::Task {
         let pid = rows.pid[row].map(|pid| ("pid", NoteValue::Unsigned(pid.into())));
         notes.extend(pid);

@@ -4,14 +4,16 @@ use std::io;
 
 use diagnose::report::finding::Finding;
 
-use super::trace::{TraceEvent, NoteValue, TrackKind};
+use super::trace::{NoteValue, TraceEvent, TrackKind};
 use super::tracks::TraceDrawing;
 
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, findings: &[Finding]) -> io::Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
-    let track = drawing.trace.track(TrackKind::Named("Findings"), None, None)?;
+    let track = drawing
+        .trace
+        .track(TrackKind::Named("Findings"), None, None)?;
     for finding in findings {
         let subject = &finding.subject;
         let process = subject.process.as_ref().map(|process| process.title());

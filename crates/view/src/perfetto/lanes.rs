@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
 
-use super::trace::{TraceEvent, TrackKind, TraceWriter, TrackId};
+use super::trace::{TraceEvent, TraceWriter, TrackId, TrackKind};
 
 /// Outermost spans that a lane remembers, to see whether an earlier one fits between them.
 const REMEMBERED: usize = 1_024;

@@ -12,7 +12,7 @@ use table::tables::{ClockPair, ReceivedMessage, SentMessage};
 use table::{Columns, Recording};
 
 use super::lanes::TrackLanes;
-use super::trace::{TraceEvent, NoteValue};
+use super::trace::{NoteValue, TraceEvent};
 use super::tracks::{TraceDrawing, rank};
 
 /// Where spans of messages are drawn.
@@ -95,7 +95,12 @@ impl DrawnMessage {
         self.beside(drawing, tracks, self.after, flow)
     }
 
-    fn itself(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks, flow: u64) -> io::Result<()> {
+    fn itself(
+        &self,
+        drawing: &mut TraceDrawing<'_>,
+        tracks: &mut Tracks,
+        flow: u64,
+    ) -> io::Result<()> {
         let mut notes = self.notes();
         notes.push(("tid", NoteValue::Unsigned(self.tid.into())));
         if self.breakdown.is_err() {
@@ -154,7 +159,11 @@ impl DrawnMessage {
     }
 }
 
-fn event<'a>(name: &'a str, flow: u64, notes: &'a [(&'static str, NoteValue<'a>)]) -> TraceEvent<'a> {
+fn event<'a>(
+    name: &'a str,
+    flow: u64,
+    notes: &'a [(&'static str, NoteValue<'a>)],
+) -> TraceEvent<'a> {
     TraceEvent {
         name,
         category: "message",

@@ -9,7 +9,7 @@ use table::tables::{Task, Tasks};
 use table::{Columns, Recording, TaskKind};
 
 use super::lanes::TrackLanes;
-use super::trace::{TraceEvent, NoteValue};
+use super::trace::{NoteValue, TraceEvent};
 use super::tracks::TraceDrawing;
 
 /// Where spans are nested.
@@ -41,7 +41,9 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
                     let name = rows.name[row].as_deref().unwrap_or_default();
                     drawing.name_thread(rows.pid[row], rows.tid[row], name)?;
                 }
-                (RowShape::Span { .. }, None) | (RowShape::Moment, _) => moment(drawing, &rows, row)?,
+                (RowShape::Span { .. }, None) | (RowShape::Moment, _) => {
+                    moment(drawing, &rows, row)?
+                }
                 (
                     RowShape::Span {
                         on_thread,

@@ -181,7 +181,11 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Says what clocks showed at one moment.
-    pub(super) fn clocks(&mut self, monotonic_ns: u64, others: &[(TraceClock, u64)]) -> io::Result<()> {
+    pub(super) fn clocks(
+        &mut self,
+        monotonic_ns: u64,
+        others: &[(TraceClock, u64)],
+    ) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
             body.message(packet::CLOCK_SNAPSHOT, |it| {
                 let all = [(TraceClock::Monotonic, monotonic_ns)];
@@ -232,7 +236,12 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// A span begins.
-    pub(super) fn open(&mut self, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
+    pub(super) fn open(
+        &mut self,
+        track: TrackId,
+        ns: u64,
+        what: &TraceEvent<'_>,
+    ) -> io::Result<()> {
         self.event(event::BEGIN, track, ns, what)
     }
 
@@ -248,7 +257,12 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// A moment.
-    pub(super) fn instant(&mut self, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
+    pub(super) fn instant(
+        &mut self,
+        track: TrackId,
+        ns: u64,
+        what: &TraceEvent<'_>,
+    ) -> io::Result<()> {
         self.event(event::INSTANT, track, ns, what)
     }
 
@@ -272,7 +286,13 @@ impl<'a> TraceWriter<'a> {
         self.out.flush()
     }
 
-    fn event(&mut self, kind: u64, track: TrackId, ns: u64, what: &TraceEvent<'_>) -> io::Result<()> {
+    fn event(
+        &mut self,
+        kind: u64,
+        track: TrackId,
+        ns: u64,
+        what: &TraceEvent<'_>,
+    ) -> io::Result<()> {
         let mut new = WireMessage::default();
         let category = number(&mut self.categories, what.category, |number| {
             name(&mut new, interned::CATEGORIES, number, what.category);

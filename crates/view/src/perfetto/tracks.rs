@@ -7,7 +7,7 @@ use std::io;
 use diagnose::messages::message::MessageDirection;
 use diagnose::waits::Names;
 
-use super::trace::{TrackKind, TraceWriter, TrackId};
+use super::trace::{TraceWriter, TrackId, TrackKind};
 
 /// A trace, and who is in it.
 pub(super) struct TraceDrawing<'a> {

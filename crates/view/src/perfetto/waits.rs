@@ -5,7 +5,7 @@ use std::io;
 use table::tables::{Wait, Waits};
 use table::{Columns, Recording};
 
-use super::trace::{TraceEvent, NoteValue};
+use super::trace::{NoteValue, TraceEvent};
 use super::tracks::TraceDrawing;
 
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {

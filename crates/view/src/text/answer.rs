@@ -7,7 +7,7 @@ use table::Stage;
 
 use super::slow;
 
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Draws the answer.
 pub fn draw(layout: &mut TextLayout, report: &Report) {

@@ -7,7 +7,7 @@ use table::Method;
 
 use super::bar;
 use super::process;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Connections drawn; the rest are counted.
 const SHOWN: usize = 5;

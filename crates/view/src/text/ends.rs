@@ -6,7 +6,7 @@ use diagnose::units::{bytes, count, counted, duration};
 use super::messages::{LABEL, spreads};
 use super::{footer, head};
 use crate::TextOptions;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Legs of a slow message that are named.
 const LEGS: usize = 2;

@@ -5,7 +5,7 @@ use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::{LABEL, who};
-use crate::layout::{TextLayout, Style, columns};
+use crate::layout::{Style, TextLayout, columns};
 
 /// Findings drawn in full; the rest are counted.
 const SHOWN: usize = 6;

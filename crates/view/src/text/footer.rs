@@ -5,7 +5,7 @@ use diagnose::units::{bytes, count, duration, percent};
 use table::manifest::{Cost, Coverage, ProbeState};
 
 use super::LABEL;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Draws the section.
 pub fn draw(layout: &mut TextLayout, about: &About) {

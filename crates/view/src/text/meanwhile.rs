@@ -6,7 +6,7 @@ use diagnose::units::{count, duration};
 
 use super::messages::CELL;
 use crate::doing;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Lines for a CPU, at most; the shortest are left out.
 const MOST: usize = 24;

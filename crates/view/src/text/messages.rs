@@ -9,7 +9,7 @@ use table::tables::{ReceivedMessage, SentMessage};
 
 use super::{footer, head, meanwhile};
 use crate::TextOptions;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Column in which labelled text begins, after the indent.
 pub(super) const LABEL: usize = 12;

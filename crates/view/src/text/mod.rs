@@ -20,7 +20,7 @@ use diagnose::report::{About, Direction, Subject};
 use diagnose::units::{count, duration};
 
 use crate::TextOptions;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 pub use answer::sentence;
 pub use ends::text as ends;

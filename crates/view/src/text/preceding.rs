@@ -7,7 +7,12 @@ use diagnose::waits::join::report::{FactorReport, Preceding, Told, What};
 use crate::layout::TextLayout;
 
 /// Draws the sentences, if there are any; `longer_than_ns`: what the filter calls slow.
-pub fn draw(layout: &mut TextLayout, label: usize, preceding: &Preceding, longer_than_ns: Option<u64>) {
+pub fn draw(
+    layout: &mut TextLayout,
+    label: usize,
+    preceding: &Preceding,
+    longer_than_ns: Option<u64>,
+) {
     let condition = match longer_than_ns {
         Some(ns) => format!("longer than {}", duration(ns)),
         None => format!("of {} or longer", duration(preceding.slow_from_ns)),

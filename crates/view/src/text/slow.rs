@@ -6,7 +6,7 @@ use diagnose::units::{count, counted, duration, percent};
 
 use super::LABEL;
 use super::tail::core;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Applications that are told.
 const SHOWN: usize = 3;

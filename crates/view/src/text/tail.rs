@@ -7,7 +7,7 @@ use diagnose::units::{count, counted, duration, percent};
 use super::messages::LABEL;
 use super::{footer, head};
 use crate::TextOptions;
-use crate::layout::{TextLayout, Style};
+use crate::layout::{Style, TextLayout};
 
 /// Parts of a cause that are named.
 const PARTS: usize = 3;

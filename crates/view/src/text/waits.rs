@@ -8,7 +8,7 @@ use table::Caller;
 
 use super::{footer, head, preceding};
 use crate::TextOptions;
-use crate::layout::{TextLayout, Style, columns};
+use crate::layout::{Style, TextLayout, columns};
 
 /// Column in which labelled text begins, after the indent.
 const LABEL: usize = 12;

@@ -141,7 +141,11 @@ fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColu
 /// Gives what is left to those that can use it.
 fn widen(columns: &mut ColumnWidths, width: usize) {
     let mut left = width.saturating_sub(used(columns));
-    for (wanted, most) in [(ListColumn::Bar, 24), (ListColumn::Process, 24), (ListColumn::Held, 24)] {
+    for (wanted, most) in [
+        (ListColumn::Bar, 24),
+        (ListColumn::Process, 24),
+        (ListColumn::Held, 24),
+    ] {
         for (_, width) in columns.iter_mut().filter(|(column, _)| *column == wanted) {
             let more = left.min(most - (*width).min(most));
             *width += more;
@@ -218,7 +222,10 @@ pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece>
     })
 }
 
-fn row(columns: &ColumnWidths, cell: impl Fn(ListColumn, usize) -> StyledPiece) -> Vec<StyledPiece> {
+fn row(
+    columns: &ColumnWidths,
+    cell: impl Fn(ListColumn, usize) -> StyledPiece,
+) -> Vec<StyledPiece> {
     let mut pieces = Vec::new();
     for (index, (column, width)) in columns.iter().enumerate() {
         if index > 0 {

@@ -20,7 +20,12 @@ type ScreenSize = (usize, usize);
 const ABOUT: usize = 1;
 
 /// The list of connections: all, or those of one process.
-pub fn connections(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
+pub fn connections(
+    top: &mut TopState,
+    live: &Live,
+    room: ScreenSize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     let columns = cells::of_connections(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.connections.get(place) {
@@ -42,7 +47,12 @@ pub fn connections(top: &mut TopState, live: &Live, room: ScreenSize, paint: Sty
 }
 
 /// The list of processes.
-pub fn processes(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
+pub fn processes(
+    top: &mut TopState,
+    live: &Live,
+    room: ScreenSize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     let columns = cells::of_processes(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.processes.get(place) {
@@ -160,7 +170,12 @@ pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper)
 }
 
 /// The list of findings, undecided ones after the others.
-pub fn findings(top: &mut TopState, live: &Live, room: ScreenSize, paint: StyleMapper) -> Vec<Line<'static>> {
+pub fn findings(
+    top: &mut TopState,
+    live: &Live,
+    room: ScreenSize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let title = format!(
         "{:9} {:24} {:>5} {:>8}  {}",

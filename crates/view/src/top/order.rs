@@ -199,7 +199,9 @@ impl ListOrder {
             SortKey::Retransmits => numbers(a.retransmits, b.retransmits),
             SortKey::Wait => numbers(a.wait, b.wait),
             SortKey::Process => turn(a.process.cmp(&b.process)),
-            SortKey::Remote => turn(a.remote.cmp(b.remote)).then_with(|| numbers(a.number, b.number)),
+            SortKey::Remote => {
+                turn(a.remote.cmp(b.remote)).then_with(|| numbers(a.number, b.number))
+            }
         }
     }
 }

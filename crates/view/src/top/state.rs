@@ -202,7 +202,9 @@ impl TopState {
             ScreenPage::Connections | ScreenPage::Process(_) => {
                 Some(ScreenPage::Connection(live.connections.get(place)?.id))
             }
-            ScreenPage::Processes => Some(ScreenPage::Process(live.processes.get(place)?.process.clone())),
+            ScreenPage::Processes => Some(ScreenPage::Process(
+                live.processes.get(place)?.process.clone(),
+            )),
             ScreenPage::Findings => Some(ScreenPage::Finding(finding_id(live, place)?)),
             ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help => None,
         }
@@ -428,7 +430,11 @@ impl TopState {
     }
 
     fn turn(&mut self, by: isize) {
-        let lists = [ScreenPage::Connections, ScreenPage::Processes, ScreenPage::Findings];
+        let lists = [
+            ScreenPage::Connections,
+            ScreenPage::Processes,
+            ScreenPage::Findings,
+        ];
         let bottom = self.pages.first().map(|(page, _)| page.clone());
         let place = lists
             .iter()
