@@ -1,5 +1,5 @@
-//! Names come from anywhere: a command name may hold terminal escapes, an address nothing of
-//! the kind, but a damaged recording anything. What reaches a terminal is cleaned here.
+//! Cleans names before they reach a terminal: a command name or a damaged recording may contain
+//! terminal escapes.
 
 /// Removes control characters (C0, DEL, C1) with the escape sequences they begin, and the
 /// characters that reorder or break a line invisibly.
@@ -25,7 +25,7 @@ pub fn clean(text: &str) -> String {
     out
 }
 
-/// Whether a character may not reach a terminal or a reader unescaped.
+/// Returns whether a character must not reach a terminal or a reader unescaped.
 pub fn is_unsafe(c: char) -> bool {
     let invisible = matches!(
         c,
@@ -36,7 +36,7 @@ pub fn is_unsafe(c: char) -> bool {
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// A control sequence ends with a byte from `@` to `~` (ECMA-48, 5.4).
+/// Skips a control sequence, which ends with a byte from `@` to `~` (ECMA-48, 5.4).
 fn skip_control_sequence(chars: &mut Chars) {
     while let Some(c) = chars.next_if(|next| !next.is_control()) {
         if ('@'..='~').contains(&c) {
@@ -45,7 +45,7 @@ fn skip_control_sequence(chars: &mut Chars) {
     }
 }
 
-/// A control string ends with BEL or the string terminator (ECMA-48, 5.6).
+/// Skips a control string, which ends with BEL or the string terminator (ECMA-48, 5.6).
 fn skip_string_sequence(chars: &mut Chars) {
     while let Some(c) = chars.next() {
         match c {

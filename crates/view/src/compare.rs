@@ -1,8 +1,7 @@
-//! Two recordings of the same work side by side: before and after a mend, with the speed-up
-//! that was measured.
+//! Two recordings of the same work side by side: before and after a fix, with the measured speed-up.
 
 use diagnose::Report;
-use diagnose::report::{Connection, Finding};
+use diagnose::report::{Connection, Finding, Severity};
 use diagnose::units::{bytes, count, duration, percent, times};
 use table::Stage;
 
@@ -14,7 +13,7 @@ use crate::text::findings::estimate;
 /// One side of the comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct ComparedSide<'a> {
-    /// What it is called.
+    /// Its name.
     pub label: &'a str,
     /// Its diagnosis.
     pub report: &'a Report,
@@ -25,7 +24,7 @@ pub struct ComparedSide<'a> {
 /// Width of the first column and of each side's.
 const COLUMNS: [usize; 3] = [30, 24, 24];
 
-/// Draws `before` and `after` side by side.
+/// Returns `before` and `after` side by side.
 pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     layout.title(&[(Style::Bold, "side by side")]);
@@ -34,9 +33,9 @@ pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextO
     let each = |of: &dyn Fn(&ComparedSide) -> String| sides.map(of);
     let rows: [(&str, [String; 2]); 7] = [
         ("finding", each(&|side| verdict(side.report))),
-        ("the work took", each(&|side| duration(side.total_ns))),
+        ("duration", each(&|side| duration(side.total_ns))),
         (
-            "waiting for withheld ACKs",
+            "waiting for delayed ACKs",
             each(&|side| stage(side, Stage::DelayedAck)),
         ),
         (
@@ -79,9 +78,7 @@ fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide
         .findings
         .first()
         .and_then(|finding| finding.estimated_win.as_ref());
-    let estimate = win.map_or_else(String::new, |win| {
-        format!(" The diagnosis had estimated {}.", estimate(win))
-    });
+    let estimate = win.map_or_else(String::new, |win| format!(" Estimated: {}.", estimate(win)));
     let text = format!(
         "Measured speed-up: {} ({} → {}).{estimate}",
         times(measured),
@@ -92,13 +89,12 @@ fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide
 }
 
 fn verdict(report: &Report) -> String {
-    report
-        .findings
-        .first()
-        .map_or_else(|| "none".to_owned(), |finding| finding.rule.to_string())
+    let worst = report.findings.first();
+    let problem = worst.filter(|finding| finding.severity > Severity::Info);
+    problem.map_or_else(|| "none".to_owned(), |finding| finding.rule.to_string())
 }
 
-/// The connection that the comparison speaks of: that of the worst finding, else the worst.
+/// Returns the connection that is compared: that of the worst finding, else the worst.
 fn main_connection<'a>(side: &ComparedSide<'a>) -> Option<&'a Connection> {
     let id = side
         .report

@@ -7,16 +7,16 @@ use table::{Columns, Recording, Table, Value, for_each_table};
 
 use crate::clean::clean;
 
-/// How text in cells is written.
+/// Form of text in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CsvText {
-    /// As it was recorded.
+    /// Unchanged.
     Exact,
-    /// Without what a terminal would act on.
+    /// Cleaned for a terminal.
     Clean,
 }
 
-/// Whether this whylat knows a table.
+/// Returns whether this whylat knows a table.
 pub fn knows_table(table: &str) -> bool {
     macro_rules! names {
         ($($row:ty),+ $(,)?) => { [$(<$row as Table>::NAME),+].contains(&table) };
@@ -24,8 +24,8 @@ pub fn knows_table(table: &str) -> bool {
     for_each_table!(names)
 }
 
-/// Writes a table, batch by batch; of one that is not in the recording, or that this whylat does not know
-/// ([`knows_table`]), nothing.
+/// Writes a table, batch by batch; nothing for a table that the recording lacks or this whylat does not know
+/// ([`knows_table`]).
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -65,7 +65,7 @@ fn rows<T: Table>(recording: &Recording, text: CsvText, out: &mut dyn Write) -> 
     out.flush()
 }
 
-/// The line that is being written; its buffer serves all of them.
+/// Holds the line that is being written; all lines share its buffer.
 struct Line {
     text: CsvText,
     buffer: Vec<u8>,
@@ -107,7 +107,7 @@ impl Line {
     }
 }
 
-/// RFC 4180, 2.5 to 2.7: what holds a separator, a quote or a line end is quoted, and quotes are doubled.
+/// Writes a field (RFC 4180, 2.5 to 2.7): quotes a separator, a quote or a line end, and doubles quotes.
 fn quote(text: &str, out: &mut Vec<u8>) {
     let is_plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
     if is_plain {

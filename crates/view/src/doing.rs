@@ -1,8 +1,8 @@
-//! What a CPU did, in words.
+//! Names of CPU activity.
 
 use table::ActivityKind;
 
-/// Names it, with what else is known of it.
+/// Returns the name of an activity.
 pub(crate) fn name(kind: ActivityKind, name: Option<&str>, tid: Option<u32>) -> String {
     let name = name.unwrap_or("?");
     match kind {

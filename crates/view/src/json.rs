@@ -1,4 +1,4 @@
-//! Every contract (`whylat.report/1`, `whylat.waits/1`, `whylat.messages/1` and the others) as text.
+//! Writes every contract (`whylat.report/1`, `whylat.waits/1`, `whylat.messages/1` and the others) as JSON.
 //! `docs/*.schema.json` describe them.
 
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::clean::is_unsafe;
 
-/// An answer as indented JSON without a final newline. Characters that a terminal would act on,
-/// or that reorder text, are escaped: they occur only within strings.
+/// Returns an answer as indented JSON without a final newline. Control characters,
+/// and those that reorder text, are escaped: they occur only within strings.
 pub fn json(answer: &impl Serialize) -> String {
     let mut out = Vec::new();
     write_json(answer, &mut out)
@@ -16,17 +16,17 @@ pub fn json(answer: &impl Serialize) -> String {
         .expect("an answer is made of strings, finite numbers and maps with string keys")
 }
 
-/// The same, written as it comes: an answer of a million connections is gigabytes long.
+/// Writes an answer as JSON while it is made: a million connections are gigabytes.
 ///
 /// # Errors
 ///
-/// What `out` says.
+/// Errors of `out`.
 pub fn write_json(answer: &impl Serialize, out: impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(Escaped(out), answer).map_err(io::Error::from)
 }
 
-/// Escapes what comes through. Each write of `serde_json` is whole characters: a piece of a string, or
-/// what stands between strings.
+/// Escapes the bytes that pass. Each write of `serde_json` is whole characters: a piece of a string, or
+/// the syntax between strings.
 struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {

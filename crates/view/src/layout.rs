@@ -7,17 +7,17 @@ use crate::clean::clean;
 /// Longest line.
 pub const MOST_COLUMNS: usize = 80;
 
-/// Narrowest page that is laid out; narrower terminals wrap by themselves.
+/// Narrowest text that is laid out; narrower terminals wrap by themselves.
 const LEAST_COLUMNS: usize = 40;
 
-/// How a piece of text looks.
+/// Look of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// Normal text.
     Plain,
     /// Important.
     Bold,
-    /// Beside the point.
+    /// Secondary text.
     Dim,
     /// Stalls.
     Red,
@@ -30,7 +30,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// Select Graphic Rendition of ECMA-48.
+    /// Returns the code of Select Graphic Rendition (ECMA-48).
     const fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -45,7 +45,7 @@ impl Style {
 }
 
 impl Style {
-    /// The style with this code.
+    /// Returns the style with this code.
     pub fn of_code(code: &str) -> Self {
         let all = [
             Self::Bold,
@@ -60,7 +60,7 @@ impl Style {
     }
 }
 
-/// A page being written.
+/// Text that is being laid out.
 #[derive(Debug)]
 pub struct TextLayout {
     out: String,
@@ -69,7 +69,7 @@ pub struct TextLayout {
 }
 
 impl TextLayout {
-    /// An empty page.
+    /// Returns one without text.
     pub fn new(options: &TextOptions) -> Self {
         let width = options.width.clamp(LEAST_COLUMNS, MOST_COLUMNS);
         Self {
@@ -79,12 +79,12 @@ impl TextLayout {
         }
     }
 
-    /// Columns of a line.
+    /// Returns the columns of a line.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// What was written.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.out
     }
@@ -104,12 +104,12 @@ impl TextLayout {
         self.out.push('\n');
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub fn blank(&mut self) {
         self.out.push('\n');
     }
 
-    /// A title with a rule to the end of the line.
+    /// Adds a title with a rule to the end of the line.
     pub fn title(&mut self, pieces: &[(Style, &str)]) {
         self.put(Style::Dim, "── ");
         let mut used = 3;
@@ -124,7 +124,7 @@ impl TextLayout {
         self.end_line();
     }
 
-    /// A line of pieces that is known to fit.
+    /// Adds a line of pieces that fit.
     pub fn line(&mut self, indent: usize, pieces: &[(Style, &str)]) {
         self.out.push_str(&" ".repeat(indent));
         for (style, piece) in pieces {
@@ -133,15 +133,40 @@ impl TextLayout {
         self.end_line();
     }
 
-    /// A paragraph: wrapped at spaces, later lines indented as the first.
+    /// Adds a paragraph: wrapped at spaces, all lines indented alike.
     pub fn paragraph(&mut self, indent: usize, style: Style, text: &str) {
         self.hanging(indent, "", Style::Plain, style, text);
     }
 
-    /// A paragraph after a `label`; its lines begin where the label ends.
+    /// Adds a paragraph after a `label`; its lines begin where the label ends.
     pub fn labelled(&mut self, indent: usize, label: &str, label_width: usize, text: &str) {
         let label = format!("{label:label_width$}");
         self.hanging(indent, &label, Style::Dim, Style::Plain, text);
+    }
+
+    /// Adds a paragraph that begins with a name; its later lines are indented further.
+    pub fn bullet(&mut self, indent: usize, (style, name): (Style, &str), text: &str) {
+        const FURTHER: usize = 2;
+        let name = format!("{} ·", clean(name));
+        let first = columns(&name) + 1;
+        let room = self.width.saturating_sub(indent + FURTHER).max(1);
+        // The name takes the place of as many letters of the first line.
+        let marked = format!(
+            "{} {}",
+            "\u{a0}".repeat(first.saturating_sub(1 + FURTHER)),
+            clean(text)
+        );
+        for (index, line) in wrap(&glue(&marked), room).iter().enumerate() {
+            let line = line.trim_start_matches('\u{a0}').replace('\u{a0}', " ");
+            if index == 0 {
+                self.out.push_str(&" ".repeat(indent));
+                self.put(style, &name);
+            } else {
+                self.out.push_str(&" ".repeat(indent + FURTHER));
+            }
+            self.put(Style::Plain, &line);
+            self.end_line();
+        }
     }
 
     fn hanging(
@@ -169,7 +194,7 @@ impl TextLayout {
     }
 }
 
-/// Columns that a cleaned string takes. Names are short and nearly always Latin.
+/// Returns the columns of a cleaned string. Names are short and nearly always Latin.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
 }
@@ -217,7 +242,7 @@ fn glue(text: &str) -> String {
     out
 }
 
-/// Breaks text at spaces into lines of `room` columns at most; a word longer than that is cut.
+/// Breaks text at spaces into lines of `room` columns at most; a longer word is cut.
 pub fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -269,7 +294,10 @@ mod tests {
     #[test]
     fn colour_only_when_asked_for() {
         let draw = |colour| {
-            let mut layout = TextLayout::new(&TextOptions { colour, width: 80 });
+            let mut layout = TextLayout::new(&TextOptions {
+                colour,
+                ..TextOptions::default()
+            });
             layout.line(2, &[(Style::Red, "stall"), (Style::Plain, " ok")]);
             layout.finish()
         };

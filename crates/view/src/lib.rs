@@ -26,13 +26,17 @@ pub use text::{
     waits as waits_text,
 };
 
-/// How text is drawn.
+/// Holds how text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Whether ANSI colours are used: for a terminal, and without NO_COLOR.
+    /// Use ANSI colours: for a terminal, and without NO_COLOR.
     pub colour: bool,
     /// Columns available; lines are never longer than 80.
     pub width: usize,
+    /// Entries of each list that are drawn; `None`: as many as a person reads.
+    pub limit: Option<usize>,
+    /// Whether what is no problem is drawn with its evidence, too.
+    pub is_full: bool,
 }
 
 impl Default for TextOptions {
@@ -40,6 +44,8 @@ impl Default for TextOptions {
         Self {
             colour: false,
             width: layout::MOST_COLUMNS,
+            limit: None,
+            is_full: false,
         }
     }
 }

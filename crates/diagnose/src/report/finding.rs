@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::RuleId;
 use crate::answer::Process;
+use crate::severity::WARNING_SHARE;
 
 /// How much a finding matters, by harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -122,6 +123,11 @@ impl Undecided {
     pub fn join_candidates(&self, separator: &str) -> String {
         let names: Vec<_> = self.candidates.iter().map(|rule| rule.name()).collect();
         names.join(separator)
+    }
+
+    /// Returns whether it cannot have cost enough to be a warning.
+    pub fn is_minor(&self) -> bool {
+        self.possible_harm_ns == 0 || self.share < WARNING_SHARE
     }
 }
 

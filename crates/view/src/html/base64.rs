@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, section 4), with padding: how bytes become text that HTML takes as it is.
+//! Base64 (RFC 4648, section 4) with padding: bytes as text for HTML.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,4 +1,4 @@
-//! The send or receive call that each wait was in, for a browser.
+//! The send or receive call around each wait, for a browser.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const CALL_SENDS: Field = Field {
     null: "as `call_bytes`",
 };
 
-/// The columns that are added to waits.
+/// Columns that are added to waits.
 pub fn columns(recording: &Recording, waits: &Waits) -> [DerivedColumn; 2] {
     let calls = around(recording, waits).into_iter();
     let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
@@ -40,7 +40,7 @@ pub fn columns(recording: &Recording, waits: &Waits) -> [DerivedColumn; 2] {
     ]
 }
 
-/// Of each wait, the call of its thread that it was in: whether it sent, and the bytes that it moved.
+/// Returns the call around each wait: whether it sent, and its bytes.
 fn around(recording: &Recording, waits: &Waits) -> Vec<Option<(bool, i32)>> {
     let mut calls: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
     recording.scan::<Call>(|rows| {

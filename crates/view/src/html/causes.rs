@@ -1,4 +1,4 @@
-//! Which spans of CPUs explain why messages took longer, for a browser: what the diagnosis of slow messages found, a row
+//! The CPU spans that explain slow messages, for a browser: a row
 //! for each span of a message.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use table::tables::Activities;
 use super::column::{CellKind, ColumnCells};
 use super::pack::DerivedColumn;
 
-/// The table's name, and what a row is.
+/// Name of the table, and description of a row.
 pub const NAME: &str = "cause_spans";
 pub const DOC: &str =
     "A span of a CPU that explains why a message took longer, as `whylat report --tail` finds it.";
@@ -41,7 +41,7 @@ const ANOMALY: Field = Field {
     null: "",
 };
 
-/// The columns. `rows`: those spans that the page holds.
+/// Returns the columns. `rows`: the spans of the page.
 pub fn columns(
     tail: Option<&TailReport>,
     spans: &Activities,

@@ -14,54 +14,54 @@ use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
 use serde::Serialize;
 
-/// Largest whole number that a browser's numbers hold with all below it (`Number.MAX_SAFE_INTEGER`).
+/// Largest whole number that a browser holds exactly (`Number.MAX_SAFE_INTEGER`).
 const SAFE: i64 = (1 << 53) - 1;
 
-/// To what whole numbers are near.
+/// Base of the differences of whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeltaBase {
-    /// To nothing: to zero.
+    /// Zero.
     Zero,
-    /// To the cell before that is not null; the first to the recording's start.
+    /// The previous cell that is not null; for the first the recording's start.
     Previous,
-    /// To the cell of the same row in another column, and if that is null to the recording's start.
+    /// The same row of another column; if that is null, the recording's start.
     Column(&'static str),
 }
 
-/// How a column is kept.
+/// Encoding of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellKind {
-    /// As a moment, in ns from the recording's start.
+    /// A time, in ns from the recording's start.
     Moment(DeltaBase),
-    /// As a number.
+    /// A number.
     Number,
-    /// As a word, whatever it is.
+    /// A word.
     Word,
 }
 
-/// What the header says of a column.
+/// Header of a column.
 #[derive(Debug, Clone, Serialize)]
 pub struct ColumnHead {
-    /// Name, as in the table's declaration.
+    /// Name in the table's declaration.
     pub name: &'static str,
-    /// What it means.
+    /// Description.
     pub doc: &'static str,
     /// Its unit; `-` for names.
     pub unit: &'static str,
     /// `whole`, `real` or `word`.
     pub encoding: &'static str,
-    /// What whole numbers are differences to: `zero`, `previous`, or a column's name.
+    /// Base of differences: `zero`, `previous`, or a column's name.
     pub near: &'static str,
-    /// Where its bytes begin, from the first column's.
+    /// Offset of its bytes, from the first column.
     pub at: usize,
-    /// How many there are.
+    /// Returns the number of cells.
     pub bytes: usize,
     /// The words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
 }
 
-/// Cells on their way.
+/// Cells of a column.
 #[derive(Debug)]
 pub enum ColumnCells {
     /// Whole numbers.
@@ -73,7 +73,7 @@ pub enum ColumnCells {
 }
 
 impl ColumnCells {
-    /// The cells of an Arrow array, of a type that tables have.
+    /// Returns the cells of an Arrow array, of a type that tables have.
     pub fn of(array: &dyn Array, keep: CellKind) -> Self {
         let numbers = match array.data_type() {
             DataType::Utf8 => {
@@ -113,7 +113,7 @@ impl ColumnCells {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(cells) => cells.len(),
@@ -122,7 +122,7 @@ impl ColumnCells {
         }
     }
 
-    /// The cells of `rows`, in that order.
+    /// Returns the cells of `rows`, in that order.
     pub fn select(self, rows: &[usize]) -> Self {
         fn taken<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {
             rows.iter().map(|row| cells[*row].clone()).collect()
@@ -142,7 +142,7 @@ where
     array.iter().map(|cell| cell.map(Into::into)).collect()
 }
 
-/// Whole numbers, each less its neighbour. `None`: some are too large for a browser.
+/// Returns whole numbers as differences. `None`: some are too large for a browser.
 pub fn whole(cells: &[Option<i64>], neighbours: impl Fn(usize) -> i64, out: &mut Vec<u8>) -> bool {
     let begin = out.len();
     for (row, cell) in cells.iter().enumerate() {
@@ -179,7 +179,7 @@ pub fn real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
     }
 }
 
-/// Texts as numbers, and the texts.
+/// Returns texts as numbers, and the texts.
 pub fn words(cells: &[Option<String>], out: &mut Vec<u8>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut numbers: HashMap<&str, u64> = HashMap::new();

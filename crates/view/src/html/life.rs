@@ -1,11 +1,11 @@
-//! From when to when the host had each message, as the diagnosis of slow messages counts it.
+//! The time of each message on this host, as the diagnosis of slow messages counts it.
 
 use diagnose::messages::breakdown::HostTimes;
 use diagnose::messages::message::{MessageDirection, MessageRow};
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, Field, Table};
 
-/// The columns that are added to messages.
+/// Columns that are added to messages.
 pub const LIFE_FIELDS: [Field; 3] = [
     Field {
         name: "life_begin_ns",
@@ -27,13 +27,13 @@ pub const LIFE_FIELDS: [Field; 3] = [
     },
 ];
 
-/// A table of messages.
+/// Table of messages.
 pub trait MessageLife: Table {
-    /// When the life of one began, and how long it was, ns; `None`: not all of its times are known.
+    /// Returns the begin and the length of a message's time on this host, ns; `None`: a timestamp is missing.
     fn life(rows: &Self::Columns, row: usize) -> Option<(i64, i64)>;
-    /// One of them.
+    /// Returns one message.
     fn message(rows: &Self::Columns, row: usize) -> MessageRow;
-    /// What tells one from all others: its connection, its way, and where it ends in the stream.
+    /// Returns the identity of a message: its connection, its direction, and its end in the stream.
     fn id(rows: &Self::Columns, row: usize) -> (u64, MessageDirection, u64);
 }
 

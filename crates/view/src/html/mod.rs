@@ -45,20 +45,20 @@ const SCHEMA: &str = "whylat.view/2";
 /// The viewer; `make viewer` builds it.
 const VIEWER: &str = include_str!("../../assets/viewer.html");
 
-/// Where the data goes in it.
+/// Placeholder of the data in the viewer.
 const PLACE: &str = "@whylat-data@";
 
-/// Largest page, bytes: what a browser opens in about two seconds.
+/// Largest page, bytes: a browser opens it in about two seconds.
 const LARGEST: usize = 25_000_000;
 
-/// One recording in a page.
+/// A recording in a page.
 #[derive(Debug)]
 pub struct PageSide<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Itself.
+    /// The recording.
     pub recording: &'a Recording,
-    /// What was concluded of it.
+    /// Its diagnosis.
     pub answers: Answers,
 }
 
@@ -66,7 +66,7 @@ pub struct PageSide<'a> {
 struct PageHeader<'a> {
     schema: &'static str,
     whylat: &'static str,
-    /// What the names of the stages mean, in order of decision.
+    /// Descriptions of the stages, in order of decision.
     stages: Vec<(&'static str, &'static str)>,
     sides: Vec<SideHead<'a>>,
     difference: Option<&'a TailReport>,
@@ -75,22 +75,22 @@ struct PageHeader<'a> {
 #[derive(Serialize)]
 struct SideHead<'a> {
     name: &'a str,
-    /// Why is it slow?
+    /// The answer.
     answer: String,
     #[serde(flatten)]
     answers: &'a Answers,
     tables: &'a [TableHead],
-    /// What happened to messages: lists of steps, by number.
+    /// Lists of steps of messages, by number.
     step_lists: &'a [Vec<StepHead>],
-    /// Where its columns begin.
+    /// Offset of its columns.
     at: usize,
 }
 
-/// The page of one recording, or of two side by side. `difference`: why messages of the second take longer than those of
-/// the first, where it is known.
+/// Returns the page of one recording, or of two side by side. `difference`: why messages of the second take longer than
+/// those of the first, where it is known.
 ///
 /// # Errors
-/// None that a vector in memory can give; they are handed on.
+/// Errors of writing to memory.
 pub fn html(sides: &[PageSide], difference: Option<&TailReport>) -> std::io::Result<String> {
     let mut nth = 1;
     loop {
@@ -115,7 +115,7 @@ fn filled(data: &[u8]) -> String {
     page
 }
 
-/// The answer, after what there is to know before it.
+/// Returns the answer, after the warnings about the recording.
 fn answer(report: &Report) -> String {
     let before = [report.about.damage("Damaged"), report.not_judged()];
     let told = before.into_iter().flatten().chain([sentence(report)]);

@@ -1,6 +1,6 @@
-//! Tables of a recording as columns for a browser, and which columns: a view needs few of them.
+//! Packs tables of a recording as columns for a browser; a page needs few columns.
 //!
-//! A page that would be too large holds only a part of its long tables ([`Thinning`]), and says so.
+//! A page that would be too large has only a part of its long tables ([`Thinning`]), and says so.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;
 use super::{calls, causes};
 
-/// Columns that a view needs, and how they are kept.
+/// Columns of a page, with their encodings.
 type ColumnChoices = &'static [(&'static str, CellKind)];
 
 const fn first(near: DeltaBase) -> CellKind {
@@ -49,7 +49,7 @@ const WAITS: ColumnChoices = &[
     ("cpu", CellKind::Number),
 ];
 
-/// The column that is added to waits.
+/// Column that is added to waits.
 const OBJECT_NAME: Field = Field {
     name: "object_name",
     doc: "What it was for, as `whylat report --by object` names it.",
@@ -193,8 +193,8 @@ const CONNECTIONS: ColumnChoices = &[
     ("pid", CellKind::Word),
 ];
 
-/// Rows of which a page that is too large holds every nth: those of tables that grow with the work done. A sample
-/// of a ledger, of counters that grow or of names would be wrong, and of windows useless.
+/// Tables of which a large page has every nth row: those that grow with the work. A sample
+/// of a ledger, of growing counters or of names would be wrong, and of windows useless.
 const THINNED: [&str; 7] = [
     "waits",
     "tcp_events",
@@ -205,12 +205,12 @@ const THINNED: [&str; 7] = [
     "tcp_samples",
 ];
 
-/// What the header says of a table.
+/// Header of a table.
 #[derive(Debug, Clone, Serialize)]
 pub struct TableHead {
     /// Its name.
     name: &'static str,
-    /// What a row is.
+    /// Description of a row.
     doc: &'static str,
     /// Rows in the page.
     rows: usize,
@@ -219,20 +219,20 @@ pub struct TableHead {
     columns: Vec<ColumnHead>,
 }
 
-/// Tables as bytes, and what they mean.
+/// Holds tables as bytes, with their headers.
 #[derive(Debug, Default)]
 pub struct PackedTables {
     pub heads: Vec<TableHead>,
-    /// Lists of steps that messages have, by number.
+    /// Lists of steps of messages, by number.
     pub step_lists: Vec<Vec<StepHead>>,
     pub bytes: Vec<u8>,
 }
 
-/// A column that no table has, with a cell for each row that the page holds.
+/// Column that no table has, with a cell for each row of the page.
 pub type DerivedColumn = (&'static Field, CellKind, ColumnCells);
 
-/// Packs what `thinning` leaves of the long tables of a recording, and all of the others. `tail`: why its slow messages
-/// are slow, if that is known.
+/// Packs the rows of the long tables that `thinning` keeps, and all others. `tail`: the explanation of slow messages,
+/// if there is one.
 ///
 /// This reads the rows once more than the answers did: which rows are packed is known only after the slow messages are
 /// explained and, for a page that is too large, after all of it was packed. To keep the rows meanwhile would take as much
@@ -278,7 +278,7 @@ impl Packer<'_> {
         self.add_table::<T>(&batch, &rows, picks, std::iter::empty());
     }
 
-    /// The rows of a table that the page holds. `is_held`: which in any case.
+    /// Returns the rows of a table that the page keeps. `is_held`: rows that are always kept.
     fn rows<T: Table>(&self, all: usize, is_held: impl Fn(usize) -> bool) -> Vec<usize> {
         let is_thinned = self.thinning.nth > 1 && THINNED.contains(&T::NAME);
         let rows = 0..all;
@@ -286,7 +286,7 @@ impl Packer<'_> {
             .collect()
     }
 
-    /// Spans; those of explained messages are all held. Then which of them explain these.
+    /// Packs spans, all of the explained messages; then which of them explain these.
     fn add_activity(&mut self, recording: &Recording, tail: Option<&TailReport>) {
         let spans = recording.read_all::<Activity>();
         let rows = self.rows::<Activity>(spans.len(), |row| {
@@ -307,7 +307,7 @@ impl Packer<'_> {
         });
     }
 
-    /// Waits, and what each was for.
+    /// Packs waits with their objects.
     fn add_waits(&mut self, recording: &Recording) {
         let rows = recording.read_all::<Wait>();
         let titles = diagnose::recording::names(recording)
@@ -323,7 +323,7 @@ impl Packer<'_> {
         self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, derived);
     }
 
-    /// Messages, what happened to each, and from when to when the host had it.
+    /// Packs messages with their steps and their times on this host.
     fn add_messages<T: MessageLife>(&mut self, recording: &Recording, picks: ColumnChoices) {
         let rows = recording.read_all::<T>();
         let held = self.rows::<T>(rows.len(), |row| {
@@ -428,7 +428,7 @@ impl Packer<'_> {
     }
 }
 
-/// Moments from the recording's start; other numbers as they are.
+/// Converts times to those from the recording's start; other numbers stay.
 fn from_start(cells: Vec<Option<i64>>, keep: CellKind, started_ns: u64) -> Vec<Option<i64>> {
     if !matches!(keep, CellKind::Moment(_)) {
         return cells;
@@ -437,7 +437,7 @@ fn from_start(cells: Vec<Option<i64>>, keep: CellKind, started_ns: u64) -> Vec<O
     cells.into_iter().map(|it| it.map(since)).collect()
 }
 
-/// What each cell is near to.
+/// Returns the base of a column's differences.
 fn near_cells(
     cells: &[Option<i64>],
     near: DeltaBase,

@@ -1,5 +1,5 @@
-//! What happened to messages, for a browser: the steps that `whylat report --message` names, in the order of time, and
-//! the part of the way that each ends. Messages have one of few lists of steps: a row has the number of its list, and
+//! The steps of messages, for a browser: those of `whylat report --message`, in the order of time, and
+//! the part that ends with each. Messages have one of few lists of steps: a row has the number of its list, and
 //! the times.
 
 use std::collections::HashMap;
@@ -51,59 +51,55 @@ const TIMES: [Field; MOST] = [
     time("step_7_ns"),
 ];
 
-/// When the first step happened: what other moments of a message are near to.
+/// Time of the first step: the base of other times of a message.
 pub const FIRST: DeltaBase = DeltaBase::Column(TIMES[0].name);
 
-/// A step; the part that ends with it, and the place in the list of the step with which that begins.
+/// A step; the part that ends with it, and the index of the step that begins that part.
 type StepKey = (MessageEvent, Option<(MessagePart, usize)>);
 
-/// What the header says of a step.
+/// Header of a step.
 #[derive(Debug, Clone, Serialize)]
 pub struct StepHead {
     what: MessageEvent,
     text: &'static str,
-    /// The part of the way that ends with it; `None`: none does.
+    /// The part that ends with it; `None`: no part does.
     ends: Option<PartHead>,
 }
 
-/// What the header says of a part.
+/// Header of a part.
 #[derive(Debug, Clone, Serialize)]
 struct PartHead {
     part: MessagePart,
     name: &'static str,
-    /// Place in the list of the step with which it begins.
+    /// Index of the step that begins it.
     from: usize,
 }
 
-/// All lists of steps that messages have.
+/// Holds all lists of steps.
 #[derive(Debug, Default)]
 pub struct StepLists {
     numbers: HashMap<Vec<StepKey>, usize>,
     heads: Vec<Vec<StepHead>>,
 }
 
-/// When the steps of a message happened.
+/// Times of the steps of a message.
 #[derive(Debug)]
 pub struct StepTimes {
     list: usize,
-    /// As many as its list has.
+    /// One time for each step of its list.
     ns: [u64; MOST],
     steps: usize,
     error_ns: Option<u64>,
 }
 
 impl StepLists {
-    /// The lists, by number.
+    /// Returns the lists by number.
     pub fn into_heads(self) -> Vec<Vec<StepHead>> {
         self.heads
     }
 
-    /// When the steps of messages happened.
-    pub fn all(
-        &mut self,
-        messages: impl Iterator<Item = MessageRow>,
-        breakdowns: &BreakdownSource,
-    ) -> Vec<StepTimes> {
+    /// Returns the times of the steps of messages.
+    pub fn all(&mut self, messages: impl Iterator<Item = MessageRow>, breakdowns: &BreakdownSource) -> Vec<StepTimes> {
         messages.map(|row| self.times(&row, breakdowns)).collect()
     }
 
@@ -142,7 +138,7 @@ impl StepLists {
     }
 }
 
-/// The columns of messages: times first, of which each is near to the one before.
+/// Returns the columns of messages: times first, each as the difference to the one before.
 pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
     let list = times.iter().map(|it| i64::try_from(it.list).ok()).collect();
     let error = times.iter().map(|it| it.error_ns?.try_into().ok());
@@ -166,7 +162,7 @@ pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
     ])
 }
 
-/// A part begins with the step that ended the part before, the first one with that at its begin.
+/// Returns the index of the step that begins a part: the end of the part before.
 fn listed(steps: &[MessageStep]) -> Vec<StepKey> {
     let mut before = None;
     let mut list = Vec::with_capacity(steps.len());

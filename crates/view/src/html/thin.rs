@@ -1,5 +1,5 @@
-//! Which rows a page holds that would be too large with all: every nth of the tables that grow with the work done, and
-//! of messages and spans also those of the messages that are explained, which are what is looked at.
+//! Selects the rows of a page that would be too large: every nth of the tables that grow with the work, and
+//! all messages and spans of the explained messages.
 
 use std::collections::HashSet;
 
@@ -7,19 +7,19 @@ use diagnose::messages::message::MessageDirection;
 use diagnose::messages::message::MessageId;
 use diagnose::tail::report::TailReport;
 
-/// What is left out.
+/// Holds which rows a page keeps.
 #[derive(Debug)]
 pub struct Thinning {
-    /// Of how many rows one is held; 1: of each.
+    /// One row of so many is kept; 1: every row.
     pub nth: usize,
-    /// Messages that are held in any case.
+    /// Messages that are always kept.
     explained: HashSet<MessageId>,
-    /// Times in which spans are held in any case, in order and apart; ns, as rows have them.
+    /// Times with all spans kept, in order and disjoint; ns, as in rows.
     times: Vec<(u64, u64)>,
 }
 
 impl Thinning {
-    /// `tail`: what is explained of a recording that started then.
+    /// Returns the selection. `tail`: the explained messages of a recording that started then.
     pub fn new(nth: usize, tail: Option<&TailReport>, started_ns: u64) -> Self {
         let groups = tail.map_or(&[][..], |tail| &tail.groups);
         let explained = || groups.iter().flat_map(|group| &group.explained);
@@ -37,12 +37,12 @@ impl Thinning {
         }
     }
 
-    /// Whether a row is held whatever its message or time is.
+    /// Returns whether a row is kept by its number.
     pub fn holds(&self, row: usize) -> bool {
         row.is_multiple_of(self.nth)
     }
 
-    /// Whether a message is one of those that are explained.
+    /// Returns whether a message is an explained one.
     pub fn holds_message(&self, conn: u64, direction: MessageDirection, offset_end: u64) -> bool {
         self.explained.contains(&MessageId {
             conn,
@@ -51,7 +51,7 @@ impl Thinning {
         })
     }
 
-    /// Whether an explained message was under way in a time.
+    /// Returns whether an explained message was under way in a time.
     pub fn holds_time(&self, begin_ns: u64, end_ns: u64) -> bool {
         let next = self.times.partition_point(|(_, until)| *until < begin_ns);
         self.times

@@ -85,7 +85,7 @@ impl RowShape {
             is_nested,
         };
         match kind {
-            TaskKind::Task | TaskKind::TraceEvent => span(true, true),
+            TaskKind::Task | TaskKind::Event => span(true, true),
             TaskKind::SyncWait | TaskKind::SyncGivenUp => span(true, true),
             TaskKind::Region | TaskKind::Frame => span(false, true),
             TaskKind::OverlappedTask => span(false, false),

@@ -1,4 +1,4 @@
-//! The first sentence: why is it slow?
+//! The first sentence of a report: why is it slow?
 
 use diagnose::Report;
 use diagnose::report::{Connection, RuleId, Severity};
@@ -16,7 +16,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report) {
     layout.blank();
 }
 
-/// The sentence alone.
+/// Returns the sentence alone.
 pub fn sentence(report: &Report) -> String {
     answer(report).1
 }
@@ -25,18 +25,16 @@ fn answer(report: &Report) -> (Style, String) {
     let connections = report.connections.len();
     let doubt_ns = report
         .undecided
-        .first()
+        .iter()
+        .find(|undecided| !undecided.is_minor())
         .map_or(0, |undecided| undecided.possible_harm_ns);
     match report.findings.first() {
         Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
-        _ if let Some(slow) = slow::worth_telling(report).next() => {
-            (Style::Bold, slow::headline(slow))
-        }
+        _ if let Some(slow) = slow::warnings(report).next() => (Style::Bold, slow::headline(slow)),
         _ if connections == 0 => (Style::Bold, nothing(report)),
         _ if doubt_ns > 0 => {
             let text = format!(
-                "No problem is certain, but up to {} may be lost for a reason that this recording cannot \
-                 tell.",
+                "Up to {} may be lost; this recording does not show the cause.",
                 duration(doubt_ns)
             );
             (Style::Bold, text)
@@ -45,7 +43,7 @@ fn answer(report: &Report) -> (Style, String) {
     }
 }
 
-/// Nothing was seen: that may be for what was asked.
+/// Returns that no connection was seen, with the filter and the reason that may explain it.
 fn nothing(report: &Report) -> String {
     let seen = match filter(&report.about.host.arguments) {
         Some(filter) => format!("No TCP connection was seen that matches {filter}."),
@@ -57,7 +55,7 @@ fn nothing(report: &Report) -> String {
     }
 }
 
-/// The option of `whylat record` that chose whose connections to look at.
+/// Returns the option of `whylat record` that selected processes or connections.
 fn filter(arguments: &[String]) -> Option<String> {
     const OPTIONS: [&str; 5] = ["--comm", "--port", "--cgroup", "--pid", "-p"];
     let mut words = arguments.iter().skip(1);
@@ -77,13 +75,13 @@ fn filter(arguments: &[String]) -> Option<String> {
     None
 }
 
-/// Whether no stage is known for most of the judged time.
+/// Returns whether no stage is known for most of the judged time.
 fn is_unknown(connection: &Connection) -> bool {
     let unknown = connection.stages.get(Stage::Unknown);
     unknown.is_some_and(|unknown| unknown.share > 0.5)
 }
 
-/// Nothing is wrong: says so, and what the connections did.
+/// Returns that no problem was found, and what the connections did.
 fn calm(report: &Report, connections: usize) -> String {
     let judged = report
         .connections
@@ -94,8 +92,7 @@ fn calm(report: &Report, connections: usize) -> String {
         && let Some(receive) = &only.receive
     {
         return format!(
-            "The connection only received, and waited for the other end {} of the time. If that is \
-             too slow, look at the sender.",
+            "No problem found: the connection only received; it waited for the sender {} of the time.",
             percent(receive.waiting_for_peer.share)
         );
     }
@@ -104,24 +101,24 @@ fn calm(report: &Report, connections: usize) -> String {
         .iter()
         .any(|found| found.rule == RuleId::PathLimited)
     {
-        return "No problem found: where TCP held data back, the path set the pace.".into();
+        return "No problem found: the path limited the rate.".into();
     }
     let all = report.connections.iter();
     let unknown = all.filter(|connection| is_unknown(connection)).count();
     match (judged, connections) {
         (true, 1) if unknown == 1 => {
-            "No problem found, but what the connection did most of the time is unknown.".into()
+            "No problem found, but the stage of the connection is unknown most of the time.".into()
         }
         (true, _) if unknown > 0 => format!(
-            "No problem found, but what {} of {} connections did most of the time is unknown.",
+            "No problem found, but the stage of {} of {} connections is unknown most of the time.",
             count(unknown as u64),
             count(connections as u64)
         ),
-        (false, _) => "No problem found, but no connection sent data that could be judged.".into(),
-        (true, 1) => "No problem found: TCP did not hold the connection up.".into(),
+        (false, _) => "No problem found, but no connection sent enough data to judge.".into(),
+        (true, 1) => "No problem found: TCP did not delay the connection.".into(),
         (true, _) => {
             let number = count(connections as u64);
-            format!("No problem found: TCP held up none of the {number} connections.")
+            format!("No problem found: TCP delayed none of the {number} connections.")
         }
     }
 }

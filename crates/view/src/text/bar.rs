@@ -6,7 +6,7 @@ use table::Stage;
 
 use crate::layout::Style;
 
-/// Letter and colour of a stage.
+/// Returns the letter and the colour of a stage.
 pub fn mark(stage: Stage) -> (char, Style) {
     match stage {
         Stage::RetransmitTimeout => ('T', Style::Red),
@@ -26,7 +26,7 @@ pub fn mark(stage: Stage) -> (char, Style) {
     }
 }
 
-/// Stages in the bar with their numbers of cells, which add up to `width`: the largest
+/// Returns the stages in the bar with their numbers of cells, which add up to `width`: the largest
 /// remainders are rounded up.
 pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
     let total: f64 = stages.iter().map(|(_, share)| share.share).sum();
@@ -53,22 +53,35 @@ pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
         .collect()
 }
 
-/// The stages in words, largest first. `unknown` is always named.
+/// Returns the stages in words, largest first. `unknown` is always named.
 pub fn legend(stages: &Stages) -> String {
-    let mut named: Vec<_> = stages
-        .iter()
-        .filter(|(stage, share)| share.share >= 0.000_5 || *stage == Stage::Unknown)
+    let words = named(stages, |stage| stage == Stage::Unknown);
+    let words = words.map(|(stage, share)| format!("{}\u{a0}{stage}\u{a0}{share}", mark(stage).0));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the stages in words, without the letters of a bar.
+pub fn summary(stages: &Stages) -> String {
+    let words = named(stages, |_| false);
+    let words: Vec<String> = words
+        .map(|(stage, share)| format!("{stage}\u{a0}{share}"))
+        .collect();
+    format!("sending: {}", words.join(", "))
+}
+
+/// Returns the stages with their shares, largest first; small ones only if `is_kept`.
+fn named(stages: &Stages, is_kept: fn(Stage) -> bool) -> impl Iterator<Item = (Stage, String)> {
+    const LEAST: f64 = 0.000_5;
+    let all = stages.iter();
+    let mut named: Vec<_> = all
+        .filter(|(stage, share)| share.share >= LEAST || is_kept(*stage))
         .collect();
     named.sort_by(|a, b| b.1.share.total_cmp(&a.1.share));
-    let words = named.iter().map(|(stage, share)| {
-        let (letter, _) = mark(*stage);
-        // The words are kept together when lines are wrapped.
-        format!(
-            "{letter}\u{a0}{stage}\u{a0}{}",
-            percent(share.share).replace(' ', "\u{a0}")
-        )
+    let words = named.into_iter().map(|(stage, share)| {
+        // A no-break space keeps the number and its unit on one line.
+        (stage, percent(share.share).replace(' ', "\u{a0}"))
     });
-    words.collect::<Vec<_>>().join(", ")
+    words.collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The worst connections, each with a bar of its sending stages and its receiving side.
+//! The worst connections: each with a bar of its sending stages and its receiving side, or in two lines where nothing
+//! was found on it.
 
 use diagnose::Report;
 use diagnose::report::{Connection, Receive};
@@ -6,22 +7,26 @@ use diagnose::units::{bytes, count, counted, duration, percent};
 use table::Method;
 
 use super::bar;
-use super::process;
+use super::{more, process};
+use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
-/// Connections drawn; the rest are counted.
+/// Connections drawn unless the user asks for more, if one of them has a problem, and if none has.
 const SHOWN: usize = 5;
+const SHOWN_HEALTHY: usize = 2;
 
 /// Cells of a bar.
 const CELLS: usize = 60;
 
 /// Draws the section.
-pub fn draw(layout: &mut TextLayout, report: &Report) {
+pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let all = report.connections.len();
     if all == 0 {
         return;
     }
-    let shown = all.min(SHOWN);
+    let is_healthy = report.connections.iter().all(|it| !has_problem(report, it));
+    let usual = if is_healthy { SHOWN_HEALTHY } else { SHOWN };
+    let shown = options.limit.unwrap_or(usual).min(all);
     let number = format!(
         ", worst first: {} of {}",
         count(shown as u64),
@@ -29,19 +34,30 @@ pub fn draw(layout: &mut TextLayout, report: &Report) {
     );
     layout.title(&[(Style::Bold, "connections"), (Style::Dim, &number)]);
     for connection in report.connections.iter().take(shown) {
-        draw_connection(layout, connection);
+        draw_connection(layout, report, connection, options);
     }
-    if all > shown {
-        let text = format!(
-            "{} more not shown: see --format json.",
-            count((all - shown) as u64)
-        );
-        layout.paragraph(2, Style::Dim, &text);
-    }
+    more(layout, shown, all);
     layout.blank();
 }
 
-fn draw_connection(layout: &mut TextLayout, connection: &Connection) {
+/// Returns whether a warning or an undecided problem that may cost as much is about a connection.
+fn has_problem(report: &Report, connection: &Connection) -> bool {
+    let warnings = report
+        .findings
+        .iter()
+        .filter(|it| !super::notes::is_note(it));
+    let is_named = |rule: &str| connection.findings.iter().any(|it| *it == rule);
+    let mut undecided = report.undecided.iter().filter(|it| !it.is_minor());
+    warnings.map(|it| it.rule).any(is_named)
+        || undecided.any(|it| it.subject.ids.contains(&connection.id))
+}
+
+fn draw_connection(
+    layout: &mut TextLayout,
+    report: &Report,
+    connection: &Connection,
+    options: &TextOptions,
+) {
     let Connection { local, remote, .. } = connection;
     let name = format!(
         "{} {local} → {remote}",
@@ -49,29 +65,42 @@ fn draw_connection(layout: &mut TextLayout, connection: &Connection) {
     );
     layout.paragraph(2, Style::Cyan, &name);
     layout.paragraph(4, Style::Dim, &facts(connection));
+    if !options.is_full && !has_problem(report, connection) {
+        draw_short(layout, connection);
+        return;
+    }
     draw_sending(layout, connection);
     if let Some(receive) = &connection.receive {
         layout.paragraph(4, Style::Plain, &receiving(receive));
     }
 }
 
+/// Draws the stages of a healthy connection in one line.
+fn draw_short(layout: &mut TextLayout, connection: &Connection) {
+    if connection.not_judged.is_some() || connection.sent_nothing {
+        draw_sending(layout, connection);
+    } else if !connection.stages.is_empty() {
+        layout.paragraph(4, Style::Plain, &bar::summary(&connection.stages));
+    }
+}
+
 fn facts(connection: &Connection) -> String {
-    // What was open before has lived for longer than anybody looked.
+    // Nobody knows how old a connection is that was open before the recording.
     let verb = match connection.opened_ns {
-        Some(_) => "lived",
-        None => "watched",
+        Some(_) => "lasted",
+        None => "observed for",
     };
     let mut facts = vec![format!("{verb} {}", duration(connection.lifetime_ns))];
     let totals = &connection.totals;
     facts.extend(
         totals
             .bytes_sent
-            .map(|sent| format!("sent {}", bytes(sent))),
+            .map(|sent| format!("sent\u{a0}{}", bytes(sent))),
     );
     facts.extend(
         totals
             .bytes_received
-            .map(|received| format!("received {}", bytes(received))),
+            .map(|received| format!("received\u{a0}{}", bytes(received))),
     );
     facts.extend(connection.tcp.congestion.clone());
     facts.extend(
@@ -89,7 +118,7 @@ fn facts(connection: &Connection) -> String {
         )
     }));
     let rtt_us = connection.tcp.min_rtt_us.map(u64::from);
-    facts.extend(rtt_us.map(|us| format!("least RTT {}", duration(us * 1_000))));
+    facts.extend(rtt_us.map(|us| format!("min\u{a0}RTT {}", duration(us * 1_000))));
     facts.join(" · ")
 }
 
@@ -99,11 +128,8 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
         return;
     }
     if let Some(why) = &connection.not_judged {
-        layout.paragraph(
-            4,
-            Style::Plain,
-            &format!("sending could not be judged: {why}"),
-        );
+        let text = format!("sending not judged: {why}");
+        layout.paragraph(4, Style::Plain, &text);
         return;
     }
     let cells = bar::cells(&connection.stages, CELLS.min(layout.width() - 8));
@@ -122,7 +148,7 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     layout.paragraph(4, Style::Dim, &exactness(connection));
 }
 
-/// How the shares were found, and the widest bound among them.
+/// Returns how the shares were measured, and the largest error among them.
 fn exactness(connection: &Connection) -> String {
     let uses = |method| {
         connection
@@ -145,7 +171,7 @@ fn exactness(connection: &Connection) -> String {
     .map(|(_, name)| name)
     .collect();
     format!(
-        "sending, by {}; each share within {}",
+        "sending, measured by {}; error of each share up to {}",
         means.join(" and "),
         percent(widest)
     )
@@ -153,7 +179,7 @@ fn exactness(connection: &Connection) -> String {
 
 fn receiving(receive: &Receive) -> String {
     let mut text = format!(
-        "receiving: waits for the other end {}, reader late {}",
+        "receiving: waiting for the sender {}, slow reader {}",
         percent(receive.waiting_for_peer.share),
         percent(receive.reader_slow.share)
     );

@@ -1,17 +1,17 @@
-//! Messages that are known at both ends: how long they took in the one program, on the wire, and in the other.
+//! Messages recorded at both ends: how long they took in the sender, on the wire, and in the receiver.
 
 use diagnose::messages::ends::report::{Clocks, Crossed, EndsReport, Slow, Took};
 use diagnose::units::{bytes, count, counted, duration};
 
-use super::messages::{LABEL, spreads};
+use super::messages::{LABEL, hidden_groups, spreads};
 use super::{footer, head};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
-/// Legs of a slow message that are named.
+/// Legs of a slow message that are shown.
 const LEGS: usize = 2;
 
-/// Draws the whole report.
+/// Returns the whole report.
 pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &report.about);
@@ -20,11 +20,11 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
         .first()
         .and_then(|group| group.slowest.first())
     {
-        None => "No message is known at both ends.".to_owned(),
+        None => "No message was recorded at both ends.".to_owned(),
         Some(slow) => format!(
-            "The slowest message took {} from the begin of its send call to the end of its receive call: {}.",
+            "Slowest message: {} from the send call to the end of the receive call ({}).",
             duration(slow.whole_ns),
-            most(slow)
+            longest_legs(slow)
         ),
     };
     layout.paragraph(0, Style::Bold, &text);
@@ -34,12 +34,7 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     for group in &report.groups {
         draw(&mut layout, group);
     }
-    let (all, shown) = (report.all, report.groups.len() as u64);
-    if all > shown {
-        let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        layout.paragraph(2, Style::Dim, &text);
-        layout.blank();
-    }
+    hidden_groups(&mut layout, report.groups.len(), report.all);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
@@ -47,24 +42,22 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
 fn clocks(report: &EndsReport) -> String {
     let host = &report.other_host;
     match &report.clocks {
-        Clocks::Same => "Both ends are of one host and have one clock.".to_owned(),
+        Clocks::Same => "Both ends are on one host and share one clock.".to_owned(),
         Clocks::Unknown => format!(
-            "Messages went one way only: how the clock of {host} stands to this one is not known, and neither \
-             are their times on the wire."
+            "Messages went one way only: the clock offset to {host} and the times on the wire are unknown."
         ),
         Clocks::Apart { offsets } => {
             let worst = offsets.iter().map(|it| it.error_ns).max().unwrap_or(0);
             let several = match offsets.len() {
                 1 => String::new(),
                 more => format!(
-                    ", in {} for the clocks do not run alike",
+                    " in {} because the clocks drift,",
                     counted(more as u64, "piece")
                 ),
             };
             format!(
-                "How the clock of {host} stands to this one is told by the messages themselves, which do not \
-                 arrive before they are sent: within {}{several}. It is the quickest round trip's half, and \
-                 times on the wire are no better known.",
+                "Clock offset to {host} estimated from message timestamps,{several} error ±{} (half the minimum \
+                 round trip); one-way times have the same error.",
                 duration(worst)
             )
         }
@@ -77,24 +70,21 @@ fn draw(layout: &mut TextLayout, group: &Crossed) {
         layout.labelled(2, "to", LABEL, &process.title());
     }
     let text = format!(
-        "{} of {} in all",
+        "{}, {}",
         counted(group.count, "message"),
         bytes(group.bytes)
     );
     layout.labelled(2, "sent", LABEL, &text);
-    let of_these = [
-        (
-            group.shared,
-            "the receive call took more with them: they are in no figure",
-        ),
+    let left_out = [
+        (group.shared, "received in one call with others"),
         (
             group.unmatched,
-            "no receive call is known, or not every time: they are in no figure",
+            "with an unknown receive call or missing timestamps",
         ),
     ];
-    for (number, what) in of_these {
+    for (number, what) in left_out {
         if number > 0 {
-            let text = format!("of {} {what}", count(number));
+            let text = format!("{} {what}, not in the figures below", count(number));
             layout.labelled(2, "", LABEL, &text);
         }
     }
@@ -104,15 +94,20 @@ fn draw(layout: &mut TextLayout, group: &Crossed) {
         spreads(layout, whole, legs);
         for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
-            let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
+            let text = format!(
+                "{}  {}: {}",
+                slow.id,
+                duration(slow.whole_ns),
+                longest_legs(slow)
+            );
             layout.labelled(2, label, LABEL, &text);
         }
     }
     layout.blank();
 }
 
-/// The legs that took most, without the sender's own time before.
-fn most(slow: &Slow) -> String {
+/// Returns the legs that took longest, without the sender's own time before.
+fn longest_legs(slow: &Slow) -> String {
     let mut legs: Vec<&Took> = slow
         .legs
         .iter()

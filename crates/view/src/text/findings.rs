@@ -1,33 +1,37 @@
-//! Findings and undecided problems, each with what shows it, what it is not, what to do.
+//! Findings and undecided problems, each with its evidence, the causes that were ruled out, and the fix.
 
 use diagnose::Report;
 use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
-use super::{LABEL, who};
+use super::{LABEL, more, notes, subject};
+use crate::TextOptions;
 use crate::layout::{Style, TextLayout, columns};
 
-/// Findings drawn in full; the rest are counted.
+/// Findings drawn unless the user asks for more.
 const SHOWN: usize = 6;
 
 /// Column in which the numbers of evidence end.
 const NUMBERS: usize = 11;
 
-/// Draws findings, then what could not be decided.
-pub fn draw(layout: &mut TextLayout, report: &Report) {
-    for (index, finding) in report.findings.iter().take(SHOWN).enumerate() {
+/// Draws warnings, then undecided problems that may cost as much.
+pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
+    let limit = options.limit.unwrap_or(SHOWN);
+    let findings = report.findings.iter().filter(|it| !notes::is_note(it));
+    let findings: Vec<&Finding> = findings.collect();
+    for (index, finding) in findings.iter().take(limit).enumerate() {
         // The worst finding's sentence is the answer at the top already.
-        let said = index == 0 && finding.severity > Severity::Info;
-        draw_finding(layout, finding, said, when(report, finding));
+        draw_finding(layout, finding, index == 0, when(report, finding));
     }
-    for undecided in report.undecided.iter().take(SHOWN) {
+    let undecided = report.undecided.iter().filter(|it| !it.is_minor());
+    let undecided: Vec<&Undecided> = undecided.collect();
+    for undecided in undecided.iter().take(limit) {
         draw_undecided(layout, undecided);
     }
-    let hidden =
-        report.findings.len().saturating_sub(SHOWN) + report.undecided.len().saturating_sub(SHOWN);
-    if hidden > 0 {
-        let text = format!("{} more: see --format json.", count(hidden as u64));
-        layout.paragraph(2, Style::Dim, &text);
+    let shown = findings.len().min(limit) + undecided.len().min(limit);
+    let all = findings.len() + undecided.len();
+    if all > shown {
+        more(layout, shown, all);
         layout.blank();
     }
 }
@@ -37,12 +41,12 @@ pub fn one(layout: &mut TextLayout, finding: &Finding) {
     draw_finding(layout, finding, false, None);
 }
 
-/// Draws one problem whose cause cannot be told.
+/// Draws one undecided problem.
 pub fn one_undecided(layout: &mut TextLayout, undecided: &Undecided) {
     draw_undecided(layout, undecided);
 }
 
-fn draw_finding(layout: &mut TextLayout, finding: &Finding, said: bool, when: Option<String>) {
+fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,
         Severity::Warning => Style::Yellow,
@@ -53,8 +57,9 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, said: bool, when: Op
         (Style::Dim, " · "),
         (Style::Bold, finding.rule.name()),
     ]);
-    layout.paragraph(2, Style::Cyan, &who(&finding.subject, finding.direction));
-    if !said {
+    let subject = subject(&finding.subject, finding.direction);
+    layout.paragraph(2, Style::Cyan, &subject);
+    if !is_answer {
         layout.paragraph(2, Style::Plain, &finding.headline);
     }
     layout.blank();
@@ -67,14 +72,14 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, said: bool, when: Op
         .iter()
         .map(|out| format!("{}: {}", out.cause, out.because))
         .collect();
-    draw_list(layout, "not this", &ruled_out);
+    draw_list(layout, "ruled out", &ruled_out);
     draw_list(layout, "not seen", &finding.could_not_see);
     let advice: Vec<String> = finding
         .advice
         .iter()
         .map(|advice| advice.0.clone().into_owned())
         .collect();
-    draw_steps(layout, "do this", &advice);
+    draw_steps(layout, "fix", &advice);
     if let Some(win) = &finding.estimated_win {
         let text = format!("{} faster, if {}", estimate(win), win.assumes);
         layout.labelled(2, "gain", LABEL, &text);
@@ -85,10 +90,10 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, said: bool, when: Op
     layout.blank();
 }
 
-/// From when to when a problem was there, where that is less than half of the recording.
+/// Returns when a problem began and ended, where it lasted for less than half of the recording.
 fn when(report: &Report, finding: &Finding) -> Option<String> {
     let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
-    if finding.severity == Severity::Info || length_ns * 2 >= report.about.span_ns {
+    if notes::is_note(finding) || length_ns * 2 >= report.about.span_ns {
         return None;
     }
     let since_start = |ns: u64| duration(ns.saturating_sub(report.about.host.started_ns));
@@ -99,7 +104,7 @@ fn when(report: &Report, finding: &Finding) -> Option<String> {
     ))
 }
 
-/// How many times faster, in words.
+/// Returns how many times faster, in words.
 pub fn estimate(win: &Win) -> String {
     let word = if win.at_least { "at least" } else { "about" };
     format!("{word} {}", times(win.times_faster))
@@ -108,21 +113,18 @@ pub fn estimate(win: &Win) -> String {
 fn draw_undecided(layout: &mut TextLayout, undecided: &Undecided) {
     let candidates = undecided.join_candidates(" or ");
     let title = [
-        (Style::Yellow, "cannot tell"),
+        (Style::Yellow, "undecided"),
         (Style::Dim, " · "),
         (Style::Bold, &candidates),
     ];
     layout.title(&title);
-    layout.paragraph(
-        2,
-        Style::Cyan,
-        &who(&undecided.subject, undecided.direction),
-    );
+    let subject = subject(&undecided.subject, undecided.direction);
+    layout.paragraph(2, Style::Cyan, &subject);
     layout.paragraph(2, Style::Plain, &undecided.headline);
     layout.blank();
     draw_evidence(layout, &undecided.evidence.0);
     layout.labelled(2, "why", LABEL, &undecided.why);
-    draw_steps(layout, "to know", &undecided.would_help);
+    draw_steps(layout, "to find out", &undecided.would_help);
     layout.blank();
 }
 
@@ -138,14 +140,14 @@ fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
     }
 }
 
-/// Label at the first line, each entry on lines of its own.
+/// Draws the label beside the first entry, and each entry on lines of its own.
 fn draw_list(layout: &mut TextLayout, label: &str, entries: &[String]) {
     for (index, entry) in entries.iter().enumerate() {
         layout.labelled(2, if index == 0 { label } else { "" }, LABEL, entry);
     }
 }
 
-/// As a list, but numbered when there are several.
+/// Draws a list that is numbered when it has several entries.
 fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
     for (index, step) in steps.iter().enumerate() {
         let label = if index == 0 { label } else { "" };
@@ -158,7 +160,7 @@ fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
     }
 }
 
-/// A fact's value with its unit.
+/// Returns a fact's value with its unit.
 fn value(fact: &Fact) -> String {
     match (fact.value, fact.unit) {
         (Value::Is(true), _) => "yes".to_owned(),

@@ -1,4 +1,4 @@
-//! What the CPUs of a message did while it was on its way, as an indented timeline.
+//! The activity of a message's CPUs while it was on its way, as an indented timeline.
 
 use diagnose::messages::doing::Doing;
 use diagnose::messages::report::MessageStory;
@@ -8,9 +8,9 @@ use super::messages::CELL;
 use crate::doing;
 use crate::layout::{Style, TextLayout};
 
-/// Lines for a CPU, at most; the shortest are left out.
+/// Spans drawn of one CPU; the shortest are hidden.
 const MOST: usize = 24;
-/// Width of what was done.
+/// Width of a span's name.
 const WHAT: usize = 40;
 
 pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
@@ -18,7 +18,7 @@ pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
         return;
     };
     for on_cpu in all.chunk_by(|a, b| a.cpu == b.cpu) {
-        layout.title(&[(Style::Bold, &format!("CPU {} meanwhile", on_cpu[0].cpu))]);
+        layout.title(&[(Style::Bold, &format!("CPU {} at that time", on_cpu[0].cpu))]);
         draw_cpu(layout, on_cpu);
         layout.blank();
     }
@@ -38,24 +38,24 @@ fn draw_cpu(layout: &mut TextLayout, all: &[Doing]) {
         let indent = "  ".repeat(doing.depth.into());
         let left = format!(
             "{after:>CELL$}  {:WHAT$}",
-            format!("{indent}{}", what(doing))
+            format!("{indent}{}", span_name(doing))
         );
         layout.line(2, &[(Style::Plain, &left), (Style::Dim, &length(doing))]);
     }
     if hidden > 0 {
         let text = format!(
-            "{} shorter ones: --format json has them.",
+            "{} shorter: --format json shows them.",
             count(hidden as u64)
         );
         layout.paragraph(2, Style::Dim, &text);
     }
 }
 
-fn what(doing: &Doing) -> String {
+fn span_name(doing: &Doing) -> String {
     doing::name(doing.kind, doing.name.as_deref(), doing.tid)
 }
 
-/// What is cut took longer.
+/// Returns how long it took; a span that was cut off took longer.
 fn length(doing: &Doing) -> String {
     let cut = !(doing.begin_seen && doing.end_seen);
     let more = if cut { " or more" } else { "" };

@@ -1,5 +1,4 @@
-//! Messages by connection and direction: how long they took, in which parts of their way, and the slowest;
-//! and one message by itself.
+//! Messages by connection and direction: their latency, its parts, and the slowest; and one message by itself.
 
 use diagnose::messages::message::MessageRow;
 use diagnose::messages::parts::MessageEvent;
@@ -7,7 +6,7 @@ use diagnose::messages::report::{Group, Lifetime, MessageReport, MessageStory, P
 use diagnose::units::{bytes, count, counted, duration, percent};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use super::{footer, head, meanwhile};
+use super::{footer, head, meanwhile, more};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
@@ -21,10 +20,10 @@ pub(super) const CELL: usize = 11;
 const PLACE: usize = 9;
 const WHAT: usize = 32;
 
-/// Parts of a slow message that are named.
+/// Parts of a slow message that are shown.
 const PARTS: usize = 2;
 
-/// Draws the whole report.
+/// Returns the whole report.
 pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &report.about);
@@ -32,40 +31,42 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     for group in &report.groups {
         draw(&mut layout, group);
     }
-    let (all, shown) = (report.all, report.groups.len() as u64);
-    if all > shown {
-        let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        layout.paragraph(2, Style::Dim, &text);
-        layout.blank();
-    }
+    hidden_groups(&mut layout, report.groups.len(), report.all);
     footer::draw(&mut layout, &report.about);
     layout.finish()
+}
+
+/// Draws how many groups are hidden, and the option that shows them.
+pub(super) fn hidden_groups(layout: &mut TextLayout, shown: usize, all: u64) {
+    let all = usize::try_from(all).unwrap_or(usize::MAX);
+    if all > shown {
+        more(layout, shown, all);
+        layout.blank();
+    }
 }
 
 fn answer(layout: &mut TextLayout, report: &MessageReport) {
     let slowest = report.groups.first();
     let text = match slowest.and_then(|group| group.slowest.first()) {
-        None if report.all == 0 => "There was no message.".to_owned(),
-        None => "Of no message the whole way was seen.".to_owned(),
+        None if report.all == 0 => "No message was recorded.".to_owned(),
+        None => "No message has a complete set of timestamps.".to_owned(),
         Some(slow) => format!(
-            "The slowest message took {} from {}: {}.",
+            "Slowest message: {} from {} ({}).",
             duration(slow.whole_ns),
             span(slow),
-            most(slow)
+            largest_parts(slow)
         ),
     };
     layout.paragraph(0, Style::Bold, &text);
     layout.blank();
 }
 
-/// From where to where the way goes.
+/// Returns what the latency of a message is counted from, and to.
 fn span(lifetime: &Lifetime) -> &'static str {
     match &lifetime.message {
-        MessageRow::Received(_) => "its arrival to the end of the call that took it",
-        MessageRow::Sent(_) if lifetime.message.is_datagram() => {
-            "the queue of the device to the driver"
-        }
-        MessageRow::Sent(_) => "the begin of its call to its acknowledgement",
+        MessageRow::Received(_) => "its arrival to the end of the receive call",
+        MessageRow::Sent(_) if lifetime.message.is_datagram() => "the qdisc to the driver",
+        MessageRow::Sent(_) => "the send call to the ACK",
     }
 }
 
@@ -76,46 +77,18 @@ fn draw(layout: &mut TextLayout, group: &Group) {
         (Style::Dim, &format!(", {direction}")),
     ]);
     let mut text = format!(
-        "{} of {} in all",
+        "{}, {}",
         counted(group.count, "message"),
         bytes(group.bytes)
     );
     if group.spliced_bytes > 0 {
         let spliced = bytes(group.spliced_bytes);
-        text += &format!("; {spliced} more without a call");
+        text += &format!("; {spliced} more were spliced");
     }
     layout.labelled(2, direction, LABEL, &text);
-    let doubt = format!(
-        "the arrival may have been up to {} later",
-        duration(group.doubt_ns)
-    );
-    let of_these = [
-        (group.resent.unwrap_or(0), "a segment was sent again"),
-        (group.doubtful, doubt.as_str()),
-        (
-            group.cut.unwrap_or(0),
-            "the call had no room for all of it: the rest is lost",
-        ),
-        (
-            group.unseen,
-            "not every time was seen: they are in none of the figures below",
-        ),
-        (
-            group.disordered,
-            "the times are in no order, which cannot be",
-        ),
-        (
-            group.stamped.map_or(0, |it| it.impossible),
-            "the adapter's stamp is in no order with the kernel's times, which cannot be",
-        ),
-        (
-            group.stamped.map_or(0, |it| it.unplaced),
-            "the adapter's stamp cannot be converted: its clock was set",
-        ),
-    ];
-    for (number, what) in of_these {
+    for (number, what) in irregular(group) {
         if number > 0 {
-            let text = format!("of {} {what}", count(number));
+            let text = format!("{} {what}", count(number));
             layout.labelled(2, "", LABEL, &text);
         }
     }
@@ -127,7 +100,7 @@ fn draw(layout: &mut TextLayout, group: &Group) {
         layout.labelled(2, "", LABEL, &text);
     }
     if let Some(error_ns) = group.stamped.map(|it| it.error_ns).filter(|it| *it > 0) {
-        let text = format!("the adapter's stamps are within {}", duration(error_ns));
+        let text = format!("NIC timestamps: error up to {}", duration(error_ns));
         layout.labelled(2, "", LABEL, &text);
     }
     if let Some(whole) = &group.whole {
@@ -136,20 +109,55 @@ fn draw(layout: &mut TextLayout, group: &Group) {
         spreads(layout, whole, parts);
         for (index, slow) in group.slowest.iter().enumerate() {
             let label = if index == 0 { "slowest" } else { "" };
-            let text = format!("{}  {}: {}", slow.id, duration(slow.whole_ns), most(slow));
+            let text = format!(
+                "{}  {}: {}",
+                slow.id,
+                duration(slow.whole_ns),
+                largest_parts(slow)
+            );
             layout.labelled(2, label, LABEL, &text);
         }
     }
     layout.blank();
 }
 
-/// A line for each part, the whole last. A part that is none of the whole has no share of it.
+/// Returns how many messages of a group are irregular, and in what.
+fn irregular(group: &Group) -> [(u64, String); 6] {
+    let late = duration(group.doubt_ns);
+    let stamped = group.stamped;
+    let words = str::to_owned;
+    [
+        (
+            group.resent.unwrap_or(0),
+            words("with a retransmitted segment"),
+        ),
+        (
+            group.doubtful,
+            format!("with an arrival that may be up to {late} later than shown"),
+        ),
+        (
+            group.cut.unwrap_or(0),
+            words("truncated: the buffer of the receive call was too small"),
+        ),
+        (
+            group.unseen,
+            words("with missing timestamps, not in the figures below"),
+        ),
+        (group.disordered, words("with timestamps out of order")),
+        (
+            stamped.map_or(0, |it| it.impossible + it.unplaced),
+            words("with an unusable NIC timestamp"),
+        ),
+    ]
+}
+
+/// Draws a line for each part, the total last. A part outside of the total has no share of it.
 pub(super) fn spreads<'a>(
     layout: &mut TextLayout,
     whole: &Spread,
     parts: impl Iterator<Item = (&'a str, &'a Spread, bool)>,
 ) {
-    let titles = ["half", "90 %", "99 %", "99.9 %", "most", "of all"];
+    let titles = ["p50", "p90", "p99", "p99.9", "max", "share"];
     let line = |name: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
         format!("{name:LABEL$}{cells}")
@@ -175,11 +183,11 @@ pub(super) fn spreads<'a>(
             &[(Style::Plain, &line(name, &cells(spread, is_of_whole)))],
         );
     }
-    layout.line(2, &[(Style::Bold, &line("whole", &cells(whole, true)))]);
+    layout.line(2, &[(Style::Bold, &line("total", &cells(whole, true)))]);
 }
 
-/// The parts that took most.
-fn most(slow: &Lifetime) -> String {
+/// Returns the parts that took longest.
+fn largest_parts(slow: &Lifetime) -> String {
     let mut parts: Vec<&PartTime> = slow.parts.iter().filter(|it| it.ns > 0).collect();
     parts.sort_by_key(|it| std::cmp::Reverse(it.ns));
     let words = parts
@@ -189,17 +197,17 @@ fn most(slow: &Lifetime) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Draws one message.
+/// Returns the report of one message.
 pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &story.about);
     let text = match &story.lifetime {
-        None => "Not every time of this message was seen.".to_owned(),
+        None => "This message has missing timestamps.".to_owned(),
         Some(lifetime) => format!(
-            "This message took {} from {}: {}.",
+            "This message took {} from {} ({}).",
             duration(lifetime.whole_ns),
             span(lifetime),
-            most(lifetime)
+            largest_parts(lifetime)
         ),
     };
     layout.paragraph(0, Style::Bold, &text);
@@ -209,7 +217,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
         (Style::Dim, &format!(", {}", story.direction.name())),
     ]);
     if let Some(lifetime) = &story.lifetime {
-        layout.labelled(2, "message", LABEL, &what(lifetime));
+        layout.labelled(2, "message", LABEL, &place(lifetime));
     }
     layout.blank();
     draw_steps(&mut layout, story);
@@ -219,19 +227,19 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
     layout.finish()
 }
 
-/// Its place in the stream and in time.
-fn what(lifetime: &Lifetime) -> String {
+/// Returns the size of a message and its place in the stream and in time.
+fn place(lifetime: &Lifetime) -> String {
     let (size, end, more) = match &lifetime.message {
         MessageRow::Received(row) => (row.bytes, row.offset_end, came_in(row)),
         MessageRow::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),
     };
     let of = if lifetime.message.is_datagram() {
-        "all recorded at this socket"
+        "this socket's bytes"
     } else {
         "the stream"
     };
     format!(
-        "{}{more}, up to byte {} of {of}, {} after the recording began",
+        "{}{more}, ends at byte {} of {of}, {} after the start",
         bytes(u64::from(size)),
         count(end),
         duration(lifetime.since_start_ns)
@@ -246,14 +254,14 @@ fn came_in(row: &ReceivedMessage) -> String {
             match row.doubt_ns {
                 0 => format!(" in {segments}"),
                 ns => format!(
-                    " in {segments} (arrived up to {} later than said)",
+                    " in {segments} (arrival up to {} later than shown)",
                     duration(ns)
                 ),
             }
         }
         Some(0) if number == 1 => String::new(),
         Some(0) => format!(" in {}", counted(number, "datagram")),
-        Some(cut) => format!(" of a datagram with {} more", bytes(u64::from(cut))),
+        Some(cut) => format!(" of a datagram, {} truncated", bytes(u64::from(cut))),
     }
 }
 
@@ -262,13 +270,13 @@ fn went_out_in(row: &SentMessage) -> String {
         Some(packets) if packets > 1 => format!(" in {}", counted(packets.into(), "packet")),
         None if row.resent_segments > 0 => {
             let again = counted(u64::from(row.resent_segments), "segment");
-            format!(", {again} sent again")
+            format!(", {again} retransmitted")
         }
         _ => String::new(),
     }
 }
 
-/// A line for each step, those of the program indented, with the part of the way that it ends.
+/// Draws a line for each step, those of the program indented, with the part that ends with it.
 fn draw_steps(layout: &mut TextLayout, story: &MessageStory) {
     let mut cpu = None;
     for step in &story.steps {

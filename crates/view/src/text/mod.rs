@@ -1,15 +1,16 @@
-//! The report for people: the answer first, then each finding with its evidence, slow messages, then the
-//! worst connections with a bar of their stages, then what the recording covers, lost and
-//! cost, always, even when zero.
+//! The report for people: the answer first, then each warning with its evidence and its fix, then what is only good to
+//! know, one line each, then the connections. The end is what the recording covers, lost and cost.
 
 mod answer;
 pub mod bar;
 mod connections;
+mod coverage;
 mod ends;
 pub mod findings;
 mod footer;
 mod meanwhile;
 mod messages;
+mod notes;
 mod preceding;
 mod slow;
 mod tail;
@@ -31,7 +32,7 @@ pub use waits::text as waits;
 /// Column in which labelled text begins, after the indent.
 const LABEL: usize = 12;
 
-/// Draws the whole report.
+/// Returns the whole report.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &report.about);
@@ -40,19 +41,21 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
         layout.blank();
     }
     answer::draw(&mut layout, report);
-    findings::draw(&mut layout, report);
+    findings::draw(&mut layout, report, options);
     slow::draw(&mut layout, report);
-    connections::draw(&mut layout, report);
+    notes::draw(&mut layout, report, options);
+    connections::draw(&mut layout, report, options);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
 
+/// Draws which recording this is, and its damage.
 fn head(layout: &mut TextLayout, about: &About) {
     let host = &about.host;
     let text = format!(
         "whylat · {} · Linux {} · detail {} · {} recorded",
         host.name,
-        host.kernel,
+        release(&host.kernel),
         host.detail,
         duration(about.span_ns)
     );
@@ -64,8 +67,22 @@ fn head(layout: &mut TextLayout, about: &About) {
     }
 }
 
-/// Whom something is about, with the direction of the data.
-fn who(subject: &Subject, direction: Direction) -> String {
+/// Returns the kernel's release, without its build.
+fn release(kernel: &str) -> &str {
+    kernel.split(' ').next().unwrap_or(kernel)
+}
+
+/// Draws how many entries of a list are hidden, and the option that shows them.
+fn more(layout: &mut TextLayout, shown: usize, all: usize) {
+    if all > shown {
+        let hidden = count((all - shown) as u64);
+        let text = format!("{hidden} more: --limit {all} shows them.");
+        layout.paragraph(2, Style::Dim, &text);
+    }
+}
+
+/// Returns the process, the connection and the direction that a finding is about.
+fn subject(subject: &Subject, direction: Direction) -> String {
     let process = process(subject.process.as_ref());
     let (arrow, verb) = match direction {
         Direction::Sending => ("→", "sending"),
@@ -80,7 +97,7 @@ fn who(subject: &Subject, direction: Direction) -> String {
     }
 }
 
-/// A process as `comm[pid]`.
+/// Returns a process as `comm[pid]`.
 fn process(process: Option<&diagnose::report::Process>) -> String {
     let Some(process) = process else {
         return "unknown process".to_owned();

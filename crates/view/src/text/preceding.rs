@@ -1,12 +1,12 @@
-//! What went before slow waits, in sentences: one for each number that they go with, and one where
-//! nothing is known.
+//! Which sends, receives and counters precede slow waits: one sentence for each association, and one where nothing is
+//! known.
 
 use diagnose::units::{bytes, count, counted, duration, percent, plural};
 use diagnose::waits::join::report::{FactorReport, Preceding, Told, What};
 
 use crate::layout::TextLayout;
 
-/// Draws the sentences, if there are any; `longer_than_ns`: what the filter calls slow.
+/// Draws the sentences, if there are any. `longer_than_ns`: the filter's limit for slow waits.
 pub fn draw(
     layout: &mut TextLayout,
     label: usize,
@@ -14,8 +14,8 @@ pub fn draw(
     longer_than_ns: Option<u64>,
 ) {
     let condition = match longer_than_ns {
-        Some(ns) => format!("longer than {}", duration(ns)),
-        None => format!("of {} or longer", duration(preceding.slow_from_ns)),
+        Some(ns) => format!("> {}", duration(ns)),
+        None => format!("≥ {}", duration(preceding.slow_from_ns)),
     };
     let sentences = sentences(preceding, &condition);
     for (index, text) in sentences.iter().enumerate() {
@@ -23,7 +23,7 @@ pub fn draw(
     }
 }
 
-/// One sentence for each association; `condition`: which waits are slow.
+/// Returns one sentence for each association. `condition`: which waits are slow.
 fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     let associated = preceding.factors.iter().filter_map(|factor| {
         let told = factor.association.as_ref()?;
@@ -33,7 +33,7 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     sentences.extend(unknown_sends(preceding));
     if preceding.counter_values_left_out > 0 {
         sentences.push(format!(
-            "not looked at: {} of counters beyond the first 64",
+            "ignored: {} of counters beyond the first 64",
             counted(preceding.counter_values_left_out, "value")
         ));
     }
@@ -48,7 +48,7 @@ fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition
     };
     let share = |part: u64, whole: u64| percent(part as f64 / whole.max(1) as f64);
     let mut text = format!(
-        "{} of {waits} {condition} {}, of the shorter ones {}",
+        "{} of {waits} {condition} {} (shorter waits: {})",
         share(told.slow, factor.slow_known),
         relation(&factor.what, told),
         share(told.fast, factor.fast_known)
@@ -56,7 +56,7 @@ fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition
     let known = (factor.slow_known, factor.fast_known);
     if known != of {
         text += &format!(
-            "; known of {} of {} and of {} of {}",
+            "; recorded for {} of {} slow and {} of {} shorter waits",
             count(known.0),
             count(of.0),
             count(known.1),
@@ -66,11 +66,11 @@ fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition
     text
 }
 
-/// How waits are related to a value.
+/// Returns how waits are related to a value.
 fn relation(what: &What, told: &Told) -> String {
     let from_on = |value: String| match told.is_low() {
-        true => format!("{value} or less"),
-        false => format!("{value} or more"),
+        true => format!("≤ {value}"),
+        false => format!("≥ {value}"),
     };
     match what {
         What::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
@@ -85,8 +85,8 @@ fn relation(what: &What, told: &Told) -> String {
                 .map_or(String::new(), |unit| format!(" {unit}"));
             let value = from_on(format!("{}{unit}", told.value));
             match change {
-                false => format!("have counter `{name}` at {value}"),
-                true => format!("have counter `{name}` last changed by {value}"),
+                false => format!("have counter `{name}` {value}"),
+                true => format!("have a last change of counter `{name}` {value}"),
             }
         }
     }
@@ -94,14 +94,14 @@ fn relation(what: &What, told: &Told) -> String {
 
 fn sends_since(sends: u64, is_low: bool) -> String {
     let number = match (sends, is_low) {
-        (0, true) => return "follow a receive with no send since".to_owned(),
-        (_, true) => plural(&format!("{} or fewer send(s)", count(sends)), sends),
-        (_, false) => plural(&format!("{} or more send(s)", count(sends)), 2),
+        (0, true) => return "follow a receive without a later send".to_owned(),
+        (_, true) => plural(&format!("≤ {} send(s)", count(sends)), sends),
+        (_, false) => plural(&format!("≥ {} send(s)", count(sends)), 2),
     };
     format!("follow {number} since the last receive")
 }
 
-/// Says that nothing is known of the sends before waits on a connection.
+/// Returns that no send before the waits on a connection is known, if so.
 fn unknown_sends(preceding: &Preceding) -> Option<String> {
     let sends = preceding
         .factors
@@ -110,8 +110,8 @@ fn unknown_sends(preceding: &Preceding) -> Option<String> {
     let both = sends.slow_of > 0 && sends.fast_of > 0;
     (both && (sends.slow_known == 0 || sends.fast_known == 0)).then(|| {
         format!(
-            "cannot tell whether slow waits follow small sends: a send is known before {} of {} slow \
-             and {} of {} shorter waits",
+            "unknown whether slow waits follow small sends: sends recorded before {} of {} slow and {} of {} shorter \
+             waits",
             count(sends.slow_known),
             count(sends.slow_of),
             count(sends.fast_known),

@@ -1,55 +1,66 @@
-//! The slow messages of a recording, in short: of those applications whose slow messages cost enough to be a warning.
+//! The slow messages of a recording, in short: of the applications where they cost enough to be a warning.
 
 use diagnose::Report;
 use diagnose::report::{Severity, SlowCause, SlowMessages};
 use diagnose::units::{count, counted, duration, percent};
 
 use super::LABEL;
-use super::tail::core;
+use super::tail::{cause_title, range};
 use crate::layout::{Style, TextLayout};
 
-/// Applications that are told.
+/// Applications drawn.
 const SHOWN: usize = 3;
 
-/// Those worth telling, worst first.
-pub fn worth_telling(report: &Report) -> impl Iterator<Item = &SlowMessages> {
+/// Returns the slow messages that are a warning, worst first.
+pub fn warnings(report: &Report) -> impl Iterator<Item = &SlowMessages> {
     let slow = report.slow_messages.iter().flatten();
     slow.filter(|it| it.severity > Severity::Info)
 }
 
-/// One sentence of the worst.
+/// Returns one sentence about the worst ones.
 pub fn headline(slow: &SlowMessages) -> String {
     let cause = slow.causes.first();
+    let cause = cause.map_or_else(|| "unknown cause".to_owned(), title);
     format!(
-        "The slowest messages {} by {} took {} longer than usual, {} of the time of all: {}.",
+        "{} slow messages {} by {}. Most frequent cause: {cause}. They took {} longer, {} of the time of all \
+         messages.",
+        count(slow.messages),
         slow.direction.name(),
         name(slow),
         duration(slow.harm_ns),
-        percent(slow.share),
-        cause.map_or("", |cause| cause.what.as_str())
+        percent(slow.share)
     )
 }
 
-/// Draws them, if what CPUs did was recorded.
+/// Draws the warnings, if the CPU activity was recorded.
 pub fn draw(layout: &mut TextLayout, report: &Report) {
-    let Some(first) = report.slow_messages.iter().flatten().next() else {
+    let mut all = warnings(report).peekable();
+    let Some(first) = all.peek() else {
         return;
     };
+    let hint = format!(
+        "All causes: `whylat report --tail {}`; one message: `whylat report --message ID`.",
+        first.tail
+    );
     layout.title(&[(Style::Bold, "slow messages")]);
-    for messages in worth_telling(report).take(SHOWN) {
+    for messages in all.take(SHOWN) {
         draw_messages(layout, messages);
     }
-    let tail = &first.tail;
-    let text = if worth_telling(report).next().is_some() {
-        format!("`whylat report --tail {tail}` tells it all, `--message ID` one of them.")
-    } else {
-        format!(
-            "Of no application they took more than 5 % of the time of all its messages; `whylat report --tail \
-             {tail}` says why they were slow."
-        )
-    };
-    layout.paragraph(2, Style::Dim, &text);
+    layout.paragraph(2, Style::Dim, &hint);
     layout.blank();
+}
+
+/// Returns that slow messages are no problem, with the command that explains them, if there are any.
+pub fn note(report: &Report) -> Option<(String, String)> {
+    let first = report.slow_messages.iter().flatten().next()?;
+    if warnings(report).next().is_some() {
+        return None;
+    }
+    let text = format!(
+        "they cost at most 5 % of the time of all messages; `whylat report --tail {}` explains them.",
+        first.tail
+    );
+    Some(("slow messages".to_owned(), text))
 }
 
 fn name(slow: &SlowMessages) -> &str {
@@ -71,36 +82,36 @@ fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
         ],
     );
     let text = format!(
-        "{} took {} to {} ({}) where {} is usual: {} longer in all",
+        "{} ({}); ordinary: {}",
         counted(slow.messages, "message"),
-        duration(slow.from_ns),
-        duration(slow.until_ns),
-        slow.tail,
-        duration(slow.usual_ns.round() as u64),
-        duration(slow.harm_ns)
+        range(&slow.tail, slow.from_ns, slow.until_ns),
+        duration(slow.usual_ns.round() as u64)
     );
-    layout.labelled(2, "slowest", LABEL, &text);
+    layout.labelled(2, "slow", LABEL, &text);
     let text = format!(
-        "why is known of {} of them; {} of what the median one took longer",
-        count(slow.judged),
-        percent(slow.covered)
+        "{} of the extra time (median of {})",
+        percent(slow.covered),
+        counted(slow.judged, "message")
     );
     layout.labelled(2, "explained", LABEL, &text);
     for (index, cause) in slow.causes.iter().enumerate() {
-        let label = if index == 0 { "because of" } else { "" };
+        let label = if index == 0 { "causes" } else { "" };
         layout.labelled(2, label, LABEL, &because(cause));
     }
     if let Some(first) = slow.causes.first() {
-        layout.labelled(2, "do this", LABEL, first.advice);
+        layout.labelled(2, "fix", LABEL, first.advice);
     }
     layout.blank();
 }
 
+fn title(cause: &SlowCause) -> String {
+    cause_title(cause.rule, &cause.what, cause.role)
+}
+
 fn because(cause: &SlowCause) -> String {
     format!(
-        "{} ({}), the first cause of {}: {} longer, such as {} [{}]",
-        cause.what,
-        core(cause.role),
+        "{}: first cause of {}, {} longer, for example {} [{}]",
+        title(cause),
         count(cause.first),
         duration(cause.deviation_ns.round() as u64),
         cause.examples.first().map_or("", String::as_str),

@@ -1,29 +1,36 @@
 //! Why the slow messages of each application are slow.
 
 use diagnose::tail::Role;
-use diagnose::tail::report::{Cause, Core, Order, Quantile, TailGroup, TailReport};
+use diagnose::tail::report::{Cause, Core, Judged, Order, Quantile, TailGroup, TailReport};
 use diagnose::units::{count, counted, duration, percent};
 
 use super::messages::LABEL;
-use super::{footer, head};
+use super::{footer, head, more};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
-/// Parts of a cause that are named.
+/// Parts of a cause that are shown.
 const PARTS: usize = 3;
 
-/// Contexts of a CPU that are named, and the least share of its time.
+/// Contexts of a CPU that are shown, and the least share of its time.
 const CONTEXTS: usize = 5;
 const LEAST_SHARE: f64 = 0.01;
 
-/// Messages hit of which a spread is told.
-const SPREAD_OF: u64 = 4;
+/// Messages from which on quartiles are shown.
+const QUARTILES_OF: u64 = 4;
 
-/// Draws the whole report; of each application the first `limit` causes.
+/// Rules whose causes are named by the process alone.
+const CPU_CONTENTION: &str = "cpu_contention";
+const PROBE_OVERHEAD: &str = "probe_overhead";
+
+/// Returns the whole report; of each application the first `limit` causes.
 pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &report.about);
     layout.paragraph(0, Style::Bold, &answer(report));
+    if !is_judged(report) && !report.groups.is_empty() {
+        layout.paragraph(0, Style::Plain, HINT);
+    }
     layout.blank();
     for group in &report.groups {
         draw(&mut layout, report, group, limit);
@@ -32,47 +39,63 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
     layout.finish()
 }
 
+/// How to record what CPUs did.
+const HINT: &str = "hint: record with --keep p99,sample=100, for longer";
+
 fn answer(report: &TailReport) -> String {
     let takes_longer = |group: &&TailGroup| {
         let deviation_ns = group.deviation_ns.unwrap_or(0.0);
         deviation_ns >= report.resolution_ns && !group.causes.is_empty()
     };
     let worst = report.groups.iter().find(takes_longer);
-    let what = if report.other.is_some() {
-        "Messages that take longer than in the other recording,"
-    } else {
-        "Slow messages"
-    };
     let Some((group, cause)) = worst.and_then(|it| Some((it, it.causes.first()?))) else {
         return nothing_longer(report).to_owned();
     };
+    let kept = counted(group.tail.kept, "message");
+    let (direction, name) = (group.direction.name(), name(group));
+    let slow = match &report.other {
+        Some(_) => {
+            format!("{kept} {direction} by {name}: slower than in the other recording.")
+        }
+        None => format!(
+            "{} slow {} {direction} by {name}.",
+            count(group.tail.kept),
+            match group.tail.kept {
+                1 => "message",
+                _ => "messages",
+            }
+        ),
+    };
     format!(
-        "{what} {} by {}: {}. First cause of {} of {}.",
-        group.direction.name(),
-        name(group),
+        "{slow} Most frequent cause: {} ({} of {}).",
         title(cause),
         count(cause.first),
-        counted(group.tail.kept, "message")
+        count(group.tail.kept)
     )
 }
 
-fn nothing_longer(report: &TailReport) -> &'static str {
+/// Returns whether the CPU activity of any slow message and of ordinary ones is known.
+fn is_judged(report: &TailReport) -> bool {
     let judged = |it: &TailGroup| it.tail.kept > 0 && it.body.kept > 0;
+    report.groups.iter().any(judged)
+}
+
+fn nothing_longer(report: &TailReport) -> &'static str {
     let takes_less = |it: &TailGroup| {
         it.deviation_ns
             .is_some_and(|ns| ns <= -report.resolution_ns)
     };
     if report.groups.is_empty() {
-        "There was no such message."
-    } else if !report.groups.iter().any(judged) {
-        "Of no slow message it can be told why."
+        "No message matches."
+    } else if !is_judged(report) {
+        "No CPU activity was recorded for these messages; the cause cannot be determined."
     } else if report.other.is_none() {
-        "No message took longer than usual, of those that could be judged."
+        "No message took longer than ordinary ones."
     } else if report.groups.iter().any(takes_less) {
-        "No messages take longer than in the other recording, and some take less: the two the other way round \
-         say what the other one's were slowed by."
+        "No message takes longer than in the other recording, and some take less. Swap the recordings to see why the \
+         other one's are slower."
     } else {
-        "Messages take no longer than in the other recording, of those that could be judged."
+        "No message takes longer than in the other recording."
     }
 }
 
@@ -86,43 +109,16 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
         (Style::Bold, name(group)),
         (Style::Dim, &format!(", {direction}")),
     ]);
-    layout.labelled(
-        2,
-        "messages",
-        LABEL,
-        &latencies(group.messages, &group.latency),
-    );
-    if report.other.is_some() && !group.compared.is_empty() {
-        let text = latencies(group.compared_messages, &group.compared);
-        layout.labelled(2, "other", LABEL, &text);
-    }
+    draw_latencies(layout, report, group);
     let (tail, body) = (&group.tail, &group.body);
-    let slow = format!(
-        "{}, {} to {} ({}); of {} it is known what their CPUs did",
-        count(tail.messages),
-        duration(tail.from_ns),
-        duration(tail.until_ns),
-        report.tail,
-        count(tail.kept)
-    );
-    layout.labelled(2, "looked at", LABEL, &slow);
-    let whose = if report.other.is_some() {
-        " of the other recording"
-    } else {
-        ""
+    layout.labelled(2, "slow", LABEL, &judged(&report.tail, tail));
+    let other = match report.other {
+        Some(_) => ", of the other recording",
+        None => "",
     };
-    let ordinary = format!(
-        "{}, {} to {} ({}{whose}); of {} it is known",
-        count(body.messages),
-        duration(body.from_ns),
-        duration(body.until_ns),
-        report.body,
-        count(body.kept)
-    );
-    layout.labelled(2, "compared", LABEL, &ordinary);
+    let ordinary = format!("{}{other}", judged(&report.body, body));
+    layout.labelled(2, "ordinary", LABEL, &ordinary);
     if tail.kept == 0 || body.kept == 0 {
-        let hint = "not judged: record with --keep p99,sample=100, for longer";
-        layout.labelled(2, "", LABEL, hint);
         layout.blank();
         return;
     }
@@ -131,26 +127,55 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
     for cause in group.causes.iter().take(limit) {
         draw_cause(layout, cause);
     }
-    let more = group.causes.len().saturating_sub(limit);
-    if more > 0 {
-        let text = format!("{} more: --limit {} shows them.", more, group.causes.len());
-        layout.paragraph(2, Style::Dim, &text);
+    if group.causes.len() > limit {
+        more(layout, limit, group.causes.len());
         layout.blank();
     }
 }
 
-/// What all explained messages of a group have in common.
+fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGroup) {
+    let text = latencies(group.messages, &group.latency);
+    layout.labelled(2, "messages", LABEL, &text);
+    if report.other.is_some() && !group.compared.is_empty() {
+        let text = latencies(group.compared_messages, &group.compared);
+        layout.labelled(2, "other", LABEL, &text);
+    }
+}
+
+/// Returns how many messages a band has, and of how many the CPU activity is known.
+fn judged(band: &str, judged: &Judged) -> String {
+    format!(
+        "{} ({}); CPU activity recorded for {}",
+        count(judged.messages),
+        range(band, judged.from_ns, judged.until_ns),
+        count(judged.kept)
+    )
+}
+
+/// Returns a band of latencies: `≥ p90, 13.0 µs to 210 µs`.
+pub(super) fn range(band: &str, from_ns: u64, until_ns: u64) -> String {
+    let band = match band.split_once('-') {
+        Some((from, until)) => format!("{from}–{until}"),
+        None => format!("≥ {band}"),
+    };
+    match (duration(from_ns), duration(until_ns)) {
+        (from, until) if from == until => format!("{band}, {from}"),
+        (from, until) => format!("{band}, {from} to {until}"),
+    }
+}
+
+/// Draws what all explained messages of a group have in common.
 fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
     if let Some(deviation_ns) = group.deviation_ns {
         let by = duration(deviation_ns.abs().round() as u64);
-        let than = duration(group.usual_ns.round() as u64);
+        let usual = duration(group.usual_ns.round() as u64);
         let how = if deviation_ns < 0.0 { "less" } else { "longer" };
-        let text = format!("{by} {how} than the {than} of those compared, on average");
+        let text = format!("{by} {how} on average (ordinary: {usual})");
         layout.labelled(2, "took", LABEL, &text);
     }
     if let Some(covered) = group.covered {
         let text = format!(
-            "{} of what {} took longer (median); {} at least",
+            "{} of the extra time (median of {}); min {}",
             percent(covered.median),
             counted(group.longer, "message"),
             percent(covered.least)
@@ -160,10 +185,8 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
     let queue = &group.queue;
     if queue.most > 0 || queue.usual > 0.0 {
         let text = format!(
-            "{} ahead (median), {} at most; usual: {:.1}",
-            counted(u64::from(queue.median), "message"),
-            queue.most,
-            queue.usual
+            "messages ahead: median {}, max {} (ordinary: {:.1})",
+            queue.median, queue.most, queue.usual
         );
         layout.labelled(2, "queue", LABEL, &text);
     }
@@ -175,17 +198,17 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
     }
 }
 
-/// Who had a CPU, with what is usual where that differs.
+/// Returns who had a CPU, with the ordinary share where that differs.
 fn contexts(core: &Core) -> String {
     let share = |ns: f64, of: f64| if of > 0.0 { ns / of } else { 0.0 };
-    let told = core.contexts.iter().filter_map(|it| {
+    let shown = core.contexts.iter().filter_map(|it| {
         let now = share(it.ns, core.ns);
         let usual = share(it.usual_ns, core.usual_ns);
         let differs = (now - usual).abs() >= LEAST_SHARE;
         let name = &it.name;
         match (now >= LEAST_SHARE, differs) {
             (_, true) => Some(format!(
-                "{name} {} (usual: {})",
+                "{name} {} (ordinary: {})",
                 percent(now),
                 percent(usual)
             )),
@@ -193,7 +216,7 @@ fn contexts(core: &Core) -> String {
             (false, false) => None,
         }
     });
-    told.take(CONTEXTS).collect::<Vec<_>>().join(", ")
+    shown.take(CONTEXTS).collect::<Vec<_>>().join(", ")
 }
 
 fn latencies(messages: u64, latency: &[Quantile]) -> String {
@@ -202,7 +225,7 @@ fn latencies(messages: u64, latency: &[Quantile]) -> String {
         found.map_or_else(String::new, |it| duration(it.ns))
     };
     format!(
-        "{}; half took up to {}, 99 % {}, 99.9 % {}, all {}",
+        "{}: p50 {}, p99 {}, p99.9 {}, max {}",
         count(messages),
         at(0.5),
         at(0.99),
@@ -211,55 +234,67 @@ fn latencies(messages: u64, latency: &[Quantile]) -> String {
     )
 }
 
-/// A cause in a few words.
 fn title(cause: &Cause) -> String {
-    format!("{} ({})", cause.what, core(cause.role))
+    cause_title(cause.rule, &cause.what, cause.role)
 }
 
-/// A core's part in a message.
-pub(super) const fn core(role: Role) -> &'static str {
-    match role {
-        Role::Application => "application core",
-        Role::Receive => "receive core",
+/// Returns a cause in a few words, with its CPU.
+pub(super) fn cause_title(rule: &str, what: &str, role: Role) -> String {
+    let cpu = match role {
+        Role::Application => "the application's CPU",
+        Role::Receive => "the receiving CPU",
+    };
+    match rule {
+        CPU_CONTENTION => format!("another task ({what}) on {cpu}"),
+        PROBE_OVERHEAD => format!("whylat itself on {cpu}"),
+        _ => format!("{what}, on {cpu}"),
     }
 }
 
 fn draw_cause(layout: &mut TextLayout, cause: &Cause) {
     let rule = format!("  [{}]", cause.rule);
     layout.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
-    let deviation = &cause.deviation_ns;
-    let ns = |ns: f64| duration(ns.round() as u64);
-    let bunched = match cause.order {
-        Order::Bunched => ", one after the other",
+    let consecutive = match cause.order {
+        Order::Bunched => ", consecutive",
         Order::Spread => "",
     };
     let text = format!(
-        "{}{bunched}; the first cause of {}",
-        counted(cause.messages, "message"),
+        "{}{consecutive}; first cause of {}",
+        count(cause.messages),
         count(cause.first)
     );
-    layout.labelled(4, "hit", LABEL - 2, &text);
-    let mut text = format!("{} longer", ns(deviation.median));
-    if cause.messages >= SPREAD_OF {
-        text += &format!(
-            " (half of them between {} and {}; {} at most)",
-            ns(deviation.quarter),
-            ns(deviation.three_quarters),
-            ns(deviation.most)
-        );
-    }
-    layout.labelled(4, "took", LABEL - 2, &text);
+    layout.labelled(4, "messages", LABEL - 2, &text);
+    layout.labelled(4, "extra", LABEL - 2, &extra(cause));
     let parts: Vec<String> = cause
         .parts
         .iter()
         .filter(|part| part.name != cause.what)
         .take(PARTS)
-        .map(|part| format!("{} {}", part.name, ns(part.deviation_ns.median)))
+        .map(|part| format!("{} {}", part.name, nanoseconds(part.deviation_ns.median)))
         .collect();
     if !parts.is_empty() {
-        layout.labelled(4, "in", LABEL - 2, &parts.join(", "));
+        layout.labelled(4, "within", LABEL - 2, &parts.join(", "));
     }
-    layout.labelled(4, "such as", LABEL - 2, &cause.examples.join(", "));
+    layout.labelled(4, "examples", LABEL - 2, &cause.examples.join(", "));
     layout.labelled(4, "fix", LABEL - 2, cause.advice);
     layout.blank();
+}
+
+/// Returns the time that a cause added to the messages that it hit.
+fn extra(cause: &Cause) -> String {
+    let deviation = &cause.deviation_ns;
+    let median = nanoseconds(deviation.median);
+    if cause.messages < QUARTILES_OF {
+        return median;
+    }
+    format!(
+        "{median} (median; p25 {}, p75 {}, max {})",
+        nanoseconds(deviation.quarter),
+        nanoseconds(deviation.three_quarters),
+        nanoseconds(deviation.most)
+    )
+}
+
+fn nanoseconds(ns: f64) -> String {
+    duration(ns.round() as u64)
 }

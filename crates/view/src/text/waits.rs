@@ -1,4 +1,4 @@
-//! Waits in groups, worst first: how much, how long each, fast and slow ones apart, and who took part.
+//! Waits in groups, worst first: total, distribution, fast and slow ones apart, and the threads and objects involved.
 
 use diagnose::units::{count, counted, duration, percent};
 use diagnose::waits::report::{Cell, Durations, Group, Part, Populations, Spinning, Stack};
@@ -6,6 +6,7 @@ use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
 
+use super::messages::hidden_groups;
 use super::{footer, head, preceding};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout, columns};
@@ -13,19 +14,19 @@ use crate::layout::{Style, TextLayout, columns};
 /// Column in which labelled text begins, after the indent.
 const LABEL: usize = 12;
 
-/// Most columns of a histogram.
+/// Columns of a histogram, at most.
 const COLUMNS: usize = 44;
 
 /// Functions of a stack that are shown.
 const STACK_LINES: usize = 12;
 
-/// Fewer columns tell nothing.
+/// Columns below which a histogram shows nothing.
 const LEAST_COLUMNS: usize = 10;
 
 /// Heights of a column that is not empty.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws the whole report.
+/// Returns the whole report.
 pub fn text(report: &WaitReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     head(&mut layout, &report.about);
@@ -42,13 +43,17 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
         layout.paragraph(0, Style::Bold, "No thread waited.");
     } else if total.count == 0 {
         let all = counted(total.filtered, "wait");
-        layout.paragraph(0, Style::Bold, &format!("None of {all} meets the filter."));
+        layout.paragraph(
+            0,
+            Style::Bold,
+            &format!("None of {all} matches the filter."),
+        );
     } else {
         let relation = match report.by {
             Grouping::Object => "on",
             Grouping::Thread => "by",
             Grouping::Stack => "in",
-            Grouping::Waker => "ended by",
+            Grouping::Waker => "with",
         };
         let mut text = format!(
             "{} {relation} {}: {} blocked",
@@ -57,45 +62,45 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
             duration(total.blocked_ns)
         );
         if let Some(runq_ns) = total.runq_ns {
-            text += &format!(", and {} more until a CPU was free", duration(runq_ns));
+            text += &format!(", then {} of run-queue delay", duration(runq_ns));
         }
         layout.paragraph(0, Style::Bold, &format!("{text}."));
     }
     if let Some(spun_ns) = total.spun_ns.filter(|spun_ns| *spun_ns > 0) {
-        let text = format!(
-            "{} of CPU time went into asking what is ready without waiting for it.",
-            duration(spun_ns)
-        );
+        let text = format!("Busy polling took {} of CPU time.", duration(spun_ns));
         layout.paragraph(0, Style::Bold, &text);
     }
     if !conditions.is_empty() {
         let text = format!(
-            "Only waits {}; {} others are left out.",
+            "Filter: {}; {} excluded.",
             conditions.join(", "),
-            count(total.filtered)
+            counted(total.filtered, "wait")
         );
         layout.paragraph(0, Style::Yellow, &text);
     }
     layout.blank();
 }
 
-/// The filter in words.
+/// Returns the conditions of a filter.
 fn conditions(filter: &WaitFilter) -> Vec<String> {
     let ended = match (filter.from_ns, filter.to_ns) {
         (None, None) => None,
-        (Some(from), None) => Some(format!("that ended {} or later", duration(from))),
-        (None, Some(to)) => Some(format!("that ended before {}", duration(to))),
+        (Some(from), None) => Some(format!("ended at {} or later", duration(from))),
+        (None, Some(to)) => Some(format!("ended before {}", duration(to))),
         (Some(from), Some(to)) => Some(format!(
-            "that ended between {} and {}",
+            "ended between {} and {}",
             duration(from),
             duration(to)
         )),
     };
     let conditions = [
         ended,
-        filter.pid.map(|pid| format!("of process {pid}")),
-        filter.tid.map(|tid| format!("of thread {tid}")),
-        filter.object.as_ref().map(|object| format!("on {object}")),
+        filter.pid.map(|pid| format!("process {pid}")),
+        filter.tid.map(|tid| format!("thread {tid}")),
+        filter
+            .object
+            .as_ref()
+            .map(|object| format!("object {object}")),
         filter
             .longer_than_ns
             .map(|least| format!("longer than {}", duration(least))),
@@ -114,11 +119,10 @@ fn groups(layout: &mut TextLayout, report: &WaitReport) {
     for group in &report.groups {
         draw(layout, group, report.filter.longer_than_ns);
     }
-    if all > shown {
-        let text = format!("{} more: --limit {all} shows them.", count(all - shown));
-        layout.paragraph(2, Style::Dim, &text);
+    hidden_groups(layout, report.groups.len(), all);
+    if all <= shown {
+        layout.blank();
     }
-    layout.blank();
 }
 
 fn draw(layout: &mut TextLayout, group: &Group, longer_than_ns: Option<u64>) {
@@ -127,7 +131,7 @@ fn draw(layout: &mut TextLayout, group: &Group, longer_than_ns: Option<u64>) {
         let first = if group.durations.is_some() {
             "waits at"
         } else {
-            "spins at"
+            "polls at"
         };
         draw_stack(layout, first, stack);
     }
@@ -159,11 +163,11 @@ fn draw_blocked(
         counted(group.count, "wait")
     );
     if let Some(runq_ns) = group.runq_ns.filter(|runq_ns| *runq_ns > 0) {
-        text += &format!("; then {} until a CPU was free", duration(runq_ns));
+        text += &format!("; then {} of run-queue delay", duration(runq_ns));
     }
     if group.waking_unseen > 0 {
         text += &format!(
-            "; of {} the waking was not seen",
+            "; {} without a recorded wake-up",
             count(group.waking_unseen)
         );
     }
@@ -177,7 +181,7 @@ fn draw_blocked(
     }
 }
 
-/// How long threads asked without waiting, and who took part.
+/// Draws how much CPU time busy polling took, and who did it.
 fn draw_spinning(layout: &mut TextLayout, group: &Group, spinning: &Spinning) {
     let Spinning {
         looks,
@@ -187,23 +191,23 @@ fn draw_spinning(layout: &mut TextLayout, group: &Group, spinning: &Spinning) {
         stacks,
     } = spinning;
     let text = format!(
-        "{} of CPU time: asked what is ready, and did not wait ({} met it)",
+        "{} of CPU time without waiting ({})",
         duration(*spun_ns),
-        counted(*looks, "look")
+        counted(*looks, "sample")
     );
-    layout.labelled(4, "spins", LABEL, &text);
+    layout.labelled(4, "busy poll", LABEL, &text);
     for (label, parts) in [
-        ("spins on", objects),
-        ("spins by", threads),
-        ("spins in", stacks),
+        ("polls on", objects),
+        ("polls by", threads),
+        ("polls in", stacks),
     ] {
         if !parts.is_empty() {
-            layout.labelled(4, label, LABEL, &takers(parts, group, *spun_ns));
+            layout.labelled(4, label, LABEL, &shares(parts, group, *spun_ns));
         }
     }
 }
 
-/// Who took part, by kind.
+/// Draws the threads, objects, stacks and wakers of a group.
 fn draw_parts(layout: &mut TextLayout, group: &Group) {
     for (label, parts) in [
         ("threads", &group.threads),
@@ -211,15 +215,15 @@ fn draw_parts(layout: &mut TextLayout, group: &Group) {
         ("ready", &group.ready),
         ("in", &group.stacks),
         ("in kernel", &group.kernel_stacks),
-        ("ended by", &group.wakers),
+        ("woken by", &group.wakers),
     ] {
         if !parts.is_empty() {
-            layout.labelled(4, label, LABEL, &takers(parts, group, group.blocked_ns));
+            layout.labelled(4, label, LABEL, &shares(parts, group, group.blocked_ns));
         }
     }
 }
 
-/// One function a line, with its line of source.
+/// Draws one function a line, with its line of source.
 fn draw_stack(layout: &mut TextLayout, first: &str, stack: &Stack) {
     let outline = stack.outline();
     for (index, frame) in outline.iter().take(STACK_LINES).enumerate() {
@@ -234,9 +238,9 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &Stack) {
     }
     let more = outline.len().saturating_sub(STACK_LINES) as u64;
     let rest = match stack.caller {
-        _ if more > 0 => Some(format!("{} more: see --format json", count(more))),
-        Caller::Unknown => Some("its caller is not known".to_owned()),
-        Caller::LeftOut => Some("its callers are left out".to_owned()),
+        _ if more > 0 => Some(format!("{} more: --format json shows them", count(more))),
+        Caller::Unknown => Some("caller unknown".to_owned()),
+        Caller::LeftOut => Some("callers omitted".to_owned()),
         Caller::Known | Caller::None => None,
     };
     if let Some(rest) = rest {
@@ -250,7 +254,7 @@ fn each(durations: &Durations) -> String {
         return max;
     }
     format!(
-        "{min} to {max}; half up to {}, 90 % up to {}, 99 % up to {}",
+        "min {min}, p50 {}, p90 {}, p99 {}, max {max}",
         duration(durations.p50_ns),
         duration(durations.p90_ns),
         duration(durations.p99_ns)
@@ -294,7 +298,7 @@ fn draw_populations(
     layout.labelled(4, "fast, slow", LABEL, &text);
 }
 
-/// A histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few
+/// Returns a histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few
 /// slow waits are seen beside many fast ones.
 fn bar(cells: &[Cell], boundary_ns: u64, room: usize) -> String {
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
@@ -323,14 +327,14 @@ fn bar(cells: &[Cell], boundary_ns: u64, room: usize) -> String {
     columns.collect()
 }
 
-/// Quarters of a doubling up to a duration.
+/// Returns the quarters of a doubling up to a duration.
 fn quarter(ns: u64) -> usize {
     let doublings = ns.max(4).ilog2();
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
 }
 
-/// Those who took part, with their share of a time of the group.
-fn takers(parts: &[Part], group: &Group, all_ns: u64) -> String {
+/// Returns the members with their shares of the group's time.
+fn shares(parts: &[Part], group: &Group, all_ns: u64) -> String {
     let words = parts.iter().map(|part| {
         let identity = &part.identity;
         let own = identity.process.is_some() && identity.process == group.identity.process;

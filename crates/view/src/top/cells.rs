@@ -1,5 +1,5 @@
-//! Columns of the lists, and what stands in them: short, cleaned, aligned. In: rows of [`diagnose::live::Live`] and the
-//! room there is. Out: pieces of text that fill it exactly.
+//! The columns of the lists and their cells: short, cleaned, aligned. In: rows of [`diagnose::live::Live`] and the
+//! width. Out: pieces of text that fill it exactly.
 
 use diagnose::live::{By, Held, LiveConnection, LiveProcess};
 use diagnose::report::{Process, Severity, Stages};
@@ -11,13 +11,13 @@ use crate::clean::clean;
 use crate::layout::Style;
 use crate::text::bar;
 
-/// A piece of a line with its look.
+/// Piece of a line with its look.
 pub type StyledPiece = (Style, String);
 
-/// What a column holds.
+/// Column of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListColumn {
-    /// Severity of what was found.
+    /// Severity of the worst finding.
     Mark,
     /// Process.
     Process,
@@ -27,7 +27,7 @@ pub enum ListColumn {
     Local,
     /// Remote address.
     Remote,
-    /// What holds it up, and for how much of the time.
+    /// Longest stage, and its share of time.
     Held,
     /// All stages as a bar.
     Bar,
@@ -46,7 +46,7 @@ pub enum ListColumn {
 }
 
 impl ListColumn {
-    /// Its heading.
+    /// Returns its heading.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Mark => "",
@@ -65,7 +65,7 @@ impl ListColumn {
         }
     }
 
-    /// Whether numbers end at its right edge.
+    /// Returns whether its cells are right-aligned.
     const fn is_number(self) -> bool {
         matches!(
             self,
@@ -83,10 +83,10 @@ impl ListColumn {
 /// Columns with their widths.
 pub type ColumnWidths = Vec<(ListColumn, usize)>;
 
-/// Narrowest list that is laid out; a narrower terminal shows the left part of it.
+/// Narrowest layout; a narrower terminal shows its left part.
 const LEAST_WIDTH: usize = 80;
 
-/// The columns of connections that fit: what is left over goes to the bar and to the addresses.
+/// Returns the columns of connections that fit; the bar and the addresses get the rest of the width.
 pub fn of_connections(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     // an IPv4 address with its port takes 21
@@ -108,7 +108,7 @@ pub fn of_connections(width: usize) -> ColumnWidths {
     columns
 }
 
-/// The columns of processes that fit.
+/// Returns the columns of processes that fit.
 pub fn of_processes(width: usize) -> ColumnWidths {
     let width = width.max(LEAST_WIDTH);
     let mut columns = vec![
@@ -138,7 +138,7 @@ fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColu
     }
 }
 
-/// Gives what is left to those that can use it.
+/// Distributes the rest of the width.
 fn widen(columns: &mut ColumnWidths, width: usize) {
     let mut left = width.saturating_sub(used(columns));
     for (wanted, most) in [
@@ -164,7 +164,7 @@ fn widen(columns: &mut ColumnWidths, width: usize) {
     }
 }
 
-/// The headings; the column by which the list is sorted has an arrow.
+/// Returns the headings, with an arrow at the sort column.
 pub fn headings(columns: &ColumnWidths, sorted: Option<ListColumn>, reversed: bool) -> String {
     let cells = columns.iter().map(|(column, width)| {
         let arrow = match (sorted == Some(*column), reversed) {
@@ -178,7 +178,7 @@ pub fn headings(columns: &ColumnWidths, sorted: Option<ListColumn>, reversed: bo
     cells.collect::<Vec<_>>().join(" ")
 }
 
-/// A row of the list of connections.
+/// Returns a row of the list of connections.
 pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |style, text: Option<String>| (style, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
@@ -203,7 +203,7 @@ pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<St
     })
 }
 
-/// A row of the list of processes.
+/// Returns a row of the list of processes.
 pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
@@ -241,7 +241,7 @@ fn row(
     pieces
 }
 
-/// The letters of a bar, each stage in its colour.
+/// Returns the letters of a bar.
 pub fn coloured(letters: &str) -> Vec<StyledPiece> {
     let style = |letter: char| {
         let stages = Stage::ALL.iter().map(|stage| bar::mark(*stage));
@@ -269,7 +269,7 @@ fn letters(stages: &Stages, width: usize) -> String {
         .collect()
 }
 
-/// A sign that reads without colour.
+/// Returns a sign that reads without colour.
 pub fn mark(severity: Option<Severity>) -> StyledPiece {
     match severity {
         Some(Severity::Critical) => (Style::Red, "!".to_owned()),
@@ -279,12 +279,12 @@ pub fn mark(severity: Option<Severity>) -> StyledPiece {
     }
 }
 
-/// A process as `comm[pid]`; a `?` where nobody knows.
+/// Returns a process as `comm[pid]`, with `?` for unknown parts.
 pub fn process(process: Option<&Process>) -> String {
     process.map_or_else(|| "?".to_owned(), Process::title)
 }
 
-/// The name of a stage that fits into a column, for which the stable one is too long.
+/// Returns the short name of a stage, which fits into a column.
 pub const fn label(by: By) -> &'static str {
     match by {
         By::Stage(stage) => match stage {
@@ -308,7 +308,7 @@ pub const fn label(by: By) -> &'static str {
     }
 }
 
-/// The look of what holds something up.
+/// Returns the look of a stage.
 pub fn look(by: By) -> Style {
     match by {
         By::Stage(stage) => bar::mark(stage).1,
@@ -329,12 +329,12 @@ fn held(held: Option<Held>, width: usize) -> StyledPiece {
     )
 }
 
-/// A share in whole per cent.
+/// Returns a share in whole per cent.
 pub fn share(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// A rate in bits per second without its unit: `6.21M`.
+/// Returns a rate in bits per second without its unit: `6.21M`.
 pub fn bits(bytes_per_s: f64) -> String {
     if bytes_per_s * 8.0 < 0.5 {
         return "0".to_owned();
@@ -342,12 +342,12 @@ pub fn bits(bytes_per_s: f64) -> String {
     rate(bytes_per_s).replace("bit/s", "").replace(' ', "")
 }
 
-/// A time of so many µs without a space: `43.8ms`.
+/// Returns a time in µs without a space: `43.8ms`.
 pub fn time(us: u32) -> String {
     duration(u64::from(us) * 1_000).replace(' ', "")
 }
 
-/// Cuts or fills text to a width.
+/// Cuts or pads text to a width.
 pub fn fit(text: &str, width: usize, right: bool) -> String {
     let taken = Span::raw(text).width();
     if taken <= width {

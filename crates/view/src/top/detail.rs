@@ -1,4 +1,4 @@
-//! One connection: who it is, its stages, its last minutes, and what was found on it; one finding in full. In: the
+//! The screens of one connection and of one finding. In: the
 //! state. Out: lines.
 
 use diagnose::live::{Bin, Live, LiveConnection, REACH_NS};
@@ -14,10 +14,10 @@ use crate::clean::clean;
 use crate::layout::{Style, TextLayout};
 use crate::text::{bar, findings};
 
-/// Widest text that is read with ease.
+/// Width of text, at most.
 const TEXT_WIDTH: usize = 80;
 
-/// Columns of a label before what it names.
+/// Columns of a label.
 const LABEL: usize = 11;
 
 /// Columns of a number behind a line of history.
@@ -26,14 +26,14 @@ const NUMBER: usize = 9;
 /// Heights of a line of history.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How many parts of time a history is drawn in on a screen of this width.
+/// Returns the columns of a history on a screen of this width.
 pub fn bins(width: usize) -> usize {
     width
         .saturating_sub(LABEL + 2 * (NUMBER + 1))
         .clamp(1, super::MOST_BINS)
 }
 
-/// A connection.
+/// Returns the screen of a connection.
 pub fn connection(
     top: &TopState,
     live: &Live,
@@ -42,7 +42,7 @@ pub fn connection(
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
     let Some(connection) = top.connection(id) else {
-        let text = "this connection is closed, and the time that is looked at tells nothing of it any more";
+        let text = "this connection is closed; it is older than the time shown";
         return vec![
             Line::default(),
             paint.line(vec![(Style::Dim, text.to_owned())]),
@@ -105,8 +105,8 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
     let mut lines = Vec::new();
     if letters.is_empty() {
         let text = match &connection.not_judged {
-            Some(why) => format!("could not be judged: {why}"),
-            None if connection.idle => "nothing happened".to_owned(),
+            Some(why) => format!("not judged: {why}"),
+            None if connection.idle => "idle".to_owned(),
             None => "sends nothing".to_owned(),
         };
         layout.labelled(0, "sending", LABEL, &text);
@@ -128,12 +128,12 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
     lines
 }
 
-/// What it does as a receiver, and how long threads wait in calls.
+/// Returns the receiving side, and the time of threads in calls.
 fn received(connection: &LiveConnection) -> String {
     let mut parts = Vec::new();
     if let Some(receive) = &connection.receive {
         parts.push(format!(
-            "reader late {}",
+            "slow reader {}",
             percent(receive.reader_slow.share)
         ));
         let closed = receive.window_closed.filter(|closed| closed.ns > 0);
@@ -144,7 +144,7 @@ fn received(connection: &LiveConnection) -> String {
     parts.join(", ")
 }
 
-/// Of how long, and how far off the shares may be.
+/// Returns the judged time and the error of the shares.
 fn exactness(connection: &LiveConnection) -> String {
     let widest = connection
         .stages
@@ -153,12 +153,12 @@ fn exactness(connection: &LiveConnection) -> String {
         .fold(0.0, f64::max);
     let judged = duration(connection.judged_ns);
     format!(
-        "of the last {judged}; each share within {}",
+        "of the last {judged}; error of each share up to {}",
         percent(widest)
     )
 }
 
-/// The last minutes: one line each of rates, window, round-trip time, retransmits, stage.
+/// Returns the history: a line each for stage, rates, window, round-trip time, retransmits.
 fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
     let number = bins.len().max(1);
     let title = format!(
@@ -169,7 +169,7 @@ fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
     head.push((Style::Dim, title));
     head.push((
         Style::Dim,
-        format!(" {:>NUMBER$} {:>NUMBER$}", "most", "now"),
+        format!(" {:>NUMBER$} {:>NUMBER$}", "max", "now"),
     ));
     let mut lines = vec![paint.line(head)];
     let letters: String = bins
@@ -197,7 +197,7 @@ fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
     lines
 }
 
-/// A line of blocks, each as high as its value against the highest; nothing where nothing was measured.
+/// Returns a line of blocks, scaled to the maximum; a missing value is blank.
 fn spark(
     label: &str,
     bins: &[Bin],
@@ -228,7 +228,7 @@ fn labelled(label: &str) -> Vec<StyledPiece> {
     vec![(Style::Dim, format!("{label:LABEL$}"))]
 }
 
-/// What was found on it, in short.
+/// Returns the worst finding in short.
 fn found(
     live: &Live,
     connection: &LiveConnection,
@@ -241,7 +241,7 @@ fn found(
             0,
             "finding",
             LABEL,
-            "none: nothing is lost here, or too little to act on",
+            "none: too little time is lost to act on",
         );
         return paint.styled_lines(&layout.finish());
     };
@@ -254,14 +254,9 @@ fn found(
             layout.labelled(0, "", LABEL, &finding.headline);
             let advice = finding.advice.first().map(|advice| advice.0.as_ref());
             let room = width.min(TEXT_WIDTH).saturating_sub(LABEL);
-            let advice = cells::fit(advice.unwrap_or("nothing is to be done"), room, false);
-            layout.labelled(0, "do this", LABEL, advice.trim_end());
-            layout.labelled(
-                0,
-                "",
-                LABEL,
-                "enter: what shows it, and all that can be done",
-            );
+            let advice = cells::fit(advice.unwrap_or("none"), room, false);
+            layout.labelled(0, "fix", LABEL, advice.trim_end());
+            layout.labelled(0, "", LABEL, "enter: the evidence and every fix");
             lines.extend(paint.styled_lines(&layout.finish()));
             lines
         }
@@ -269,14 +264,14 @@ fn found(
             let undecided = live.undecided.get(place - live.findings.len());
             let (headline, why) =
                 undecided.map_or(("", ""), |it| (it.headline.as_str(), it.why.as_str()));
-            layout.labelled(0, "finding", LABEL, &format!("cannot tell: {headline}"));
+            layout.labelled(0, "finding", LABEL, &format!("undecided: {headline}"));
             layout.labelled(0, "why", LABEL, why);
             paint.styled_lines(&layout.finish())
         }
     }
 }
 
-/// A finding in full, as a report draws it.
+/// Returns a finding in full, as in a report.
 pub fn finding(
     top: &TopState,
     live: &Live,
@@ -298,7 +293,7 @@ pub fn finding(
         None => layout.paragraph(
             0,
             Style::Green,
-            "it is gone: the last seconds do not show it any more",
+            "this finding is over: the last seconds do not show it",
         ),
     }
     paint.styled_lines(&layout.finish())
@@ -308,5 +303,6 @@ fn options(width: usize, paint: StyleMapper) -> TextOptions {
     TextOptions {
         colour: paint.colour,
         width: width.min(TEXT_WIDTH),
+        ..TextOptions::default()
     }
 }

@@ -1,4 +1,4 @@
-//! The keys, and what the columns mean.
+//! The help screen: keys, columns and letters.
 
 use ratatui::text::Line;
 
@@ -10,7 +10,7 @@ const KEYS: [(&str, &str); 16] = [
     ("enter  →", "open: a connection, a process, a finding"),
     (
         "q  esc  ←",
-        "back; q in a list of its own, Ctrl-C anywhere: quit",
+        "back; in a list q quits; Ctrl-C quits anywhere",
     ),
     ("tab  1 2 3", "connections, processes, findings"),
     ("/", "filter by process, address, stage, finding; esc: all"),
@@ -19,18 +19,18 @@ const KEYS: [(&str, &str); 16] = [
         "H O I T R W P",
         "sort by held, out, in, rtt, retr, wait, process",
     ),
-    ("r", "the other way round"),
-    ("i", "hide idle connections, or show them again"),
-    ("p  space", "pause, go on"),
-    ("Ctrl-Z", "to the shell; fg comes back"),
+    ("r", "reverse the order"),
+    ("i", "hide or show idle connections"),
+    ("p  space", "pause, resume"),
+    ("Ctrl-Z", "suspend; fg resumes"),
     ("", ""),
-    ("HELD BY", "what stopped the next byte for most of the time"),
+    ("HELD BY", "the stage that delayed the next byte longest"),
+    ("OUT IN", "bits per second, over the time in the title"),
+    ("RETR", "retransmitted segments in that time"),
     (
-        "OUT IN",
-        "bits per second, of the time that the title names",
+        "WAIT",
+        "time with threads blocked in calls (--detail calls)",
     ),
-    ("RETR", "segments sent again in that time"),
-    ("WAIT", "threads blocked in calls on it (--detail calls)"),
 ];
 
 const STAGES: [(&str, &str); 8] = [
@@ -39,12 +39,12 @@ const STAGES: [(&str, &str); 8] = [
     ("F C", "fast retransmit, congestion window"),
     ("P Q K", "pacing, local queue, cork"),
     ("N D", "nagle, delayed ack"),
-    ("B", "send buffer: the application may not write more"),
+    ("B", "send buffer: it is full, so the application waits"),
     ("~ .", "in flight: one round trip; app: nothing to send"),
-    ("?", "unknown: polls cannot tell; --detail calls can"),
+    ("?", "unknown to polls; --detail calls measures it"),
 ];
 
-/// The page.
+/// Returns the lines of the screen.
 pub fn lines(paint: StyleMapper) -> Vec<Line<'static>> {
     let table = |rows: &[(&str, &str)], width: usize| -> Vec<Line<'static>> {
         let line = |(key, what): &(&str, &str)| {

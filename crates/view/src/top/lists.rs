@@ -13,13 +13,13 @@ use crate::TextOptions;
 use crate::clean::clean;
 use crate::layout::Style;
 
-/// Columns and lines that there are.
+/// Columns and lines of the screen.
 type ScreenSize = (usize, usize);
 
-/// Lines below the list that tell of the selected row.
+/// Lines below the list that describe the selected row.
 const ABOUT: usize = 1;
 
-/// The list of connections: all, or those of one process.
+/// Returns the list of connections: all, or those of one process.
 pub fn connections(
     top: &mut TopState,
     live: &Live,
@@ -46,7 +46,7 @@ pub fn connections(
     lines
 }
 
-/// The list of processes.
+/// Returns the list of processes.
 pub fn processes(
     top: &mut TopState,
     live: &Live,
@@ -65,10 +65,7 @@ pub fn processes(
         .get(top.cursor().0)
         .and_then(|place| live.processes.get(*place));
     let text = selected.map(|it| match it.findings {
-        0 => (
-            Style::Dim,
-            "nothing was found on its connections".to_owned(),
-        ),
+        0 => (Style::Dim, "no finding on its connections".to_owned()),
         number => {
             let (style, _) = cells::mark(it.severity);
             (
@@ -112,17 +109,17 @@ fn list(
     lines
 }
 
-/// Why a list is empty.
+/// Returns why a list is empty.
 fn nothing(top: &TopState) -> String {
     let filter = clean(&top.order.filter);
     match (filter.is_empty(), top.order.hide_idle) {
-        (false, _) => format!("nothing matches {filter:?}: esc shows all"),
-        (true, true) => "nothing happens: i shows idle ones, too".to_owned(),
-        (true, false) => "nothing here yet".to_owned(),
+        (false, _) => format!("no match for {filter:?}: esc shows all"),
+        (true, true) => "all connections are idle: i shows them".to_owned(),
+        (true, false) => "no connection yet".to_owned(),
     }
 }
 
-/// The line below a list.
+/// Returns the line below a list.
 fn about(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> Line<'static> {
     let pieces = text.map(|(style, text)| (style, fit(&clean(&text), width, false)));
     paint.line(pieces.into_iter().collect())
@@ -136,25 +133,25 @@ fn headline(live: &Live, place: usize) -> StyledPiece {
         ),
         None => {
             let undecided = live.undecided.get(place - live.findings.len());
-            let text = undecided.map(|it| format!("cannot tell: {}", it.headline));
+            let text = undecided.map(|it| format!("undecided: {}", it.headline));
             (Style::Yellow, text.unwrap_or_default())
         }
     }
 }
 
-/// The look of a severity.
+/// Returns the look of a severity.
 pub fn style(severity: Severity) -> Style {
     cells::mark(Some(severity)).0
 }
 
-/// Above the connections of one process.
+/// Returns the lines above the connections of one process.
 pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper) -> Line<'static> {
     let found = live
         .processes
         .iter()
         .find(|it| it.process.as_ref() == process);
     let name = clean(&cells::process(process));
-    let text = found.map_or("closed all its sockets".to_owned(), |it| {
+    let text = found.map_or("all sockets are closed".to_owned(), |it| {
         format!(
             "{} of {} active · out {}, in {} bit/s",
             count(it.sums.active),
@@ -169,7 +166,7 @@ pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper)
     ])
 }
 
-/// The list of findings, undecided ones after the others.
+/// Returns the list of findings, undecided ones last.
 pub fn findings(
     top: &mut TopState,
     live: &Live,
@@ -179,7 +176,7 @@ pub fn findings(
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let title = format!(
         "{:9} {:24} {:>5} {:>8}  {}",
-        "SEVERITY", "FINDING", "TIME", "LOST", "WHOSE"
+        "SEVERITY", "FINDING", "TIME", "LOST", "SUBJECT"
     );
     let mut lines = vec![paint.bar(fit(&title, room.0, false))];
     let (index, offset) = top.cursor();
@@ -201,7 +198,7 @@ pub fn findings(
     }
     if top.shown.is_empty() {
         let text = if top.order.filter.is_empty() {
-            "nothing was found".to_owned()
+            "no finding".to_owned()
         } else {
             nothing(top)
         };
@@ -259,7 +256,7 @@ fn time(ns: u64) -> String {
     duration(ns).replace(' ', "")
 }
 
-/// The first connections as text.
+/// Returns the first connections as text.
 pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
     let columns = cells::of_connections(options.width);
     let places = order.connections(live, None);

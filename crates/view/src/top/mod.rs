@@ -36,10 +36,10 @@ use crate::layout::Style;
 use cells::{StyledPiece, fit};
 use paint::StyleMapper;
 
-/// Lines above a list or a page: what is looked at, totals, the profiler's own words.
+/// Lines above a list or a text: title, totals, the profiler's own cost.
 const HEAD: usize = 3;
 
-/// Parts of time in which the history of a connection is drawn, at most.
+/// Columns of the history of a connection, at most.
 pub const MOST_BINS: usize = 120;
 
 /// Draws the screen.
@@ -93,7 +93,7 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
     ]
 }
 
-/// What was found, and all connections together: as much as fits, the least important last.
+/// Returns the findings and the totals that fit, the most important first.
 fn sums(live: &Live, width: usize) -> Vec<StyledPiece> {
     let totals = &live.totals;
     let parts = [
@@ -127,7 +127,7 @@ fn found(live: &Live) -> StyledPiece {
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {
         (0, 0) if live.totals.connections == 0 => (Style::Plain, nobody(live)),
-        (0, 0) => (Style::Green, "nothing wrong found".to_owned()),
+        (0, 0) => (Style::Green, "no problem found".to_owned()),
         (0, _) => (Style::Yellow, counted(warnings, "warning")),
         (_, 0) => (Style::Red, format!("{critical} critical")),
         _ => (
@@ -137,7 +137,7 @@ fn found(live: &Live) -> StyledPiece {
     }
 }
 
-/// Why nothing was found: there was nothing to look at.
+/// Returns why there is no connection.
 fn nobody(live: &Live) -> String {
     match &live.about.filter {
         Some(filter) => format!("no socket matches {}", clean(filter)),
@@ -146,7 +146,7 @@ fn nobody(live: &Live) -> String {
     }
 }
 
-/// The profiler's own cost and loss, and what it cannot see; that which changes the answers first.
+/// Returns the profiler's loss, gaps and cost, the most important first.
 fn own(live: &Live) -> StyledPiece {
     let about = &live.about;
     let mut parts = Vec::new();
@@ -204,14 +204,14 @@ fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> 
     }
 }
 
-/// The part of a text that fits.
+/// Returns the part of a text that fits.
 fn scrolled(top: &mut TopState, lines: Vec<Line<'static>>, height: usize) -> Vec<Line<'static>> {
     top.set_lines(lines.len(), height);
     let (_, offset) = top.cursor();
     lines.into_iter().skip(offset).take(height).collect()
 }
 
-/// What keys do here.
+/// Returns the keys of the open screen.
 fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
     if top.typing {
         let text = format!("filter: {}▏", clean(&top.order.filter));
@@ -270,7 +270,7 @@ fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
     paint.line(pieces)
 }
 
-/// To a tenth of a second: nobody reads more of it.
+/// Rounds to a tenth of a second.
 fn round(ns: u64) -> u64 {
     const TENTH_NS: u64 = 100_000_000;
     if ns < TENTH_NS {
@@ -279,19 +279,19 @@ fn round(ns: u64) -> u64 {
     (ns + TENTH_NS / 2) / TENTH_NS * TENTH_NS
 }
 
-/// Time of the day, UTC.
+/// Returns the time of day, UTC.
 fn clock(realtime_ns: u64) -> String {
     let seconds = realtime_ns / 1_000_000_000;
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The first `limit` connections as text, for a pipe or a log.
+/// Returns the first `limit` connections as text, for a pipe or a log.
 pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &crate::TextOptions) -> String {
     lists::text(live, order, limit, options)
 }
 
-/// The look with only the first `limit` connections, as JSON: those that [`text`] shows.
+/// Returns the snapshot with the connections of [`text`] as JSON.
 pub fn json(live: Live, order: &ListOrder, limit: usize) -> String {
     let places = order.connections(&live, None);
     let mut rows: Vec<Option<_>> = live.connections.into_iter().map(Some).collect();

@@ -1,4 +1,4 @@
-//! Which rows a list shows, and in which order. In: a look, a filter, a column. Out: places of rows.
+//! Filters and sorts the rows of a list. In: a snapshot, a filter, a column. Out: indices of rows.
 
 use std::cmp::Ordering;
 
@@ -7,29 +7,29 @@ use diagnose::report::Process;
 
 use super::cells::ListColumn;
 
-/// By what a list is sorted.
+/// Sort key of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortKey {
-    /// By what was found, then by the share of the time that it is held up: the default.
+    /// Severity, then the share of time held up: the default.
     Held,
-    /// By what it sends.
+    /// Bytes sent.
     Out,
-    /// By what it receives.
+    /// Bytes received.
     In,
-    /// By round-trip time.
+    /// Round-trip time.
     Rtt,
-    /// By retransmitted segments.
+    /// Retransmitted segments.
     Retransmits,
-    /// By the time that threads were blocked on it.
+    /// Time with threads blocked on it.
     Wait,
-    /// By the name of the process.
+    /// Name of the process.
     Process,
-    /// By the remote address; processes by the number of connections.
+    /// Remote address; of processes the number of connections.
     Remote,
 }
 
 impl SortKey {
-    /// All, in the order in which `>` goes through them.
+    /// All keys, in the order of the key `>`.
     pub const ALL: [Self; 8] = [
         Self::Process,
         Self::Remote,
@@ -41,7 +41,7 @@ impl SortKey {
         Self::Wait,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -55,7 +55,7 @@ impl SortKey {
         }
     }
 
-    /// The column that shows it.
+    /// Returns the column that shows it.
     pub const fn column(self) -> ListColumn {
         match self {
             Self::Held => ListColumn::Held,
@@ -69,7 +69,7 @@ impl SortKey {
         }
     }
 
-    /// So many further in [`Self::ALL`].
+    /// Returns the key so many places further in [`Self::ALL`].
     pub fn step(self, by: isize) -> Self {
         let place = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
         let length = Self::ALL.len() as isize;
@@ -77,16 +77,16 @@ impl SortKey {
     }
 }
 
-/// What a list shows, and how.
+/// Holds the filter and the order of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOrder {
-    /// By what.
+    /// Sort key.
     pub sort: SortKey,
-    /// The other way round.
+    /// Reverse the order.
     pub reversed: bool,
-    /// Only rows with this text in the process, an address, or what holds them up; words are looked for apart.
+    /// Only rows with all of these words in the process, an address, a stage or a finding.
     pub filter: String,
-    /// Without connections on which nothing happened.
+    /// Hide idle connections.
     pub hide_idle: bool,
 }
 
@@ -102,7 +102,7 @@ impl Default for ListOrder {
 }
 
 impl ListOrder {
-    /// Places of the connections that are shown; with `of`, those of one process.
+    /// Returns the indices of the shown connections; with `of`, those of one process.
     pub fn connections(&self, live: &Live, of: Option<&Option<Process>>) -> Vec<usize> {
         let words = self.words();
         let shown = |one: &LiveConnection| {
@@ -123,7 +123,7 @@ impl ListOrder {
         places
     }
 
-    /// Places of the processes that are shown.
+    /// Returns the indices of the shown processes.
     pub fn processes(&self, live: &Live) -> Vec<usize> {
         let words = self.words();
         let shown = |one: &LiveProcess| {
@@ -146,7 +146,7 @@ impl ListOrder {
         places
     }
 
-    /// Places of the findings that are shown, in their own order: the worst first. Undecided ones follow.
+    /// Returns the indices of the shown findings, worst first. Undecided ones follow.
     pub fn findings(&self, live: &Live) -> Vec<usize> {
         let words = self.words();
         let decided = live
@@ -174,7 +174,7 @@ impl ListOrder {
             .collect()
     }
 
-    /// What is not measured comes last, however it is sorted.
+    /// Sorts missing values last, in either order.
     fn compare(&self, a: &Key, b: &Key) -> Ordering {
         let turn = |order: Ordering| {
             if self.reversed {
@@ -206,7 +206,7 @@ impl ListOrder {
     }
 }
 
-/// What rows are compared by.
+/// Value that rows are compared by.
 struct Key<'a> {
     severity: Option<diagnose::report::Severity>,
     limited: Option<f64>,
@@ -255,7 +255,7 @@ fn key_of_process(one: &LiveProcess) -> Key<'_> {
     }
 }
 
-/// All that a filter looks at.
+/// Returns the text that a filter searches.
 fn text_of(one: &LiveConnection) -> String {
     let process = super::cells::process(one.process.as_ref());
     let held = one.held.map_or("", |held| held.by.name());

@@ -1,4 +1,4 @@
-//! From pieces of text to a frame: the looks of [`Style`] with and without colour.
+//! Converts pieces of text to lines of a frame, with and without colour.
 
 use ratatui::style::{Color, Modifier, Style as Look};
 use ratatui::text::{Line, Span};
@@ -6,15 +6,15 @@ use ratatui::text::{Line, Span};
 use super::cells::StyledPiece;
 use crate::layout::Style;
 
-/// Whether colours are used; without, everything that matters differs by its letters.
+/// Maps styles to a terminal; without colours, letters alone make the difference.
 #[derive(Debug, Clone, Copy)]
 pub struct StyleMapper {
-    /// For a terminal, and without NO_COLOR.
+    /// Use colours.
     pub colour: bool,
 }
 
 impl StyleMapper {
-    /// A look.
+    /// Returns a look.
     pub fn look(self, style: Style) -> Look {
         let plain = Look::new();
         match style {
@@ -29,7 +29,7 @@ impl StyleMapper {
         }
     }
 
-    /// A line of pieces.
+    /// Returns a line of pieces.
     pub fn line(self, pieces: Vec<StyledPiece>) -> Line<'static> {
         let spans = pieces
             .into_iter()
@@ -37,12 +37,12 @@ impl StyleMapper {
         Line::from_iter(spans)
     }
 
-    /// A line that stands out: headings, the selected row.
+    /// Returns a highlighted line: headings, the selected row.
     pub fn bar(self, text: String) -> Line<'static> {
         Line::styled(text, Look::new().add_modifier(Modifier::REVERSED))
     }
 
-    /// The lines that a [`crate::layout::TextLayout`] with colours wrote.
+    /// Returns the lines of a coloured [`crate::layout::TextLayout`].
     pub fn styled_lines(self, text: &str) -> Vec<Line<'static>> {
         text.lines().map(|line| self.line(pieces(line))).collect()
     }

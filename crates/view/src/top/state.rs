@@ -1,5 +1,5 @@
-//! What the screen of `whylat top` shows, and what keys do to it. In: looks, keys, the size of the screen. Out: the
-//! state that is drawn. Reads and writes nothing.
+//! The state of the screen of `whylat top`. In: snapshots, keys, the size of the screen. Out: the
+//! state to draw. Does no I/O.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::order::{ListOrder, SortKey};
 
-/// What is looked at.
+/// Screen that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScreenPage {
     /// All connections.
@@ -18,17 +18,17 @@ pub enum ScreenPage {
     Processes,
     /// All findings.
     Findings,
-    /// One connection, by its id.
+    /// One connection by its id.
     Connection(u64),
     /// The connections of one process.
     Process(Option<Process>),
     /// One finding.
     Finding(FindingId),
-    /// The keys.
+    /// The help.
     Help,
 }
 
-/// A finding, whatever its place is in the next look.
+/// Identity of a finding across snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindingId {
     rule: String,
@@ -36,49 +36,49 @@ pub struct FindingId {
     local: String,
 }
 
-/// What the caller has to do after a key.
+/// Action of the caller after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
-    /// Draw.
+    /// Draw again.
     Draw,
-    /// End.
+    /// Exit.
     Quit,
-    /// Stop, as any program does on Ctrl-Z.
+    /// Suspend, as on Ctrl-Z.
     Suspend,
 }
 
-/// What looks at the threads of a process told; or why they told nothing.
+/// Waits of the threads of a process, or why they are unknown.
 type Waits = (u32, Result<ProcessWaits, String>);
 
-/// Where in a list the user is.
+/// Position in a list.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     index: usize,
-    /// First row on the screen.
+    /// Index of the first row on the screen.
     offset: usize,
 }
 
-/// The state of the screen.
+/// Holds the state of the screen.
 #[derive(Debug)]
 pub struct TopState {
     pub(super) live: Option<Arc<Live>>,
     pub(super) history: Vec<Bin>,
     waits: Option<Waits>,
     pub(super) order: ListOrder,
-    /// The filter is being typed.
+    /// The user types the filter.
     pub(super) typing: bool,
     pub(super) paused: bool,
     pages: Vec<(ScreenPage, Cursor)>,
-    /// Places of the rows of the list that is shown.
+    /// Indices of the rows of the open list.
     pub(super) shown: Vec<usize>,
-    /// Rows of the list that fit on the screen, as of the last drawing.
+    /// Rows that fit on the screen, as of the last drawing.
     pub(super) rows: usize,
-    /// Lines of the text that is shown, as of the last drawing.
+    /// Lines of the open text, as of the last drawing.
     pub(super) lines: usize,
 }
 
 impl TopState {
-    /// An empty screen.
+    /// Returns an empty screen.
     pub fn new(order: ListOrder) -> Self {
         Self {
             live: None,
@@ -94,7 +94,7 @@ impl TopState {
         }
     }
 
-    /// Takes a new look, unless it is paused.
+    /// Takes a new snapshot, unless the screen is paused.
     pub fn update(&mut self, live: Arc<Live>) {
         if self.paused && self.live.is_some() {
             return;
@@ -105,7 +105,7 @@ impl TopState {
         self.select(selected);
     }
 
-    /// The connection of which the history is drawn.
+    /// Returns the connection with a history on the screen.
     pub fn wants_history(&self) -> Option<u64> {
         match self.page() {
             ScreenPage::Connection(id) => Some(*id),
@@ -113,7 +113,7 @@ impl TopState {
         }
     }
 
-    /// The process at whose threads is to be looked, where their waits are not recorded.
+    /// Returns the process to sample, where its waits are not recorded.
     pub fn wants_waits(&self) -> Option<u32> {
         let live = self.live.as_ref()?;
         match self.page() {
@@ -122,37 +122,37 @@ impl TopState {
         }
     }
 
-    /// Gives what its threads wait for, or why that cannot be told.
+    /// Sets the waits of the process, or why they are unknown.
     pub fn set_waits(&mut self, pid: u32, waits: Result<ProcessWaits, String>) {
         if !self.paused || self.waits_of(pid).is_none() {
             self.waits = Some((pid, waits));
         }
     }
 
-    /// What the threads of a process wait for, once they were looked at.
+    /// Returns the waits of a process, once it was sampled.
     pub(super) fn waits_of(&self, pid: u32) -> Option<&Result<ProcessWaits, String>> {
         let (of, waits) = self.waits.as_ref()?;
         (*of == pid).then_some(waits)
     }
 
-    /// Until when the history is drawn, `CLOCK_MONOTONIC` ns.
+    /// Returns the end of the history, `CLOCK_MONOTONIC` ns.
     pub fn history_until_ns(&self) -> u64 {
         self.live.as_ref().map_or(0, |live| live.about.now_ns)
     }
 
-    /// Gives the history that is wanted.
+    /// Sets the history.
     pub fn set_history(&mut self, history: Vec<Bin>) {
         self.history = history;
     }
 
-    /// What is looked at.
+    /// Screen that is open.
     pub fn page(&self) -> &ScreenPage {
         self.pages
             .last()
             .map_or(&ScreenPage::Connections, |(page, _)| page)
     }
 
-    /// Place of the selected row on the screen's list, and of the first one that is drawn.
+    /// Returns the indices of the selected row and of the first drawn row.
     pub(super) fn cursor(&self) -> (usize, usize) {
         self.pages
             .last()
@@ -163,7 +163,7 @@ impl TopState {
         self.pages.last_mut().map(|(_, cursor)| cursor)
     }
 
-    /// The connection with this id.
+    /// Returns the connection with this id.
     pub(super) fn connection(&self, id: u64) -> Option<&LiveConnection> {
         self.live
             .as_ref()?
@@ -172,14 +172,14 @@ impl TopState {
             .find(|it| it.id == id)
     }
 
-    /// Place of a finding, undecided ones after the others.
+    /// Returns the index of a finding, undecided ones after the others.
     pub(super) fn finding(&self, id: &FindingId) -> Option<usize> {
         let live = self.live.as_ref()?;
         (0..live.findings.len() + live.undecided.len())
             .find(|place| finding_id(live, *place).as_ref() == Some(id))
     }
 
-    /// Finds the rows of the list anew.
+    /// Updates the rows of the list.
     fn refresh(&mut self) {
         let Some(live) = &self.live else {
             return;
@@ -194,7 +194,7 @@ impl TopState {
         self.keep_in_sight();
     }
 
-    /// What the selected row is about.
+    /// Returns the screen that the selected row opens.
     fn selected(&self) -> Option<ScreenPage> {
         let live = self.live.as_ref()?;
         let place = *self.shown.get(self.cursor().0)?;
@@ -210,7 +210,7 @@ impl TopState {
         }
     }
 
-    /// Selects the same row again, wherever it is now. The first row stays the first: there is the worst.
+    /// Selects the same row at its new place. The first row stays selected: it is the worst.
     fn select(&mut self, wanted: Option<ScreenPage>) {
         let (Some(wanted), Some(live)) = (wanted, &self.live) else {
             return;
@@ -255,13 +255,13 @@ impl TopState {
         )
     }
 
-    /// The screen has room for so many rows of a list.
+    /// Sets how many rows of a list fit on the screen.
     pub(super) fn set_rows(&mut self, rows: usize) {
         self.rows = rows;
         self.keep_in_sight();
     }
 
-    /// The text that is shown has so many lines, of which so many fit.
+    /// Sets how many lines the open text has, and how many fit.
     pub(super) fn set_lines(&mut self, lines: usize, fit: usize) {
         self.lines = lines.saturating_sub(fit);
         self.rows = fit;
@@ -271,7 +271,7 @@ impl TopState {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> KeyAction {
         // Esc and a key right after it come as that key with Alt, which means nothing here
         if key.modifiers.contains(KeyModifiers::ALT) {
@@ -320,7 +320,7 @@ impl TopState {
         }
     }
 
-    /// Keys of lists that are sorted.
+    /// Handles the keys of sorted lists.
     fn order_key(&mut self, code: KeyCode) {
         if !self.is_list() {
             return;
@@ -414,7 +414,7 @@ impl TopState {
         self.refresh();
     }
 
-    /// To where the user came from; in a list that is filtered, to the whole list.
+    /// Goes back; from a filtered list to the whole list.
     fn back(&mut self) {
         if self.pages.len() > 1 {
             self.pages.pop();
@@ -460,8 +460,8 @@ fn finding_id(live: &Live, place: usize) -> Option<FindingId> {
     })
 }
 
-/// The worst finding on a connection: one that names it, or one of the same rule on its process, of which it is one
-/// of many.
+/// Returns the worst finding on a connection: one that names it, or one of the same rule on its process
+/// with many connections.
 pub(super) fn place_of_finding(live: &Live, connection: &LiveConnection) -> Option<usize> {
     let named = |subject: &diagnose::report::Subject| subject.ids.contains(&connection.id);
     let comm = |process: Option<&Process>| process.and_then(|process| process.comm.clone());

@@ -1,5 +1,5 @@
-//! What the threads of one process wait for: a few lines above its connections. In: waits that were recorded, or
-//! looks at the threads. Out: lines.
+//! The waits of one process: a few lines above its connections. In: recorded waits, or
+//! samples of its threads. Out: lines.
 
 use diagnose::live::{Live, LiveProcess, Measured, ObjectWaits, ProcessWaits};
 use diagnose::report::Process;
@@ -13,17 +13,17 @@ use super::state::TopState;
 use crate::clean::clean;
 use crate::layout::Style;
 
-/// Objects that are shown: the others are few threads' or short.
+/// Objects that are shown.
 const MOST: usize = 4;
 /// Columns of the label, and of an object's name.
 const LABEL: usize = 11;
 const NAME: usize = 22;
 /// Lines above and below the objects.
 const FRAME: usize = 2;
-/// Lines that the list below keeps: its heading, three rows, the finding.
+/// Lines of the list below: its heading, three rows, the finding.
 const LIST: usize = 5;
 
-/// The lines of a process, of which `height` are left for them and the list.
+/// Returns the lines of a process. `height`: room for them and the list.
 pub fn lines(
     top: &TopState,
     live: &Live,
@@ -47,15 +47,15 @@ pub fn lines(
         let recorded = of_process(live, process).and_then(|it| it.waits.as_ref());
         return match recorded {
             Some(waits) => shown(waits, room, line),
-            None => vec![line("waits", "none that ended")],
+            None => vec![line("waits", "none has ended")],
         };
     }
     let mut lines = match top.waits_of(pid) {
         Some(Ok(waits)) => shown(waits, room, line),
         Some(Err(why)) => vec![line("waits", why)],
-        None => vec![line("waits", "looking at its threads …")],
+        None => vec![line("waits", "sampling its threads …")],
     };
-    let next = format!("all of them (costs more): whylat record -p {pid} --detail waits");
+    let next = format!("every wait (costs more): whylat record -p {pid} --detail waits");
     let label = (Style::Plain, " ".repeat(LABEL));
     let next = cells::fit(&next, width.saturating_sub(LABEL), false);
     lines.push(paint.line(vec![label, (Style::Dim, next.trim_end().to_owned())]));
@@ -75,7 +75,9 @@ fn shown(
 ) -> Vec<Line<'static>> {
     let time = duration(super::round(waits.time_ns));
     let title = match waits.measured {
-        Measured::Recorded => format!("all that ended in the last {time}; threads on average"),
+        Measured::Recorded => {
+            format!("all waits that ended in the last {time}; mean number of threads")
+        }
         Measured::Sampled {
             looks,
             threads,
@@ -112,7 +114,7 @@ fn object(object: &ObjectWaits, measured: Measured) -> String {
     )
 }
 
-/// A kind of object in words.
+/// Returns the name of a kind of object.
 fn name(object: WaitObject) -> &'static str {
     match object {
         WaitObject::Connection => "TCP connection",
@@ -128,10 +130,10 @@ fn name(object: WaitObject) -> &'static str {
         WaitObject::File => "file",
         WaitObject::Event => "event file",
         WaitObject::Sleep => "sleep",
-        WaitObject::Child => "end of a child",
+        WaitObject::Child => "child process",
         WaitObject::Signal => "signal",
         WaitObject::IoUring => "io_uring",
         WaitObject::PageFault => "page fault",
-        WaitObject::Other => "something else",
+        WaitObject::Other => "other",
     }
 }

@@ -216,12 +216,14 @@ fn shares_add_up_and_lines_fit() -> Outcome {
                 connection.id
             );
         }
-        for width in [40, 64, 80, 200] {
+        let sizes = [40, 64, 80, 200].into_iter();
+        for (width, is_full) in sizes.flat_map(|width| [(width, false), (width, true)]) {
             let text = view::text(
                 report,
                 &TextOptions {
-                    colour: false,
                     width,
+                    is_full,
+                    ..TextOptions::default()
                 },
             );
             let limit = width.min(80);
@@ -262,7 +264,7 @@ fn damaged_recording_report_starts_with_warning() -> Outcome {
     let answer = &report.findings[0].headline;
     let places = (text.find(damage), text.find(answer.as_str()));
     assert!(places.0.is_some() && places.0 < places.1, "{text}");
-    let part = "tcp_stages in part: 1,598 rows of tcp_stages are left out";
+    let part = "tcp_stages in part: without 1,598 rows of tcp_stages";
     assert!(text.contains(part), "{text}");
     let schema: serde_json::Value =
         document(&root().join("../../docs/report.schema.json"))?.ok_or("no schema")?;
@@ -279,11 +281,11 @@ fn damaged_recording_report_starts_with_warning() -> Outcome {
 fn open_connections_show_observed_time() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
     let text = |report: &Report| view::text(report, &TextOptions::default());
-    assert!(text(&report).contains("lived ") && !text(&report).contains("watched "));
+    assert!(text(&report).contains("lasted ") && !text(&report).contains("observed for "));
     for connection in &mut report.connections {
         connection.opened_ns = None;
     }
-    assert!(text(&report).contains("watched ") && !text(&report).contains("lived "));
+    assert!(text(&report).contains("observed for ") && !text(&report).contains("lasted "));
     Ok(())
 }
 

@@ -125,8 +125,8 @@ fn lines_fit() -> Outcome {
         let report = answer(case)?;
         for width in [40, 64, 80, 200] {
             let options = TextOptions {
-                colour: false,
                 width,
+                ..TextOptions::default()
             };
             let text = view::waits_text(&report, &options);
             let long = text

@@ -1,0 +1,86 @@
+//! What is good to know and no problem, one entry each: findings of severity `info`, and undecided ones that cannot have
+//! cost much.
+
+use diagnose::Report;
+use diagnose::report::{Finding, Severity, Subject, Undecided};
+use diagnose::units::count;
+
+use super::{findings, more, process, slow};
+use crate::TextOptions;
+use crate::layout::{Style, TextLayout};
+
+/// Entries drawn unless the user asks for more.
+const SHOWN: usize = 6;
+
+/// Draws the section, if there is anything to know; with `--full` each entry with its evidence.
+pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
+    let known = report.findings.iter().filter(|it| is_note(it));
+    let open = report.undecided.iter().filter(|it| it.is_minor());
+    if options.is_full {
+        known.for_each(|it| findings::one(layout, it));
+        open.for_each(|it| findings::one_undecided(layout, it));
+        if let Some((name, sentence)) = slow::note(report) {
+            layout.bullet(2, (Style::Green, &name), &sentence);
+            layout.blank();
+        }
+        return;
+    }
+    let known = known.map(finding);
+    let mut all: Vec<(String, String)> = known.chain(open.map(undecided)).collect();
+    let has_evidence = !all.is_empty();
+    all.extend(slow::note(report));
+    if all.is_empty() {
+        return;
+    }
+    layout.title(&[(Style::Bold, "good to know"), (Style::Dim, ", no problem")]);
+    let shown = options.limit.unwrap_or(SHOWN).min(all.len());
+    for (rule, sentence) in &all[..shown] {
+        layout.bullet(2, (Style::Green, rule), sentence);
+    }
+    more(layout, shown, all.len());
+    if has_evidence {
+        layout.paragraph(2, Style::Dim, "--full shows the evidence.");
+    }
+    layout.blank();
+}
+
+/// Returns whether a finding is no problem.
+pub fn is_note(finding: &Finding) -> bool {
+    finding.severity == Severity::Info
+}
+
+fn finding(finding: &Finding) -> (String, String) {
+    let sentence = first_sentence(&finding.headline);
+    let text = format!("{}: {sentence}", subject(&finding.subject));
+    (finding.rule.to_owned(), text)
+}
+
+fn undecided(undecided: &Undecided) -> (String, String) {
+    let rules = undecided.candidates.join(" or ");
+    let sentence = first_sentence(&undecided.headline);
+    let text = format!("{}: {sentence}", subject(&undecided.subject));
+    (format!("perhaps {rules}"), text)
+}
+
+fn subject(subject: &Subject) -> String {
+    let process = process(subject.process.as_ref());
+    match subject.connections {
+        0 | 1 => process,
+        number => format!("{process}, {} connections", count(number)),
+    }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_sentence;
+
+    #[test]
+    fn first_sentence_keeps_decimals() {
+        assert_eq!(first_sentence("79.5 % idle. The rest."), "79.5 % idle.");
+        assert_eq!(first_sentence("79.5 % idle."), "79.5 % idle.");
+    }
+}
