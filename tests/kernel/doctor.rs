@@ -1,4 +1,4 @@
-//! `whylat doctor` where something is missing: each lack is named with what mends it, and nothing else suffers.
+//! `whylat doctor` where something is missing: it names each gap with its remedy, and nothing else suffers.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use testbed::{finish, program, root};
 
-/// What the doctor says when it is started by `command`.
+/// Returns the doctor's report when `command` starts it.
 fn ask(command: &mut Command) -> Value {
     let said = finish(command.arg(program()).args(["doctor", "--json"]));
     assert!(!said.err.contains("panicked"), "{said:?}");
     serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {said:?}"))
 }
 
-/// The doctor of a root without some capabilities.
+/// Returns the doctor's report for root without some capabilities.
 fn without(capabilities: &str) -> Value {
     ask(Command::new("setpriv")
         .args(["--inh-caps=-all", &format!("--bounding-set={capabilities}")]))
@@ -38,6 +38,12 @@ fn off(findings: &Value) -> Vec<&str> {
     rows.filter(|row| row["state"] == "off")
         .filter_map(|row| row["probe"].as_str())
         .collect()
+}
+
+/// Returns whether the doctor's text lists a probe as working.
+pub fn is_ok(text: &str, probe: &str) -> bool {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("  ok "));
+    lines.any(|line| line.trim().split(", ").any(|name| name == probe))
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `whylat agent`: watches a host for good.
+//! `whylat agent`: watches a host continuously.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ Examples:
   whylat agent --check --config /etc/whylat/agent.toml
   sudo whylat agent --config /etc/whylat/agent.toml")]
 pub(crate) struct Agent {
-    /// Its configuration (TOML), which it reads again on SIGHUP
+    /// Configuration file (TOML); SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only check the configuration
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
-    /// Write this file once everything is watched
+    /// Write this file when every probe is attached
     #[arg(long, value_name = "FILE", hide = true)]
     ready_file: Option<PathBuf>,
 }
@@ -29,7 +29,7 @@ impl Agent {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         if self.check {
             let config = agent::config::Config::read(&self.config)?;
-            eprintln!("{}: sound", out::name(&self.config));
+            eprintln!("{}: valid", out::name(&self.config));
             if let Some(reservation) = agent::reservation(&config.ship) {
                 eprintln!("note: {reservation}");
             }

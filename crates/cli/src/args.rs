@@ -15,12 +15,13 @@ use crate::values::{Detail, latency_ns};
 /// at 10,000 sockets.
 pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
 
-/// Options of every command that records.
+/// Holds the options of every command that records.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// USDT probe to listen to, with names for its arguments if you like: its values become rows of
-    /// the tables `counters` and `tasks`. Looked for in the program and its libraries, or in the
-    /// file PATH. NAME `*` means all of the provider. Can be repeated
+    /// Record a USDT probe of the program, its libraries, or the file PATH
+    ///
+    /// ARG names the probe's arguments. NAME `*` stands for all probes of the provider. The values are in the tables
+    /// `counters` and `tasks`. Can be repeated.
     #[arg(
         short = 'u',
         long = "usdt",
@@ -29,37 +30,41 @@ pub(crate) struct RecordArgs {
     pub(crate) usdt: Vec<::record::UsdtRequest>,
     #[command(flatten)]
     to: DirectoryArgs,
-    /// How much to record [default: waits]
+    /// How much to record; each level includes the ones before [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
-    /// What every CPU did is kept for the moments of slow messages and of some others: `p99`, those slower
-    /// than 99 % of the process's; `sample=1000`, one of 1,000. Needs `--detail messages`
+    /// Keep the CPU activity around slow messages and around a sample of all
+    ///
+    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
+    /// messages`.
     #[arg(long, value_name = "p99,sample=1000")]
     pub(crate) keep: Option<::record::Keep>,
-    /// When a message takes longer than this, all that is known of the last second or so is kept, of every
-    /// CPU: `latency>1ms`. Needs `--detail messages`
+    /// Keep the activity of all CPUs when a message takes longer than TIME
+    ///
+    /// Keeps the last second or so, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
     #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
     pub(crate) trigger: Option<u64>,
-    /// Ask network adapters when they send messages even if a PTP daemon steers their clocks: it may miss a stamp
-    /// of its own for it, unless the adapter stamps several packets at a time. For `--detail messages`
+    /// Enable NIC transmit timestamps even if a PTP daemon uses them
+    ///
+    /// On NICs with one timestamp slot the daemon may lose some. Needs `--detail messages`.
     #[arg(long)]
     pub(crate) nic_stamps: bool,
-    /// Mean milliseconds between polls, which come at random times [default: 500]
+    /// Mean time between polls in ms; polls are at random times [default: 500]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) poll_ms: Option<u64>,
-    /// Take options that are not given from this profile of the configuration file
+    /// Use this profile of the configuration file for options that are not given
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     #[command(flatten)]
     pub(crate) config: ConfigFile,
-    /// Write this file once everything is attached
+    /// Write this file when every probe is attached
     #[arg(long, value_name = "PATH", hide = true)]
     pub(crate) ready_file: Option<PathBuf>,
 }
 
 impl RecordArgs {
-    /// The options of a recording of `target`, those of a profile included. What contradicts itself ends the program,
-    /// as clap does.
+    /// Returns the options of a recording of `target`, with those of a profile. Options that contradict each other end
+    /// the program, as clap does.
     pub(crate) fn options(
         self,
         target: ::record::Target,
@@ -72,7 +77,7 @@ impl RecordArgs {
         let trigger_ns = self.trigger.or(profile.trigger_ns);
         let has_messages = matches!(detail, Detail::Messages);
         if !has_messages && (keep.is_some() || trigger_ns.is_some()) {
-            let text = "--keep and --trigger judge messages, which are not recorded\n\
+            let text = "--keep and --trigger need messages, and this detail does not record them\n\
                         hint: add --detail messages\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
         }
@@ -106,7 +111,7 @@ impl RecordArgs {
     }
 }
 
-/// `whylat-20261121T203000Z.whylat` in `dir`; the second of the same second gets a `-2`, and so on.
+/// Returns `whylat-20261121T203000Z.whylat` in `dir`, with `-2` and so on if it exists.
 pub(crate) fn default_output(dir: &Path) -> PathBuf {
     let time = utc_now();
     let first = dir.join(format!("whylat-{time}.whylat"));
@@ -117,13 +122,13 @@ pub(crate) fn default_output(dir: &Path) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// The time now, for file names.
+/// Returns the current time for file names.
 pub(crate) fn utc_now() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     utc(since_epoch.unwrap_or_default().as_secs())
 }
 
-/// UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard
+/// Returns a UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard
 /// Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -144,7 +149,7 @@ fn utc(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The option that chooses a target; `None`: none does.
+/// Returns the option that selects a target; `None`: no option does.
 pub(crate) fn option_of(target: &::record::Target) -> Option<String> {
     match target {
         ::record::Target::Command(_) | ::record::Target::All => None,
@@ -158,7 +163,7 @@ pub(crate) fn option_of(target: &::record::Target) -> Option<String> {
     }
 }
 
-/// A number of seconds such as `1.5`.
+/// Parses a number of seconds such as `1.5`.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.trim().parse().ok();
     seconds
@@ -166,13 +171,11 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a number of seconds".to_owned())
 }
 
-/// How text goes to stdout: colour for a terminal unless NO_COLOR is set; 80 columns.
-pub(crate) fn text_options() -> view::TextOptions {
-    use std::io::IsTerminal;
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    view::TextOptions {
-        colour: std::io::stdout().is_terminal() && !no_colour,
-        ..view::TextOptions::default()
+/// Parses the length of a list: a number from 1 on.
+pub(crate) fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("not a number from 1 on".to_owned()),
     }
 }
 

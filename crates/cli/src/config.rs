@@ -1,5 +1,5 @@
 //! The configuration file: named profiles, each with values for options of `run` and `record`. Nothing of it is used
-//! unless `--profile` asks for it, and what the command line says wins.
+//! unless `--profile` requests it, and the command line overrides it.
 //!
 //! Under sudo it is that of the user who called sudo, as the recorded command runs as that user.
 
@@ -50,7 +50,7 @@ impl Owner {
             });
         }
         let home = std::env::var_os("HOME").context(
-            "HOME is not set, below which the configuration is\nhint: name it with --config",
+            "cannot find the configuration file: HOME is not set\nhint: name it with --config",
         )?;
         Ok(Self {
             home: home.into(),
@@ -121,8 +121,8 @@ fn read(path: &Path, owner: Option<u32>) -> anyhow::Result<String> {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylat config                       # where it is, and its profiles
-  whylat config --config other.toml   # whether another one is right")]
+  whylat config                       # its path and its profiles
+  whylat config --config other.toml   # check another one")]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     file: ConfigFile,

@@ -1,5 +1,5 @@
 //! `whylat demo`: a real client and server that stall on Nagle's algorithm and delayed ACKs,
-//! recorded and explained; then the same work mended; then both side by side.
+//! recorded and explained; then the same work fixed; then both side by side.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,13 +16,13 @@ use crate::{load, out};
 /// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
 const ROUNDS: u32 = 101;
 
-/// Shows a stall.
+/// Records a stall and its fix.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   sudo whylat demo
   sudo whylat demo -o recordings")]
-#[command(mut_arg("output", |it| it.help("Directory to create for the two recordings [default: none, they are not kept]")))]
+#[command(mut_arg("output", |it| it.help("Directory to create for the two recordings [default: they are not kept]")))]
 #[command(mut_arg("force", |it| it.requires("output").help("Replace the recordings in an existing PATH")))]
 pub(crate) struct Demo {
     #[command(flatten)]
@@ -40,13 +40,12 @@ impl Demo {
         let to = out::stdout();
         let scratch = Scratch::new(self.to.make()?)?;
         eprintln!(
-            "1/2  a client sends {ROUNDS} requests, each in two small writes, and waits for \
-             each answer"
+            "1/2  a client sends {ROUNDS} requests of two small writes each, and waits for every reply"
         );
         let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
         to.exact(&view::text(&stalled.report, &to.text_options()))?;
-        eprintln!("\n2/2  the same, with TCP_NODELAY on the client's socket");
-        let mended = record_run(&scratch.path.join("mended.whylat"), &["--nodelay"])?;
+        eprintln!("\n2/2  the same with TCP_NODELAY on the client's socket");
+        let fixed = record_run(&scratch.path.join("fixed.whylat"), &["--nodelay"])?;
         let before = view::ComparedSide {
             label: "two writes",
             report: &stalled.report,
@@ -54,8 +53,8 @@ impl Demo {
         };
         let after = view::ComparedSide {
             label: "with TCP_NODELAY",
-            report: &mended.report,
-            total_ns: mended.took_ns,
+            report: &fixed.report,
+            total_ns: fixed.took_ns,
         };
         out::line("")?;
         to.exact(&view::side_by_side(&before, &after, &to.text_options()))?;
@@ -94,7 +93,7 @@ impl Drop for Scratch {
 }
 
 /// Starts a server, records a client that talks to it, and diagnoses the recording.
-fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<DemoRun> {
+fn record_run(output: &Path, fix: &[&str]) -> anyhow::Result<DemoRun> {
     let program = std::env::current_exe().context("cannot find whylat's own program file")?;
     let mut command = Command::new(&program);
     command.args(["lab", "workload", "reply-server"]);
@@ -112,7 +111,7 @@ fn record_run(output: &Path, mend: &[&str]) -> anyhow::Result<DemoRun> {
     recorder.arg(output).arg("--").arg(&program);
     recorder.args(["lab", "workload", "write-write-read", "--connect"]);
     recorder.arg(format!("127.0.0.1:{port}"));
-    recorder.args(["--rounds", &ROUNDS.to_string()]).args(mend);
+    recorder.args(["--rounds", &ROUNDS.to_string()]).args(fix);
     let printed = recorder.output().context("cannot start whylat once more")?;
     server.finish()?;
     if !printed.status.success() {

@@ -15,7 +15,7 @@ use crate::format::AnswerFormat;
 use crate::out::{Output, OutputArgs};
 use crate::page::{self, PageOptions};
 use crate::tail::{self, ExplainArgs};
-use crate::{exit, load};
+use crate::{args, exit, load};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
@@ -25,34 +25,33 @@ Examples:
   whylat diff before.whylat after.whylat --band p99
   whylat diff before.whylat after.whylat --format html -o diff.html")]
 pub(crate) struct Diff {
-    /// The recording that is compared with
+    /// Recording to compare with
     before: PathBuf,
-    /// The recording whose messages are looked at
+    /// Recording with the slower messages
     after: PathBuf,
-    /// Which messages of both: those between two percentiles (p20-p30), or from one on (p99.9)
-    /// [default: p40-p60]
+    /// Messages to compare: from a percentile on (p99.9), or between two (p20-p30) [default: p40-p60]
     #[arg(long, value_name = "BAND")]
     band: Option<Band>,
     #[command(flatten)]
     explaining: ExplainArgs,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: DiffFormat,
     #[command(flatten)]
     to: OutputArgs,
-    /// Show so many causes of each application
-    #[arg(long, value_name = "NUMBER")]
+    /// Show N causes of each application
+    #[arg(long, value_name = "N", value_parser = args::positive)]
     limit: Option<usize>,
 }
 
-/// How a comparison is printed.
+/// Format of a comparison.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum DiffFormat {
-    /// For people: at most 80 columns.
+    /// Text of at most 80 columns.
     Text,
-    /// For programs: schema whylat.tail/1.
+    /// JSON by the schema whylat.tail/1.
     Json,
-    /// To look at: both side by side, as one file that a browser opens.
+    /// Both side by side, in one file for a browser.
     Html,
 }
 
@@ -75,7 +74,7 @@ impl Diff {
         tail::print(&report, format, self.limit, &to)
     }
 
-    /// Why messages of `question` take longer in the second.
+    /// Explains why messages of `question` take longer in the second recording.
     fn difference(&self, question: Question) -> anyhow::Result<TailReport> {
         let asked = TailQuestion {
             question: Some(question),
@@ -84,7 +83,7 @@ impl Diff {
         load::tail(&self.after, Some(&self.before), &asked)
     }
 
-    /// Both side by side, with why messages of `question` take longer, where both know what their CPUs did.
+    /// Writes the page of both, with the explanation where both recorded CPU activity.
     fn page(&self, question: Question, to: &Output) -> anyhow::Result<ExitCode> {
         if self.limit.is_some() {
             bail!("the page shows all causes\nhint: leave out --limit, or --format html");

@@ -13,20 +13,22 @@ use crate::out::Output;
 use crate::page::{self, PageOptions};
 use crate::{exit, out};
 
-/// What of a recording is exported.
+/// Options of exports.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Export")]
 pub(crate) struct ExportArgs {
-    /// With --format csv: the table to write, named as in docs/tables.md
+    /// With --format csv: the table to write (docs/tables.md lists them)
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
 }
 
 impl ExportArgs {
-    /// Says so if a table was named for a format that tells of all.
+    /// Refuses a table for a format that contains all tables.
     pub(crate) fn refuse(&self) -> anyhow::Result<()> {
         if self.table.is_some() {
-            bail!("--table is for CSV: all else tells of all tables\nhint: add --format csv");
+            bail!(
+                "--table needs --format csv: other formats contain all tables\nhint: add --format csv"
+            );
         }
         Ok(())
     }
@@ -53,14 +55,14 @@ impl ExportArgs {
     ) -> anyhow::Result<ExitCode> {
         self.refuse()?;
         if to.is_terminal() {
-            bail!("a trace is no text\nhint: name a file for it: -o NAME.pftrace");
+            bail!("cannot write a binary trace to a terminal\nhint: name a file: -o NAME.pftrace");
         }
         let recording = Recording::open(path)?;
         let report = recording::findings(&recording, judging);
         to.write(|out| view::perfetto(&recording, &report, out))?;
         if let Some(file) = to.file() {
             eprintln!(
-                "wrote {}: open it with https://ui.perfetto.dev, which keeps it in the browser",
+                "wrote {}; open it at https://ui.perfetto.dev",
                 out::name(file)
             );
         }
@@ -72,7 +74,7 @@ impl ExportArgs {
         let recording = Recording::open(path)?;
         let Some(table) = &self.table else {
             bail!(
-                "CSV is of one table\nhint: --table NAME; {}",
+                "--format csv needs a table\nhint: --table NAME; {}",
                 names(&recording)
             );
         };
@@ -100,13 +102,13 @@ impl ExportArgs {
     }
 }
 
-/// The tables that there are, in words.
+/// Returns the names of the recording's tables.
 fn names(recording: &Recording) -> String {
     let names: Vec<&str> = recording.tables().collect();
     format!("this recording has {}", out::name(&names.join(", ")))
 }
 
-/// Whether all was there to be written.
+/// Returns the exit code, and prints what is damaged.
 fn code(recording: &Recording) -> ExitCode {
     let about = recording::about(recording);
     for problem in &about.problems {

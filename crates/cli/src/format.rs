@@ -1,12 +1,12 @@
-//! How an answer is printed.
+//! Format of an answer.
 
 use clap::ValueEnum;
 
 /// A format of one answer.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum AnswerFormat {
-    /// For people: at most 80 columns.
+    /// Text of at most 80 columns.
     Text,
-    /// For programs: by the schemas in docs.
+    /// JSON by the schemas in docs.
     Json,
 }

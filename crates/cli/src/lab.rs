@@ -19,25 +19,25 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Plants a fault and prints the ground truth.
+    /// Plant a fault and print the ground truth.
     #[command(disable_help_flag = true)]
     Fault(Rest),
-    /// The faults that there are.
+    /// List the faults.
     #[command(disable_help_flag = true)]
     List(Rest),
-    /// Compares a report with the ground truth of a fault.
+    /// Compare a report with the ground truth of a fault.
     #[command(disable_help_flag = true)]
     Score(Rest),
-    /// A path between two new network namespaces, with delay, loss and a rate.
+    /// Emulate a path with delay, loss and a rate between two new network namespaces.
     #[command(disable_help_flag = true)]
     Wire(Rest),
-    /// A server's slowest answers: measured, recorded, mended as the diagnosis says, measured again.
+    /// Measure, record, fix and measure again the slowest replies of a server.
     #[command(disable_help_flag = true)]
     Tail(Rest),
-    /// What copies cost when a server sends: send, sendmsg, MSG_ZEROCOPY, io_uring and others, with figures.
+    /// Measure the cost of copies in send, sendmsg, MSG_ZEROCOPY, io_uring and others.
     #[command(disable_help_flag = true)]
     Copy(Rest),
-    /// A small program with a known TCP behaviour.
+    /// Run a small program with known TCP behaviour.
     #[command(disable_help_flag = true)]
     Workload(Rest),
 }

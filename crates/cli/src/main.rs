@@ -1,11 +1,11 @@
-//! The `whylat` command: one file a subcommand. Data goes to stdout, talk to stderr.
+//! The `whylat` command: one file a subcommand. Data goes to stdout, messages to stderr.
 //!
-//! Exit codes: `run` gives the command's own status (126 or 127 when it cannot be started, 128 +
-//! signal); every other command gives 0 done, 1 failed, 2 usage, 3 done but the data is partial:
-//! events were lost, or the recording is damaged or was not closed in order. The help says so at its
-//! end, and every manual page.
+//! Exit codes: `run` returns the command's own status (126 or 127 when it cannot be started, 128 +
+//! signal); every other command returns 0 done, 1 failed, 2 usage, 3 done but the data is partial:
+//! events were lost, or the recording is damaged or was not closed in order. The help and every
+//! manual page list them.
 
-/// Talk to stderr: without what a terminal would act on, and without a panic, unlike std's macro of this name.
+/// Writes a message to stderr, cleaned; unlike std's macro of this name it never panics.
 macro_rules! eprintln {
     ($($message:tt)*) => {
         $crate::out::print_message(format_args!($($message)*))
@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Tells why networked programs are slow.
+/// Finds out why networked programs are slow.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylat",
@@ -53,19 +53,20 @@ use clap::{CommandFactory, Parser, Subcommand};
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  sudo whylat run -- ./client          # record a command, print the diagnosis
-  sudo whylat record -p 4321 -d 10     # ten seconds of what runs already
-  whylat report                        # the newest diagnosis again
-  whylat view                          # the same in a browser
-  sudo whylat doctor                   # what works on this host
+  sudo whylat run -- ./client          # record a command and diagnose it
+  sudo whylat record -p 4321 -d 10     # record a running process for 10 s
+  whylat report                        # diagnose the newest recording
+  whylat view                          # show it in a browser
+  sudo whylat doctor                   # check what works on this host
 
 Exit codes:
   0  done
-  1  failed, or `validate` found damage, or `doctor` what can be mended
+  1  failed, or `validate` found damage, or `doctor` a problem with a remedy
   2  wrong usage
   3  done, but the data is partial: events were lost, or the recording is
      damaged or was not closed in order
-  `run` ends as its command does: 128 + signal; 126 or 127: it did not start"
+  `run` returns the status of its command; 128 + signal; 126 or 127: the
+  command did not start"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -74,41 +75,41 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Record a command and its children until it exits, and print the diagnosis.
+    /// Record a command until it exits, then diagnose it.
     Run(record::Run),
-    /// Record processes that are running, until interrupted or for a time.
+    /// Record running processes.
     Record(record::Record),
-    /// Keep what the flight recorder of a running recording holds now.
+    /// Save the flight recorder of a running recording now.
     Snapshot(record::Snapshot),
-    /// Print the diagnosis of a recording again.
+    /// Diagnose a recording.
     Report(report::ReportArgs),
-    /// Look at a recording in a browser: one file, without a network.
+    /// Show a recording in a browser, as one file.
     View(page::View),
-    /// Watch connections live: what holds each of them up.
+    /// Watch connections live, with what delays each.
     Top(top::TopArgs),
-    /// Say why messages of one recording take longer than those of another.
+    /// Explain why messages take longer than in another recording.
     Diff(diff::Diff),
-    /// Say what works on this host, what does not, and the command that mends it.
+    /// Check what works on this host, with the fix for the rest.
     Doctor(doctor::Doctor),
-    /// Record a real stall on this machine, explain it, and show it mended.
+    /// Record a real stall on this host, explain it, and fix it.
     Demo(demo::Demo),
-    /// Watch every connection of this host all the time, for a fleet.
+    /// Watch every connection of this host continuously, for a fleet.
     Agent(agent::Agent),
-    /// Check a recording's digests, row counts and accounts.
+    /// Check the integrity of a recording.
     Validate(maintain::Validate),
-    /// Close what a crash left open.
+    /// Close a recording that a crash left open.
     Recover(maintain::Recover),
-    /// Make a recording of a trace that perf or ftrace made.
+    /// Convert a trace of perf or ftrace to a recording.
     Import(import::Import),
-    /// Show the configuration file's profiles, and whether they are right.
+    /// Show and check the profiles of the configuration file.
     Config(config::ConfigArgs),
-    /// Collect what a report of a fault in whylat needs, in one file.
+    /// Collect the data for a bug report in one file.
     Bugreport(bugreport::Bugreport),
-    /// Print what completes commands and options in a shell.
+    /// Print a completion script for a shell.
     Completions(shell::Completions),
     /// Write the manual pages.
     Manual(shell::Manual),
-    /// Workloads that cause known problems, and a wire emulator.
+    /// Plant known faults, and emulate networks.
     Lab(lab::Lab),
 }
 
@@ -119,13 +120,13 @@ mod exit {
     /// Done, but the data is partial: events were lost, or the recording is damaged or was not closed in order.
     pub(crate) const INCOMPLETE: u8 = 3;
 
-    /// Of what was done.
+    /// Returns the code for finished work.
     pub(crate) fn of(is_complete: bool) -> std::process::ExitCode {
         if is_complete { 0 } else { INCOMPLETE }.into()
     }
 }
 
-/// All that the command line knows, the lab's own options included.
+/// Returns the whole command line, with the options of the lab.
 fn program() -> clap::Command {
     Cli::command().mut_subcommand("lab", lab::with_options)
 }
@@ -159,13 +160,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// Does what reads files that may come from anybody.
+/// Runs a command that reads untrusted files.
 fn confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     confine::confine();
     execute()
 }
 
-/// An error with its causes, each said once: typed errors name theirs in their own words.
+/// Returns an error with its causes, each once: typed errors contain their cause already.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -179,7 +180,7 @@ fn describe(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// What help says of options that a command does not have.
+    /// Collects help texts that name an option which the command does not have.
     fn strangers(command: &clap::Command, found: &mut Vec<String>) {
         let has = |option: &str| {
             command
@@ -204,25 +205,19 @@ mod tests {
         }
     }
 
-    /// Commands that write nothing that a user could want elsewhere, and why.
+    /// Commands without `-o`, and why.
     const WITHOUT_OUTPUT: &[(&str, &str)] = &[
-        (
-            "snapshot",
-            "the recorder that is asked writes into its recording",
-        ),
-        ("recover", "mends a recording where it is"),
+        ("snapshot", "the running recorder writes into its recording"),
+        ("recover", "repairs a recording in place"),
         ("agent", "its configuration names a target"),
         ("list", "lab: a list for people, one line a fault"),
-        (
-            "wire",
-            "lab: runs until it is ended, and tells its tests when it is ready",
-        ),
-        ("serve", "lab: serves until it is ended"),
+        ("wire", "lab: runs until it is stopped"),
+        ("serve", "lab: serves until it is stopped"),
         ("ask", "lab: one part of a study, for another machine"),
-        ("workload", "lab: talks with whoever started it"),
+        ("workload", "lab: reports to the program that started it"),
     ];
 
-    /// Every command that does something, with the words that lead to it.
+    /// Collects every command without subcommands, with its full name.
     fn leaves(command: &clap::Command, words: &[&str], found: &mut Vec<(String, bool)>) {
         let words = [words, &[command.get_name()]].concat();
         let is_named = |name: &str| words.contains(&name);

@@ -1,4 +1,4 @@
-//! `whylat report --messages` and `--message`: messages, and the parts of their way.
+//! `whylat report --messages` and `--message`: messages, and the parts of their latency.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,36 +11,35 @@ use crate::format::AnswerFormat;
 use crate::out::Output;
 use crate::{exit, load};
 
-/// Connections that text shows; JSON has all.
+/// Connections that text shows by default; JSON has all.
 const SHOWN: usize = 4;
 
-/// Messages instead of a diagnosis.
+/// Options that show messages instead of a diagnosis.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Messages")]
 pub(crate) struct MessageArgs {
-    /// Show how long messages took between the driver and the program, and in which parts of their way;
-    /// of recordings of detail `messages`
+    /// Show the latency of messages and its parts; needs a recording of detail `messages`
     #[arg(long, conflicts_with = "by")]
     messages: bool,
 
-    /// With --messages: the recording of the other end, to tell how long messages took in the one program, on
-    /// the wire, and in the other; this recording itself, if it has both ends
+    /// With --messages: split the latency into sender, wire and receiver, with the other host's recording
+    ///
+    /// Name this recording again if it contains both ends.
     #[arg(long, value_name = "RECORDING", requires = "messages")]
     other_end: Option<PathBuf>,
 
-    /// Show what happened to one message, step by step: CONN:rOFFSET for a received one, CONN:sOFFSET for a
-    /// sent one, as --messages names them
+    /// Show one message step by step; ID as --messages shows it: CONN:rOFFSET received, CONN:sOFFSET sent
     #[arg(long, value_name = "ID", conflicts_with_all = ["by", "messages"])]
     message: Option<MessageId>,
 }
 
 impl MessageArgs {
-    /// Whether messages were asked for instead of a diagnosis.
+    /// Returns whether messages were requested instead of a diagnosis.
     pub(crate) fn is_asked(&self) -> bool {
         self.messages || self.message.is_some()
     }
 
-    /// Prints the messages of a recording; `None` when it was not asked for.
+    /// Prints the messages of a recording; `None`: they were not requested.
     pub(crate) fn execute(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! Data to stdout or to the path of `-o`, talk to stderr. A reader that has seen enough and left (`| head`) is no error.
+//! Writes data to stdout or to the path of `-o`, messages to stderr. A closed pipe (`| head`) is no error.
 //!
 //! The option is declared here, and the path is opened here: exactly PATH is created, `-` is standard output, and what is
 //! there already is refused unless `--force` is given. Messages name files, tables and keys that anybody may have made up:
@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 use view::TextOptions;
 
-use crate::{args, progress};
+use crate::progress;
 
 /// Stands for standard output.
 const STDOUT: &str = "-";
@@ -27,10 +27,10 @@ const PRIVATE: u32 = 0o600;
 /// Where an answer goes, of commands that give one.
 #[derive(Debug, Default, Args)]
 pub(crate) struct OutputArgs {
-    /// The file to create; `-`: standard output [default: -]
+    /// File to create; `-`: standard output [default: -]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Replace an existing PATH
+    /// Replace PATH if it exists
     #[arg(long, requires = "output")]
     force: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct DirectoryArgs {
     /// Directory to create [default: whylat-<UTC time>.whylat here]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Replace an existing recording at PATH
+    /// Replace a recording at PATH if it exists
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -97,8 +97,8 @@ impl DirectoryArgs {
     pub(crate) fn path(&self) -> anyhow::Result<Option<&Path>> {
         if self.output.as_deref() == Some(Path::new(STDOUT)) {
             bail!(
-                "a directory cannot go to standard output\n\
-                 hint: name one with -o; `whylat report DIR --format json -o -` prints what a recording says"
+                "cannot write a directory to standard output\n\
+                 hint: name a directory with -o; `whylat report DIR --format json -o -` prints a report"
             );
         }
         Ok(self.output.as_deref())
@@ -159,7 +159,7 @@ impl Output {
     /// How text looks there: colours are for terminals.
     pub(crate) fn text_options(&self) -> TextOptions {
         match self.file {
-            None => args::text_options(),
+            None => text_options(),
             Some(_) => TextOptions::default(),
         }
     }
@@ -190,7 +190,7 @@ impl Output {
     ) -> anyhow::Result<()> {
         if self.is_terminal() {
             bail!(
-                "this is no text for a terminal\nhint: name a file for it with -o, or send it on: -o - | …"
+                "cannot write binary data to a terminal\nhint: name a file with -o, or use a pipe: -o - | …"
             );
         }
         self.write(write)
@@ -215,7 +215,7 @@ impl Output {
                 let _ = fs::remove_file(path);
             }
             anyhow!(
-                "cannot write {}: {error}\nhint: name a file on a disk with room for it with -o",
+                "cannot write {}: {error}\nhint: name a file with -o on a disk with free space",
                 name(path)
             )
         })
@@ -253,9 +253,7 @@ fn cannot_create(path: &Path, error: &io::Error) -> anyhow::Error {
             "cannot create {path}: it exists already\n\
              hint: name another path with -o, or replace it with --force"
         ),
-        _ => anyhow!(
-            "cannot create {path}: {error}\nhint: name a path that you may write to with -o"
-        ),
+        _ => anyhow!("cannot create {path}: {error}\nhint: name a writable path with -o"),
     }
 }
 
@@ -274,6 +272,15 @@ pub(crate) fn stdout() -> Output {
     Output {
         file: None,
         force: false,
+    }
+}
+
+/// Returns how text goes to stdout: colour for a terminal unless NO_COLOR is set; 80 columns.
+pub(crate) fn text_options() -> TextOptions {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    TextOptions {
+        colour: io::stdout().is_terminal() && !no_colour,
+        ..TextOptions::default()
     }
 }
 

@@ -14,12 +14,12 @@ use crate::confine::confine;
 use crate::out::{Output, OutputArgs};
 use crate::{exit, load, out};
 
-/// What a page is of, besides its recording.
+/// Options of a page.
 #[derive(Debug, Default)]
 pub(crate) struct PageOptions {
-    /// How connections are judged.
+    /// Limits of the diagnosis.
     pub(crate) judging: Judging,
-    /// Which messages are explained.
+    /// Messages to explain.
     pub(crate) tail: TailQuestion,
 }
 
@@ -30,14 +30,14 @@ Examples:
   whylat view
   whylat view r.whylat --no-open -o r.html")]
 #[command(mut_arg("output", |it| it.help(
-    "The file to create; `-`: standard output [default: DIR.html, made anew each time]"
+    "File to create; `-`: standard output [default: DIR.html, replaced each time]"
 )))]
 pub(crate) struct View {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,
     #[command(flatten)]
     to: OutputArgs,
-    /// Only write the file, and print its path
+    /// Write the file and print its path, without opening it
     #[arg(long)]
     no_open: bool,
 }

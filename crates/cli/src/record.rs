@@ -23,18 +23,18 @@ use crate::{args, container, exit, load, out, page, progress};
 Examples:
   whylat run -- ./client --its --options
   sudo whylat run --detail messages --keep p99,sample=100 -- ./client
-  whylat run -u 'whylat:*' -- ./client   # and values that it tells by USDT
+  whylat run -u 'whylat:*' -- ./client   # with its USDT values
   whylat run --profile deep -o deep.whylat -- ./client")]
 pub(crate) struct Run {
     #[command(flatten)]
     recording: args::RecordArgs,
-    /// Keep root for the command under sudo, instead of running it as the invoking user
+    /// Under sudo, run the command as root instead of as the invoking user
     #[arg(long)]
     as_root: bool,
     /// Print the diagnosis as JSON
     #[arg(long)]
     json: bool,
-    /// Then look at the recording in a browser, as `whylat view` does
+    /// Show the recording in a browser afterwards, as `whylat view` does
     #[arg(long)]
     open: bool,
     /// The command and its arguments
@@ -92,32 +92,33 @@ pub(crate) struct Record {
     target: TargetArgs,
     #[command(flatten)]
     recording: args::RecordArgs,
-    /// End after this many seconds [default: when interrupted]
+    /// Stop after this many seconds [default: when interrupted]
     #[arg(short, long, value_name = "SECONDS", value_parser = args::seconds)]
     duration: Option<Duration>,
 }
 
-/// Whose connections; exactly one.
+/// The selected processes or connections; exactly one option.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct TargetArgs {
-    /// Processes with their descendants, and who shares a listening socket with them, with descendants: the master or
-    /// a worker of a server means all of it
+    /// Processes, their descendants, and processes that share a listening socket with them
+    ///
+    /// The master or any worker of a server selects the whole server.
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Processes with this command name, now or later, as long as they have it
+    /// Processes with this command name, present and future
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
-    /// Connections with this local or remote port, and the processes of this host that own their sockets
+    /// Connections with this local or remote port, and the local processes that own them
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Processes in this control group (v2) or below, now or later, as long as they are there
+    /// Processes in this control group (v2) and below, present and future
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Processes of this container of docker, podman, containerd or CRI-O: its name, its id, or the begin of that
+    /// Processes of a container of docker, podman, containerd or CRI-O
     #[arg(long, value_name = "NAME|ID")]
     container: Option<String>,
-    /// Every connection and every process of the host, but not whylat itself
+    /// Every connection and process of the host, without whylat itself
     #[arg(short, long)]
     all: bool,
 }
@@ -174,9 +175,9 @@ impl Record {
 /// Says how many processes are recorded from the start.
 fn print_process_count(processes: usize) {
     match processes {
-        0 => eprintln!("no process is recorded yet"),
-        1 => eprintln!("1 process is recorded"),
-        _ => eprintln!("{processes} processes are recorded"),
+        0 => eprintln!("recording no process yet"),
+        1 => eprintln!("recording 1 process"),
+        _ => eprintln!("recording {processes} processes"),
     }
 }
 
@@ -250,7 +251,7 @@ Examples:
   sudo whylat snapshot
   sudo whylat snapshot -p 4321   # the recorder with this process id")]
 pub(crate) struct Snapshot {
-    /// The recorder [default: the only one that runs]
+    /// Process id of the recorder [default: the only one that runs]
     #[arg(short, long, value_name = "PID")]
     pid: Option<u32>,
 }

@@ -1,5 +1,4 @@
-//! `whylat report`: the diagnosis again, waits in groups, or all of it for another program, from the recording
-//! alone.
+//! `whylat report`: the diagnosis of a recording, its waits or messages, or an export for another program.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
 use diagnose::recording::Judging;
+use view::TextOptions;
 
 use crate::export::ExportArgs;
 use crate::format::AnswerFormat;
@@ -18,11 +18,12 @@ use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
 use crate::{exit, load};
 
-/// Prints a diagnosis.
+/// Diagnoses a recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   whylat report                                # the newest recording here
+  whylat report --full --limit 20
   whylat report r.whylat --format json -o r.json
   whylat report --by object --longer-than 1ms
   whylat report --messages
@@ -32,16 +33,19 @@ Examples:
 pub(crate) struct ReportArgs {
     /// The recording [default: the newest *.whylat here]
     dir: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: ReportFormat,
-    /// SNAP's MaxQueuingDelay: what queues may add to a round trip
+    /// Show the evidence of findings that are no problem, too
+    #[arg(long)]
+    full: bool,
+    /// Largest queueing delay of a healthy round trip, in µs (SNAP's MaxQueuingDelay)
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().max_queuing_delay_us)]
     max_queuing_delay_us: u64,
-    /// SNAP's DelayedACKTimeout: the time of the receivers' timer
+    /// Delayed-ACK timeout of the receivers, in µs (SNAP's DelayedACKTimeout)
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
-    /// Judge so many connections, those seen for longest: each takes 7 kB of memory
+    /// Judge at most N connections, the longest ones; each takes 7 kB of memory
     #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections as u64,
           value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: u64,
@@ -59,16 +63,16 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ReportFormat {
-    /// For people: at most 80 columns.
+    /// Text of at most 80 columns.
     Text,
-    /// For programs: schema whylat.report/1; with --by whylat.waits/1, with --messages
-    /// whylat.messages/1, with --tail whylat.tail/1.
+    /// JSON by a schema: whylat.report/1; whylat.waits/1 with --by, whylat.messages/1 with --messages,
+    /// whylat.tail/1 with --tail.
     Json,
-    /// To look at: all of it as one file that a browser opens.
+    /// One file for a browser.
     Html,
-    /// For Perfetto's user interface (ui.perfetto.dev): a trace of all that happened, which is no text.
+    /// A binary trace for ui.perfetto.dev.
     Perfetto,
-    /// One table of the recording, as CSV. Needs --table: each has a header of its own.
+    /// One table of the recording; needs --table.
     Csv,
 }
 
@@ -88,8 +92,8 @@ impl ReportArgs {
             ReportFormat::Text => AnswerFormat::Text,
             ReportFormat::Json => AnswerFormat::Json,
             ReportFormat::Html if self.waits.is_asked() || self.messages.is_asked() => bail!(
-                "a page tells of waits and messages anyway\n\
-                 hint: leave out --by, --messages and --message"
+                "--format html does not go with --by, --messages and --message: a page contains all of these\n\
+                 hint: leave these options out"
             ),
             ReportFormat::Html => {
                 let asked = PageOptions {
@@ -99,8 +103,8 @@ impl ReportArgs {
                 return self.export.html(&path, &asked, &to);
             }
             ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
-                "an export holds all waits and messages\n\
-                 hint: leave out --by, --messages, --message and --tail"
+                "an export does not go with --by, --messages, --message and --tail: it contains everything\n\
+                 hint: leave these options out"
             ),
             ReportFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
             ReportFormat::Csv => return self.export.csv(&path, &to),
@@ -120,13 +124,20 @@ impl ReportArgs {
         }
         let report = load::diagnose(&path, judging)?;
         match format {
-            AnswerFormat::Text => to.exact(&view::text(&report, &to.text_options()))?,
+            AnswerFormat::Text => {
+                let options = TextOptions {
+                    limit,
+                    is_full: self.full,
+                    ..to.text_options()
+                };
+                to.exact(&view::text(&report, &options))?;
+            }
             AnswerFormat::Json => to.json(&report)?,
         }
         Ok(exit::of(report.about.is_complete()))
     }
 
-    /// Whether something else than a diagnosis was asked for.
+    /// Returns whether waits, messages or slow messages were requested instead of a diagnosis.
     fn is_part_asked(&self) -> bool {
         self.waits.is_asked() || self.messages.is_asked() || self.tail.is_asked()
     }

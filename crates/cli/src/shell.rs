@@ -1,5 +1,5 @@
-//! `whylat completions` and `whylat manual`: what a shell and `man` know of the command line, made from the same
-//! declarations that parse it.
+//! `whylat completions` and `whylat manual`: scripts for shells and pages for `man`, generated from the declarations
+//! that parse the command line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -27,7 +27,7 @@ Examples:
   whylat completions zsh -o ~/.zfunc/_whylat --force
   whylat completions fish -o ~/.config/fish/completions/whylat.fish")]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
     #[command(flatten)]
@@ -50,8 +50,8 @@ impl Completions {
 Examples:
   whylat manual -o man1
   whylat manual --force -o /usr/local/share/man/man1")]
-#[command(mut_arg("output", |it| it.required(true).help("Directory to create for the pages, one a command")))]
-#[command(mut_arg("force", |it| it.help("Write into an existing PATH, over pages of the same names")))]
+#[command(mut_arg("output", |it| it.required(true).help("Directory to create for the pages")))]
+#[command(mut_arg("force", |it| it.help("Write into PATH if it exists, and replace its pages")))]
 pub(crate) struct Manual {
     #[command(flatten)]
     to: DirectoryArgs,

@@ -14,22 +14,23 @@ use crate::format::AnswerFormat;
 use crate::out::Output;
 use crate::{exit, load, out};
 
-/// Causes of each application that text shows; JSON has all.
+/// Causes of each application that text shows by default; JSON has all.
 const SHOWN: usize = 5;
 
-/// Slow messages explained.
+/// Options that explain slow messages.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Slow messages")]
 pub(crate) struct TailArgs {
-    /// Explain why the slow messages of each application were slow, by what their CPUs did; of recordings with
-    /// --keep. BAND: those from a percentile on (p99.9), or between two (p20-p30)
+    /// Explain the slow messages of each application by the activity of their CPUs
+    ///
+    /// BAND: messages from a percentile on (p99.9), or between two (p20-p30). Needs a recording with --keep.
     #[arg(
         long, value_name = "BAND", group = "filtered",
         conflicts_with_all = ["by", "messages", "message"]
     )]
     tail: Option<Band>,
 
-    /// With --tail: the ordinary messages that they are compared with
+    /// With --tail: the ordinary messages to compare with
     #[arg(
         long,
         value_name = "BAND",
@@ -38,8 +39,9 @@ pub(crate) struct TailArgs {
     )]
     body: Band,
 
-    /// With --tail: explain only messages of this connection, and compare them with those of all others;
-    /// in the same way, --from and --to choose messages by the time at which they began
+    /// With --tail: explain only messages of this connection, compared with all others
+    ///
+    /// --from and --to select messages by their start in the same way.
     #[arg(long, value_name = "CONN", requires = "tail", conflicts_with_all = ["from", "to"])]
     conn: Option<u64>,
 
@@ -47,15 +49,14 @@ pub(crate) struct TailArgs {
     explaining: ExplainArgs,
 }
 
-/// How slow messages are explained.
+/// Options of the explanation of slow messages.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Something is no cause of slow messages if what it is made of explains this share of what it took longer
+    /// Blame nested activity instead of its parent if it explains at least this share of the parent's extra time
     #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share)]
     explained: f64,
 
-    /// Rules of your own for what functions are, before those of whylat: lines of
-    /// PATTERN,CAUSE,KIND (docs/causes.md)
+    /// File with your own categories of functions, in lines of PATTERN,CAUSE,KIND (docs/causes.md)
     #[arg(long, value_name = "FILE")]
     categories: Option<PathBuf>,
 }
@@ -64,7 +65,7 @@ fn share(text: &str) -> Result<f64, String> {
     let share: Option<f64> = text.parse().ok();
     share
         .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "a share lies between 0 and 1".to_owned())
+        .ok_or_else(|| "a share is between 0 and 1".to_owned())
 }
 
 impl ExplainArgs {
@@ -75,7 +76,7 @@ impl ExplainArgs {
         }
     }
 
-    /// What functions are, if the user has rules for that.
+    /// Returns the categories of functions, if the user has any.
     pub(crate) fn categories(&self) -> anyhow::Result<Option<Categories>> {
         let Some(path) = &self.categories else {
             return Ok(None);
@@ -90,7 +91,7 @@ impl ExplainArgs {
 }
 
 impl TailArgs {
-    /// What is asked. `window_ns`: only messages that began then.
+    /// Returns the requested comparison. `window_ns`: only messages that began then.
     pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> anyhow::Result<TailQuestion> {
         let of_conn = self.conn.map(Only::Connection);
         let question = self.tail.map(|tail| Question {
@@ -105,7 +106,7 @@ impl TailArgs {
         })
     }
 
-    /// Prints the causes; `None` when it was not asked for. `window_ns`: only messages that began then.
+    /// Prints the causes; `None`: they were not requested. `window_ns`: only messages that began then.
     pub(crate) fn execute(
         &self,
         path: &Path,
@@ -121,7 +122,7 @@ impl TailArgs {
         print(&report, format, limit, to).map(Some)
     }
 
-    /// Whether slow messages were asked for instead of a diagnosis.
+    /// Returns whether slow messages were requested instead of a diagnosis.
     pub(crate) fn is_asked(&self) -> bool {
         self.tail.is_some()
     }

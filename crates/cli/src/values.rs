@@ -1,19 +1,18 @@
-//! Values of options that profiles may name, too. Needs nothing else of this program, as the fuzz target of profiles is
-//! built without the rest.
+//! Values of options that profiles may name, too. Uses no other module, as the fuzz target of profiles is built
+//! without the rest.
 
 use clap::ValueEnum;
 
-/// How much is recorded.
+/// Detail of a recording.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Detail {
-    /// Polled statistics, events, and last statistics at close: cheapest.
+    /// TCP statistics by polls, retransmissions, and the last statistics at close: cheapest.
     Stats,
-    /// Also every send and receive call, and the exact stage ledger.
+    /// Every send and receive call, and exact stages.
     Calls,
-    /// Also every interval in which a thread was blocked, and on what; and what a command that is
-    /// run says of itself by the ITT API.
+    /// Every wait of a thread, with its object and stack; values of the ITT API.
     Waits,
-    /// Also every received message, with the times of its way from the network card to the program.
+    /// Every message, with timestamps from the NIC to the program.
     Messages,
 }
 
@@ -28,7 +27,7 @@ impl From<Detail> for ::record::Detail {
     }
 }
 
-/// A time such as `1.5s` or `200ms`, in ns.
+/// Parses a time such as `1.5s` or `200ms` to ns.
 pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 7] = [
         ("ns", 1.0),
@@ -53,7 +52,7 @@ pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The time of `latency>1ms`, in ns.
+/// Parses the time of `latency>1ms` to ns.
 pub(crate) fn latency_ns(text: &str) -> Result<u64, String> {
     let refused = "not a condition\nhint: latency>1ms";
     let time = text.trim().strip_prefix("latency").ok_or(refused)?;

@@ -9,22 +9,22 @@ use diagnose::waits::{Grouping, WaitFilter};
 
 use crate::format::AnswerFormat;
 use crate::out::Output;
-use crate::{exit, load, values};
+use crate::{args, exit, load, values};
 
-/// Groups that text shows; JSON has all.
+/// Groups that text shows by default; JSON has all.
 const SHOWN: usize = 10;
 
-/// Groups waits instead of diagnosing connections. Times are such as 1.5s, 200ms or 30us.
+/// Groups waits instead of diagnosing connections. TIME is a number with a unit: 1.5s, 200ms, 30us.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Waits")]
 pub(crate) struct WaitArgs {
-    /// Show what threads waited for, by what the waits have in common
+    /// Show the waits of threads, grouped
     #[arg(long, value_enum, group = "filtered")]
     by: Option<By>,
-    /// Only waits that ended this long after the recording's start, or later
+    /// Only waits that ended at TIME after the start, or later (such as 1.5s)
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     from: Option<u64>,
-    /// Only waits that ended earlier than this after the recording's start
+    /// Only waits that ended before TIME after the start
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     to: Option<u64>,
     /// Only waits of this process
@@ -33,43 +33,43 @@ pub(crate) struct WaitArgs {
     /// Only waits of this thread
     #[arg(long, value_name = "TID", requires = "by")]
     thread: Option<u32>,
-    /// Only waits for this: a connection's id, one of its addresses, or a name as printed
+    /// Only waits for this object: a connection id, an address, or a name as printed
     #[arg(long, value_name = "OBJECT", requires = "by")]
     object: Option<String>,
-    /// Only waits that were blocked longer than this
+    /// Only waits longer than TIME (such as 200us)
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "by")]
     longer_than: Option<u64>,
-    /// Show so many groups, or connections [default: as text the worst, as JSON all]
-    #[arg(long, value_name = "NUMBER")]
+    /// Show N entries of each list [default: the worst as text, all as JSON]
+    #[arg(long, value_name = "N", value_parser = args::positive)]
     pub(crate) limit: Option<usize>,
 }
 
-/// What waits have in common.
+/// Property that groups waits.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum By {
-    /// What was waited for: a connection, a lock, time, …
+    /// Object: a connection, a lock, a timer, …
     Object,
-    /// Who waited
+    /// Thread that waited
     Thread,
-    /// Where in the program
+    /// Call stack of the wait
     Stack,
-    /// Who ended the wait
+    /// Thread that ended the wait
     Waker,
 }
 
 impl WaitArgs {
-    /// From when to when, ns since the recording began; `None`: always.
+    /// Returns the begin and the end of the window, ns after the start; `None`: no window.
     pub(crate) fn window_ns(&self) -> Option<(u64, u64)> {
         let given = self.from.is_some() || self.to.is_some();
         given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))
     }
 
-    /// Whether waits were asked for instead of a diagnosis.
+    /// Returns whether waits were requested instead of a diagnosis.
     pub(crate) fn is_asked(&self) -> bool {
         self.by.is_some()
     }
 
-    /// Prints the waits of a recording; `None` when it was not asked for.
+    /// Prints the waits of a recording; `None`: they were not requested.
     pub(crate) fn execute(
         self,
         path: &Path,
@@ -103,8 +103,8 @@ impl WaitArgs {
         {
             let words = diagnose::units::duration;
             bail!(
-                "nothing lies between --from {} and --to {}: both count from the recording's start\n\
-                 hint: --to must be later than --from",
+                "no time lies between --from {} and --to {}: both count from the start\n\
+                 hint: give a --to later than --from",
                 words(from),
                 words(to)
             );

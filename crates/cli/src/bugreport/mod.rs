@@ -1,5 +1,5 @@
-//! `whylat bugreport`: what somebody else needs to understand a fault of whylat: what this host is and can do, and what
-//! recordings say of themselves. Never the recorded data, and of the environment names only.
+//! `whylat bugreport`: the data that a developer needs to understand a bug: facts of this host and the manifests of
+//! recordings. Never the recorded data, and of the environment names only.
 
 mod addresses;
 mod host;
@@ -33,16 +33,16 @@ const MANIFEST: &str = "manifest.jsonl";
 Examples:
   sudo whylat bugreport
   sudo whylat bugreport --redact r.whylat -o report.tar.gz
-  whylat bugreport --redact -o report      # a directory, to look at it first")]
+  whylat bugreport --redact -o report      # a directory, to read first")]
 #[command(mut_arg("output", |it| it.help(
-    "What to create: an archive if it ends with .tar.gz, else a directory; `-`: an archive on standard output \
-     [default: whylat-bugreport-<UTC time>.tar.gz here]"
+    "Archive (*.tar.gz) or directory to create; `-`: an archive on standard output [default: \
+     whylat-bugreport-<UTC time>.tar.gz here]"
 )))]
 #[command(mut_arg("force", |it| it.help("Replace an existing archive")))]
 pub(crate) struct Bugreport {
-    /// Recordings to tell of: their manifests, not their data [default: the newest *.whylat here]
+    /// Recordings to describe, by their manifests without data [default: the newest *.whylat here]
     recordings: Vec<PathBuf>,
-    /// Replace command lines, paths, addresses, and names of hosts and users: equal ones by equal words
+    /// Replace command lines, paths, addresses, and names of hosts and users by placeholders
     #[arg(long)]
     redact: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ impl Bugreport {
         if let Some(file) = to.file() {
             out::line(&out::name(file))?;
         }
-        eprintln!("look at it before you send it: README in it says what is in it");
+        eprintln!("read it before you send it; its README lists the content");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -184,24 +184,24 @@ fn json(name: &str, value: impl serde::Serialize) -> anyhow::Result<Part> {
 
 /// Says what the other parts are.
 fn readme(parts: &[Part], is_redacted: bool) -> Part {
-    let mut text = "A report of whylat for those who mend it.\n\n".to_owned();
+    let mut text = "A report for the developers of whylat.\n\n".to_owned();
     for part in parts {
         let what = match part.name.as_str() {
             "doctor.json" => "what works on this host: whylat doctor --json",
-            "host.json" => "versions, how the kernel was built and is set, what whylat may do",
-            "environment.json" => "names of environment variables, without their values",
-            "agent-log.json" => "the last lines that the agent logged",
-            _ => "what a recording says of itself: its manifest, not its data",
+            "host.json" => "versions, configuration and settings of the kernel, privileges",
+            "environment.json" => "names of environment variables, without values",
+            "agent-log.json" => "the last lines of the agent's log",
+            _ => "the manifest of a recording, without its data",
         };
         text += &format!("{:<20} {what}\n", part.name);
     }
     text += match is_redacted {
         true => {
-            "\nRedacted: command lines, paths, addresses, and names of hosts and users are replaced, equal ones\n\
-             by equal words. The agent's log is left out, as it is free text.\n"
+            "\nRedacted: placeholders replace command lines, paths, addresses, and names of hosts and users;\n\
+             equal ones have equal placeholders. The agent's log is omitted: it is free text.\n"
         }
         false => {
-            "\nNot redacted: command lines, paths and host names are as they were. --redact replaces them.\n"
+            "\nNot redacted: command lines, paths and host names are unchanged. --redact replaces them.\n"
         }
     };
     Part {

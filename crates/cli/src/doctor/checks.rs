@@ -1,4 +1,4 @@
-//! What is not a probe, but needed all the same: tried where that can be.
+//! Checks of what is no probe but needed, by trying it where possible.
 
 use std::fs::File;
 use std::io;
@@ -35,7 +35,7 @@ fn stacks() -> ProbeState {
     }
     if privileges.user_id != 0 {
         return ProbeState::Fallback {
-            which: "of your own processes".to_owned(),
+            which: "your own processes only".to_owned(),
             why: "whylat is not running as root".to_owned(),
         };
     }
@@ -54,7 +54,7 @@ fn netns() -> ProbeState {
     on_a_thread(
         enter,
         "cannot enter other network namespaces",
-        "their connections are not polled",
+        "their connections are not seen",
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a user wants to do, and which probes it takes.
+//! Purposes of a user, and the probes that each needs.
 
 use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
@@ -7,7 +7,7 @@ use table::manifest::{Coverage, ProbeState};
 const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "stats",
-        "statistics and events of connections (--detail stats)",
+        "statistics of connections (--detail stats)",
         &["tcp_stats", "inventory", "tcp_events", "cpu"],
     ),
     (
@@ -29,7 +29,7 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     ("stacks", "call stacks with names", &["stacks"]),
     (
         "programs",
-        "what programs tell of themselves",
+        "values of programs (ITT, USDT)",
         &["itt", "usdt"],
     ),
     (
@@ -39,18 +39,18 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     ),
     (
         "namespaces",
-        "connections in other network namespaces (--all, the agent)",
+        "other network namespaces (--all, the agent)",
         &["netns"],
     ),
     (
         "clocks",
-        "clocks, to compare with other hosts and tools",
+        "clocks, for comparison with other hosts and tools",
         &["clock"],
     ),
 ];
 
-/// Whatever is in no other.
-const REST: (&str, &str) = ("tools", "reading and trying out");
+/// The group of all other rows.
+const REST: (&str, &str) = ("tools", "viewer and lab");
 
 /// How well a group works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -75,7 +75,7 @@ impl GroupState {
 
     fn of(rows: &[&Coverage]) -> Self {
         let is_off = |row: &&Coverage| matches!(row.state, ProbeState::Off { .. });
-        // what nobody can mend is not missed
+        // nobody misses what nobody can fix
         let is_fine = |row: &&Coverage| match &row.state {
             ProbeState::On => true,
             ProbeState::Fallback { .. } => false,

@@ -1,9 +1,10 @@
-//! `whylat doctor`: what works on this host, what does not, and the command that mends it.
+//! `whylat doctor`: what works on this host, what does not, and the command that fixes it.
 
 mod checks;
 mod groups;
 mod names;
 pub(crate) mod privileges;
+mod text;
 
 use std::process::ExitCode;
 
@@ -66,7 +67,7 @@ impl Doctor {
         if self.json {
             to.print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         } else {
-            to.print(&text(&report))?;
+            to.print(&text::text(&report))?;
         }
         Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
     }
@@ -154,51 +155,4 @@ fn attached(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
     }
     coverage.push(probe::usdt::coverage());
     Ok(coverage)
-}
-
-fn text(report: &HostReport) -> String {
-    let mut text = format!(
-        "kernel       {}\nCPUs         {}\nclock        {}\nprivileges   {}\n",
-        report.kernel, report.cpus, report.clocksource, report.privileges
-    );
-    for group in &report.groups {
-        text += &format!("\n{}: {}\n", group.title, group.state.words());
-        for row in report
-            .rows()
-            .filter(|row| group.probes.contains(&row.probe))
-        {
-            text += &line(row);
-        }
-    }
-    text
-}
-
-/// What a probe's line says of it, in one word or two, in so many columns.
-const MARK: usize = 10;
-
-/// Columns that a line has for why.
-const ROOM: usize = view::MOST_COLUMNS - MARK - 3;
-
-fn line(Coverage { probe, state }: &Coverage) -> String {
-    let (mark, why, hint) = match state {
-        ProbeState::On => ("ok", probe.clone(), ""),
-        ProbeState::Fallback { which, why } => {
-            ("partly", format!("{probe}: {which}, because {why}"), "")
-        }
-        // What nobody can mend is not missed, either.
-        ProbeState::Off { why, remedy } if remedy.is_empty() => {
-            ("not here", format!("{probe}: {why}"), "")
-        }
-        ProbeState::Off { why, remedy } => ("no", format!("{probe}: {why}"), remedy.as_str()),
-    };
-    let mut text = String::new();
-    let marks = std::iter::once(mark).chain(std::iter::repeat(""));
-    for (mark, part) in marks.zip(view::wrap(&why, ROOM)) {
-        text += &format!("  {mark:<MARK$} {part}\n");
-    }
-    // A hint may hold a command, which is to be copied whole.
-    if !hint.is_empty() {
-        text += &format!("  {:<MARK$} hint: {hint}\n", "");
-    }
-    text
 }

@@ -1,5 +1,5 @@
-//! Whether places in call stacks get names: looked at with what a thread that records keeps, which is less than what
-//! the doctor has.
+//! Checks whether functions in call stacks get names, with the privileges that a recording thread keeps: fewer than
+//! those of the doctor.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind};
@@ -10,14 +10,14 @@ use record::Detail;
 use record::privileges::{Privileges as Kept, Work};
 use table::manifest::ProbeState;
 
-/// What to do about a capability, unless this process has it for the kernel as a whole.
+/// Returns the remedy for a missing capability; `None`: this process has it for the whole kernel.
 fn remedy_for(capability: Capability) -> Option<String> {
     let privileges = Privileges::read();
     let is_whole = !privileges.is_in_user_namespace && privileges.holds(capability);
     (!is_whole).then(|| privileges.remedy(&[capability]))
 }
 
-/// By name.
+/// Returns all checks by name.
 pub(super) fn all() -> [(&'static str, ProbeState); 3] {
     [
         ("stacks.kernel", kernel()),
@@ -31,7 +31,7 @@ fn kernel() -> ProbeState {
     let (why, remedy) = match as_recorder(kernel_start) {
         Ok(Some(1..)) => return ProbeState::On,
         Ok(Some(0)) => {
-            let why = "the kernel hides the addresses of its functions (/proc/kallsyms), and so they have no names";
+            let why = "the kernel hides the addresses of its functions (/proc/kallsyms), so they have no names";
             let remedy_for = remedy_for(Capability::Syslog);
             (
                 why.to_owned(),
@@ -68,7 +68,7 @@ fn kernel_start() -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Whether no capability helps: `kallsyms_show_value()` in kernel/ksyms_common.c.
+/// Returns whether no capability helps: `kallsyms_show_value()` in kernel/ksyms_common.c.
 fn is_hidden_from_all() -> bool {
     let setting = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
     setting
@@ -77,9 +77,9 @@ fn is_hidden_from_all() -> bool {
         .is_ok_and(|setting| setting >= 2)
 }
 
-/// What shows addresses that are hidden from all, or for want of a capability, or from a security module's doing.
+/// Returns what makes the kernel show its addresses: a setting, a capability, or other privileges.
 fn kallsyms_remedy(is_hidden_from_all: bool, remedy_for: Option<String>) -> String {
-    const SETTING: &str = "let those who have CAP_SYSLOG see them: sysctl kernel.kptr_restrict=1";
+    const SETTING: &str = "show them to holders of CAP_SYSLOG: sysctl kernel.kptr_restrict=1";
     match (is_hidden_from_all, remedy_for) {
         (true, None) => SETTING.to_owned(),
         (true, Some(remedy_for)) => format!("{SETTING}; and {remedy_for}"),
@@ -87,7 +87,7 @@ fn kallsyms_remedy(is_hidden_from_all: bool, remedy_for: Option<String>) -> Stri
     }
 }
 
-/// Whether files can be opened by what is mapped of them.
+/// Checks whether mapped files can be opened.
 fn programs() -> ProbeState {
     match as_recorder(open_mapped) {
         Ok(()) => ProbeState::On,
@@ -102,15 +102,14 @@ fn programs() -> ProbeState {
     }
 }
 
-/// Opens the first file that is mapped here: this program.
+/// Opens the first mapped file: this program.
 fn open_mapped() -> io::Result<()> {
     let first = fs::read_dir("/proc/self/map_files")?.next();
     let first = first.ok_or(ErrorKind::NotFound)??;
     File::open(first.path()).map(drop)
 }
 
-/// Whether the same goes for files, and processes, that others may not look into. Not tried on any, as they may be
-/// nobody's here.
+/// Checks the capability to read private files of other users. Nothing is opened, as there may be no such file.
 fn private_files() -> ProbeState {
     match remedy_for(Capability::DacReadSearch) {
         None => ProbeState::On,
@@ -123,7 +122,7 @@ fn private_files() -> ProbeState {
     }
 }
 
-/// Looks on a thread that has what one that records stacks has, and ends with it.
+/// Runs an attempt on a thread with the privileges of one that records stacks.
 fn as_recorder<T: Send + 'static>(
     look: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

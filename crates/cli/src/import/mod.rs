@@ -35,13 +35,15 @@ pub(crate) struct Import {
 
 #[derive(Debug, Subcommand)]
 enum From {
-    /// perf.data, or the text of `perf script`: Intel PT, call stacks, tracepoints
+    /// Convert perf.data or the text of `perf script`
+    ///
+    /// Reads Intel PT, call stacks and tracepoints.
     #[command(after_help = "\
 Examples:
   whylat import perf perf.data -o trace.whylat
   whylat import perf script.txt --with r.whylat --clock monotonic")]
     Perf(File),
-    /// The text of ftrace's `trace` file or of `trace-cmd report`
+    /// Convert ftrace's `trace` file or the text of `trace-cmd report`
     #[command(after_help = "\
 Examples:
   whylat import ftrace trace.txt
@@ -51,14 +53,14 @@ Examples:
 
 #[derive(Debug, Args)]
 struct File {
-    /// The trace
+    /// Trace to convert
     file: PathBuf,
-    /// Add the functions in the trace to what this recording knows of its CPUs (it needs `--keep` or `--trigger`), both
-    /// of the same host and time: into a recording of its own, which has all that this one has
+    /// Add the functions of the trace to a copy of this recording of the same host and time
+    ///
+    /// The recording needs `--keep` or `--trigger`.
     #[arg(long, value_name = "RECORDING")]
     with: Option<PathBuf>,
-    /// Clock of the trace's times. `perf`: perf's own, and ftrace's unless said otherwise; `monotonic`: of
-    /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in ftrace's `trace_clock`
+    /// Clock of the trace's timestamps
     #[arg(long, value_enum, default_value = "perf", requires = "with")]
     clock: Clock,
     #[command(flatten)]
@@ -68,9 +70,9 @@ struct File {
 /// Clock of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Clock {
-    /// perf's own clock (`sched_clock`), which is ftrace's `local`, too.
+    /// The default of perf and ftrace (`local`).
     Perf,
-    /// `CLOCK_MONOTONIC`.
+    /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in `trace_clock`.
     Monotonic,
 }
 

@@ -1,4 +1,4 @@
-//! `whylat top`: connections as they are now, on a screen or once as text or JSON.
+//! `whylat top`: live connections, on a screen or once as text or JSON.
 
 mod collect;
 mod screen;
@@ -17,77 +17,77 @@ use view::TextOptions;
 use view::top::{ListOrder, SortKey};
 
 use crate::out::{Output, OutputArgs};
-use crate::{args, container, exit};
+use crate::{args, container, exit, out};
 
-/// Rows of `--once` as text, unless the user says otherwise: a screen.
+/// Rows of `--once` as text by default: a screen.
 const ROWS: usize = 20;
 
 /// Shortest and longest interval, seconds: below, drawing would be most of the cost; above, nothing is live.
 const INTERVALS_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
-/// Watches connections.
+/// Watches connections live.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylat top                          # your own; with sudo: all of the host
-  sudo whylat top --port 6379         # one port, on whichever side
-  sudo whylat top --detail calls      # exact stages, how long calls block
+  whylat top                          # your sockets; with sudo all
+  sudo whylat top --port 6379         # one local or remote port
+  sudo whylat top --detail calls      # exact stages, blocked calls
   whylat top --once                   # the worst connections as text
   whylat top --once --json --limit 5  # for scripts: docs/top.schema.json")]
 #[command(mut_arg("output", |it| it.requires("once")))]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// How much to look at: `stats` polls; `calls` tells every stage, and how long threads block
+    /// How much to collect; each level includes the ones before
     #[arg(long, value_enum, default_value = "stats")]
     detail: Detail,
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
     interval: f64,
-    /// Column by which connections are sorted
+    /// Column that sorts the connections
     #[arg(long, value_name = "COLUMN", default_value = "held", value_parser = sorts())]
     sort: String,
-    /// With --once: so many connections at most [default: 20 as text, all as JSON]
-    #[arg(long, value_name = "NUMBER", requires = "once")]
+    /// With --once: show N connections [default: 20 as text, all as JSON]
+    #[arg(long, value_name = "N", value_parser = args::positive, requires = "once")]
     limit: Option<usize>,
-    /// Look for one interval, print what was seen, and end
+    /// Watch for one interval, print the connections, and exit
     #[arg(long)]
     once: bool,
-    /// With --once: as JSON (`whylat.top/1`)
+    /// With --once: print JSON (`whylat.top/1`)
     #[arg(long, requires = "once")]
     json: bool,
     #[command(flatten)]
     to: OutputArgs,
 }
 
-/// How much is looked at.
+/// Detail of the view.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Detail {
-    /// Polled statistics and events: cheapest.
+    /// TCP statistics by polls, and retransmissions: cheapest.
     Stats,
-    /// Also every send and receive call, and the exact stage ledger.
+    /// Every send and receive call, and exact stages.
     Calls,
-    /// Also what threads wait for before they call: `epoll_wait` and the like.
+    /// Every wait of a thread: `epoll_wait` and others.
     Waits,
 }
 
-/// Whose connections; one of them, or all.
+/// The selected processes or connections; at most one option.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct TargetArgs {
-    /// Processes with their descendants, and who shares a listening socket with them, with descendants
+    /// Processes, their descendants, and processes that share a listening socket with them
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Processes with this command name, now or later, as long as they have it
+    /// Processes with this command name, present and future
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
     /// Connections with this local or remote port
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Processes in this control group (v2) or below, now or later, as long as they are there
+    /// Processes in this control group (v2) and below, present and future
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Processes of this container of docker, podman, containerd or CRI-O: its name, its id, or the begin of that
+    /// Processes of a container of docker, podman, containerd or CRI-O
     #[arg(long, value_name = "NAME|ID")]
     container: Option<String>,
 }
@@ -154,10 +154,10 @@ impl TopArgs {
         }
         if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
             bail!(
-                "there is no terminal to draw on\nhint: whylat top --once, or whylat top --once --json"
+                "stdin or stdout is no terminal\nhint: whylat top --once, or whylat top --once --json"
             );
         }
-        screen::run(&options, order, args::text_options().colour)?;
+        screen::run(&options, order, out::text_options().colour)?;
         Ok(ExitCode::SUCCESS)
     }
 }
