@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::RuleId;
+use super::severity::WARNING_SHARE;
 use crate::answer::Process;
-use crate::severity::WARNING_SHARE;
 
 /// How much a finding matters, by harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -99,7 +99,11 @@ impl StepLists {
     }
 
     /// Returns the times of the steps of messages.
-    pub fn all(&mut self, messages: impl Iterator<Item = MessageRow>, breakdowns: &BreakdownSource) -> Vec<StepTimes> {
+    pub fn all(
+        &mut self,
+        messages: impl Iterator<Item = MessageRow>,
+        breakdowns: &BreakdownSource,
+    ) -> Vec<StepTimes> {
         messages.map(|row| self.times(&row, breakdowns)).collect()
     }
 

@@ -46,9 +46,10 @@ fn has_problem(report: &Report, connection: &Connection) -> bool {
         .findings
         .iter()
         .filter(|it| !super::notes::is_note(it));
-    let is_named = |rule: &str| connection.findings.iter().any(|it| *it == rule);
     let mut undecided = report.undecided.iter().filter(|it| !it.is_minor());
-    warnings.map(|it| it.rule).any(is_named)
+    warnings
+        .map(|it| it.rule)
+        .any(|rule| connection.findings.contains(&rule))
         || undecided.any(|it| it.subject.ids.contains(&connection.id))
 }
 

@@ -52,11 +52,11 @@ pub fn is_note(finding: &Finding) -> bool {
 fn finding(finding: &Finding) -> (String, String) {
     let sentence = first_sentence(&finding.headline);
     let text = format!("{}: {sentence}", subject(&finding.subject));
-    (finding.rule.to_owned(), text)
+    (finding.rule.to_string(), text)
 }
 
 fn undecided(undecided: &Undecided) -> (String, String) {
-    let rules = undecided.candidates.join(" or ");
+    let rules = undecided.join_candidates(" or ");
     let sentence = first_sentence(&undecided.headline);
     let text = format!("{}: {sentence}", subject(&undecided.subject));
     (format!("perhaps {rules}"), text)
